@@ -1,0 +1,31 @@
+"""The default run: a small post-norm Transformer on the embedded English-German corpus.
+
+Everything is the paper's but the size, a peak learning rate and warm-up for so short a run, and three
+times the paper's share of checkpoints. About 5 minutes on 2 CPU cores; expect BLEU above 80.
+
+    python train.py
+    python eval.py
+"""
+
+from transformer.config import Config
+
+
+def get_config():
+    config = Config()
+    config.model.d_model, config.model.d_ff = 128, 512
+    config.model.num_heads, config.model.num_layers = 4, 2
+    config.tokenizer.vocab_size = 2000
+
+    config.data.row_length = 96
+    config.data.drop_identical = False  # names that are alike in both languages are part of it
+
+    config.optimizer.warmup_steps = 200
+    config.optimizer.peak_learning_rate = 0.004
+
+    config.training.num_train_steps = 1000
+    config.training.batch_tokens = 3072
+    config.training.log_every = 20
+    config.training.eval_every = 250
+    config.training.checkpoint_every = 125
+    config.data.max_validation_sentences = 250
+    return config

@@ -1,0 +1,189 @@
+"""Pairs without a sentence around them: random contents, rendered in both languages."""
+
+import datetime
+import random
+
+from embedded_corpus import renderings
+from embedded_corpus.frames import content_of
+from embedded_corpus.pairs import Pair, plain_text
+
+NO_WORDS = "number or unit that Babel or num2words lacks in the target language"
+# The next smaller unit of time, and how many of it are still less than one.
+SMALLER = {"hour": ("minute", 59), "day": ("hour", 23), "week": ("day", 6), "year": ("month", 11)}
+
+
+def draw_date(rng, first_year=1950, last_year=2049):
+    return datetime.date(rng.randint(first_year, last_year), rng.randint(1, 12), rng.randint(1, 28))
+
+
+def draw_time(rng):
+    """Most times that people name are multiples of five minutes."""
+    minute = rng.choice([rng.randrange(0, 60, 5), rng.randrange(60)])
+    return datetime.time(rng.randrange(24), minute)
+
+
+def draw_value(rng):
+    """Amounts as people name them: small whole ones, some tenths, round or large ones."""
+    return rng.choice(
+        [
+            rng.randint(2, 99),
+            rng.randint(2, 99),
+            rng.randint(11, 999) / 10,
+            rng.randrange(100, 1000, 10),
+            rng.randint(100, 9999),
+        ]
+    )
+
+
+def draw_price(rng):
+    return rng.choice(
+        [rng.randint(2, 99), rng.randrange(100, 10000, 50), rng.randint(200, 19999) / 100]
+    )
+
+
+def draw_number(rng, lowest=100, highest=9999):
+    """As likely to have three digits as four."""
+    return rng.choice([rng.randint(lowest, highest), rng.randint(lowest, 999)])
+
+
+def interval(make, draw):
+    """Draws two contents of one sort and renders the earlier before the later."""
+
+    def draw_pair(rng):
+        start, end = sorted([draw(rng), draw(rng)])
+        return make(start, end)
+
+    return draw_pair
+
+
+def draw_list(render, rng, lowest, highest):
+    """A list of countries, languages or cities, each named once."""
+    names, codes = rng.choice(
+        [
+            (lambda c: render.name("territories", c), renderings.COUNTRIES),
+            (lambda c: render.name("languages", c), renderings.LANGUAGES),
+            (render.city, renderings.CITIES),
+        ]
+    )
+    chosen = rng.sample(codes, rng.randint(lowest, highest))
+    return render.listing([names(code) for code in chosen], rng.choice(["standard", "or"]))
+
+
+def make_date_interval(render):
+    def draw(rng):
+        start = draw_date(rng)
+        end = start + datetime.timedelta(days=rng.randint(1, 60))
+        return render.date_interval(start, end)
+
+    return draw
+
+
+def make_duration(render):
+    """Two amounts of time, such as "3 hours and 20 minutes"."""
+
+    def draw(rng):
+        larger = rng.choice(list(SMALLER))
+        smaller, most = SMALLER[larger]
+        return render.listing(
+            [
+                render.amount(f"duration-{larger}", rng.randint(2, 30)),
+                render.amount(f"duration-{smaller}", rng.randint(2, most)),
+            ]
+        )
+
+    return draw
+
+
+def make_language_in_country(render):
+    def draw(rng):
+        language = render.name("languages", rng.choice(renderings.LANGUAGES))
+        country = render.name("territories", rng.choice(renderings.COUNTRIES))
+        forms = [
+            f"{a} ({b})"
+            for a, b in [(language.source, country.source), (language.target, country.target)]
+        ]
+        return renderings.plain_filler(f"{language.key}+{country.key}", *forms)
+
+    return draw
+
+
+def composition_kinds(render):
+    """Returns {kind: (share, function that draws a filler)}."""
+    units, currencies = renderings.UNITS, renderings.CURRENCIES
+    forms = ["full", "long", "medium", "short"]
+    return {
+        "number in words": (14, lambda r: render.words(draw_number(r))),
+        "ordinal in words": (8, lambda r: render.words(draw_number(r), "ordinal")),
+        "year in words": (2, lambda r: render.words(r.randint(1950, 2049), "year")),
+        "number": (3, lambda r: render.decimal(draw_value(r), r.choice(["", "%"]))),
+        "date": (14, lambda r: render.date(draw_date(r), r.choice(forms))),
+        "month": (2, lambda r: render.month(r.randint(1950, 2049), r.randint(1, 12))),
+        "day of the year": (1, lambda r: render.day_of_year(draw_date(r))),
+        "time": (4, lambda r: render.time(draw_time(r))),
+        "date and time": (12, lambda r: render.moment(draw_date(r), draw_time(r), r.choice(forms))),
+        "date interval": (6, make_date_interval(render)),
+        "time interval": (5, interval(render.time_interval, draw_time)),
+        "relative time": (
+            3,
+            lambda r: render.relative(
+                r.choice(list(renderings.RELATIVE_UNITS)), r.choice([-1, 1]) * r.randint(1, 60)
+            ),
+        ),
+        "duration": (5, make_duration(render)),
+        "amount": (12, lambda r: render.amount(r.choice(units), draw_value(r))),
+        "price": (
+            10,
+            lambda r: render.price(
+                r.choice(currencies), draw_price(r), r.choice(["name", "standard"])
+            ),
+        ),
+        "list": (14, lambda r: draw_list(render, r, 2, 4)),
+        "language (country)": (4, make_language_in_country(render)),
+    }
+
+
+def challenge_kinds(render):
+    """What training never shows: larger numbers, earlier years, longer lists."""
+    return {
+        "larger number in words": (2, lambda r: render.words(r.randint(10_000, 999_999))),
+        "larger amount": (
+            1,
+            lambda r: render.amount(r.choice(renderings.UNITS), r.randint(100_000, 9_999_999)),
+        ),
+        "earlier date": (
+            2,
+            lambda r: render.date(draw_date(r, 1700, 1949), r.choice(["full", "long"])),
+        ),
+        "longer list": (3, lambda r: draw_list(render, r, 5, 8)),
+    }
+
+
+def make_small_numbers(render, dropped):
+    """Numbers below 100 are atomic: every larger one is made of them."""
+    for form in ("cardinal", "ordinal"):
+        for value in range(100):
+            try:
+                filler = render.words(value, form)
+            except NotImplementedError:
+                dropped[NO_WORDS] += 1
+                continue
+            yield Pair("name", str(filler.source), str(filler.target), (f"{form}:{value}",))
+
+
+def make_compositions(kinds, num_pairs, seed, dropped):
+    """Draws each kind by its share; num2words lacks some languages and forms."""
+    total = sum(share for share, _ in kinds.values())
+    for kind, (share, draw) in kinds.items():
+        rng = random.Random(f"{seed}/{kind}")
+        for _ in range(round(num_pairs * share / total)):
+            try:
+                filler = draw(rng)
+            except NotImplementedError:
+                dropped[NO_WORDS] += 1
+                continue
+            yield Pair(
+                kind,
+                plain_text(str(filler.source)),
+                plain_text(str(filler.target)),
+                content_of([filler]),
+            )

@@ -1,0 +1,210 @@
+"""Ids -> batches of one static shape: a batch is a pure function of (seed, step).
+
+An epoch is planned as a whole: every pair is placed in one of a fixed number of rows (packing), rows
+are shuffled, and batch k is rows k·B to (k+1)·B. Resuming needs no iterator state, and the number of
+hosts or devices changes nothing.
+"""
+
+from collections import Counter
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from transformer.tokenizer import BOS, PAD
+
+CHUNK = 20_000  # sentences tokenised at a time
+
+
+class Batch(NamedTuple):
+    """Packed rows, int32. `segments` number the sentences of a row from 1 (0: padding), alike on
+    both sides; `positions` count from 0 in each sentence; `decoder_inputs` are `targets` shifted
+    right within their sentence."""
+
+    inputs: np.ndarray  # [B, S]
+    input_segments: np.ndarray
+    input_positions: np.ndarray
+    decoder_inputs: np.ndarray  # [B, T]
+    targets: np.ndarray
+    target_segments: np.ndarray
+    target_positions: np.ndarray
+
+    @property
+    def weights(self):
+        """[B, T]: 1 on real targets, 0 on padding."""
+        return (self.target_segments != 0).astype(np.float32)
+
+
+class Ragged:
+    """Sentences of ids in one flat array."""
+
+    def __init__(self, flat, lengths):
+        self.flat, self.lengths = flat, lengths
+        self.starts = np.concatenate([[0], np.cumsum(lengths)])[:-1]
+
+    @classmethod
+    def encode(cls, tokenizer, sentences):
+        flat, lengths = [np.zeros(0, np.int32)], []
+        for start in range(0, len(sentences), CHUNK):
+            ids = tokenizer.encode(sentences[start : start + CHUNK])
+            lengths += map(len, ids)
+            flat.append(np.fromiter((i for s in ids for i in s), np.int32))
+        return cls(np.concatenate(flat), np.asarray(lengths, np.int64))
+
+    def take(self, indices):
+        """The sentences at `indices`."""
+        lengths = self.lengths[indices]
+        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return Ragged(self.flat[np.repeat(self.starts[indices], lengths) + within], lengths)
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def __getitem__(self, index):
+        return self.flat[self.starts[index] : self.starts[index] + self.lengths[index]]
+
+
+def usable(source: Ragged, target: Ragged, row_length, max_length_ratio, notes: Counter):
+    """Which pairs fit a row and the ratio: their indices; the others are counted in `notes`."""
+    longest = np.maximum(source.lengths, target.lengths)
+    shortest = np.minimum(source.lengths, target.lengths)
+    too_long = longest > row_length
+    uneven = ~too_long & (longest > (max_length_ratio or np.inf) * shortest)
+    for reason, dropped in (
+        (f"more than {row_length} pieces", too_long),
+        (f"a length ratio above {max_length_ratio:g}", uneven),
+    ):
+        if dropped.any():
+            notes[reason] += int(dropped.sum())
+    return np.flatnonzero(~too_long & ~uneven)
+
+
+def pack(source_lengths, target_lengths, shape, num_rows, rng):
+    """Places pairs in `num_rows` rows of shape (S, T): the row of each pair, -1 where none is left.
+
+    The longest pairs go first, each round one to every row, the longest to the emptiest row, or (every
+    second round) those with much source to rows with much target. Vectorised over rows: an epoch of
+    millions of pairs takes seconds.
+    """
+    share = np.stack([source_lengths / shape[0], target_lengths / shape[1]])  # of a row, [2, pairs]
+    size, tilt = share.max(0), share[0] - share[1]
+    load = np.zeros((2, num_rows))
+    row_of = np.full(len(size), -1)
+    pending = _longest_first(rng.permutation(len(size)), size)
+    for round_number in range(len(size)):
+        items, pending = pending[:num_rows], pending[num_rows:]
+        rows = np.argsort(load.max(0), kind="stable")[: len(items)]
+        if round_number % 2:
+            items = items[np.argsort(-tilt[items], kind="stable")]
+            rows = rows[np.argsort((load[0] - load[1])[rows], kind="stable")]
+        fits = (load[:, rows] + share[:, items] <= 1 + 1e-9).all(0)
+        row_of[items[fits]] = rows[fits]
+        load[:, rows[fits]] += share[:, items[fits]]
+        pending = np.concatenate([_longest_first(items[~fits], size), pending])
+        if not len(pending) or not fits.any():
+            break
+    return row_of
+
+
+def _longest_first(items, size):
+    return items[np.argsort(-size[items], kind="stable")]
+
+
+class PackedBatches:
+    """`batches[step]` is a `Batch` of B rows, for every step from 0 on, epoch after epoch.
+
+    source, target: `Ragged` of the same pairs; rows_per_batch B; weights says how often an epoch
+    shows each pair (None: once). Evaluation reads the first `batches_per_epoch` of an object of its
+    own: each pair once, the last rows empty.
+    """
+
+    TRIES = 4
+
+    def __init__(self, source, target, *, row_length, rows_per_batch, seed, weights=None):
+        self.source, self.target, self.weights = source, target, weights
+        self.seed, self.rows_per_batch = seed, rows_per_batch
+        self.shape = (self._source_row_length(row_length), row_length)
+        self._plan = lru_cache(maxsize=2)(self._make_plan)
+        self.num_left_over = 0  # pairs that found no place in an epoch, summed over epochs
+        self.batches_per_epoch = self._count_batches()
+
+    def _source_row_length(self, row_length):
+        """So much source as goes with `row_length` of target, and room for the longest."""
+        ratio = self.source.lengths.sum() / self.target.lengths.sum()
+        return max(round(row_length * ratio), int(self.source.lengths.max()))
+
+    def _items(self, rng):
+        """The pairs of one epoch, as indices."""
+        if self.weights is None:
+            return np.arange(len(self.source))
+        times = np.floor(self.weights + rng.random(len(self.weights))).astype(int)
+        return np.repeat(np.arange(len(times)), times)
+
+    def _count_batches(self):
+        """The fewest batches that hold the first epoch."""
+        rng = np.random.default_rng((self.seed, 0))
+        items = self._items(rng)
+        full = max(
+            self.source.lengths[items].sum() / self.shape[0],
+            self.target.lengths[items].sum() / self.shape[1],
+        )
+        num_batches = max(1, int(np.ceil(full / self.rows_per_batch)))
+        while (self._pack(items, num_batches, rng) < 0).any():
+            num_batches += max(1, num_batches // 200)
+        return num_batches
+
+    def _pack(self, items, num_batches, rng):
+        lengths = self.source.lengths[items], self.target.lengths[items]
+        return pack(*lengths, self.shape, num_batches * self.rows_per_batch, rng)
+
+    def _make_plan(self, epoch):
+        """(pairs in the order of their rows, the start of each row in it, and the end)."""
+        rng = np.random.default_rng((self.seed, epoch))
+        items = self._items(rng)
+        for _ in range(self.TRIES):
+            row_of = self._pack(items, self.batches_per_epoch, rng)
+            if (row_of >= 0).all():
+                break
+        self.num_left_over += int((row_of < 0).sum())
+        num_rows = self.batches_per_epoch * self.rows_per_batch
+        row_of = np.where(row_of >= 0, rng.permutation(num_rows)[row_of], num_rows)
+        order = np.argsort(row_of, kind="stable")
+        return items[order], np.searchsorted(row_of[order], np.arange(num_rows + 1))
+
+    def __getitem__(self, step):
+        epoch, index = divmod(step, self.batches_per_epoch)
+        pairs, starts = self._plan(epoch)
+        rows = starts[index * self.rows_per_batch :][: self.rows_per_batch + 1]
+        items, counts = pairs[rows[0] : rows[-1]], np.diff(rows)
+        inputs = fill_rows(self.source, items, counts, self.shape[0])
+        targets = fill_rows(self.target, items, counts, self.shape[1])
+        return Batch(*inputs, shift_right(targets[0], targets[2]), *targets)
+
+    def fill(self, num_batches=1):
+        """The share of real tokens in the first `num_batches` batches, and in the whole if fewer."""
+        batches = [self[step] for step in range(min(num_batches, self.batches_per_epoch))]
+        segments = [s for b in batches for s in (b.input_segments, b.target_segments)]
+        return sum((s != 0).sum() for s in segments) / sum(s.size for s in segments)
+
+
+def fill_rows(ragged, items, counts, length):
+    """Sentences `items`, `counts[i]` of them to row i -> (ids, segments, positions), each [B, length]."""
+    lengths = ragged.lengths[items]
+    row = np.repeat(np.arange(len(counts)), counts)
+    first = np.repeat(np.cumsum(counts) - counts, counts)  # of each sentence's row
+    starts = np.cumsum(lengths) - lengths
+    offset = starts - starts[first] if len(items) else starts  # within the row
+    position = np.arange(lengths.sum()) - np.repeat(starts, lengths)
+    place = np.repeat(row * length + offset, lengths) + position
+    rows = np.full((3, len(counts) * length), PAD, np.int32)
+    rows[1:] = 0
+    rows[0, place] = ragged.flat[np.repeat(ragged.starts[items], lengths) + position]
+    rows[1, place] = np.repeat(np.arange(len(items)) - first + 1, lengths)
+    rows[2, place] = position
+    return tuple(rows.reshape(3, len(counts), length))
+
+
+def shift_right(targets, positions):
+    """What the decoder sees: each sentence moved by one place, BOS first."""
+    shifted = np.roll(targets, 1, axis=1)
+    return np.where(positions == 0, np.where(targets == PAD, PAD, BOS), shifted).astype(np.int32)

@@ -1,0 +1,187 @@
+"""Checkpoints: saved by Orbax in the background, verified by our own fingerprints when restored.
+
+Orbax does not notice a flipped bit and lets a stray folder pass for the newest step; so each step
+carries a fingerprint of every array, and restoring goes back, with a warning, to the newest good one.
+"""
+
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+from orbax.checkpoint.checkpoint_managers import preservation_policy
+
+import transformer
+
+
+class Checkpoints:
+    """The checkpoints of one folder. keep: how many of the newest to keep besides the best."""
+
+    def __init__(self, folder, *, keep=1, read_only=False):
+        self.folder = Path(folder).absolute()
+        policy = preservation_policy.AnyPreservationPolicy(
+            [
+                preservation_policy.LatestN(keep),
+                preservation_policy.BestN(
+                    get_metric_fn=lambda metrics: metrics["score"],
+                    n=1,
+                    keep_checkpoints_without_metrics=False,
+                ),
+            ]
+        )
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=policy, read_only=read_only, create=not read_only
+        )
+        handlers = {
+            "params": ocp.PyTreeCheckpointHandler(),
+            "rest": ocp.PyTreeCheckpointHandler(),
+            "about": ocp.JsonCheckpointHandler(),
+        }
+        self._manager = ocp.CheckpointManager(self.folder, item_handlers=handlers, options=options)
+
+    def save(self, state, score=None):
+        """Starts to save a TrainState under its step; `score` decides which is the best."""
+        params, rest = state.params, state.replace(params=None)
+        about = {
+            "format": 1,
+            "version": transformer.__version__,
+            "fingerprints": {"params": fingerprints(params), "rest": fingerprints(rest)},
+        }
+        self._manager.save(
+            int(state.step),
+            args=ocp.args.Composite(
+                params=ocp.args.PyTreeSave(params),
+                rest=ocp.args.PyTreeSave(rest),
+                about=ocp.args.JsonSave(about),
+            ),
+            metrics=None if score is None else {"score": float(score)},
+            force=True,
+        )
+
+    def wait(self):
+        """Until what was started is on disk; raises what went wrong there."""
+        self._manager.wait_until_finished()
+
+    def close(self):
+        self._manager.close()
+
+    def steps(self):
+        """The steps that are there, oldest first."""
+        return sorted(self._manager.all_steps(read=True))
+
+    def best_step(self):
+        """The step with the highest score, None if none has one."""
+        scored = [(self._manager.metrics(step), step) for step in self.steps()]
+        scored = [(metrics["score"], step) for metrics, step in scored if metrics]
+        return max(scored)[1] if scored else None
+
+    def restore(self, like, step=None):
+        """The newest good TrainState, or that of `step`; placed and typed as `like`."""
+
+        def read(step):
+            target = {"params": like.params, "rest": like.replace(params=None)}
+            restored = self._read(step, target)
+            return restored["rest"].replace(params=restored["params"])
+
+        return self._first_good(step, read)
+
+    def restore_params(self, step=None):
+        """(step, parameters) as numpy arrays, whatever devices wrote them."""
+
+        def read(step):
+            metadata = self._manager.item_metadata(step)["params"].tree
+            device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+            like = jax.tree.map(
+                lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=device), metadata
+            )
+            return step, jax.device_get(self._read(step, {"params": like})["params"])
+
+        return self._first_good(step, read)
+
+    def load(self, name, num_averaged=1):
+        """(step, parameters) of "last", "best", a step, "average:N" or "default".
+
+        default: the mean of the last `num_averaged` if that is above 1, else the best, else the last.
+        """
+        name = str(name)
+        if name == "default":
+            name = f"average:{num_averaged}" if num_averaged > 1 else "best"
+            if name == "best" and self.best_step() is None:
+                name = "last"
+        if name == "last":
+            return self.restore_params()
+        if name == "best":
+            step = self.best_step()
+            if step is None:
+                raise ValueError(f"No checkpoint of {self.folder} has a score yet; use 'last'.")
+            return self.restore_params(step)
+        kind, _, number = name.rpartition(":")
+        if kind in ("", "average") and number.isdigit() and int(number):
+            return self.average_params(int(number)) if kind else self.restore_params(int(number))
+        raise ValueError(f"A checkpoint is 'last', 'best', a step or 'average:N', not '{name}'.")
+
+    def average_params(self, last):
+        """(newest step, mean of the parameters of the `last` newest checkpoints)."""
+        steps = self.steps()[-last:]
+        if not steps:
+            raise ValueError(_nothing_in(self.folder))
+        mean = None
+        for step in steps:
+            params = self.restore_params(step)[1]
+            mean = params if mean is None else jax.tree.map(np.add, mean, params)
+        return steps[-1], jax.tree.map(lambda x: x / np.asarray(len(steps), x.dtype), mean)
+
+    def _read(self, step, targets):
+        """Restores some items of a step and compares their fingerprints."""
+        items = {
+            name: ocp.args.PyTreeRestore(
+                target, restore_args=ocp.checkpoint_utils.construct_restore_args(target)
+            )
+            for name, target in targets.items()
+        }
+        restored = self._manager.restore(
+            step, args=ocp.args.Composite(about=ocp.args.JsonRestore(), **items)
+        )
+        for name in targets:
+            if fingerprints(restored[name]) != restored["about"]["fingerprints"][name]:
+                raise ValueError(f"the {name} on disk are not those that were saved")
+        return restored
+
+    def _first_good(self, step, read):
+        steps = self.steps() if step is None else [step]
+        if not steps:
+            raise ValueError(_nothing_in(self.folder))
+        if step is not None and step not in self.steps():
+            raise ValueError(f"{self.folder} holds the steps {self.steps()}, not {step}.")
+        for candidate in reversed(steps):
+            try:
+                return read(candidate)
+            except Exception as error:  # Orbax raises damaged files in eight types
+                reason = str(error).split("\n")[0][:200]
+                warnings.warn(f"Checkpoint {candidate} cannot be used: {reason}", stacklevel=3)
+        raise ValueError(
+            f"No checkpoint of {self.folder} could be restored; see the warnings above."
+        )
+
+
+def _nothing_in(folder):
+    return f"{folder} holds no checkpoint; train first, or name another work directory."
+
+
+def fingerprints(tree):
+    """A number for each array of a tree, which any single flipped bit changes."""
+    return [int(number) for number in jax.device_get(_fingerprints(jax.tree.leaves(tree)))]
+
+
+@jax.jit
+def _fingerprints(leaves):
+    """Σ bits_i · (2i+1) mod 2³²: on the devices where the arrays are, however they are split."""
+
+    def one(x):
+        unsigned = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}[x.dtype.itemsize]
+        bits = jax.lax.bitcast_convert_type(x, unsigned).astype(jnp.uint32).ravel()
+        return (bits * (2 * jnp.arange(bits.size, dtype=jnp.uint32) + 1)).sum(dtype=jnp.uint32)
+
+    return [one(x) for x in leaves]

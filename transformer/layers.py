@@ -1,0 +1,154 @@
+"""Feed-forward, residual connection, Block and Stack: the paper's Figure 1 without the ids.
+
+A Stack takes vectors [B, T, D], whatever they were made of; encoder, decoder and language model are
+the same Stack under another mask.
+"""
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from transformer.attention import Dropout, MultiHeadAttention
+from transformer.config import ModelConfig
+
+
+class FeedForward(nn.Module):
+    """max(0, xW_1 + b_1)W_2 + b_2, equation (2)."""
+
+    d_ff: int
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, x):
+        init = nn.initializers.xavier_uniform()
+        inner = nn.relu(nn.Dense(self.d_ff, kernel_init=init, dtype=self.dtype, name="inner")(x))
+        return nn.Dense(x.shape[-1], kernel_init=init, dtype=self.dtype, name="outer")(inner)
+
+
+class Residual(nn.Module):
+    """The one owner of residual, norm and dropout around a sub-layer.
+
+    post: LayerNorm(x + Dropout(sublayer(x))), the paper's; pre: x + Dropout(sublayer(LayerNorm(x))).
+    """
+
+    norm: str
+    dropout_rate: float
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, x, sublayer, *, deterministic):
+        norm = nn.LayerNorm(dtype=self.dtype)
+        dropout = Dropout(self.dropout_rate)
+        if self.norm == "pre":
+            return x + dropout(sublayer(norm(x)), deterministic=deterministic)
+        return norm(x + dropout(sublayer(x), deterministic=deterministic))
+
+
+class Block(nn.Module):
+    """Self-attention, attention to the encoder if `cross_attention`, feed-forward."""
+
+    config: ModelConfig
+    cross_attention: bool = False
+
+    def setup(self):
+        c = self.config
+        dtype = jnp.dtype(c.dtype)
+
+        def attention():
+            return MultiHeadAttention(
+                c.d_model,
+                c.num_heads,
+                c.width_of_head,
+                c.attention,
+                c.attention_dropout_rate,
+                dtype,
+            )
+
+        self.self_attention = attention()
+        self.self_residual = Residual(c.norm, c.dropout_rate, dtype)
+        if self.cross_attention:
+            self.encoder_attention = attention()
+            self.encoder_residual = Residual(c.norm, c.dropout_rate, dtype)
+        self.feed_forward = FeedForward(c.d_ff, dtype)
+        self.feed_forward_residual = Residual(c.norm, c.dropout_rate, dtype)
+
+    def __call__(self, x, *, mask, encoded=None, encoded_mask=None, deterministic):
+        """x [B, T, D] -> [B, T, D]; encoded: the keys and values of this block, [B, S, N, H]."""
+        attention = self.self_attention
+
+        def attend(y):
+            return attention(y, attention.keys_values(y), mask=mask, deterministic=deterministic)
+
+        x = self.self_residual(x, attend, deterministic=deterministic)
+        return self._rest(x, encoded, encoded_mask, deterministic)
+
+    def step(self, x, cache, position, *, encoded=None, encoded_mask=None):
+        """One new position of every beam: x [B, W, D] -> ([B, W, D], cache)."""
+        written = {}
+
+        def attend(y):
+            attended, written["cache"] = self.self_attention.step(y, cache, position)
+            return attended
+
+        x = self.self_residual(x, attend, deterministic=True)
+        return self._rest(x, encoded, encoded_mask, deterministic=True), written["cache"]
+
+    def _rest(self, x, encoded, encoded_mask, deterministic):
+        if self.cross_attention:
+
+            def attend(y):
+                return self.encoder_attention(
+                    y, encoded, mask=encoded_mask, deterministic=deterministic
+                )
+
+            x = self.encoder_residual(x, attend, deterministic=deterministic)
+        return self.feed_forward_residual(x, self.feed_forward, deterministic=deterministic)
+
+
+class Stack(nn.Module):
+    """N identical blocks; pre-norm ends with a LayerNorm of its own."""
+
+    config: ModelConfig
+    cross_attention: bool = False
+
+    def setup(self):
+        c = self.config
+        self.layer = [Block(c, self.cross_attention) for _ in range(c.num_layers)]
+        if c.norm == "pre":
+            self.last_norm = nn.LayerNorm(dtype=jnp.dtype(c.dtype))
+
+    def __call__(self, x, *, mask, encoded=None, encoded_mask=None, deterministic):
+        """x [B, T, D], mask [B, N=1, T, T] -> [B, T, D]; encoded as `keys_values` returns it."""
+        for block, keys_values in zip(self.layer, encoded or [None] * len(self.layer), strict=True):
+            x = block(
+                x,
+                mask=mask,
+                encoded=keys_values,
+                encoded_mask=encoded_mask,
+                deterministic=deterministic,
+            )
+        return self._finish(x)
+
+    def keys_values(self, encoded):
+        """The encoded source [B, S, D] as keys and values of every block, projected once."""
+        return [block.encoder_attention.keys_values(encoded) for block in self.layer]
+
+    def init_cache(self, batch_size, num_beams, length):
+        """Zeroed self-attention keys and values: leaves [B, W, T, N, H]."""
+        c = self.config
+        shape = (batch_size, num_beams, length, c.num_heads, c.width_of_head)
+        zeros = {name: jnp.zeros(shape, jnp.dtype(c.dtype)) for name in ("key", "value")}
+        return [zeros] * c.num_layers
+
+    def step(self, x, cache, position, *, encoded=None, encoded_mask=None):
+        """One new position of every beam: x [B, W, D] -> ([B, W, D], cache)."""
+        written = []
+        for i, block in enumerate(self.layer):
+            keys_values = encoded[i] if encoded else None
+            x, block_cache = block.step(
+                x, cache[i], position, encoded=keys_values, encoded_mask=encoded_mask
+            )
+            written.append(block_cache)
+        return self._finish(x), written
+
+    def _finish(self, x):
+        return self.last_norm(x) if self.config.norm == "pre" else x

@@ -1,0 +1,117 @@
+"""The encoder-decoder Transformer: ids in, scores of the next piece out (paper, Figure 1)."""
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from transformer.attention import Dropout
+from transformer.config import ModelConfig
+from transformer.embedding import Embedding, Positions
+from transformer.layers import Stack
+from transformer.masks import causal_mask, segment_mask
+
+
+class Transformer(nn.Module):
+    """config as in `ModelConfig`; vocabulary sizes are the tokenizer's.
+
+    `embedding_sharing` says which of the three tables are one: "all" (the paper's), "target" (the
+    decoder's and the softmax's) or "none".
+    """
+
+    config: ModelConfig
+    source_vocab_size: int
+    target_vocab_size: int
+
+    def setup(self):
+        c = self.config
+
+        def embedding(vocab_size):
+            return Embedding(vocab_size, c.d_model, jnp.dtype(c.dtype))
+
+        if c.embedding_sharing == "all":
+            self.shared_embedding = embedding(self.target_vocab_size)
+        else:
+            self.source_embedding = embedding(self.source_vocab_size)
+            self.target_embedding = embedding(self.target_vocab_size)
+        if c.embedding_sharing == "none":
+            self.softmax = embedding(self.target_vocab_size)
+        # Two tables, if they are learned: source and target need not agree on what a place means.
+        self.source_positions, self.target_positions = (
+            Positions(c.d_model, c.positions, c.max_positions) for _ in range(2)
+        )
+        self.dropout = Dropout(c.dropout_rate)
+        self.encoder = Stack(c)
+        self.decoder = Stack(c, cross_attention=True)
+
+    def __call__(self, batch, *, deterministic):
+        """A training batch (see `batching.Batch`) -> logits [B, T, V] float32."""
+        encoded = self.encode(
+            batch.inputs, batch.input_positions, batch.input_segments, deterministic=deterministic
+        )
+        mask = segment_mask(batch.target_segments, batch.target_segments)
+        x = self.decoder(
+            self._embed_target(batch.decoder_inputs, batch.target_positions, deterministic),
+            mask=mask & causal_mask(batch.targets.shape[1]),
+            encoded=self.decoder.keys_values(encoded),
+            encoded_mask=segment_mask(batch.target_segments, batch.input_segments),
+            deterministic=deterministic,
+        )
+        return self._logits(x)
+
+    def encode(self, inputs, positions, segments, *, deterministic):
+        """inputs, positions, segments [B, S] -> the source as the decoder sees it, [B, S, D]."""
+        table = self._table("source_embedding")
+        x = self._add_positions(table(inputs), self.source_positions(positions), deterministic)
+        return self.encoder(x, mask=segment_mask(segments, segments), deterministic=deterministic)
+
+    def encode_for_search(self, inputs, lengths):
+        """inputs [B, S], one sentence of lengths [B] a row -> what every `decode_step` needs of it.
+
+        Returns (keys and values of each block, mask [B, 1, 1, S]); they lead with the sentence and
+        are shared by its beams.
+        """
+        positions = jnp.broadcast_to(jnp.arange(inputs.shape[1]), inputs.shape)
+        segments = (positions < lengths[:, None]).astype(jnp.int32)
+        encoded = self.encode(inputs, positions, segments, deterministic=True)
+        return self.decoder.keys_values(encoded), (segments != 0)[:, None, None]
+
+    def init_cache(self, batch_size, num_beams, length):
+        """An empty cache for `length` positions: leaves [B, W, T, N, H]."""
+        return self.decoder.init_cache(batch_size, num_beams, length)
+
+    def decode_step(self, tokens, cache, position, encoded):
+        """The piece after `tokens` [B, W], which stand at `position`: (logits [B, W, V], cache)."""
+        keys_values, mask = encoded
+        positions = jnp.broadcast_to(position, tokens.shape)
+        x = self._embed_target(tokens, positions, deterministic=True)
+        x, cache = self.decoder.step(x, cache, position, encoded=keys_values, encoded_mask=mask)
+        return self._logits(x), cache
+
+    def _table(self, name):
+        return getattr(self, "shared_embedding" if self.config.embedding_sharing == "all" else name)
+
+    def _embed_target(self, ids, positions, deterministic):
+        table = self._table("target_embedding")
+        return self._add_positions(table(ids), self.target_positions(positions), deterministic)
+
+    def _add_positions(self, x, vectors, deterministic):
+        return self.dropout(x + vectors.astype(x.dtype), deterministic=deterministic)
+
+    def _logits(self, x):
+        name = "softmax" if self.config.embedding_sharing == "none" else "target_embedding"
+        return self._table(name).logits(x)
+
+
+def num_parameters(config: ModelConfig, source_vocab_size, target_vocab_size):
+    """The number of weights by the formula, without building anything."""
+    d, width = config.d_model, config.num_heads * config.width_of_head
+    attention, norm = 4 * d * width, 2 * d
+    feed_forward = 2 * d * config.d_ff + config.d_ff + d
+    layers = config.num_layers * (3 * attention + 2 * feed_forward + 5 * norm)
+    last_norms = 2 * norm if config.norm == "pre" else 0
+    tables = {
+        "all": target_vocab_size,
+        "target": source_vocab_size + target_vocab_size,
+        "none": source_vocab_size + 2 * target_vocab_size,
+    }[config.embedding_sharing]
+    positions = 2 * config.max_positions if config.positions == "learned" else 0
+    return layers + last_norms + (tables + positions) * d

@@ -1,0 +1,270 @@
+"""Sentences to sentences: the public object, made from a work directory in one line."""
+
+import functools
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer.batching import Batch, Ragged, fill_rows, shift_right
+from transformer.decoding import beam_search, greedy_search, make_length_penalty, sample
+from transformer.loss import cross_entropy
+from transformer.models import Transformer
+from transformer.tokenizer import BOS, EOS, load_tokenizers
+from transformer.workdir import WorkDir
+
+SHORTEST_BUCKET = 16
+SMALL_BATCHES = (1, 8)  # besides decoding.batch_size: a single sentence need not pay for 64
+
+
+@dataclass
+class Translation:
+    """One translation. score: log_prob over the length penalty, the order of an n-best list."""
+
+    text: str
+    score: float
+    log_prob: float
+
+    def __str__(self):
+        return self.text
+
+
+class Translator:
+    """Translates with given parameters; `from_checkpoint` finds them.
+
+    >>> translator = Translator.from_checkpoint("runs/m30k")
+    >>> [str(t) for t in translator.translate(["A man rides a horse."])]
+    ['Ein Mann reitet auf einem Pferd.']
+
+    The shape in which a sentence is searched depends on its own length alone (source lengths are
+    rounded up to 16, 32, 64, …), so its neighbours cannot change its translation.
+    """
+
+    def __init__(self, config, params, tokenizers):
+        self.config, self.params = config, params
+        self.source_tokenizer, self.tokenizer = tokenizers
+        self.model = Transformer(config.model, *(t.vocab_size for t in tokenizers))
+        self.num_truncated = 0  # sentences longer than the largest bucket
+
+    @classmethod
+    def from_checkpoint(cls, path, checkpoint="default"):
+        """Restores a work directory on this machine's first device, whatever wrote it.
+
+        checkpoint: "last", "best", a step, "average:N" (the mean of the last N), or "default": the
+        mean of `decoding.average_checkpoints` if that is above 1, else the best, else the last.
+        """
+        from transformer.checkpoint import Checkpoints
+
+        workdir = WorkDir(path)
+        config = workdir.load_config()
+        tokenizers = load_tokenizers(workdir.path)
+        checkpoints = Checkpoints(workdir.checkpoints, read_only=True)
+        step, params = checkpoints.load(checkpoint, config.decoding.average_checkpoints)
+        translator = cls(config, jax.device_put(params, jax.local_devices()[0]), tokenizers)
+        translator.step = step
+        return translator
+
+    # ---- search
+
+    def translate(self, sentences, *, num_best=None, **options):
+        """A Translation of each sentence, in order; with `num_best` a list of that many, best first.
+
+        options: beam_size, alpha, length_penalty, max_extra_length in place of the configuration's;
+        or `sample=True` with temperature, top_k, top_p and seed. An empty sentence stays empty; one
+        beyond the largest bucket is truncated and counted in `num_truncated`.
+        """
+        options = Search.from_config(self.config.decoding, num_best=num_best or 1, **options)
+        sentences = list(sentences)
+        results = [[Translation("", 0.0, 0.0)] for _ in sentences]
+        places = [i for i, sentence in enumerate(sentences) if sentence.strip()]
+        source = Ragged.encode(self.source_tokenizer, [sentences[i] for i in places])
+        for indices, shape in self._plan(source.lengths):
+            inputs, lengths = self._inputs(source, indices, shape)
+            found = jax.device_get(self._search(options)(self.params, inputs, lengths))
+            for row, index in enumerate(indices):
+                results[places[index]] = self._read(found, row, options)
+        return results if num_best else [best[0] for best in results]
+
+    def largest_bucket(self):
+        """The longest source that is translated whole: a training row, or 256 pieces if that is more."""
+        longest = max(256, self.config.data.row_length)
+        if self.config.model.positions == "learned":
+            longest = min(longest, self.config.model.max_positions)
+        return longest
+
+    def _plan(self, lengths):
+        """Yields (indices of sentences, (rows, source length)): the batches to search, long first."""
+        buckets = SHORTEST_BUCKET * 2 ** np.ceil(np.log2(np.maximum(lengths / SHORTEST_BUCKET, 1)))
+        buckets = np.minimum(buckets, self.largest_bucket()).astype(int)
+        for bucket in sorted(set(buckets), reverse=True):
+            inside = np.flatnonzero(buckets == bucket)
+            inside = inside[np.argsort(-lengths[inside], kind="stable")]
+            while len(inside):
+                rows = self._rows(len(inside))
+                yield inside[:rows], (rows, int(bucket))
+                inside = inside[rows:]
+
+    def _rows(self, wanted):
+        full = self.config.decoding.batch_size
+        return next((n for n in SMALL_BATCHES if wanted <= n < full), full)
+
+    def _inputs(self, source, indices, shape):
+        """(ids [rows, S], lengths [rows]); rows without a sentence repeat the first one."""
+        rows, length = shape
+        inputs = np.zeros(shape, np.int32)
+        lengths = np.zeros(rows, np.int32)
+        padded = [*indices, *[indices[0]] * (rows - len(indices))]
+        for row, index in enumerate(padded):
+            ids = source[index]
+            if len(ids) > length:
+                ids = np.append(ids[: length - 1], EOS)
+                self.num_truncated += row < len(indices)
+            inputs[row, : len(ids)] = ids
+            lengths[row] = len(ids)
+        return inputs, lengths
+
+    def _read(self, found, row, options):
+        count = options.num_best
+        rows = zip(found.ids[row], found.scores[row], found.log_probs[row], strict=True)
+        return [
+            Translation(self.tokenizer.decode(ids), float(score), float(log_prob))
+            for ids, score, log_prob in rows
+            if score > -np.inf
+        ][:count]
+
+    @functools.cache  # noqa: B019 one compiled search per set of options, as long as the object lives
+    def _search(self, options):
+        return jax.jit(partial(search, self.model, options))
+
+    # ---- scoring of given translations
+
+    def score(self, sources, targets):
+        """The Translations that `targets` are of `sources`, with their log-probability and score."""
+        if len(sources) != len(targets):
+            raise ValueError(
+                f"{len(sources)} sources cannot be scored with {len(targets)} targets."
+            )
+        source = Ragged.encode(self.source_tokenizer, list(sources))
+        target = Ragged.encode(self.tokenizer, list(targets))
+        penalty = make_length_penalty(
+            self.config.decoding.length_penalty, self.config.decoding.alpha
+        )
+        scores = [None] * len(targets)
+        for indices, (rows, length) in self._plan(np.maximum(source.lengths, target.lengths)):
+            length = max(length, source.lengths[indices].max(), target.lengths[indices].max())
+            batch = self._pairs(source, target, indices, rows, int(length))
+            log_probs = jax.device_get(self._log_probs(self.params, batch))
+            for index, log_prob in zip(indices, log_probs, strict=False):
+                score = log_prob / penalty(float(target.lengths[index]))
+                scores[index] = Translation(targets[index], float(score), float(log_prob))
+        return scores
+
+    def _pairs(self, source, target, indices, rows, length):
+        """A `Batch` with one pair a row."""
+        counts = (np.arange(rows) < len(indices)).astype(int)
+        inputs = fill_rows(source, indices, counts, length)
+        targets = fill_rows(target, indices, counts, length)
+        return Batch(*inputs, shift_right(targets[0], targets[2]), *targets)
+
+    @functools.cached_property
+    def _log_probs(self):
+        @jax.jit
+        def log_probs(params, batch):
+            logits = self.model.apply({"params": params}, batch, deterministic=True)
+            weights = (batch.target_segments != 0).astype(jnp.float32)
+            per_row = jax.vmap(lambda *row: cross_entropy(*row)[0])
+            return -per_row(logits, batch.targets, weights)
+
+        return log_probs
+
+    def attention(self, source, target):
+        """(source pieces, target pieces, weights): encoder-decoder attention [layers, N, T, S]."""
+        sides = (
+            Ragged.encode(self.source_tokenizer, [source]),
+            Ragged.encode(self.tokenizer, [target]),
+        )
+        batch = self._pairs(*sides, np.array([0]), 1, int(max(s.lengths[0] for s in sides)))
+        _, sown = self.model.apply(
+            {"params": self.params}, batch, deterministic=True, mutable="intermediates"
+        )
+        blocks = sown["intermediates"]["decoder"]
+        weights = [
+            blocks[f"layer_{i}"]["encoder_attention"]["weights"][0]
+            for i in range(self.config.model.num_layers)
+        ]
+        weights = np.stack(jax.device_get(weights))[:, 0].transpose(0, 2, 1, 3)
+        num_source, num_target = (int(s.lengths[0]) for s in sides)
+        pieces = self.source_tokenizer.pieces(sides[0][0]), self.tokenizer.pieces(sides[1][0])
+        return *pieces, weights[:, :, :num_target, :num_source]
+
+
+@dataclass(frozen=True)
+class Search:
+    """The options of one search; each set is compiled once a shape."""
+
+    beam_size: int
+    alpha: float
+    length_penalty: str
+    max_extra_length: int
+    num_best: int = 1
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+    @classmethod
+    def from_config(cls, decoding, **options):
+        names = ("beam_size", "alpha", "length_penalty", "max_extra_length")
+        chosen = {name: getattr(decoding, name) for name in names} | options
+        try:
+            search = cls(**chosen)
+        except TypeError:
+            known = ", ".join(cls.__dataclass_fields__)
+            raise ValueError(
+                f"The options of translate are {known}, not {', '.join(options)}."
+            ) from None
+        return search._checked()
+
+    def _checked(self):
+        for name, is_right, wanted in (
+            ("beam_size", self.beam_size >= 1, "at least 1"),
+            ("num_best", 1 <= self.num_best, "at least 1"),
+            ("num_best", self.sample or self.num_best <= self.beam_size, "at most beam_size"),
+            ("alpha", self.alpha >= 0, "at least 0"),
+            ("temperature", self.temperature > 0, "above 0"),
+            ("top_k", self.top_k >= 0, "at least 0"),
+            ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
+        ):
+            if not is_right:
+                raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)}.")
+        return self
+
+
+def search(model, options, params, inputs, lengths):
+    """Encodes inputs [B, S] of `lengths` [B] and searches: `Hypotheses` [B, W, S + extra]."""
+    variables = {"params": params}
+    encoded = model.apply(variables, inputs, lengths, method="encode_for_search")
+
+    def step_fn(tokens, cache, position):
+        return model.apply(variables, tokens, cache, position, encoded, method="decode_step")
+
+    max_length = inputs.shape[1] + options.max_extra_length
+    width = options.num_best if options.sample else options.beam_size
+    cache = model.apply(variables, inputs.shape[0], width, max_length, method="init_cache")
+    common = dict(
+        max_length=max_length,
+        length_penalty=make_length_penalty(options.length_penalty, options.alpha),
+        bos=BOS,
+        eos=EOS,
+    )
+    limits = lengths + options.max_extra_length
+    if options.sample:
+        rng = jax.random.PRNGKey(options.seed)
+        settings = dict(temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
+        return sample(step_fn, cache, limits, rng, num_samples=width, **settings, **common)
+    if width == 1:
+        return greedy_search(step_fn, cache, limits, **common)
+    return beam_search(step_fn, cache, limits, beam_size=width, num_best=options.num_best, **common)

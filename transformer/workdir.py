@@ -1,0 +1,122 @@
+"""A work directory: everything one run needs and leaves, in one folder that can be moved about.
+
+config.json  tokenizer.*  checkpoints/  metrics.jsonl  samples.txt  curves.png  events.*  lock
+"""
+
+import fcntl
+import json
+import os
+import socket
+from pathlib import Path
+
+from transformer.config import Config
+
+# What may change between the start of a run and its resumption: it alters no weight and no batch.
+CHANGEABLE = (
+    "training.num_train_steps training.log_every training.eval_every training.checkpoint_every "
+    "training.keep_checkpoints training.patience training.init_from data.test_split "
+    "data.validation_split data.max_validation_sentences decoding."
+).split()
+
+
+class WorkDir:
+    """Paths and small files of a run; `open_for_training` also locks it."""
+
+    def __init__(self, path):
+        self.path = Path(path).expanduser()
+        self._lock = None
+
+    def __truediv__(self, name):
+        return self.path / name
+
+    @property
+    def checkpoints(self):
+        return self.path / "checkpoints"
+
+    def load_config(self):
+        """The configuration of the run that is here; ValueError if there is none."""
+        file = self.path / "config.json"
+        if not file.is_file():
+            raise ValueError(
+                f"{self.path} is not a work directory: it has no config.json. Name one that "
+                f"train.py wrote (--workdir)."
+            )
+        try:
+            return Config.from_json(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from None
+
+    def open_for_training(self, config):
+        """Creates or reopens the folder for `config`; True if a run had begun here.
+
+        Refuses a folder that cannot be written, that another process trains in, or whose run has
+        another configuration.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+        except OSError as error:
+            raise ValueError(
+                f"The work directory {self.path} cannot be written ({error.strerror}); name another "
+                f"with --workdir."
+            ) from None
+        resuming = (self.path / "config.json").is_file()
+        if resuming:
+            self._check_same(config)
+        write_atomically(self.path / "config.json", config.to_json())
+        return resuming
+
+    def _take_lock(self):
+        self._lock = open(self.path / "lock", "a+", encoding="utf-8")  # noqa: SIM115
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.seek(0)
+            owner = self._lock.read().strip() or "another process"
+            raise ValueError(
+                f"{self.path} is in use by {owner}; wait for it, stop it, or name another --workdir."
+            ) from None
+        self._lock.truncate(0)
+        self._lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+        self._lock.flush()
+
+    def _check_same(self, config):
+        differences = [
+            line
+            for line in self.load_config().differences(config)
+            if not line.startswith(tuple(CHANGEABLE))
+        ]
+        if differences:
+            raise ValueError(
+                f"{self.path} holds a run with another configuration (there, here): "
+                f"{'; '.join(differences)}. Use the same settings, another --workdir, or start from "
+                f"its weights with --config.training.init_from={self.path}."
+            )
+
+    def append_metrics(self, record):
+        """One JSON line in metrics.jsonl."""
+        with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def read_metrics(self):
+        """The records of metrics.jsonl; a line that a crash cut short is left out."""
+        file = self.path / "metrics.jsonl"
+        records = []
+        for line in file.read_text(encoding="utf-8").split("\n") if file.is_file() else []:
+            try:
+                records.append(json.loads(line))
+            except json.JSONDecodeError:
+                continue
+        return records
+
+    def forget_metrics_after(self, step):
+        """Drops what an interrupted run logged beyond the checkpoint from which it goes on."""
+        lines = [json.dumps(record) for record in self.read_metrics() if record["step"] <= step]
+        write_atomically(self.path / "metrics.jsonl", "".join(line + "\n" for line in lines))
+
+
+def write_atomically(path, text):
+    """A reader, or a crash, sees the old file or the new one and nothing between."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
