@@ -1,9 +1,11 @@
 """Checkpoints: saved by Orbax in the background, verified by our own fingerprints when restored.
 
 Orbax does not notice a flipped bit and lets a stray folder pass for the newest step; so each step
-carries a fingerprint of every array, and restoring goes back, with a warning, to the newest good one.
+carries a fingerprint of every array, and restoring goes back, with a warning, to the newest good
+one.
 """
 
+import logging
 import warnings
 from pathlib import Path
 
@@ -14,25 +16,29 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 import transformer
+from transformer.workdir import WorkDir
+
+# Orbax announces at every restore that a folder opened for reading is read-only.
+logging.getLogger("absl").addFilter(lambda record: "is read only" not in record.getMessage())
 
 
 class Checkpoints:
     """The checkpoints of one folder. keep: how many of the newest to keep besides the best."""
 
     def __init__(self, folder, *, keep=1, read_only=False):
-        self.folder = Path(folder).absolute()
-        policy = preservation_policy.AnyPreservationPolicy(
-            [
-                preservation_policy.LatestN(keep),
-                preservation_policy.BestN(
-                    get_metric_fn=lambda metrics: metrics["score"],
-                    n=1,
-                    keep_checkpoints_without_metrics=False,
-                ),
-            ]
-        )
+        self.folder, self.keep = Path(folder).absolute(), keep
+        policies = [
+            preservation_policy.LatestN(keep),
+            preservation_policy.BestN(
+                get_metric_fn=_score_of, n=1, keep_checkpoints_without_metrics=False
+            ),
+        ]
         options = ocp.CheckpointManagerOptions(
-            preservation_policy=policy, read_only=read_only, create=not read_only
+            preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
+            best_fn=_score_of,  # without it Orbax does not store the scores
+            read_only=read_only,
+            save_interval_steps=0 if read_only else 1,
+            create=not read_only,
         )
         handlers = {
             "params": ocp.PyTreeCheckpointHandler(),
@@ -69,7 +75,7 @@ class Checkpoints:
 
     def steps(self):
         """The steps that are there, oldest first."""
-        return sorted(self._manager.all_steps(read=True))
+        return sorted(self._manager.all_steps())
 
     def best_step(self):
         """The step with the highest score, None if none has one."""
@@ -101,37 +107,44 @@ class Checkpoints:
         return self._first_good(step, read)
 
     def load(self, name, num_averaged=1):
-        """(step, parameters) of "last", "best", a step, "average:N" or "default".
+        """(what was loaded, parameters) of "last", "best", a step, "average:N" or "default".
 
-        default: the mean of the last `num_averaged` if that is above 1, else the best, else the last.
+        default: the mean of the last `num_averaged` if that is above 1, else the best, else the
+        last.
         """
         name = str(name)
         if name == "default":
             name = f"average:{num_averaged}" if num_averaged > 1 else "best"
             if name == "best" and self.best_step() is None:
                 name = "last"
-        if name == "last":
-            return self.restore_params()
-        if name == "best":
-            step = self.best_step()
-            if step is None:
-                raise ValueError(f"No checkpoint of {self.folder} has a score yet; use 'last'.")
-            return self.restore_params(step)
+        if name == "best" and self.best_step() is None:
+            raise ValueError(f"No checkpoint of {self.folder} has a score yet; use 'last'.")
         kind, _, number = name.rpartition(":")
-        if kind in ("", "average") and number.isdigit() and int(number):
-            return self.average_params(int(number)) if kind else self.restore_params(int(number))
-        raise ValueError(f"A checkpoint is 'last', 'best', a step or 'average:N', not '{name}'.")
+        if kind == "average" and number.isdigit() and int(number):
+            return self._average_params(int(number))
+        if name not in ("last", "best") and not name.isdigit():
+            raise ValueError(
+                f"A checkpoint is 'last', 'best', a step or 'average:N', not '{name}'."
+            )
+        wanted = {"last": None, "best": self.best_step()}
+        step, params = self.restore_params(wanted[name] if name in wanted else int(name))
+        return f"{step}" if name.isdigit() else f"{name} ({step})", params
 
-    def average_params(self, last):
-        """(newest step, mean of the parameters of the `last` newest checkpoints)."""
+    def _average_params(self, last):
+        """The mean of the parameters of the `last` newest checkpoints (paper, section 6.1)."""
+        if last > self.keep:
+            raise ValueError(
+                f"A mean of {last} checkpoints needs training.keep_checkpoints={last} when "
+                f"training; it was {self.keep}."
+            )
         steps = self.steps()[-last:]
         if not steps:
             raise ValueError(_nothing_in(self.folder))
-        mean = None
-        for step in steps:
-            params = self.restore_params(step)[1]
-            mean = params if mean is None else jax.tree.map(np.add, mean, params)
-        return steps[-1], jax.tree.map(lambda x: x / np.asarray(len(steps), x.dtype), mean)
+        total = self.restore_params(steps[0])[1]
+        for step in steps[1:]:
+            total = jax.tree.map(np.add, total, self.restore_params(step)[1])
+        mean = jax.tree.map(lambda x: x / np.asarray(len(steps), x.dtype), total)
+        return f"mean of {len(steps)} ({steps[0]} to {steps[-1]})", mean
 
     def _read(self, step, targets):
         """Restores some items of a step and compares their fingerprints."""
@@ -166,8 +179,46 @@ class Checkpoints:
         )
 
 
+def _score_of(metrics):
+    return metrics["score"]
+
+
 def _nothing_in(folder):
     return f"{folder} holds no checkpoint; train first, or name another work directory."
+
+
+def open_for_reading(workdir, config):
+    """The checkpoints of a work directory, for restoring only."""
+    keep = config.training.keep_checkpoints
+    return Checkpoints(WorkDir(workdir).checkpoints, keep=keep, read_only=True)
+
+
+def warm_start(state, workdir):
+    """(state with the parameters of another run where name and shape agree, a note of how many).
+
+    What the other run lacks stays fresh, and so does the optimizer. ValueError if nothing agrees.
+    """
+    config = WorkDir(workdir).load_config()
+    checkpoints = open_for_reading(workdir, config)
+    restored = checkpoints.load("default", config.decoding.average_checkpoints)[1]
+    theirs = dict(jax.tree_util.tree_leaves_with_path(restored))
+    taken = []
+
+    def choose(path, ours):
+        found = theirs.get(path)
+        if found is None or found.shape != ours.shape:
+            return ours
+        taken.append(path)
+        return jax.device_put(found, ours.sharding)
+
+    params = jax.tree_util.tree_map_with_path(choose, state.params)
+    num_ours = len(jax.tree.leaves(state.params))
+    if not taken:
+        raise ValueError(
+            f"{workdir} has no weight of the same name and shape; nothing to start from."
+        )
+    note = f"warm start: {len(taken)} of {num_ours} arrays from {workdir}, the others fresh"
+    return state.replace(params=params), note
 
 
 def fingerprints(tree):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import shlex
 import sys
 import warnings
 
@@ -37,6 +38,11 @@ def run(main, usage, with_config=False):
 def say(text):
     """Tells the user something; standard output belongs to translations."""
     print(text, file=sys.stderr, flush=True)
+
+
+def this_command():
+    """The command line that started this program."""
+    return " ".join(["python", *map(shlex.quote, sys.argv)])
 
 
 def fail(text):

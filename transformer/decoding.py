@@ -7,10 +7,21 @@ with [B, W]. A hypothesis ends with EOS, which its length n counts; at the last 
 may use, only EOS is allowed, so every hypothesis has an end.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+
+
+class Rules(NamedTuple):
+    """What a hypothesis may be, and how hypotheses of different lengths compare."""
+
+    max_lengths: jax.Array  # [B], pieces that each sentence may use, EOS included
+    max_length: int  # the T of the results, at least the largest of them
+    length_penalty: Callable  # length -> divisor of the log-probability
+    bos: int
+    eos: int
 
 
 class Hypotheses(NamedTuple):
@@ -41,17 +52,14 @@ class _Beams(NamedTuple):
     cache: Any
 
 
-def beam_search(
-    step_fn, cache, max_lengths, *, max_length, beam_size, length_penalty, bos, eos, num_best=1
-):
-    """The `beam_size` best hypotheses that beam search finds: `Hypotheses` of [B, W, max_length].
+def beam_search(step_fn, cache, rules, *, beam_size, num_best=1):
+    """The `beam_size` best hypotheses that beam search finds; the cache is for W = beam_size.
 
-    max_lengths [B]: pieces that a sentence may use, EOS included, at most `max_length`; the cache is
-    for W = beam_size. At each step the 2W best continuations are looked at, so that W remain even if
-    W of them end. The search stops when no live hypothesis can still enter the `num_best` best: the
-    bound is exact, since a log-probability only falls and is divided by at most the longest length's
-    penalty.
+    At each step the 2W best continuations are looked at, so that W remain even if W of them end. The
+    search stops when no live hypothesis can still enter the `num_best` best: the bound is exact, as a
+    log-probability only falls and is divided by no more than the penalty of the longest length.
     """
+    max_lengths, max_length, length_penalty, bos, eos = rules
     num_sentences = max_lengths.shape[0]
     rows = jnp.arange(num_sentences)[:, None]
 
@@ -117,33 +125,25 @@ def _best(old, new):
     return jax.tree.map(lambda x: x[jnp.arange(x.shape[0])[:, None], kept], both)
 
 
-def greedy_search(step_fn, cache, max_lengths, *, max_length, length_penalty, bos, eos):
+def greedy_search(step_fn, cache, rules):
     """The most probable piece at every step: `Hypotheses` with W = 1."""
-
-    def choose(logits, rng):
-        return logits.argmax(-1)
-
-    return _generate(
-        step_fn, cache, max_lengths, choose, None, 1, max_length, length_penalty, bos, eos
-    )
+    return _generate(step_fn, cache, rules, 1, lambda logits, position: logits.argmax(-1))
 
 
-def sample(
-    step_fn, cache, max_lengths, rng, *, num_samples=1, temperature=1.0, top_k=0, top_p=1.0,
-    max_length, length_penalty, bos, eos,
-):  # fmt: skip
+def sample(step_fn, cache, rules, rngs, *, num_samples=1, temperature=1.0, top_k=0, top_p=1.0):
     """Independent samples: `Hypotheses` with W = num_samples, in no order; the cache is for that W.
 
+    rngs: one PRNG key a sentence, [B, 2], so that its samples do not depend on its neighbours.
     top_k > 0 keeps the k most probable pieces, top_p < 1 the fewest whose probabilities reach p. The
     log-probabilities are the model's own, before temperature and truncation.
     """
 
-    def choose(logits, rng):
-        return jax.random.categorical(rng, truncate(logits / temperature, top_k, top_p))
+    def choose(logits, position):
+        step_rngs = jax.vmap(jax.random.fold_in, (0, None))(rngs, position)
+        kept = truncate(logits / temperature, top_k, top_p)
+        return jax.vmap(jax.random.categorical)(step_rngs, kept)
 
-    return _generate(
-        step_fn, cache, max_lengths, choose, rng, num_samples, max_length, length_penalty, bos, eos
-    )
+    return _generate(step_fn, cache, rules, num_samples, choose)
 
 
 def truncate(logits, top_k=0, top_p=1.0):
@@ -168,10 +168,9 @@ class _Growing(NamedTuple):
     cache: Any
 
 
-def _generate(
-    step_fn, cache, max_lengths, choose, rng, width, max_length, length_penalty, bos, eos
-):
-    """Grows W hypotheses a sentence side by side; `choose(logits, rng)` picks their next pieces."""
+def _generate(step_fn, cache, rules, width, choose):
+    """Grows W hypotheses a sentence side by side; `choose(logits, position)` picks the pieces."""
+    max_lengths, max_length, length_penalty, bos, eos = rules
     shape = (max_lengths.shape[0], width)
 
     def unfinished(state):
@@ -182,8 +181,7 @@ def _generate(
         tokens = jax.lax.dynamic_index_in_dim(state.ids, position, axis=2, keepdims=False)
         logits, cache = step_fn(tokens, state.cache, position)
         log_probs = _log_softmax(logits, position, max_lengths, eos)
-        step_rng = None if rng is None else jax.random.fold_in(rng, position)
-        pieces = choose(jnp.where(log_probs == -jnp.inf, -jnp.inf, logits), step_rng)
+        pieces = choose(jnp.where(log_probs == -jnp.inf, -jnp.inf, logits), position)
         gained = jnp.take_along_axis(log_probs, pieces[..., None], axis=-1)[..., 0]
         return _Growing(
             position + 1,

@@ -52,7 +52,7 @@ def _score(name, metric, translations, references, direction, num_bootstrap):
         metric.get_signature().format(short=False),
         direction,
         len(references),
-        result._ci if num_bootstrap > 1 else None,
+        float(result._ci) if num_bootstrap > 1 else None,
     )
 
 

@@ -1,9 +1,56 @@
-"""What a run shows while it goes: one live line on a terminal, plain lines elsewhere, and its logs."""
+"""What a run shows and logs while it goes: a live line on a terminal, plain lines elsewhere."""
 
 import sys
 import time
+from collections import Counter, deque
+from contextlib import contextmanager
+
+import jax
 
 from tensorboardX import SummaryWriter
+
+from transformer.metrics import perplexity
+
+MAX_IN_FLIGHT = 2  # steps given to the device and not waited for: it is never idle nor far behind
+
+
+class Meter:
+    """Sums of the steps since the last reading; fetched late, so that the device never waits."""
+
+    def __init__(self, step):
+        self._pending, self._sums = deque(), Counter()
+        self._step, self._since = step, time.monotonic()
+
+    def add(self, sums):
+        """Takes the sums of a step, which the device may still be computing."""
+        self._pending.append(sums)
+        self._settle(MAX_IN_FLIGHT)
+
+    def _settle(self, num_left):
+        while len(self._pending) > num_left:
+            values = jax.device_get(self._pending.popleft())
+            self._sums.update({name: float(value) for name, value in values.items()})
+
+    def read(self, step):
+        """Means since the last reading, and the pace."""
+        self._settle(0)
+        sums, seconds = self._sums, time.monotonic() - self._since
+        metrics = {
+            "loss": sums["loss"] / sums["tokens"],
+            "perplexity": perplexity(sums["nll"], sums["tokens"]),
+            "gradient_norm": sums["gradient_norm"] / (step - self._step),
+            "tokens_per_second": sums["tokens"] / seconds,
+        }
+        self._sums, self._step, self._since = Counter(), step, time.monotonic()
+        return metrics
+
+    @contextmanager
+    def paused(self):
+        """What is done inside is not training and does not count for the pace."""
+        self._settle(0)
+        start = time.monotonic()
+        yield
+        self._since += time.monotonic() - start
 
 
 class Progress:

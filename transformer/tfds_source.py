@@ -1,43 +1,80 @@
-"""Translation datasets of TensorFlow Datasets, read without TensorFlow (array_record)."""
+"""Translation datasets of TensorFlow Datasets, read without TensorFlow and without a network."""
+
+import importlib
 
 import tensorflow_datasets as tfds
 
 CATALOGUE = "tensorflow_datasets.translate"  # registers wmt14_translate and its like
+RANDOM_ACCESS = ("array_record", "parquet")  # the formats that are read without TensorFlow
 
 
 def load_tfds(name, split, source, target):
-    """All pairs of `split` of a dataset with a `Translation` feature.
+    """All pairs of `split` of a prepared dataset with a `Translation` feature.
 
-    name: as in `tfds.builder`, e.g. "wmt14_translate/de-en", or a folder that holds a prepared
-    dataset. TFDS_DATA_DIR says where datasets lie (a path or gs://). ValueError says what is missing.
+    name: as in `tfds.builder`, e.g. "wmt14_translate/de-en", or the folder of a prepared dataset.
+    TFDS_DATA_DIR says where datasets lie. Nothing is downloaded; ValueError says what is missing.
     """
-    builder = _builder(name)
-    languages = getattr(builder.info.features, "languages", None) or list(builder.info.features)
-    for language in (source, target):
-        if language not in languages:
-            raise ValueError(
-                f"The TFDS dataset {name} has {', '.join(languages)}, not '{language}'; set "
-                f"data.source_language and data.target_language."
-            )
     try:
+        builder = _open(name)
+        _check(name, builder, source, target)
         rows = builder.as_data_source(split)
-    except Exception as error:  # TFDS raises of many types for a split that is not there
+        return [(row[source].decode(), row[target].decode()) for row in rows]
+    except ImportError as error:  # gs:// without its package
+        raise ValueError(f"{name} cannot be read: {error}.") from error
+    except _Refused as error:
+        raise ValueError(str(error)) from None
+    except Exception as error:  # TFDS and its readers raise of many types
         raise ValueError(
-            f"The split '{split}' of {name} cannot be read: {str(error).splitlines()[0]} (it has "
-            f"{', '.join(builder.info.splits) or 'none'})."
+            f"The split '{split}' of {name} cannot be read: {_first_line(error)}"
         ) from error
-    return [(row[source].decode(), row[target].decode()) for row in rows]
 
 
-def _builder(name):
-    if "/" in name and tfds.core.Path(name).is_dir():
-        return tfds.builder_from_directory(name)
+class _Refused(Exception):
+    """A sentence for the user."""
+
+
+def _open(name):
+    """The builder of a dataset; `try_gcs=False` keeps TFDS off the network."""
+    folder = tfds.core.Path(name).expanduser()
+    if "/" in name and folder.is_dir():
+        if not (folder / "dataset_info.json").exists():
+            raise _Refused(
+                f"{name} is not a prepared TFDS dataset: it has no dataset_info.json (the folder "
+                f"wanted ends with the version, as in .../wmt14_translate/de-en/1.0.0)."
+            )
+        return tfds.builder_from_directory(folder)
+    importlib.import_module(CATALOGUE)
     try:
         return tfds.builder(name, try_gcs=False)
     except tfds.core.DatasetNotFoundError:
-        pass
-    try:
-        __import__(CATALOGUE)
-        return tfds.builder(name, try_gcs=False)
-    except tfds.core.DatasetNotFoundError:
-        raise ValueError(f"TFDS knows no dataset '{name}' and no such folder is there.") from None
+        raise _Refused(f"TFDS knows no dataset '{name}', and no such folder is there.") from None
+    except ValueError as error:
+        raise _Refused(f"TFDS cannot open '{name}': {_first_line(error)}") from None
+
+
+def _check(name, builder, source, target):
+    anew = (
+        f"pip install 'transformer[tf]' and, with a network, tfds build {name} "
+        f"--file_format=array_record"
+    )
+    if not builder.info.splits:
+        raise _Refused(
+            f"The TFDS dataset {name} is not prepared in {builder.data_dir}. Set TFDS_DATA_DIR to "
+            f"the folder that holds it, or prepare it there once: {anew}"
+        )
+    if builder.info.file_format.value not in RANDOM_ACCESS:
+        raise _Refused(
+            f"The TFDS dataset {name} in {builder.data_dir} is of the format "
+            f"{builder.info.file_format.value}, which only TensorFlow reads. Prepare it anew in "
+            f"another TFDS_DATA_DIR: {anew}"
+        )
+    languages = list(builder.info.features.keys())
+    if not {source, target} <= set(languages):
+        raise _Refused(
+            f"The TFDS dataset {name} has {', '.join(languages)}, not {source} and {target}; set "
+            f"data.source_language and data.target_language."
+        )
+
+
+def _first_line(error):
+    return str(error).strip().split("\n")[0]

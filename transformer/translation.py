@@ -12,7 +12,10 @@ from transformer.translator import Translator
 
 
 class TranslationTask:
-    """The data, model and measures of a run; `notes` counts what was left out, by reason."""
+    """The data, model and measures of a run; `notes` counts what was left out, by reason.
+
+    With `workdir` None (a dry run) nothing is written.
+    """
 
     def __init__(self, config, workdir, parallel):
         self.config, self.parallel = config, parallel
@@ -36,10 +39,11 @@ class TranslationTask:
 
     def _tokenizers(self, workdir, pairs):
         """Those of the work directory; trained from `pairs` and saved there the first time."""
-        if any(workdir.path.glob("*tokenizer.*")):
+        if workdir and any(workdir.path.glob("*tokenizer.*")):
             return load_tokenizers(workdir.path)
         tokenizers = train_tokenizers(self.config.tokenizer, pairs)
-        save_tokenizers(workdir.path, *tokenizers)
+        if workdir:
+            save_tokenizers(workdir.path, *tokenizers)
         return tokenizers
 
     def _batches(self, pairs, weights, notes):

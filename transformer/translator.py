@@ -1,7 +1,7 @@
 """Sentences to sentences: the public object, made from a work directory in one line."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import jax
@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.batching import Batch, Ragged, fill_rows, shift_right
-from transformer.decoding import beam_search, greedy_search, make_length_penalty, sample
+from transformer.checkpoint import open_for_reading
+from transformer.decoding import Rules, beam_search, greedy_search, make_length_penalty, sample
 from transformer.loss import cross_entropy
 from transformer.models import Transformer
 from transformer.tokenizer import BOS, EOS, load_tokenizers
@@ -26,6 +27,13 @@ class Translation:
     text: str
     score: float
     log_prob: float
+    ids: list[int] = field(
+        default_factory=list, repr=False
+    )  # EOS included; none if source is empty
+
+    @property
+    def num_pieces(self):
+        return len(self.ids)
 
     def __str__(self):
         return self.text
@@ -46,6 +54,7 @@ class Translator:
         self.config, self.params = config, params
         self.source_tokenizer, self.tokenizer = tokenizers
         self.model = Transformer(config.model, *(t.vocab_size for t in tokenizers))
+        self.checkpoint = "in memory"  # or the name of the one that was restored
         self.num_truncated = 0  # sentences longer than the largest bucket
 
     @classmethod
@@ -55,21 +64,38 @@ class Translator:
         checkpoint: "last", "best", a step, "average:N" (the mean of the last N), or "default": the
         mean of `decoding.average_checkpoints` if that is above 1, else the best, else the last.
         """
-        from transformer.checkpoint import Checkpoints
-
         workdir = WorkDir(path)
         config = workdir.load_config()
         tokenizers = load_tokenizers(workdir.path)
-        checkpoints = Checkpoints(workdir.checkpoints, read_only=True)
-        step, params = checkpoints.load(checkpoint, config.decoding.average_checkpoints)
+        checkpoints = open_for_reading(workdir.path, config)
+        name, params = checkpoints.load(checkpoint, config.decoding.average_checkpoints)
         translator = cls(config, jax.device_put(params, jax.local_devices()[0]), tokenizers)
-        translator.step = step
+        translator.checkpoint = name
+        translator._check_shapes()
         return translator
+
+    def _check_shapes(self):
+        """Refuses parameters of another model or vocabulary than config and tokenizer say."""
+        batch = self._pairs(*[Ragged(np.array([EOS]), np.array([1]))] * 2, np.array([0]), 1, 1)
+        init = partial(self.model.init, deterministic=True)
+        expected = jax.eval_shape(init, jax.random.PRNGKey(0), batch)["params"]
+        for (path, want), got in zip(
+            jax.tree_util.tree_leaves_with_path(expected),
+            jax.tree.leaves(self.params),
+            strict=False,
+        ):
+            if want.shape != got.shape:
+                raise ValueError(
+                    f"The checkpoint does not fit config.json and the tokenizer beside it: "
+                    f"{jax.tree_util.keystr(path)} must be {want.shape}, but is {got.shape}."
+                )
+        if jax.tree.structure(expected) != jax.tree.structure(self.params):
+            raise ValueError("The checkpoint holds other layers than config.json says.")
 
     # ---- search
 
     def translate(self, sentences, *, num_best=None, **options):
-        """A Translation of each sentence, in order; with `num_best` a list of that many, best first.
+        """A Translation of each sentence, in order; with `num_best` a list of that many.
 
         options: beam_size, alpha, length_penalty, max_extra_length in place of the configuration's;
         or `sample=True` with temperature, top_k, top_p and seed. An empty sentence stays empty; one
@@ -82,20 +108,21 @@ class Translator:
         source = Ragged.encode(self.source_tokenizer, [sentences[i] for i in places])
         for indices, shape in self._plan(source.lengths):
             inputs, lengths = self._inputs(source, indices, shape)
-            found = jax.device_get(self._search(options)(self.params, inputs, lengths))
+            rngs = _sentence_rngs(options.seed, indices, len(inputs))
+            found = jax.device_get(self._search(options)(self.params, inputs, lengths, rngs))
             for row, index in enumerate(indices):
                 results[places[index]] = self._read(found, row, options)
         return results if num_best else [best[0] for best in results]
 
     def largest_bucket(self):
-        """The longest source that is translated whole: a training row, or 256 pieces if that is more."""
+        """The longest source that is translated whole: a training row, at least 256 pieces."""
         longest = max(256, self.config.data.row_length)
         if self.config.model.positions == "learned":
             longest = min(longest, self.config.model.max_positions)
         return longest
 
     def _plan(self, lengths):
-        """Yields (indices of sentences, (rows, source length)): the batches to search, long first."""
+        """Yields (indices of sentences, (rows, source length)) of each batch, the long ones first."""
         buckets = SHORTEST_BUCKET * 2 ** np.ceil(np.log2(np.maximum(lengths / SHORTEST_BUCKET, 1)))
         buckets = np.minimum(buckets, self.largest_bucket()).astype(int)
         for bucket in sorted(set(buckets), reverse=True):
@@ -126,13 +153,12 @@ class Translator:
         return inputs, lengths
 
     def _read(self, found, row, options):
-        count = options.num_best
-        rows = zip(found.ids[row], found.scores[row], found.log_probs[row], strict=True)
+        found = [array[row] for array in found]
         return [
-            Translation(self.tokenizer.decode(ids), float(score), float(log_prob))
-            for ids, score, log_prob in rows
+            Translation(self.tokenizer.decode(ids), float(score), float(log_prob), _to_eos(ids))
+            for ids, log_prob, score in zip(*found, strict=True)
             if score > -np.inf
-        ][:count]
+        ][: options.num_best]
 
     @functools.cache  # noqa: B019 one compiled search per set of options, as long as the object lives
     def _search(self, options):
@@ -141,7 +167,7 @@ class Translator:
     # ---- scoring of given translations
 
     def score(self, sources, targets):
-        """The Translations that `targets` are of `sources`, with their log-probability and score."""
+        """The Translations that `targets` are of `sources`, with log-probability and score."""
         if len(sources) != len(targets):
             raise ValueError(
                 f"{len(sources)} sources cannot be scored with {len(targets)} targets."
@@ -158,7 +184,8 @@ class Translator:
             log_probs = jax.device_get(self._log_probs(self.params, batch))
             for index, log_prob in zip(indices, log_probs, strict=False):
                 score = log_prob / penalty(float(target.lengths[index]))
-                scores[index] = Translation(targets[index], float(score), float(log_prob))
+                ids = target[index].tolist()
+                scores[index] = Translation(targets[index], float(score), float(log_prob), ids)
         return scores
 
     def _pairs(self, source, target, indices, rows, length):
@@ -179,12 +206,14 @@ class Translator:
 
         return log_probs
 
-    def attention(self, source, target):
-        """(source pieces, target pieces, weights): encoder-decoder attention [layers, N, T, S]."""
-        sides = (
-            Ragged.encode(self.source_tokenizer, [source]),
-            Ragged.encode(self.tokenizer, [target]),
-        )
+    def attention(self, source, translation):
+        """Encoder-decoder attention of a `Translation` of a sentence.
+
+        Returns (source pieces, target pieces, weights [layers, N, T, S]); row t is where the
+        decoder looked when it chose target piece t.
+        """
+        target = Ragged(np.array(translation.ids), np.array([translation.num_pieces]))
+        sides = Ragged.encode(self.source_tokenizer, [source]), target
         batch = self._pairs(*sides, np.array([0]), 1, int(max(s.lengths[0] for s in sides)))
         _, sown = self.model.apply(
             {"params": self.params}, batch, deterministic=True, mutable="intermediates"
@@ -243,7 +272,18 @@ class Search:
         return self
 
 
-def search(model, options, params, inputs, lengths):
+def _to_eos(ids):
+    """The ids of a hypothesis without the padding behind EOS."""
+    return ids[: np.argmax(ids == EOS) + 1].tolist()
+
+
+def _sentence_rngs(seed, indices, rows):
+    """A PRNG key for each sentence [rows, 2], of the seed and its place in the input alone."""
+    numbers = jnp.asarray(np.resize(indices, rows))
+    return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.PRNGKey(seed), numbers)
+
+
+def search(model, options, params, inputs, lengths, rngs):
     """Encodes inputs [B, S] of `lengths` [B] and searches: `Hypotheses` [B, W, S + extra]."""
     variables = {"params": params}
     encoded = model.apply(variables, inputs, lengths, method="encode_for_search")
@@ -254,17 +294,11 @@ def search(model, options, params, inputs, lengths):
     max_length = inputs.shape[1] + options.max_extra_length
     width = options.num_best if options.sample else options.beam_size
     cache = model.apply(variables, inputs.shape[0], width, max_length, method="init_cache")
-    common = dict(
-        max_length=max_length,
-        length_penalty=make_length_penalty(options.length_penalty, options.alpha),
-        bos=BOS,
-        eos=EOS,
-    )
-    limits = lengths + options.max_extra_length
+    penalty = make_length_penalty(options.length_penalty, options.alpha)
+    rules = Rules(lengths + options.max_extra_length, max_length, penalty, BOS, EOS)
     if options.sample:
-        rng = jax.random.PRNGKey(options.seed)
         settings = dict(temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
-        return sample(step_fn, cache, limits, rng, num_samples=width, **settings, **common)
+        return sample(step_fn, cache, rules, rngs, num_samples=width, **settings)
     if width == 1:
-        return greedy_search(step_fn, cache, limits, **common)
-    return beam_search(step_fn, cache, limits, beam_size=width, num_best=options.num_best, **common)
+        return greedy_search(step_fn, cache, rules)
+    return beam_search(step_fn, cache, rules, beam_size=width, num_best=options.num_best)

@@ -1,6 +1,7 @@
 """A work directory: everything one run needs and leaves, in one folder that can be moved about.
 
-config.json  tokenizer.*  checkpoints/  metrics.jsonl  samples.txt  curves.png  events.*  lock
+config.json  tokenizer.*  checkpoints/  metrics.jsonl  samples.txt  results/  curves.png
+    events.*  lock
 """
 
 import fcntl
@@ -12,11 +13,11 @@ from pathlib import Path
 from transformer.config import Config
 
 # What may change between the start of a run and its resumption: it alters no weight and no batch.
-CHANGEABLE = (
-    "training.num_train_steps training.log_every training.eval_every training.checkpoint_every "
-    "training.keep_checkpoints training.patience training.init_from data.test_split "
-    "data.validation_split data.max_validation_sentences decoding."
-).split()
+CHANGEABLE = tuple(
+    """training.num_train_steps training.log_every training.eval_every training.checkpoint_every
+    training.keep_checkpoints training.patience training.init_from data.test_split
+    data.max_validation_sentences data.bleu_tokenize decoding.""".split()  # noqa: SIM905
+)
 
 
 class WorkDir:
@@ -46,6 +47,14 @@ class WorkDir:
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from None
 
+    def is_finished(self, config):
+        """Whether the run that is here came to its end; nothing is written."""
+        if not (self.path / "config.json").is_file():
+            return False
+        self._check_same(config)
+        steps = config.training.num_train_steps
+        return any(record.get("num_train_steps", 0) >= steps for record in self.read_metrics())
+
     def open_for_training(self, config):
         """Creates or reopens the folder for `config`; True if a run had begun here.
 
@@ -57,8 +66,8 @@ class WorkDir:
             self._take_lock()
         except OSError as error:
             raise ValueError(
-                f"The work directory {self.path} cannot be written ({error.strerror}); name another "
-                f"with --workdir."
+                f"The work directory {self.path} cannot be written ({error.strerror}); name "
+                f"another with --workdir."
             ) from None
         resuming = (self.path / "config.json").is_file()
         if resuming:
@@ -74,7 +83,8 @@ class WorkDir:
             self._lock.seek(0)
             owner = self._lock.read().strip() or "another process"
             raise ValueError(
-                f"{self.path} is in use by {owner}; wait for it, stop it, or name another --workdir."
+                f"{self.path} is in use by {owner}; wait for it, stop it, or name another "
+                f"--workdir."
             ) from None
         self._lock.truncate(0)
         self._lock.write(f"process {os.getpid()} on {socket.gethostname()}")
@@ -84,13 +94,13 @@ class WorkDir:
         differences = [
             line
             for line in self.load_config().differences(config)
-            if not line.startswith(tuple(CHANGEABLE))
+            if not line.startswith(CHANGEABLE)
         ]
         if differences:
             raise ValueError(
                 f"{self.path} holds a run with another configuration (there, here): "
-                f"{'; '.join(differences)}. Use the same settings, another --workdir, or start from "
-                f"its weights with --config.training.init_from={self.path}."
+                f"{'; '.join(differences)}. Use the same settings, another --workdir, or start "
+                f"from its weights with --config.training.init_from={self.path}."
             )
 
     def append_metrics(self, record):
@@ -108,6 +118,13 @@ class WorkDir:
             except json.JSONDecodeError:
                 continue
         return records
+
+    def append_samples(self, step, samples):
+        """Translations of the validation set beside their references, for a reader."""
+        with open(self.path / "samples.txt", "a", encoding="utf-8") as file:
+            file.write(f"step {step}\n")
+            for source, reference, translation in samples:
+                file.write(f"    {source}\n    = {reference}\n    > {translation}\n")
 
     def forget_metrics_after(self, step):
         """Drops what an interrupted run logged beyond the checkpoint from which it goes on."""

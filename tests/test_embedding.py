@@ -1,0 +1,71 @@
+"""Embedding and positions against the paper's formulas."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer.embedding import Embedding, Positions, sinusoids
+
+V, D = 7, 8
+
+
+def embedding(dtype=jnp.float32):
+    module = Embedding(V, D, dtype)
+    variables = module.init(jax.random.PRNGKey(0), jnp.arange(3))
+    return module, variables, np.asarray(variables["params"]["table"])
+
+
+def test_sinusoids_are_the_papers():
+    """Catches sines and cosines in two halves instead of interleaved, and a wrong exponent."""
+    expected = np.zeros((50, D))
+    for pos in range(50):
+        for i in range(D // 2):
+            angle = pos / 10_000 ** (2 * i / D)
+            expected[pos, 2 * i] = math.sin(angle)
+            expected[pos, 2 * i + 1] = math.cos(angle)
+    np.testing.assert_allclose(sinusoids(jnp.arange(50), D), expected, atol=1e-5)
+
+
+def test_sinusoids_take_positions_of_any_shape():
+    """Catches positions read off the place in the row, which packing makes wrong."""
+    positions = jnp.array([[0, 1, 0, 1, 2], [0, 1, 2, 3, 0]])
+    table = sinusoids(jnp.arange(4), D)
+    np.testing.assert_allclose(sinusoids(positions, D), table[positions], atol=1e-6)
+
+
+def test_lookup_is_scaled_by_the_root_of_the_width():
+    """Catches a missing × √d_model, which leaves the positions louder than the words."""
+    module, variables, table = embedding()
+    ids = jnp.array([[3, 0], [6, 3]])
+    np.testing.assert_allclose(
+        module.apply(variables, ids), table[ids] * math.sqrt(D), rtol=1e-6, atol=1e-7
+    )
+
+
+def test_the_table_itself_is_the_softmax_weight():
+    """Catches a second table, and the factor √d_model on the way out too."""
+    module, variables, table = embedding()
+    x = np.random.default_rng(0).normal(size=(2, 3, D)).astype(np.float32)
+    logits = module.apply(variables, x, method="logits")
+    np.testing.assert_allclose(logits, x @ table.T, atol=1e-5)
+    assert jax.tree.map(jnp.shape, variables) == {"params": {"table": (V, D)}}
+
+
+def test_logits_are_float32_whatever_the_computation():
+    """Catches a softmax over bfloat16 scores, whose 8 bits blur the loss."""
+    module, variables, _ = embedding(jnp.bfloat16)
+    x = module.apply(variables, jnp.arange(3))
+    assert x.dtype == jnp.bfloat16
+    assert module.apply(variables, x, method="logits").dtype == jnp.float32
+
+
+def test_learned_positions_beyond_the_last_share_it():
+    """Catches NaN from an index out of bounds, which jax gives without a word."""
+    module = Positions(D, "learned", max_length=4)
+    variables = module.init(jax.random.PRNGKey(0), jnp.arange(4))
+    table = np.asarray(variables["params"]["table"])
+    assert table.shape == (4, D)
+    looked_up = module.apply(variables, jnp.array([0, 3, 4, 99]))
+    np.testing.assert_array_equal(looked_up, table[[0, 3, 3, 3]])

@@ -1,0 +1,52 @@
+"""Masks, drawn: a row a query, a column a key, x where it may attend."""
+
+import jax.numpy as jnp
+
+from transformer.masks import causal_mask, segment_mask
+
+
+def picture(mask):
+    """A mask [B=1, N=1, T, S] as lines of x and dots."""
+    assert mask.shape[:2] == (1, 1) and mask.dtype == bool
+    return ["".join("x" if may else "." for may in row) for row in mask[0, 0].tolist()]
+
+
+def test_segments_see_their_own_sentence_only():
+    """Catches leaks between packed sentences, attention to padding, and swapped T and S."""
+    mask = segment_mask(jnp.array([[1, 1, 2, 0]]), jnp.array([[1, 1, 1, 2, 2, 0]]))
+    assert picture(mask) == [
+        "xxx...",
+        "xxx...",
+        "...xx.",
+        "......",
+    ]
+
+
+def test_rows_of_a_batch_have_masks_of_their_own():
+    """Catches a mask that is broadcast over the batch."""
+    mask = segment_mask(jnp.array([[1], [2]]), jnp.array([[1, 2], [1, 2]]))
+    assert mask.shape == (2, 1, 1, 2)
+    assert mask[:, 0, 0].tolist() == [[True, False], [False, True]]
+
+
+def test_causal():
+    """Catches a mask of the future that is off by one, or transposed."""
+    assert picture(causal_mask(4)) == [
+        "x...",
+        "xx..",
+        "xxx.",
+        "xxxx",
+    ]
+
+
+def test_causal_within_packed_sentences():
+    """Catches a combination by "or", and a second sentence that starts with the first one's past."""
+    segments = jnp.array([[1, 1, 2, 2, 2, 0]])
+    assert picture(segment_mask(segments, segments) & causal_mask(6)) == [
+        "x.....",
+        "xx....",
+        "..x...",
+        "..xx..",
+        "..xxx.",
+        "......",
+    ]

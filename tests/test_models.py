@@ -1,0 +1,176 @@
+"""The whole model: its size, packing, cached decoding, and inputs at the edge."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny import VOCAB_SIZE, make_batch, sentence, tiny_config, tiny_model
+
+from transformer.config import ModelConfig
+from transformer.models import Transformer, num_parameters
+from transformer.training import make_loss_fn
+
+BIG = dict(d_model=1024, d_ff=4096, num_heads=16)
+TABLE_3 = {  # the paper's millions of parameters, for a vocabulary of about 37,000
+    "base": ({}, 65),
+    "A h=1": (dict(num_heads=1), 65),
+    "A h=32": (dict(num_heads=32), 65),
+    "C N=2": (dict(num_layers=2), 36),
+    "C N=4": (dict(num_layers=4), 50),
+    "C N=8": (dict(num_layers=8), 80),
+    "C d_model=256": (dict(d_model=256, head_dim=32), 28),
+    "C d_model=1024": (dict(d_model=1024, head_dim=128), 168),
+    "C d_ff=1024": (dict(d_ff=1024), 53),
+    "C d_ff=4096": (dict(d_ff=4096), 90),
+    "E": (dict(positions="learned"), 65),
+    "big": (BIG, 213),
+}
+
+
+def init(model, batch):
+    init_fn = partial(model.init, deterministic=True)
+    return jax.jit(init_fn)({"params": jax.random.PRNGKey(0)}, batch)["params"]
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Five sentence pairs of different lengths."""
+    rng = np.random.default_rng(0)
+    return [(sentence(rng, s), sentence(rng, t)) for s, t in ((3, 4), (1, 1), (5, 3), (2, 6), (4, 2))]
+
+
+def count_built(config, *vocab_sizes):
+    """The weights of the model as it is built, by their shapes alone."""
+    batch = make_batch([[([4, 2], [5, 2])]], 2, 2)
+    shapes = jax.eval_shape(
+        partial(Transformer(config, *vocab_sizes).init, deterministic=True),
+        {"params": jax.random.PRNGKey(0)},
+        batch,
+    )["params"]
+    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
+
+
+def test_base_has_63_million_parameters_by_hand():
+    """Catches a bias in attention, an embedding table too many, and a forgotten layer."""
+    attention = 4 * 512 * 512
+    feed_forward = 512 * 2048 + 2048 + 2048 * 512 + 512
+    encoder_layer = attention + feed_forward + 2 * (512 + 512)
+    decoder_layer = 2 * attention + feed_forward + 3 * (512 + 512)
+    expected = 6 * (encoder_layer + decoder_layer) + 37_000 * 512
+    assert round(expected / 1e6, 2) == 63.05
+    assert count_built(ModelConfig(), 37_000, 37_000) == expected
+
+
+@pytest.mark.parametrize("row", TABLE_3)
+def test_num_parameters_of_table_3(row):
+    """Catches a formula that forgets a width, and rows of Table 3 that are another model."""
+    changes, millions = TABLE_3[row]
+    ours = num_parameters(ModelConfig(**changes), 37_000, 37_000) / 1e6
+    assert millions * 0.93 < ours < millions * 1.01
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        BIG,
+        dict(norm="pre", head_dim=5),
+        dict(positions="learned", embedding_sharing="target"),
+        dict(embedding_sharing="none"),
+    ],
+    ids=str,
+)
+def test_num_parameters_is_what_is_built(changes):
+    """Catches a formula that knows less than the model does."""
+    config = ModelConfig(**dict(num_layers=1) | changes)
+    assert count_built(config, 300, 200 if config.embedding_sharing != "all" else 300) == (
+        num_parameters(config, 300, 200 if config.embedding_sharing != "all" else 300)
+    )
+
+
+@pytest.mark.parametrize("sharing, num_tables", [("all", 1), ("target", 2), ("none", 3)])
+def test_embedding_sharing_has_as_many_tables_as_it_says(sharing, num_tables, pairs):
+    """Catches a table that exists and is not used, or is shared without being asked to."""
+    model = tiny_model(embedding_sharing=sharing, num_layers=1)
+    batch = make_batch([pairs[:1]], 3, 4)
+    loss_fn = make_loss_fn(model, 0.0)
+    gradients = jax.jit(jax.grad(lambda p: loss_fn(p, batch, None)[0]))(init(model, batch))
+    tables = [g for name, g in gradients.items() if name.endswith(("embedding", "softmax"))]
+    assert len(tables) == num_tables
+    assert all(jnp.abs(g["table"]).max() > 0 for g in tables)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_packed_equals_one_a_row(positions, pairs):
+    """Catches any way in which neighbours in a row, or padding, change a sentence."""
+    model = tiny_model(positions=positions)
+    packed = make_batch([pairs[:3], pairs[3:]], 12, 9)
+    apart = make_batch([[pair] for pair in pairs], 7, 8)
+    params = init(model, packed)
+    run = jax.jit(lambda batch: model.apply({"params": params}, batch, deterministic=True))
+    ours, expected = run(packed), run(apart)
+    places = [(row, i + 1) for row, count in enumerate((3, 2)) for i in range(count)]
+    for index, (row, segment) in enumerate(places):
+        inside = packed.target_segments[row] == segment
+        np.testing.assert_allclose(
+            ours[row][inside], expected[index, : inside.sum()], atol=1e-5, err_msg=str(index)
+        )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        dict(norm="pre"),
+        dict(positions="learned", embedding_sharing="target"),
+        dict(embedding_sharing="none", head_dim=4),
+    ],
+    ids=str,
+)
+def test_cached_decoding_equals_the_full_pass(changes, pairs):
+    """Catches another model at search time than at training time: positions, masks, tables, cache."""
+    model = tiny_model(**changes)
+    batch = make_batch([[pair] for pair in pairs], 6, 7)
+    params = init(model, batch)
+    variables = {"params": params}
+
+    @jax.jit
+    def stepwise(batch):
+        lengths = (batch.input_segments != 0).sum(1)
+        encoded = model.apply(variables, batch.inputs, lengths, method="encode_for_search")
+        cache = model.apply(variables, len(pairs), 1, 7, method="init_cache")
+
+        def step(cache, inputs):
+            tokens, position = inputs
+            logits, cache = model.apply(
+                variables, tokens[:, None], cache, position, encoded, method="decode_step"
+            )
+            return cache, logits[:, 0]
+
+        return jax.lax.scan(step, cache, (batch.decoder_inputs.T, jnp.arange(7)))[1]
+
+    full = jax.jit(lambda b: model.apply(variables, b, deterministic=True))(batch)
+    is_real = batch.target_segments != 0
+    np.testing.assert_allclose(
+        stepwise(batch).transpose(1, 0, 2)[is_real], full[is_real], atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_edge_rows_give_finite_loss_and_gradients(dtype, norm, pairs):
+    """Catches NaN from a row of padding alone or a sentence of one piece, in any number format."""
+    model = tiny_model(dtype=dtype, norm=norm, dropout_rate=0.1, attention_dropout_rate=0.1)
+    batch = make_batch([pairs[:2], [], pairs[1:2]], 8, 8)
+    loss_fn = make_loss_fn(model, 0.1)
+    run = jax.jit(jax.value_and_grad(lambda p: loss_fn(p, batch, jax.random.PRNGKey(0))[0]))
+    loss, gradients = run(init(model, batch))
+    assert np.isfinite(loss) and loss > 0
+    assert all(np.isfinite(g).all() for g in jax.tree.leaves(gradients))
+
+
+def test_tiny_config_is_a_valid_one():
+    """Catches tests of a model that no user could build."""
+    assert Transformer(tiny_config(), VOCAB_SIZE, VOCAB_SIZE).config.width_of_head == 8
