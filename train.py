@@ -20,9 +20,10 @@ from transformer.parallel import DataParallel
 from transformer.progress import Meter, Progress, format_seconds
 from transformer.translation import TranslationTask
 from transformer.translator import Translator
+from transformer.vocabulary import load_tokenizers, save_tokenizers
 from transformer.workdir import WorkDir
 
-CONFIG = command_line.define_config("configs/embedded_en_de.py")
+CONFIG = command_line.define_config()
 WORKDIR = flags.DEFINE_string("workdir", "runs/embedded_en_de", "Folder of the run.")
 DRY_RUN = flags.DEFINE_bool("dry_run", False, "Show parameters, memory and batch plan, then stop.")
 
@@ -33,7 +34,8 @@ class Trainer:
     def __init__(self, config, workdir):
         self.config, self.workdir = config, workdir
         self.parallel = DataParallel()
-        self.task = TranslationTask(config, None if DRY_RUN.value else workdir, self.parallel)
+        tokenizers = load_tokenizers(workdir.path) if workdir.has_run else None
+        self.task = TranslationTask(config, self.parallel, tokenizers)
         optimizer = make_optimizer(config.optimizer, config.model.d_model)
         self.schedule = make_schedule(config.optimizer, config.model.d_model)
         self._init = self.parallel.jit_init(
@@ -160,9 +162,6 @@ class Trainer:
             self._save(state)
         self.checkpoints.wait()
         self.progress.close()
-        if self.task.training_batches.num_left_over:
-            count = self.task.training_batches.num_left_over
-            say(f"{count} pairs found no place in the rows of their epoch")
         if self.signal:
             say(f"stopped at step {step:,} and saved; resume with: {command_line.this_command()}")
             return 130 if self.signal == signal.SIGINT else 75
@@ -220,6 +219,9 @@ def main():
         return 0
     workdir.open_for_training(config)
     trainer = Trainer(config, workdir)
+    if not workdir.has_run:
+        save_tokenizers(workdir.path, *trainer.task.tokenizers)
+    workdir.save_config(config)
     trainer.describe()
     code = trainer.run()
     say(f"all of it took {format_seconds(time.monotonic() - start)}")
@@ -227,4 +229,4 @@ def main():
 
 
 if __name__ == "__main__":
-    command_line.run(main, __doc__, with_config=True)
+    command_line.run(main, __doc__, default_config="configs/embedded_en_de.py")

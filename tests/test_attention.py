@@ -75,7 +75,11 @@ def multi_head(**changes):
         return module(x[:, :T], keys_values, mask=mask, deterministic=deterministic)
 
     params = module.init(jax.random.PRNGKey(0), method=attend)["params"]
-    return lambda method=attend, **k: module.apply({"params": params}, method=method, **k), params, x
+    return (
+        lambda method=attend, **k: module.apply({"params": params}, method=method, **k),
+        params,
+        x,
+    )
 
 
 def test_heads_are_projected_split_and_joined_in_one_order(arrays):

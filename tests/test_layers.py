@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import tiny_config
+from tiny import random_params, tiny_config
 
 from transformer.layers import FeedForward, Residual, Stack
 from transformer.masks import causal_mask
@@ -20,7 +20,7 @@ def layer_norm(x):
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_residual_by_hand(norm):
-    """Catches a norm in the wrong place; a post-norm model with a pre-norm name trains all the same."""
+    """Catches a norm in the wrong place, of which a model trains all the same."""
     x = np.random.default_rng(0).normal(size=(B, T, D)).astype(np.float32)
     ours, _ = Residual(norm, 0.0).init_with_output(
         jax.random.key(0), x, lambda y: 3 * y + 1, deterministic=True
@@ -45,8 +45,7 @@ def test_feed_forward_by_hand():
     """Catches a missing bias or ReLU, and a second layer of another width than the input's."""
     x = np.random.default_rng(0).normal(size=(T, D)).astype(np.float32)
     module = FeedForward(32)
-    params = module.init(jax.random.key(0), x)["params"]
-    params = jax.tree.map(lambda a: a + 0.1, params)  # biases start at zero
+    params = random_params(module.init, x)
     inner, outer = params["inner"], params["outer"]
     expected = np.maximum(x @ inner["kernel"] + inner["bias"], 0) @ outer["kernel"] + outer["bias"]
     np.testing.assert_allclose(module.apply({"params": params}, x), expected, rtol=1e-4, atol=1e-4)
@@ -56,9 +55,9 @@ def influence(mask):
     """Which input (column) can change which output (row) of a Stack: the Jacobian, as a picture."""
     stack = Stack(tiny_config())
     x = np.random.default_rng(0).normal(size=(1, T, D)).astype(np.float32)
-    run = partial(stack.apply, mask=mask, deterministic=True)
-    params = stack.init(jax.random.key(0), x, mask=mask, deterministic=True)
-    jacobian = jax.jit(jax.jacrev(lambda y: run(params, y)[0]))(x)[:, :, 0]  # [T, D, T, D]
+    variables = {"params": random_params(stack.init, x, mask=mask, deterministic=True)}
+    run = partial(stack.apply, variables, mask=mask, deterministic=True)
+    jacobian = jax.jit(jax.jacrev(lambda y: run(y)[0]))(x)[:, :, 0]  # [T, D, T, D]
     acts = np.asarray(jnp.abs(jacobian).max((1, 3)) > 0)
     return ["".join("x" if does else "." for does in row) for row in acts]
 
@@ -108,6 +107,6 @@ def test_cached_steps_equal_the_full_pass(norm, num_beams):
             outputs.append(out)
         return jnp.stack(outputs, axis=2)
 
-    params = jax.jit(partial(stack.init, method=full))(jax.random.key(0))
-    expected, ours = (jax.jit(partial(stack.apply, method=m))(params) for m in (full, stepwise))
+    variables = {"params": random_params(stack.init, method=full)}
+    expected, ours = (jax.jit(partial(stack.apply, method=m))(variables) for m in (full, stepwise))
     np.testing.assert_allclose(ours, expected, atol=1e-5)

@@ -40,7 +40,7 @@ def test_causal():
 
 
 def test_causal_within_packed_sentences():
-    """Catches a combination by "or", and a second sentence that starts with the first one's past."""
+    """Catches a combination by "or", and a second sentence that sees the first one's past."""
     segments = jnp.array([[1, 1, 2, 2, 2, 0]])
     assert picture(segment_mask(segments, segments) & causal_mask(6)) == [
         "x.....",

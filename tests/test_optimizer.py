@@ -36,7 +36,7 @@ def updates(gradients, **changes):
 
 
 def test_first_update_is_not_wasted():
-    """Catches a schedule that counts from 0, whose first rate is 0; Adam's first step is ± the rate."""
+    """Catches a schedule that starts with a rate of 0; Adam's first step is ± the rate."""
     rate = 4**-0.5 * 10**-1.5
     np.testing.assert_allclose(updates([[0.3, -7.0]]), [-rate, rate], rtol=1e-5)
 

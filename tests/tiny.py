@@ -1,11 +1,15 @@
-"""Tiny models and batches for the tests; a batch is drawn as rows of (source ids, target ids) pairs."""
+"""Tiny models, parameters and batches for the tests of the tensor rooms."""
 
+from functools import partial
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from transformer.batching import Batch, Ragged, fill_rows, shift_right
+from transformer.batching import Batch
 from transformer.config import ModelConfig
 from transformer.models import Transformer
-from transformer.tokenizer import EOS, NUM_SPECIAL
+from transformer.tokenizer import BOS, EOS, NUM_SPECIAL
 
 VOCAB_SIZE = 12
 
@@ -20,19 +24,38 @@ def tiny_model(**changes):
     return Transformer(tiny_config(**changes), VOCAB_SIZE, VOCAB_SIZE)
 
 
+def random_params(init, *args, **kwargs):
+    """Parameters of the shapes that `init` gives, at random: no bias is 0, no norm's scale is 1."""
+    shapes = jax.eval_shape(partial(init, **kwargs), {"params": jax.random.key(0)}, *args)["params"]
+    rng = np.random.default_rng(0)
+
+    def fill(path, leaf):
+        noise = rng.normal(size=leaf.shape) * leaf.shape[-1] ** -0.5
+        return jnp.float32(noise + (path[-1].key == "scale"))
+
+    return jax.tree_util.tree_map_with_path(fill, shapes)
+
+
 def sentence(rng, length):
     """`length` random ids, the last of them EOS."""
     return [*rng.integers(NUM_SPECIAL, VOCAB_SIZE, length - 1).tolist(), EOS]
 
 
 def make_batch(rows, source_length, target_length):
-    """rows: lists of (source ids, target ids), packed one after the other; an empty list is padding."""
-    pairs = [pair for row in rows for pair in row]
-    counts = np.array([len(row) for row in rows])
-    sides = []
-    for side, length in ((0, source_length), (1, target_length)):
-        flat = np.array([i for pair in pairs for i in pair[side]], np.int32)
-        ragged = Ragged(flat, np.array([len(pair[side]) for pair in pairs], np.int64))
-        sides.append(fill_rows(ragged, np.arange(len(pairs)), counts, length))
-    source, target = sides
-    return Batch(*source, shift_right(target[0], target[2]), *target)
+    """rows: lists of (source ids, target ids), one after the other; an empty list is padding."""
+    source = np.zeros((4, len(rows), source_length), np.int32)
+    target = np.zeros((4, len(rows), target_length), np.int32)
+    for row, pairs in enumerate(rows):
+        for side, arrays in enumerate((source, target)):
+            start = 0
+            for segment, pair in enumerate(pairs, start=1):
+                ids = pair[side]
+                places = slice(start, start + len(ids))
+                arrays[:, row, places] = [
+                    ids,
+                    [segment] * len(ids),
+                    range(len(ids)),
+                    [BOS, *ids[:-1]],
+                ]
+                start += len(ids)
+    return Batch(*source[:3], target[3], *target[:3])

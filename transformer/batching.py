@@ -7,6 +7,7 @@ hosts or devices changes nothing.
 
 from collections import Counter
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -36,26 +37,30 @@ class Batch(NamedTuple):
 
 
 class Ragged:
-    """Sentences of ids in one flat array."""
+    """Sentences of ids in one flat array: sentence i is `flat[starts[i] : starts[i] + lengths[i]]`."""
 
-    def __init__(self, flat, lengths):
-        self.flat, self.lengths = flat, lengths
-        self.starts = np.concatenate([[0], np.cumsum(lengths)])[:-1]
+    def __init__(self, flat, starts, lengths):
+        self.flat, self.starts, self.lengths = flat, starts, lengths
 
     @classmethod
     def encode(cls, tokenizer, sentences):
+        """Tokenises in chunks, so that few sentences are lists of Python numbers at a time."""
         flat, lengths = [np.zeros(0, np.int32)], []
         for start in range(0, len(sentences), CHUNK):
             ids = tokenizer.encode(sentences[start : start + CHUNK])
             lengths += map(len, ids)
-            flat.append(np.fromiter((i for s in ids for i in s), np.int32))
-        return cls(np.concatenate(flat), np.asarray(lengths, np.int64))
+            flat.append(np.fromiter(chain.from_iterable(ids), np.int32))
+        lengths = np.asarray(lengths, np.int64)
+        return cls(np.concatenate(flat), np.cumsum(lengths) - lengths, lengths)
+
+    @classmethod
+    def of(cls, ids):
+        """One sentence of ids."""
+        return cls(np.asarray(ids, np.int32), np.array([0]), np.array([len(ids)]))
 
     def take(self, indices):
-        """The sentences at `indices`."""
-        lengths = self.lengths[indices]
-        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return Ragged(self.flat[np.repeat(self.starts[indices], lengths) + within], lengths)
+        """The sentences at `indices`, a view of the same array."""
+        return Ragged(self.flat, self.starts[indices], self.lengths[indices])
 
     def __len__(self):
         return len(self.lengths)
@@ -118,15 +123,14 @@ class PackedBatches:
     own: each pair once, the last rows empty.
     """
 
-    TRIES = 4
+    TRIES = 4  # at a packing of an epoch that leaves no pair over
 
     def __init__(self, source, target, *, row_length, rows_per_batch, seed, weights=None):
         self.source, self.target, self.weights = source, target, weights
         self.seed, self.rows_per_batch = seed, rows_per_batch
         self.shape = (self._source_row_length(row_length), row_length)
         self._plan = lru_cache(maxsize=2)(self._make_plan)
-        self.num_left_over = 0  # pairs that found no place in an epoch, summed over epochs
-        self.batches_per_epoch = self._count_batches()
+        self.batches_per_epoch, self._first_packing = self._pack_first_epoch()
 
     def _source_row_length(self, row_length):
         """So much source as goes with `row_length` of target, and room for the longest."""
@@ -140,8 +144,8 @@ class PackedBatches:
         times = np.floor(self.weights + rng.random(len(self.weights))).astype(int)
         return np.repeat(np.arange(len(times)), times)
 
-    def _count_batches(self):
-        """The fewest batches that hold the first epoch."""
+    def _pack_first_epoch(self):
+        """(the fewest batches that hold the first epoch, (its pairs, the row of each))."""
         rng = np.random.default_rng((self.seed, 0))
         items = self._items(rng)
         full = max(
@@ -149,9 +153,9 @@ class PackedBatches:
             self.target.lengths[items].sum() / self.shape[1],
         )
         num_batches = max(1, int(np.ceil(full / self.rows_per_batch)))
-        while (self._pack(items, num_batches, rng) < 0).any():
+        while ((row_of := self._pack(items, num_batches, rng)) < 0).any():
             num_batches += max(1, num_batches // 200)
-        return num_batches
+        return num_batches, (items, row_of)
 
     def _pack(self, items, num_batches, rng):
         lengths = self.source.lengths[items], self.target.lengths[items]
@@ -165,9 +169,10 @@ class PackedBatches:
             row_of = self._pack(items, self.batches_per_epoch, rng)
             if (row_of >= 0).all():
                 break
-        self.num_left_over += int((row_of < 0).sum())
+        else:  # the packing of the first epoch is known to hold every pair; its rows are shuffled
+            items, row_of = self._first_packing
         num_rows = self.batches_per_epoch * self.rows_per_batch
-        row_of = np.where(row_of >= 0, rng.permutation(num_rows)[row_of], num_rows)
+        row_of = rng.permutation(num_rows)[row_of]
         order = np.argsort(row_of, kind="stable")
         return items[order], np.searchsorted(row_of[order], np.arange(num_rows + 1))
 

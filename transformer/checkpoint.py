@@ -83,6 +83,12 @@ class Checkpoints:
         scored = [(metrics["score"], step) for metrics, step in scored if metrics]
         return max(scored)[1] if scored else None
 
+    def about(self, step):
+        """What was noted beside the arrays of a step, their fingerprints among it."""
+        return self._manager.restore(step, args=ocp.args.Composite(about=ocp.args.JsonRestore()))[
+            "about"
+        ]
+
     def restore(self, like, step=None):
         """The newest good TrainState, or that of `step`; placed and typed as `like`."""
 

@@ -5,6 +5,7 @@ import difflib
 import shlex
 import sys
 import warnings
+from pathlib import Path
 
 from absl import app, flags, logging
 from ml_collections import config_flags
@@ -14,25 +15,25 @@ from transformer.config import Config
 WRONG_INPUT = 2  # exit code of everything the user can mend
 
 
-def define_config(default):
+def define_config():
     """--config=FILE with --config.GROUP.FIELD=VALUE on top of it."""
-    return config_flags.DEFINE_config_file(
-        "config", default, "File with get_config(); fields follow as --config.GROUP.FIELD=VALUE."
-    )
+    return config_flags.DEFINE_config_file("config", None, "File with get_config().")
 
 
-def run(main, usage, with_config=False):
-    """Parses the command line, calls main() and turns every ValueError into one line and exit 2."""
+def run(main, usage, default_config=""):
+    """Parses the command line and exits with main(); a ValueError becomes one line and exit 2.
+
+    default_config: the --config of a command line that names none; "" for a script without one.
+    """
     if any(word in ("--help", "-h", "-help") for word in sys.argv[1:]):
-        print(_help(usage, with_config))
+        print(_help(usage, default_config))
         sys.exit(0)
     logging.set_verbosity(logging.ERROR)
     warnings.showwarning = lambda message, *_: say(f"warning: {message}")
-    try:
-        app.run(lambda _: sys.exit(_guarded(main)), flags_parser=_parse)
-    except BrokenPipeError:  # the reader of our output has gone: nothing is wrong
-        sys.stderr.close()
-        sys.exit(0)
+    argv = list(sys.argv)
+    if default_config and not any(_name(word) == "config" for word in argv):
+        argv.insert(1, f"--config={default_config}")
+    app.run(lambda _: sys.exit(_guarded(main)), argv, flags_parser=_parse)
 
 
 def say(text):
@@ -45,7 +46,7 @@ def this_command():
     return " ".join(["python", *map(shlex.quote, sys.argv)])
 
 
-def fail(text):
+def _fail(text):
     say(f"error: {text}")
     sys.exit(WRONG_INPUT)
 
@@ -54,16 +55,21 @@ def _guarded(main):
     try:
         return main()
     except ValueError as error:
-        return fail(error)
+        return _fail(error)
+    except BrokenPipeError:  # the reader of our output has gone: nothing is wrong
+        sys.stdout = None  # nor is there anything left to flush
+        return 0
 
 
 def _parse(argv):
     try:
         rest = flags.FLAGS(argv)
+        if "config" in flags.FLAGS and flags.FLAGS.config is not None:
+            _ = flags.FLAGS.config.model  # a file that could not be read fails only when used
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError, OSError) as error:
-        return fail(_explain(error, argv))
+        return _fail(_explain(error, argv))
     if len(rest) > 1:
-        return fail(f"this command takes only --flags, not '{rest[1]}'; see --help.")
+        return _fail(f"this command takes only --flags, not '{rest[1]}'; see --help.")
     return rest
 
 
@@ -72,17 +78,24 @@ def _explain(error, argv):
     known = [f"config.{name}" for name, _ in _fields()]
     known += [name for name in flags.FLAGS if "-" not in name]
     for word in argv[1:]:
-        name = word.lstrip("-").split("=")[0]
-        group = name.count(".") == 1 and any(k.startswith(name + ".") for k in known)
-        if (
-            word.startswith("--")
-            and (name not in known and name.removeprefix("no") not in known)
-            and not group
-        ):
+        name = _name(word)
+        if word.startswith("--") and name not in known and name.removeprefix("no") not in known:
             near = difflib.get_close_matches(name, known, 1, 0.5)
-            hint = f" Did you mean --{near[0]}?" if near else " See --help."
-            return f"there is no flag --{name}.{hint}"
+            return f"there is no --{name}; " + (
+                f"did you mean --{near[0]}?" if near else "see --help."
+            )
+        file = Path(word.removeprefix("--config=").split(":")[0])
+        if word.startswith("--config=") and not (file.is_file() and file.suffix == ".py"):
+            there = ", ".join(sorted(str(path) for path in Path("configs").glob("*.py")))
+            return (
+                f"--config must name a Python file with get_config(), not {file}; there is {there}."
+            )
     return str(error).strip().split("\n")[0]
+
+
+def _name(word):
+    """ "--config.model.d_ff=8" -> "config.model.d_ff"."""
+    return word.lstrip("-").split("=")[0]
 
 
 def _fields():
@@ -92,12 +105,13 @@ def _fields():
             yield f"{group}.{leaf}", value
 
 
-def _help(usage, with_config):
+def _help(usage, default_config):
     lines = [usage.strip(), "", "Flags:"]
     for flag in flags.FLAGS.get_key_flags_for_module(sys.argv[0]):
         default = f" (default: {flag.default_as_str})" if flag.default not in (None, "") else ""
         lines.append(f"  --{flag.name}: {flag.help}{default}")
-    if with_config:
+    if default_config:
+        lines.append(f"  --config: File with get_config() (default: {default_config})")
         lines += ["", "Fields of the configuration, with the paper's values:"]
         lines += [f"  --config.{name}={value!r}" for name, value in _fields()]
     return "\n".join(lines)

@@ -6,6 +6,7 @@ default is the paper's base model where the paper says something.
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass, field
 
 
@@ -128,29 +129,41 @@ class Config:
         return self
 
     def _check_together(self):
-        model, training = self.model, self.training
-        if not model.head_dim and model.d_model % model.num_heads:
-            raise ValueError(
-                f"model.d_model ({model.d_model}) must be a multiple of model.num_heads "
-                f"({model.num_heads}); change one of them or set model.head_dim."
-            )
-        if model.d_model % 2:
-            raise ValueError(
-                f"model.d_model must be even (sines and cosines come in pairs), not {model.d_model}."
-            )
-        if not self.tokenizer.shared and model.embedding_sharing == "all":
-            raise ValueError(
+        m, d, tokenizer = self.model, self.data, self.tokenizer
+        averaged, kept = self.decoding.average_checkpoints, self.training.keep_checkpoints
+        for is_right, wanted in (
+            (
+                m.head_dim or m.d_model % m.num_heads == 0,
+                f"model.d_model ({m.d_model}) must be a multiple of model.num_heads "
+                f"({m.num_heads}); change one of them or set model.head_dim.",
+            ),
+            (
+                m.d_model % 2 == 0,
+                f"model.d_model must be even, as sines and cosines come in pairs, not {m.d_model}.",
+            ),
+            (
+                m.positions == "sinusoidal" or m.max_positions >= d.row_length,
+                f"model.max_positions ({m.max_positions}) must be at least data.row_length "
+                f"({d.row_length}), the longest sentence; raise it or lower the other.",
+            ),
+            (
+                tokenizer.shared or m.embedding_sharing != "all",
                 "model.embedding_sharing=all needs one vocabulary: set tokenizer.shared=True, or "
-                "model.embedding_sharing=target."
-            )
-        if self.tokenizer.model and not self.tokenizer.shared:
-            raise ValueError("tokenizer.model names one vocabulary: set tokenizer.shared=True.")
-        if training.batch_tokens < self.data.row_length * training.accumulate_steps:
-            raise ValueError(
-                f"training.batch_tokens ({training.batch_tokens}) must hold at least "
-                f"training.accumulate_steps ({training.accumulate_steps}) rows of data.row_length "
-                f"({self.data.row_length}); raise the first or lower one of the others."
-            )
+                "model.embedding_sharing=target.",
+            ),
+            (
+                not tokenizer.model or (tokenizer.shared and tokenizer.kind == "sentencepiece"),
+                "tokenizer.model names one SentencePiece vocabulary: set tokenizer.shared=True and "
+                "tokenizer.kind=sentencepiece.",
+            ),
+            (
+                averaged <= kept,
+                f"decoding.average_checkpoints ({averaged}) must be at most "
+                f"training.keep_checkpoints ({kept}); lower it or raise the other.",
+            ),
+        ):
+            if not is_right:
+                raise ValueError(wanted)
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
@@ -164,7 +177,7 @@ class Config:
                 f.name: f.default_factory(**data.pop(f.name, {})) for f in dataclasses.fields(cls)
             }
             return cls(**groups, **data).validate()
-        except (json.JSONDecodeError, TypeError, AttributeError) as error:
+        except (json.JSONDecodeError, RecursionError, TypeError, AttributeError) as error:
             raise ValueError(f"This is not a configuration of this version: {error}.") from error
 
     def differences(self, other: "Config") -> list[str]:
@@ -184,6 +197,7 @@ CHOICES = {
     "model.embedding_sharing": ("all", "target", "none"),
     "model.attention": ("scaled_dot_product",),
     "model.dtype": ("float32", "bfloat16"),
+    "data.bleu_tokenize": ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"),
     "tokenizer.kind": ("sentencepiece", "pieces"),
     "decoding.length_penalty": ("gnmt", "power"),
 }
@@ -191,12 +205,12 @@ POSITIVE = """model.d_model model.d_ff model.num_heads model.num_layers model.ma
     data.row_length tokenizer.vocab_size optimizer.warmup_steps training.num_train_steps
     training.batch_tokens training.accumulate_steps training.log_every training.eval_every
     training.checkpoint_every training.keep_checkpoints decoding.beam_size decoding.batch_size
-    decoding.average_checkpoints""".split()
+    decoding.average_checkpoints""".split()  # noqa: SIM905
 NOT_NEGATIVE = """model.head_dim data.max_validation_sentences data.max_length_ratio training.seed
     optimizer.peak_learning_rate optimizer.epsilon optimizer.clip_norm training.patience
-    decoding.alpha decoding.max_extra_length""".split()
+    decoding.alpha decoding.max_extra_length""".split()  # noqa: SIM905
 RATES = """model.dropout_rate model.attention_dropout_rate training.label_smoothing
-    optimizer.beta1 optimizer.beta2""".split()
+    optimizer.beta1 optimizer.beta2""".split()  # noqa: SIM905
 
 
 def _get(config, name):
@@ -213,8 +227,7 @@ def _check_types(group, values):
     for leaf in dataclasses.fields(values):
         value = getattr(values, leaf.name)
         if leaf.type is float and type(value) is int:
-            setattr(values, leaf.name, float(value))
-        elif type(value) is not leaf.type:
-            raise ValueError(
-                f"{group}.{leaf.name} must be of type {leaf.type.__name__}, not {value!r}."
-            )
+            setattr(values, leaf.name, value := float(value))
+        name = f"{group}.{leaf.name}"
+        _check(name, value, f"of type {leaf.type.__name__}", lambda v: type(v) is leaf.type)  # noqa: B023
+        _check(name, value, "finite", lambda v: type(v) is not float or math.isfinite(v))

@@ -6,7 +6,10 @@ or `tfds:NAME` for any TFDS dataset with a `Translation` feature. Lines end at "
 
 import gzip
 import lzma
+import math
 import os
+import warnings
+import zlib
 from collections import Counter
 from importlib import resources
 from pathlib import Path
@@ -29,8 +32,8 @@ def parse_corpora(text):
             raise ValueError(
                 f"A corpus is NAME or NAME@WEIGHT with a number as weight, not '{part}'."
             ) from None
-        if not parts[-1][1] > 0:
-            raise ValueError(f"The weight of a corpus must be above 0, not '{part}'.")
+        if not 0 < parts[-1][1] < math.inf:
+            raise ValueError(f"The weight of a corpus must be above 0 and finite, not '{part}'.")
     if not parts:
         raise ValueError("data.corpus is empty; name a corpus, for example 'embedded'.")
     return parts
@@ -58,7 +61,10 @@ def load_training_pairs(config, notes: Counter):
 
 def load_evaluation_pairs(config, split):
     """The pairs of `split` of the first corpus, every one of them: a score counts each sentence."""
-    pairs = load_pairs(parse_corpora(config.corpus)[0][0], split, config, Counter())
+    notes = Counter()
+    pairs = load_pairs(parse_corpora(config.corpus)[0][0], split, config, notes)
+    for note in notes:
+        warnings.warn(note, stacklevel=2)
     if not pairs:
         raise ValueError(
             f"The split '{split}' of {config.corpus} is empty: nothing to evaluate on."
@@ -81,10 +87,16 @@ def load_pairs(name, split, config, notes):
 def read_lines(path, notes: Counter | None = None):
     """The lines of a text file, one for each "\\n"; a last line need not have one.
 
-    Bytes that are not UTF-8 become U+FFFD and are counted in `notes`; a BOM and the CR of a CRLF go.
+    Bytes that are not UTF-8 become U+FFFD, and `notes` counts such lines; a BOM and the CR of a CRLF
+    go.
     """
-    with OPENERS.get(Path(path).suffix, open)(path, "rb") as file:
-        return split_lines(file.read(), notes, path)
+    try:
+        with OPENERS.get(Path(path).suffix, open)(path, "rb") as file:
+            data = file.read()
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(f"{path} cannot be read: {reason}.") from None
+    return split_lines(data, notes, path)
 
 
 def split_lines(data: bytes, notes: Counter | None = None, name="input"):
@@ -92,17 +104,18 @@ def split_lines(data: bytes, notes: Counter | None = None, name="input"):
     lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if lines[-1] == b"":
         lines.pop()
-    return [_decode(line, number, notes, name) for number, line in enumerate(lines, 1)]
-
-
-def _decode(line, number, notes, name):
-    try:
-        text = line.decode()
-    except UnicodeDecodeError:
-        text = line.decode(errors="replace")
-        if notes is not None:
-            notes[f"not UTF-8, bytes replaced: {name} line {number}"] += 1
-    return text.removesuffix("\r")
+    texts, bad = [], []
+    for number, line in enumerate(lines, 1):
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            text = line.decode(errors="replace")
+            bad.append(number)
+        texts.append(text.removesuffix("\r"))
+    if bad and notes is not None:
+        places = ", ".join(map(str, bad[:5])) + (", …" if len(bad) > 5 else "")
+        notes[f"lines that are not UTF-8, bytes replaced ({name} line {places})"] += len(bad)
+    return texts
 
 
 def _is_useful(pair, config, notes):

@@ -16,21 +16,22 @@ def load_tfds(name, split, source, target):
     """
     try:
         builder = _open(name)
-        _check(name, builder, source, target)
-        rows = builder.as_data_source(split)
-        return [(row[source].decode(), row[target].decode()) for row in rows]
     except ImportError as error:  # gs:// without its package
         raise ValueError(f"{name} cannot be read: {error}.") from error
-    except _Refused as error:
-        raise ValueError(str(error)) from None
+    _check_prepared(name, builder)
+    languages = list(builder.info.features.keys())
+    if not {source, target} <= set(languages):
+        raise ValueError(
+            f"The TFDS dataset {name} has {', '.join(languages)}, not {source} and {target}; set "
+            f"data.source_language and data.target_language."
+        )
+    try:
+        rows = builder.as_data_source(split)
+        return [(row[source].decode(), row[target].decode()) for row in rows]
     except Exception as error:  # TFDS and its readers raise of many types
         raise ValueError(
-            f"The split '{split}' of {name} cannot be read: {_first_line(error)}"
+            f"The split '{split}' of {name} cannot be read: {_in_short(error)}"
         ) from error
-
-
-class _Refused(Exception):
-    """A sentence for the user."""
 
 
 def _open(name):
@@ -38,43 +39,40 @@ def _open(name):
     folder = tfds.core.Path(name).expanduser()
     if "/" in name and folder.is_dir():
         if not (folder / "dataset_info.json").exists():
-            raise _Refused(
+            raise ValueError(
                 f"{name} is not a prepared TFDS dataset: it has no dataset_info.json (the folder "
-                f"wanted ends with the version, as in .../wmt14_translate/de-en/1.0.0)."
+                f"to name ends with the version, as in .../wmt14_translate/de-en/1.0.0)."
             )
         return tfds.builder_from_directory(folder)
     importlib.import_module(CATALOGUE)
     try:
         return tfds.builder(name, try_gcs=False)
     except tfds.core.DatasetNotFoundError:
-        raise _Refused(f"TFDS knows no dataset '{name}', and no such folder is there.") from None
+        raise ValueError(f"TFDS knows no dataset '{name}', and no such folder is there.") from None
     except ValueError as error:
-        raise _Refused(f"TFDS cannot open '{name}': {_first_line(error)}") from None
+        raise ValueError(
+            f"No such folder is there, and TFDS cannot open '{name}': {_in_short(error)}"
+        ) from None
 
 
-def _check(name, builder, source, target):
-    anew = (
+def _check_prepared(name, builder):
+    prepare = (
         f"pip install 'transformer[tf]' and, with a network, tfds build {name} "
         f"--file_format=array_record"
     )
     if not builder.info.splits:
-        raise _Refused(
+        raise ValueError(
             f"The TFDS dataset {name} is not prepared in {builder.data_dir}. Set TFDS_DATA_DIR to "
-            f"the folder that holds it, or prepare it there once: {anew}"
+            f"the folder that holds it, or prepare it there once: {prepare}"
         )
     if builder.info.file_format.value not in RANDOM_ACCESS:
-        raise _Refused(
+        raise ValueError(
             f"The TFDS dataset {name} in {builder.data_dir} is of the format "
-            f"{builder.info.file_format.value}, which only TensorFlow reads. Prepare it anew in "
-            f"another TFDS_DATA_DIR: {anew}"
-        )
-    languages = list(builder.info.features.keys())
-    if not {source, target} <= set(languages):
-        raise _Refused(
-            f"The TFDS dataset {name} has {', '.join(languages)}, not {source} and {target}; set "
-            f"data.source_language and data.target_language."
+            f"{builder.info.file_format.value}, which only TensorFlow reads. Prepare it in another "
+            f"TFDS_DATA_DIR: {prepare}"
         )
 
 
-def _first_line(error):
-    return str(error).strip().split("\n")[0]
+def _in_short(error):
+    text = " ".join(str(error).split())
+    return text if len(text) <= 240 else f"{text[:240]}…"

@@ -4,18 +4,22 @@ Every sentence ends with EOS; ids below `NUM_SPECIAL` are control ids, which no 
 """
 
 import io
+import re
 from collections import Counter
-from pathlib import Path
 
 import sentencepiece
 
 PAD, BOS, EOS, UNK = range(4)
 NUM_SPECIAL = 4
-SAMPLE = 2_000_000  # sentences that a vocabulary is learnt from, at the most
+SURROGATE = re.compile("[\ud800-\udfff]")
+LONGEST_LINE = 16_384  # bytes of a line that a vocabulary is learnt from
 
 
 class SentencePieceTokenizer:
-    """A SentencePiece model with byte fallback: any text in, the same text out."""
+    """A SentencePiece model with byte fallback: any line comes back as it was, but for its spaces.
+
+    Several become one and those at the ends go; "▁", SentencePiece's own sign for a space, is one.
+    """
 
     suffix = ".model"
 
@@ -25,9 +29,10 @@ class SentencePieceTokenizer:
         self.model = model
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
+        except RuntimeError:
             raise ValueError(
-                f"This is not a SentencePiece model, or a part of one: {error}"
+                "This is not a SentencePiece model, or only a part of one; restore the file or train "
+                "it anew."
             ) from None
         special = tuple(
             getattr(self._processor, f"{name}_id")() for name in ("pad", "bos", "eos", "unk")
@@ -51,7 +56,7 @@ class SentencePieceTokenizer:
                 model_type="bpe", byte_fallback=True, character_coverage=0.9999,
                 normalization_rule_name="identity", num_threads=1, minloglevel=2,
                 pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK,
-                max_sentence_length=16_384,
+                max_sentence_length=LONGEST_LINE,
             )  # fmt: skip
         except RuntimeError as error:
             raise ValueError(_explain(error, vocab_size)) from None
@@ -93,12 +98,17 @@ class PiecesTokenizer:
         self._vocabulary, self._joiner = list(vocabulary), joiner
         self._ids = {piece: i + NUM_SPECIAL for i, piece in enumerate(self._vocabulary)}
         if not self._ids or len(self._ids) != len(self._vocabulary):
-            raise ValueError("The vocabulary must hold at least one piece and none of them twice.")
+            raise ValueError(
+                "A vocabulary must hold at least one piece, and none of them twice; restore the file "
+                "or train it anew."
+            )
 
     @classmethod
     def train(cls, sentences, joiner):
         """Every piece of the text, the frequent ones first."""
         counts = Counter(piece for sentence in sentences for piece in sentence.split())
+        if not counts:
+            raise ValueError("A tokenizer cannot be trained: the corpus holds no text.")
         return cls(sorted(counts, key=lambda piece: (-counts[piece], piece)), joiner)
 
     @property
@@ -123,73 +133,17 @@ class PiecesTokenizer:
         special = ("<pad>", "<s>", "</s>", "<unk>")
         return [special[i] if i < NUM_SPECIAL else self._vocabulary[i - NUM_SPECIAL] for i in ids]
 
+    @classmethod
+    def from_bytes(cls, data):
+        """Reads what `to_bytes` wrote: the joiner and the pieces, one a line."""
+        try:
+            joiner, *vocabulary = data.decode().split("\n")
+        except UnicodeDecodeError:
+            raise ValueError("This is not a vocabulary: it is not UTF-8.") from None
+        return cls(vocabulary, joiner)
+
     def to_bytes(self):
         return "\n".join([self._joiner, *self._vocabulary]).encode()
-
-
-def train_tokenizers(config, pairs):
-    """(source, target) tokenizers for `TokenizerConfig`; one and the same if shared.
-
-    pairs: list of (source, target) strings, the training text.
-    """
-    if config.model:
-        path = Path(config.model)
-        if not path.is_file():
-            raise ValueError(
-                f"tokenizer.model must name a SentencePiece model; {path} is not there."
-            )
-        tokenizer = SentencePieceTokenizer(path.read_bytes())
-        return tokenizer, tokenizer
-    sides = [[pair[side] for pair in pairs[:SAMPLE]] for side in (0, 1)]
-    if config.shared:
-        tokenizer = _train(config, sides[0] + sides[1])
-        return tokenizer, tokenizer
-    return tuple(_train(config, side) for side in sides)
-
-
-def _train(config, sentences):
-    if config.kind == "pieces":
-        return PiecesTokenizer.train(sentences, config.joiner)
-    return SentencePieceTokenizer.train(sentences, config.vocab_size)
-
-
-def save_tokenizers(folder, source, target):
-    """Writes what `load_tokenizers` reads: one file if both are the same tokenizer, else two."""
-    for name, tokenizer in _names(source, target).items():
-        (Path(folder) / f"{name}{tokenizer.suffix}").write_bytes(tokenizer.to_bytes())
-
-
-def load_tokenizers(folder):
-    """(source, target) tokenizers of a work directory."""
-    found = {}
-    for path in sorted(Path(folder).glob("*tokenizer.*")):
-        if path.suffix == SentencePieceTokenizer.suffix:
-            found[path.stem] = _named(path, lambda data: SentencePieceTokenizer(data))
-        elif path.suffix == PiecesTokenizer.suffix:
-            found[path.stem] = _named(path, _read_vocabulary)
-    if "tokenizer" in found:
-        return found["tokenizer"], found["tokenizer"]
-    if {"source_tokenizer", "target_tokenizer"} <= found.keys():
-        return found["source_tokenizer"], found["target_tokenizer"]
-    raise ValueError(f"{folder} holds no tokenizer (tokenizer.model or tokenizer.vocab).")
-
-
-def _names(source, target):
-    if source is target:
-        return {"tokenizer": source}
-    return {"source_tokenizer": source, "target_tokenizer": target}
-
-
-def _named(path, read):
-    try:
-        return read(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
-def _read_vocabulary(data):
-    joiner, *vocabulary = data.decode().split("\n")
-    return PiecesTokenizer(vocabulary, joiner)
 
 
 def _content(ids):
@@ -201,7 +155,7 @@ def _content(ids):
 
 def _clean(text):
     """A lone surrogate cannot be UTF-8; it becomes U+FFFD."""
-    return text.encode("utf-8", "replace").decode() if not text.isascii() else text
+    return SURROGATE.sub("\ufffd", text)
 
 
 def _one_line(text):
@@ -210,16 +164,18 @@ def _one_line(text):
 
 
 def _explain(error, vocab_size):
+    """What SentencePiece says of a vocabulary it cannot make, in the words of our settings."""
     text = str(error)
-    if "too high" in text:
-        largest = text.rsplit("<=", 1)[-1].strip(" .")
+    if largest := re.search(r"too high.*<= (\d+)", text):
         return (
             f"tokenizer.vocab_size={vocab_size} is more than this corpus can give; the largest "
-            f"possible is {largest}."
+            f"possible is {largest[1]}."
         )
-    if "too small" in text or "smaller than required_chars" in text or "required_chars" in text:
+    if smallest := re.search(r"smaller than required_chars\. \d+ vs (\d+)", text):
         return (
-            f"tokenizer.vocab_size={vocab_size} is less than this corpus needs for its characters "
-            f"and the 256 bytes; {text.splitlines()[-1]}"
+            f"tokenizer.vocab_size={vocab_size} is less than the characters of this corpus, the 256 "
+            f"bytes and {NUM_SPECIAL} control pieces need; the smallest possible is {smallest[1]}."
         )
-    return f"SentencePiece could not train a vocabulary of {vocab_size}: {text}"
+    if "sentences_.empty()" in text:
+        return f"A tokenizer cannot be trained: no line of the corpus has at most {LONGEST_LINE} bytes."
+    return f"SentencePiece could not train a vocabulary of {vocab_size}: {' '.join(text.split())}"

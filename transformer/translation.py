@@ -6,24 +6,24 @@ import jax
 
 from transformer import corpus, metrics
 from transformer.batching import PackedBatches, Ragged, usable
-from transformer.tokenizer import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.training import make_eval_step, make_loss_fn
 from transformer.translator import Translator
+from transformer.vocabulary import train_tokenizers
 
 
 class TranslationTask:
     """The data, model and measures of a run; `notes` counts what was left out, by reason.
 
-    With `workdir` None (a dry run) nothing is written.
+    tokenizers: those of the run, (source, target); None: learnt from the training text.
     """
 
-    def __init__(self, config, workdir, parallel):
+    def __init__(self, config, parallel, tokenizers=None):
         self.config, self.parallel = config, parallel
         self.notes = Counter()
         self.direction = f"{config.data.source_language}-{config.data.target_language}"
         pairs, weights = corpus.load_training_pairs(config.data, self.notes)
         self.num_pairs = len(pairs)
-        self.tokenizers = self._tokenizers(workdir, pairs)
+        self.tokenizers = tokenizers or train_tokenizers(config.tokenizer, pairs)
         self.rows_per_batch = parallel.rows_per_batch(
             config.training.batch_tokens, config.data.row_length, config.training.accumulate_steps
         )
@@ -36,15 +36,6 @@ class TranslationTask:
         self.model = self.translator.model
         self.loss_fn = make_loss_fn(self.model, config.training.label_smoothing)
         self._eval_step = parallel.jit_eval_step(make_eval_step(self.loss_fn))
-
-    def _tokenizers(self, workdir, pairs):
-        """Those of the work directory; trained from `pairs` and saved there the first time."""
-        if workdir and any(workdir.path.glob("*tokenizer.*")):
-            return load_tokenizers(workdir.path)
-        tokenizers = train_tokenizers(self.config.tokenizer, pairs)
-        if workdir:
-            save_tokenizers(workdir.path, *tokenizers)
-        return tokenizers
 
     def _batches(self, pairs, weights, notes):
         """Packs what fits; the rest is counted in `notes`."""

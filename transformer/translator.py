@@ -10,10 +10,12 @@ import numpy as np
 
 from transformer.batching import Batch, Ragged, fill_rows, shift_right
 from transformer.checkpoint import open_for_reading
-from transformer.decoding import Rules, beam_search, greedy_search, make_length_penalty, sample
+from transformer.decoding import make_length_penalty
 from transformer.loss import cross_entropy
 from transformer.models import Transformer
-from transformer.tokenizer import BOS, EOS, load_tokenizers
+from transformer.search import Search, search
+from transformer.tokenizer import EOS
+from transformer.vocabulary import load_tokenizers
 from transformer.workdir import WorkDir
 
 SHORTEST_BUCKET = 16
@@ -76,7 +78,7 @@ class Translator:
 
     def _check_shapes(self):
         """Refuses parameters of another model or vocabulary than config and tokenizer say."""
-        batch = self._pairs(*[Ragged(np.array([EOS]), np.array([1]))] * 2, np.array([0]), 1, 1)
+        batch = self._pairs(*[Ragged.of([EOS])] * 2, np.array([0]), 1, 1)
         init = partial(self.model.init, deterministic=True)
         expected = jax.eval_shape(init, jax.random.PRNGKey(0), batch)["params"]
         for (path, want), got in zip(
@@ -122,7 +124,7 @@ class Translator:
         return longest
 
     def _plan(self, lengths):
-        """Yields (indices of sentences, (rows, source length)) of each batch, the long ones first."""
+        """Yields (indices of sentences, (rows, source length)) of each batch, long ones first."""
         buckets = SHORTEST_BUCKET * 2 ** np.ceil(np.log2(np.maximum(lengths / SHORTEST_BUCKET, 1)))
         buckets = np.minimum(buckets, self.largest_bucket()).astype(int)
         for bucket in sorted(set(buckets), reverse=True):
@@ -212,8 +214,7 @@ class Translator:
         Returns (source pieces, target pieces, weights [layers, N, T, S]); row t is where the
         decoder looked when it chose target piece t.
         """
-        target = Ragged(np.array(translation.ids), np.array([translation.num_pieces]))
-        sides = Ragged.encode(self.source_tokenizer, [source]), target
+        sides = Ragged.encode(self.source_tokenizer, [source]), Ragged.of(translation.ids)
         batch = self._pairs(*sides, np.array([0]), 1, int(max(s.lengths[0] for s in sides)))
         _, sown = self.model.apply(
             {"params": self.params}, batch, deterministic=True, mutable="intermediates"
@@ -229,49 +230,6 @@ class Translator:
         return *pieces, weights[:, :, :num_target, :num_source]
 
 
-@dataclass(frozen=True)
-class Search:
-    """The options of one search; each set is compiled once a shape."""
-
-    beam_size: int
-    alpha: float
-    length_penalty: str
-    max_extra_length: int
-    num_best: int = 1
-    sample: bool = False
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 0
-
-    @classmethod
-    def from_config(cls, decoding, **options):
-        names = ("beam_size", "alpha", "length_penalty", "max_extra_length")
-        chosen = {name: getattr(decoding, name) for name in names} | options
-        try:
-            search = cls(**chosen)
-        except TypeError:
-            known = ", ".join(cls.__dataclass_fields__)
-            raise ValueError(
-                f"The options of translate are {known}, not {', '.join(options)}."
-            ) from None
-        return search._checked()
-
-    def _checked(self):
-        for name, is_right, wanted in (
-            ("beam_size", self.beam_size >= 1, "at least 1"),
-            ("num_best", 1 <= self.num_best, "at least 1"),
-            ("num_best", self.sample or self.num_best <= self.beam_size, "at most beam_size"),
-            ("alpha", self.alpha >= 0, "at least 0"),
-            ("temperature", self.temperature > 0, "above 0"),
-            ("top_k", self.top_k >= 0, "at least 0"),
-            ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
-        ):
-            if not is_right:
-                raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)}.")
-        return self
-
-
 def _to_eos(ids):
     """The ids of a hypothesis without the padding behind EOS."""
     return ids[: np.argmax(ids == EOS) + 1].tolist()
@@ -281,24 +239,3 @@ def _sentence_rngs(seed, indices, rows):
     """A PRNG key for each sentence [rows, 2], of the seed and its place in the input alone."""
     numbers = jnp.asarray(np.resize(indices, rows))
     return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.PRNGKey(seed), numbers)
-
-
-def search(model, options, params, inputs, lengths, rngs):
-    """Encodes inputs [B, S] of `lengths` [B] and searches: `Hypotheses` [B, W, S + extra]."""
-    variables = {"params": params}
-    encoded = model.apply(variables, inputs, lengths, method="encode_for_search")
-
-    def step_fn(tokens, cache, position):
-        return model.apply(variables, tokens, cache, position, encoded, method="decode_step")
-
-    max_length = inputs.shape[1] + options.max_extra_length
-    width = options.num_best if options.sample else options.beam_size
-    cache = model.apply(variables, inputs.shape[0], width, max_length, method="init_cache")
-    penalty = make_length_penalty(options.length_penalty, options.alpha)
-    rules = Rules(lengths + options.max_extra_length, max_length, penalty, BOS, EOS)
-    if options.sample:
-        settings = dict(temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
-        return sample(step_fn, cache, rules, rngs, num_samples=width, **settings)
-    if width == 1:
-        return greedy_search(step_fn, cache, rules)
-    return beam_search(step_fn, cache, rules, beam_size=width, num_best=options.num_best)

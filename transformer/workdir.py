@@ -34,10 +34,15 @@ class WorkDir:
     def checkpoints(self):
         return self.path / "checkpoints"
 
+    @property
+    def has_run(self):
+        """Whether a run has begun here."""
+        return (self.path / "config.json").is_file()
+
     def load_config(self):
         """The configuration of the run that is here; ValueError if there is none."""
         file = self.path / "config.json"
-        if not file.is_file():
+        if not self.has_run:
             raise ValueError(
                 f"{self.path} is not a work directory: it has no config.json. Name one that "
                 f"train.py wrote (--workdir)."
@@ -49,17 +54,17 @@ class WorkDir:
 
     def is_finished(self, config):
         """Whether the run that is here came to its end; nothing is written."""
-        if not (self.path / "config.json").is_file():
+        if not self.has_run:
             return False
         self._check_same(config)
         steps = config.training.num_train_steps
         return any(record.get("num_train_steps", 0) >= steps for record in self.read_metrics())
 
     def open_for_training(self, config):
-        """Creates or reopens the folder for `config`; True if a run had begun here.
+        """Creates or reopens the folder, and locks it.
 
         Refuses a folder that cannot be written, that another process trains in, or whose run has
-        another configuration.
+        another configuration than `config`.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -69,11 +74,12 @@ class WorkDir:
                 f"The work directory {self.path} cannot be written ({error.strerror}); name "
                 f"another with --workdir."
             ) from None
-        resuming = (self.path / "config.json").is_file()
-        if resuming:
+        if self.has_run:
             self._check_same(config)
+
+    def save_config(self, config):
+        """From here on a run has begun here: `has_run`."""
         write_atomically(self.path / "config.json", config.to_json())
-        return resuming
 
     def _take_lock(self):
         self._lock = open(self.path / "lock", "a+", encoding="utf-8")  # noqa: SIM115
@@ -132,8 +138,8 @@ class WorkDir:
         write_atomically(self.path / "metrics.jsonl", "".join(line + "\n" for line in lines))
 
 
-def write_atomically(path, text):
-    """A reader, or a crash, sees the old file or the new one and nothing between."""
+def write_atomically(path, content):
+    """A reader, or a crash, sees the old file or the new one and nothing between; str or bytes."""
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_bytes(content.encode() if isinstance(content, str) else content)
     os.replace(temporary, path)

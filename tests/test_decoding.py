@@ -1,0 +1,214 @@
+"""Search on small fake models, against enumeration, hand-made tables and plain Python."""
+
+import itertools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.decoding import Rules, beam_search, greedy_search, make_length_penalty
+
+PAD, BOS, EOS, V, K = 0, 1, 2, 4, 8
+
+
+class FakeModel:
+    """A recurrent network over [B, W] whose state is the cache: a beam mixed up shows at once."""
+
+    def __init__(self, num_sentences, vocab_size=V, seed=0):
+        rng = np.random.default_rng(seed)
+        self.start = rng.normal(size=(num_sentences, K)).astype(np.float32)
+        self.recurrent = rng.normal(size=(K, K)).astype(np.float32)
+        self.pieces = rng.normal(size=(vocab_size, K)).astype(np.float32)
+        self.output = rng.normal(size=(K, vocab_size)).astype(np.float32)
+
+    def cache(self, width):
+        return jnp.repeat(self.start[:, None], width, axis=1)
+
+    def step_fn(self, tokens, cache, position):
+        state = jnp.tanh(cache @ self.recurrent + jnp.asarray(self.pieces)[tokens])
+        return state @ self.output, state
+
+    def log_prob(self, sentence, ids):
+        """log p of ids, teacher-forced, in numpy."""
+        state, total = self.start[sentence], 0.0
+        for previous, piece in itertools.pairwise([BOS, *ids]):
+            state = np.tanh(state @ self.recurrent + self.pieces[previous])
+            logits = state @ self.output
+            total += logits[piece] - np.log(np.exp(logits).sum())
+        return total
+
+
+def make_rules(max_lengths, kind="gnmt", alpha=0.6):
+    max_lengths = jnp.array(max_lengths)
+    length_penalty = make_length_penalty(kind, alpha)
+    return Rules(max_lengths, int(max_lengths.max()), length_penalty, BOS, EOS)
+
+
+def run_beam(model, rules, beam_size, **options):
+    @jax.jit
+    def run():
+        cache = model.cache(beam_size)
+        return beam_search(model.step_fn, cache, rules, beam_size=beam_size, **options)
+
+    return jax.device_get(run())
+
+
+def trim(ids):
+    """A row of results up to its EOS, which it must have, with zeros after it."""
+    ids = ids.tolist()
+    end = ids.index(EOS) + 1
+    assert not any(ids[end:])
+    return tuple(ids[:end])
+
+
+def hypotheses(found, sentence):
+    """(ids, score) of a sentence, best first, without the places that were not filled."""
+    rows = zip(found.ids[sentence], found.scores[sentence], strict=True)
+    return [(trim(ids), score) for ids, score in rows if score > -np.inf]
+
+
+@pytest.mark.parametrize("kind, alpha", [("gnmt", 0.6), ("power", 1.0), ("power", 0.0)])
+def test_wide_beam_equals_enumeration(kind, alpha):
+    """Catches any wrong score, order, penalty or lost hypothesis; the beam never has to prune."""
+    lengths = (4, 2)
+    model, rules = FakeModel(2), make_rules(lengths, kind, alpha)
+    found = run_beam(model, rules, 27, num_best=27)
+    for sentence, longest in enumerate(lengths):
+        everything = {}
+        for length in range(longest):
+            for body in itertools.product({*range(V)} - {EOS}, repeat=length):
+                ids = (*body, EOS)
+                penalty = ((5 + len(ids)) / 6) ** alpha if kind == "gnmt" else len(ids) ** alpha
+                everything[ids] = model.log_prob(sentence, ids) / penalty
+        best = sorted(everything, key=everything.get, reverse=True)[:27]
+        ours = hypotheses(found, sentence)
+        assert [ids for ids, _ in ours] == best
+        np.testing.assert_allclose(
+            [score for _, score in ours], [everything[ids] for ids in best], rtol=1e-5
+        )
+
+
+def reference_beam_search(model, sentence, longest, beam_size, alpha):
+    """The same definition in plain Python, which never stops early."""
+    live, finished = [(0.0, ())], []
+    for length in range(1, longest + 1):
+        pieces = range(V) if length < longest else [EOS]
+        candidates = [(*ids, piece) for _, ids in live for piece in pieces]
+        scored = sorted(((model.log_prob(sentence, c), c) for c in candidates), reverse=True)
+        scored = scored[: 2 * beam_size]
+        penalty = ((5 + length) / 6) ** alpha
+        finished += [(log_prob / penalty, c) for log_prob, c in scored if c[-1] == EOS]
+        live = [(log_prob, c) for log_prob, c in scored if c[-1] != EOS][:beam_size]
+    return [ids for _, ids in sorted(finished, reverse=True)[:beam_size]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_narrow_beam_equals_plain_python_however_early_it_stops(seed):
+    """Catches an early stop that is too early, and pruning or reordering that goes wrong."""
+    lengths = (9, 4, 7)
+    model, rules = FakeModel(3, seed=seed), make_rules(lengths, alpha=1.5)
+    stops_early = run_beam(model, rules, 3)
+    runs_on = run_beam(model, rules, 3, num_best=3)
+    for sentence, longest in enumerate(lengths):
+        expected = reference_beam_search(model, sentence, longest, 3, 1.5)
+        assert [ids for ids, _ in hypotheses(runs_on, sentence)] == expected
+        assert hypotheses(stops_early, sentence)[0][0] == expected[0]
+
+
+def test_search_ends_as_soon_as_the_best_is_known():
+    """Catches a search that always runs to the longest length, for nothing."""
+    steps = []
+
+    def step_fn(tokens, cache, position):
+        jax.debug.callback(lambda p: steps.append(int(p)), position)
+        return jnp.broadcast_to(jnp.array([0.0, 0.0, 9.0, 0.0]), (*tokens.shape, V)), cache
+
+    found = beam_search(step_fn, jnp.zeros((1, 2)), make_rules([50]), beam_size=2)
+    jax.block_until_ready(found)
+    jax.effects_barrier()
+    assert trim(found.ids[0, 0]) == (EOS,) and max(steps) < 5
+
+
+def table_model(table):
+    """A model whose next piece depends on the last one: `table` gives probabilities [V, V]."""
+    logits = jnp.log(jnp.array(table) + 1e-9)
+    return lambda tokens, cache, position: (logits[tokens], cache)
+
+
+def test_beam_finds_what_greedy_misses():
+    """Catches a beam search that is greedy in disguise, and a greedy one that looks ahead."""
+    a, b = 0, 3
+    table = np.zeros((V, V))
+    table[BOS, [a, b]] = 0.6, 0.4
+    table[a, [a, b, EOS]] = 0.3, 0.3, 0.4  # 0.24 in all
+    table[b, EOS] = 1.0  # 0.4 in all
+    rules = make_rules([5], alpha=0.0)
+    greedy = greedy_search(table_model(table), jnp.zeros((1, 1)), rules)
+    beam = beam_search(table_model(table), jnp.zeros((1, 2)), rules, beam_size=2)
+    assert trim(greedy.ids[0, 0]) == (a, EOS) and trim(beam.ids[0, 0]) == (b, EOS)
+    np.testing.assert_allclose(np.exp([greedy.scores[0, 0], beam.scores[0, 0]]), [0.24, 0.4], 1e-4)
+
+
+def test_results_are_sorted_distinct_ended_and_scored_as_the_model_does():
+    """Catches duplicates, overlong or unended hypotheses, and scores of something else."""
+    lengths = (1, 3, 12)
+    model, rules = FakeModel(3, vocab_size=20), make_rules(lengths)
+    found = run_beam(model, rules, 4, num_best=4)
+    assert found.ids.shape == (3, 4, 12)
+    for sentence, longest in enumerate(lengths):
+        ours = hypotheses(found, sentence)
+        assert len({ids for ids, _ in ours}) == len(ours) == (4 if longest > 1 else 1)
+        assert all(len(ids) <= longest for ids, _ in ours)
+        assert (np.diff(found.scores[sentence][: len(ours)]) <= 0).all()
+        for (ids, score), log_prob in zip(ours, found.log_probs[sentence], strict=False):
+            np.testing.assert_allclose(log_prob, model.log_prob(sentence, ids), rtol=1e-5)
+            np.testing.assert_allclose(score, log_prob / ((5 + len(ids)) / 6) ** 0.6, rtol=1e-5)
+
+
+def test_rows_are_independent_of_each_other():
+    """Catches a result that a neighbour changes, by ending earlier or later: the bits must agree."""
+    model, lengths = FakeModel(4), [8, 3, 5, 8]
+    together = run_beam(model, make_rules(lengths), 3)
+    model.start, lengths = model.start[[2, 2, 2, 2]], [5, 2, 8, 1]
+    among_others = run_beam(model, make_rules(lengths), 3)
+    assert hypotheses(together, 2)[0] == hypotheses(among_others, 0)[0]
+
+
+def test_greedy_equals_a_beam_of_one():
+    """Catches a greedy search with rules of its own for ends and scores."""
+    lengths = (9, 1, 4)
+    model, rules = FakeModel(3), make_rules(lengths)
+    greedy = jax.device_get(greedy_search(model.step_fn, model.cache(1), rules))
+    for sentence in range(3):
+        ((ids, score),) = hypotheses(greedy, sentence)
+        log_prob = model.log_prob(sentence, ids)
+        np.testing.assert_allclose(greedy.log_probs[sentence, 0], log_prob, rtol=1e-5)
+        np.testing.assert_allclose(score, log_prob / ((5 + len(ids)) / 6) ** 0.6, rtol=1e-5)
+
+
+def sorted_lengths(run, *arguments):
+    """The lengths that a compiled function sorts, read from its HLO text."""
+    text = jax.jit(run).lower(*arguments).compile().as_text()
+    lines = [line for line in text.split("\n") if re.search(r"\bsort\(", line)]
+    return [int(n) for line in lines for n in re.findall(r"\[(?:\d+,)*(\d+)\]", line)]
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="is about the CPU's compiler")
+def test_no_step_sorts_the_vocabulary():
+    """Catches XLA's CPU backend turning the top-k into a full sort, most of a search's time."""
+    model, vocab_size, beam_size = FakeModel(2, vocab_size=300), 300, 4
+    rules = make_rules([5, 7])
+
+    def run(cache):
+        return beam_search(model.step_fn, cache, rules, beam_size=beam_size)
+
+    assert max(sorted_lengths(jnp.sort, jnp.zeros((2, vocab_size)))) == vocab_size
+    assert max(sorted_lengths(run, model.cache(beam_size)), default=0) < vocab_size
+
+
+def test_unknown_length_penalty_is_refused():
+    """Catches a misspelt penalty that means none."""
+    with pytest.raises(ValueError, match="gnmt"):
+        make_length_penalty("wu", 0.6)

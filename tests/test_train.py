@@ -1,0 +1,159 @@
+"""train.py as a user meets it: killed, resumed, finished, misused."""
+
+import json
+import shutil
+import signal
+import time
+
+import pytest
+
+from runs import losses, run, start, write_config
+from transformer.checkpoint import Checkpoints
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return write_config(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def finished(config, tmp_path_factory):
+    """A run that nobody disturbed: (work directory, what it said)."""
+    workdir = tmp_path_factory.mktemp("runs") / "straight"
+    code, out, err = run("train.py", f"--config={config}", f"--workdir={workdir}")
+    assert code == 0, err
+    assert out == b""
+    return workdir, err
+
+
+def test_leaves_all_that_it_promises(finished):
+    workdir, said = finished
+    for name in ("config.json", "tokenizer.vocab", "metrics.jsonl", "samples.txt", "curves.png"):
+        assert (workdir / name).stat().st_size > 0
+    assert list(workdir.glob("events.out.tfevents.*"))
+    scores = json.loads((workdir / "results" / "test.json").read_text())
+    assert scores["bleu"]["num_sentences"] == 20
+    assert "version:" in scores["bleu"]["signature"]
+    assert f"python eval.py --workdir={workdir}" in said
+
+
+def test_learns_to_reverse(finished):
+    """Anything broken between text and text (masks, shifts, search, joins) keeps this from 100."""
+    workdir, _ = finished
+    scores = json.loads((workdir / "results" / "test.json").read_text())
+    assert scores["bleu"]["value"] > 80
+    assert min(losses(workdir).values()) < 0.9
+
+
+def interrupt(config, workdir, number, at_step):
+    """Starts or resumes a run and sends it a signal once it has logged `at_step`: (code, stderr)."""
+    process = start("train.py", f"--config={config}", f"--workdir={workdir}")
+    deadline = time.monotonic() + 240
+    while process.poll() is None and time.monotonic() < deadline:
+        if (workdir / "metrics.jsonl").exists() and max(losses(workdir), default=0) >= at_step:
+            process.send_signal(number)
+            break
+        time.sleep(0.01)
+    _, err = process.communicate(timeout=240)
+    return process.returncode, err.decode()
+
+
+def test_killed_and_resumed_equals_undisturbed(finished, config, tmp_path):
+    """Dropout is on: losses and weights must be the same bits as those of the undisturbed run."""
+    workdir = tmp_path / "killed"
+    code, _ = interrupt(config, workdir, signal.SIGKILL, 50)
+    assert code == -signal.SIGKILL
+    code, said = interrupt(config, workdir, signal.SIGTERM, 120)
+    assert code == 75
+    assert "resuming at step" in said
+    assert "resume with: python" in said
+    code, _, err = run("train.py", f"--config={config}", f"--workdir={workdir}")
+    assert code == 0, err
+    assert losses(workdir) == losses(finished[0])
+    ours, theirs = (Checkpoints(w / "checkpoints", read_only=True) for w in (workdir, finished[0]))
+    assert ours.about(300) == theirs.about(300)
+
+
+def snapshot(folder):
+    return {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))}
+
+
+def test_a_finished_run_says_so_and_writes_nothing(finished, config):
+    workdir, _ = finished
+    before = snapshot(workdir)
+    code, _, err = run("train.py", f"--config={config}", f"--workdir={workdir}")
+    assert code == 0
+    assert "already finished" in err
+    assert snapshot(workdir) == before
+
+
+def test_another_configuration_is_refused_with_the_fields_that_differ(finished, config):
+    code, _, err = run(
+        "train.py", f"--config={config}", f"--workdir={finished[0]}", "--config.model.d_ff=64"
+    )
+    assert code == 2
+    assert "model.d_ff: 32, 64" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_warm_start_takes_what_fits_and_trains_on(finished, config, tmp_path):
+    code, _, err = run(
+        "train.py",
+        f"--config={config}",
+        f"--workdir={tmp_path / 'warm start ü'}",
+        f"--config.training.init_from={finished[0]}",
+        "--config.training.num_train_steps=1",
+        "--config.model.num_layers=2",
+    )
+    assert code == 0, err
+    assert "warm start: 23 of 45 arrays" in err
+
+
+def test_stray_files_change_nothing(finished, config, tmp_path):
+    """Orbax takes a stray folder named 999 for the newest checkpoint."""
+    workdir = tmp_path / "strays"
+    shutil.copytree(finished[0], workdir)
+    (workdir / "checkpoints" / "999").mkdir()
+    (workdir / "checkpoints" / "notes.txt").write_text("mine")
+    (workdir / "notes").mkdir()
+    code, _, err = run(
+        "train.py",
+        f"--config={config}",
+        f"--workdir={workdir}",
+        "--config.training.num_train_steps=301",
+    )
+    assert code == 0, err
+    assert "resuming at step 300" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--config.model.num_layer=2"], "did you mean --config.model.num_layers?"),
+        (["--config.model.num_layers=two"], "--config.model.num_layers"),
+        (["--config=configs/nothing.py"], "configs/nothing.py"),
+        (["--wrokdir=x"], "did you mean --workdir?"),
+        (["word"], "not 'word'"),
+        (["--config.model.num_heads=3"], "model.num_heads (3)"),
+        (["--config.data.corpus=nowhere"], "train.en"),
+        (["--workdir=README.md"], "cannot be written"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_2(arguments, said, tmp_path):
+    workdir = [] if any("workdir" in a for a in arguments) else [f"--workdir={tmp_path}"]
+    code, out, err = run("train.py", *workdir, *arguments)
+    assert code == 2
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+    assert out == b""
+
+
+def test_help_and_dry_run(config, tmp_path):
+    code, out, _ = run("train.py", "--help")
+    assert code == 0
+    assert b"--config.model.num_layers=6" in out
+    code, _, err = run("train.py", f"--config={config}", f"--workdir={tmp_path}/x", "--dry_run")
+    assert code == 0, err
+    assert "GFLOP a step" in err
+    assert "shared_embedding/table" in err
+    assert not (tmp_path / "x").exists()
