@@ -80,6 +80,7 @@ class Trainer:
 
     def run(self):
         """Trains to the end or to a signal; returns the exit code."""
+        self._catch_signals()
         settings = self.config.training
         self.checkpoints = Checkpoints(self.workdir.checkpoints, keep=settings.keep_checkpoints)
         state = self.restore_or_init()
@@ -88,7 +89,6 @@ class Trainer:
         self._recall_scores()
         self.progress = Progress(self.workdir, settings.num_train_steps, step)
         self.meter = Meter(step)
-        self._catch_signals()
         while step < settings.num_train_steps and not self.signal and not self._has_converged():
             batch = self.parallel.put_batch(self.task.training_batches[step])
             state, sums = self.train_step(state, batch)

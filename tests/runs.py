@@ -13,15 +13,16 @@ from transformer.config import Config
 
 def get_config():
     config = Config()
-    config.model.d_model, config.model.d_ff = 16, 32
+    config.model.d_model, config.model.d_ff = 32, 64
     config.model.num_heads, config.model.num_layers = 2, 1
     config.tokenizer.kind = "pieces"
     config.data.corpus, config.data.row_length = "{corpus}", 32
     config.data.validation_split = "val"
     config.optimizer.warmup_steps = 40
-    config.optimizer.peak_learning_rate = 0.02
+    config.optimizer.peak_learning_rate = 0.01
+    config.model.dropout_rate = 0.05
     config.training.num_train_steps = 300
-    config.training.batch_tokens = 256
+    config.training.batch_tokens = 512
     config.training.log_every = 1
     config.training.eval_every = 150
     config.training.checkpoint_every = 20

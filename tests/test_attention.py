@@ -1,5 +1,7 @@
 """Attention against plain formulas, its masks and its dropout."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,11 +77,7 @@ def multi_head(**changes):
         return module(x[:, :T], keys_values, mask=mask, deterministic=deterministic)
 
     params = module.init(jax.random.PRNGKey(0), method=attend)["params"]
-    return (
-        lambda method=attend, **k: module.apply({"params": params}, method=method, **k),
-        params,
-        x,
-    )
+    return partial(module.apply, {"params": params}, method=attend), params, x
 
 
 def test_heads_are_projected_split_and_joined_in_one_order(arrays):

@@ -7,43 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fake_model import BOS, EOS, FakeModel, V, hypotheses, make_rules, trim
 
-from transformer.decoding import Rules, beam_search, greedy_search, make_length_penalty
-
-PAD, BOS, EOS, V, K = 0, 1, 2, 4, 8
-
-
-class FakeModel:
-    """A recurrent network over [B, W] whose state is the cache: a beam mixed up shows at once."""
-
-    def __init__(self, num_sentences, vocab_size=V, seed=0):
-        rng = np.random.default_rng(seed)
-        self.start = rng.normal(size=(num_sentences, K)).astype(np.float32)
-        self.recurrent = rng.normal(size=(K, K)).astype(np.float32)
-        self.pieces = rng.normal(size=(vocab_size, K)).astype(np.float32)
-        self.output = rng.normal(size=(K, vocab_size)).astype(np.float32)
-
-    def cache(self, width):
-        return jnp.repeat(self.start[:, None], width, axis=1)
-
-    def step_fn(self, tokens, cache, position):
-        state = jnp.tanh(cache @ self.recurrent + jnp.asarray(self.pieces)[tokens])
-        return state @ self.output, state
-
-    def log_prob(self, sentence, ids):
-        """log p of ids, teacher-forced, in numpy."""
-        state, total = self.start[sentence], 0.0
-        for previous, piece in itertools.pairwise([BOS, *ids]):
-            state = np.tanh(state @ self.recurrent + self.pieces[previous])
-            logits = state @ self.output
-            total += logits[piece] - np.log(np.exp(logits).sum())
-        return total
-
-
-def make_rules(max_lengths, kind="gnmt", alpha=0.6):
-    max_lengths = jnp.array(max_lengths)
-    length_penalty = make_length_penalty(kind, alpha)
-    return Rules(max_lengths, int(max_lengths.max()), length_penalty, BOS, EOS)
+from transformer.decoding import beam_search, greedy_search, make_length_penalty
 
 
 def run_beam(model, rules, beam_size, **options):
@@ -53,20 +19,6 @@ def run_beam(model, rules, beam_size, **options):
         return beam_search(model.step_fn, cache, rules, beam_size=beam_size, **options)
 
     return jax.device_get(run())
-
-
-def trim(ids):
-    """A row of results up to its EOS, which it must have, with zeros after it."""
-    ids = ids.tolist()
-    end = ids.index(EOS) + 1
-    assert not any(ids[end:])
-    return tuple(ids[:end])
-
-
-def hypotheses(found, sentence):
-    """(ids, score) of a sentence, best first, without the places that were not filled."""
-    rows = zip(found.ids[sentence], found.scores[sentence], strict=True)
-    return [(trim(ids), score) for ids, score in rows if score > -np.inf]
 
 
 @pytest.mark.parametrize("kind, alpha", [("gnmt", 0.6), ("power", 1.0), ("power", 0.0)])
@@ -151,6 +103,21 @@ def test_beam_finds_what_greedy_misses():
     np.testing.assert_allclose(np.exp([greedy.scores[0, 0], beam.scores[0, 0]]), [0.24, 0.4], 1e-4)
 
 
+def test_search_goes_on_while_a_longer_hypothesis_can_win():
+    """Catches a bound that divides by the present length: here the ninth piece decides."""
+    first, middle, last = (
+        jnp.log(jnp.array(row) + 1e-9) for row in ((0.3, 0, 0.7, 0), (1, 0, 0, 0), (0, 0, 1, 0))
+    )
+
+    def step_fn(tokens, cache, position):
+        logits = jnp.where(position == 0, first, jnp.where(position < 8, middle, last))
+        return jnp.broadcast_to(logits, (*tokens.shape, V)), cache
+
+    rules = make_rules([9], "power", 1.0)  # log 0.7 / 1 = -0.36; log 0.3 / 9 = -0.13
+    found = beam_search(step_fn, jnp.zeros((1, 2)), rules, beam_size=2)
+    assert trim(found.ids[0, 0]) == (*[0] * 8, EOS)
+
+
 def test_results_are_sorted_distinct_ended_and_scored_as_the_model_does():
     """Catches duplicates, overlong or unended hypotheses, and scores of something else."""
     lengths = (1, 3, 12)
@@ -168,24 +135,12 @@ def test_results_are_sorted_distinct_ended_and_scored_as_the_model_does():
 
 
 def test_rows_are_independent_of_each_other():
-    """Catches a result that a neighbour changes, by ending earlier or later: the bits must agree."""
+    """Catches a result that a neighbour changes by ending earlier or later: the bits must agree."""
     model, lengths = FakeModel(4), [8, 3, 5, 8]
     together = run_beam(model, make_rules(lengths), 3)
     model.start, lengths = model.start[[2, 2, 2, 2]], [5, 2, 8, 1]
     among_others = run_beam(model, make_rules(lengths), 3)
     assert hypotheses(together, 2)[0] == hypotheses(among_others, 0)[0]
-
-
-def test_greedy_equals_a_beam_of_one():
-    """Catches a greedy search with rules of its own for ends and scores."""
-    lengths = (9, 1, 4)
-    model, rules = FakeModel(3), make_rules(lengths)
-    greedy = jax.device_get(greedy_search(model.step_fn, model.cache(1), rules))
-    for sentence in range(3):
-        ((ids, score),) = hypotheses(greedy, sentence)
-        log_prob = model.log_prob(sentence, ids)
-        np.testing.assert_allclose(greedy.log_probs[sentence, 0], log_prob, rtol=1e-5)
-        np.testing.assert_allclose(score, log_prob / ((5 + len(ids)) / 6) ** 0.6, rtol=1e-5)
 
 
 def sorted_lengths(run, *arguments):

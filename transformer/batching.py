@@ -1,8 +1,8 @@
 """Ids -> batches of one static shape: a batch is a pure function of (seed, step).
 
-An epoch is planned as a whole: every pair is placed in one of a fixed number of rows (packing), rows
-are shuffled, and batch k is rows k·B to (k+1)·B. Resuming needs no iterator state, and the number of
-hosts or devices changes nothing.
+An epoch is planned as a whole: every pair is placed in one of a fixed number of rows (packing),
+rows are shuffled, and batch k is rows k·B to (k+1)·B. Resuming needs no iterator state, and the
+number of hosts or devices changes nothing.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ class Batch(NamedTuple):
 
 
 class Ragged:
-    """Sentences of ids in one flat array: sentence i is `flat[starts[i] : starts[i] + lengths[i]]`."""
+    """Sentences of ids in one flat array, each with its start and length there."""
 
     def __init__(self, flat, starts, lengths):
         self.flat, self.starts, self.lengths = flat, starts, lengths
@@ -87,9 +87,9 @@ def usable(source: Ragged, target: Ragged, row_length, max_length_ratio, notes: 
 def pack(source_lengths, target_lengths, shape, num_rows, rng):
     """Places pairs in `num_rows` rows of shape (S, T): the row of each pair, -1 where none is left.
 
-    The longest pairs go first, each round one to every row, the longest to the emptiest row, or (every
-    second round) those with much source to rows with much target. Vectorised over rows: an epoch of
-    millions of pairs takes seconds.
+    The longest pairs go first, each round one to every row, the longest to the emptiest row, or
+    (every second round) those with much source to rows with much target. Vectorised over rows: an
+    epoch of millions of pairs takes seconds.
     """
     share = np.stack([source_lengths / shape[0], target_lengths / shape[1]])  # of a row, [2, pairs]
     size, tilt = share.max(0), share[0] - share[1]
@@ -186,14 +186,14 @@ class PackedBatches:
         return Batch(*inputs, shift_right(targets[0], targets[2]), *targets)
 
     def fill(self, num_batches=1):
-        """The share of real tokens in the first `num_batches` batches, and in the whole if fewer."""
+        """The share of real tokens in the first `num_batches` batches of the first epoch."""
         batches = [self[step] for step in range(min(num_batches, self.batches_per_epoch))]
         segments = [s for b in batches for s in (b.input_segments, b.target_segments)]
         return sum((s != 0).sum() for s in segments) / sum(s.size for s in segments)
 
 
 def fill_rows(ragged, items, counts, length):
-    """Sentences `items`, `counts[i]` of them to row i -> (ids, segments, positions), each [B, length]."""
+    """Sentences `items`, `counts[i]` to row i -> (ids, segments, positions), each [B, length]."""
     lengths = ragged.lengths[items]
     row = np.repeat(np.arange(len(counts)), counts)
     first = np.repeat(np.cumsum(counts) - counts, counts)  # of each sentence's row

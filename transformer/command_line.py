@@ -56,6 +56,9 @@ def _guarded(main):
         return main()
     except ValueError as error:
         return _fail(error)
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
     except BrokenPipeError:  # the reader of our output has gone: nothing is wrong
         sys.stdout = None  # nor is there anything left to flush
         return 0

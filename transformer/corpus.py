@@ -1,7 +1,8 @@
 """A name or files -> pairs of (source, target) strings, in order; what is left out is counted.
 
-A corpus is `embedded`, a folder (`train.en` + `train.de`, or `train.tsv`; each may end in .gz or .xz)
-or `tfds:NAME` for any TFDS dataset with a `Translation` feature. Lines end at "\\n" and nowhere else.
+A corpus is `embedded`, a folder (`train.en` + `train.de`, or `train.tsv`; each may end in .gz or
+.xz) or `tfds:NAME` for any TFDS dataset with a `Translation` feature. Lines end at "\\n" and
+nowhere else.
 """
 
 import gzip
@@ -87,8 +88,8 @@ def load_pairs(name, split, config, notes):
 def read_lines(path, notes: Counter | None = None):
     """The lines of a text file, one for each "\\n"; a last line need not have one.
 
-    Bytes that are not UTF-8 become U+FFFD, and `notes` counts such lines; a BOM and the CR of a CRLF
-    go.
+    Bytes that are not UTF-8 become U+FFFD, and `notes` counts such lines; a BOM goes, and the CR of
+    a CRLF.
     """
     try:
         with OPENERS.get(Path(path).suffix, open)(path, "rb") as file:

@@ -6,7 +6,6 @@ from collections import Counter, deque
 from contextlib import contextmanager
 
 import jax
-
 from tensorboardX import SummaryWriter
 
 from transformer.metrics import perplexity

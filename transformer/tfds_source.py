@@ -1,6 +1,11 @@
-"""Translation datasets of TensorFlow Datasets, read without TensorFlow and without a network."""
+"""Translation datasets of TensorFlow Datasets, read without TensorFlow and without a network.
+
+To prepare one of the catalogue, with a network and the `tf` extra:
+python -m transformer.tfds_source wmt14_translate/de-en
+"""
 
 import importlib
+import sys
 
 import tensorflow_datasets as tfds
 
@@ -56,23 +61,30 @@ def _open(name):
 
 
 def _check_prepared(name, builder):
-    prepare = (
-        f"pip install 'transformer[tf]' and, with a network, tfds build {name} "
-        f"--file_format=array_record"
-    )
+    how = f"pip install -e '.[tf]', then python -m transformer.tfds_source {name}"
     if not builder.info.splits:
         raise ValueError(
             f"The TFDS dataset {name} is not prepared in {builder.data_dir}. Set TFDS_DATA_DIR to "
-            f"the folder that holds it, or prepare it there once: {prepare}"
+            f"the folder that holds it, or with a network prepare it there once: {how}"
         )
     if builder.info.file_format.value not in RANDOM_ACCESS:
         raise ValueError(
             f"The TFDS dataset {name} in {builder.data_dir} is of the format "
             f"{builder.info.file_format.value}, which only TensorFlow reads. Prepare it in another "
-            f"TFDS_DATA_DIR: {prepare}"
+            f"TFDS_DATA_DIR: {how}"
         )
+
+
+def prepare(name):
+    """Downloads a dataset of the catalogue into TFDS_DATA_DIR, as `load_tfds` reads it."""
+    importlib.import_module(CATALOGUE)
+    tfds.builder(name, file_format="array_record").download_and_prepare()
 
 
 def _in_short(error):
     text = " ".join(str(error).split())
     return text if len(text) <= 240 else f"{text[:240]}…"
+
+
+if __name__ == "__main__":
+    prepare(*sys.argv[1:])

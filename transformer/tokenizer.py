@@ -31,8 +31,8 @@ class SentencePieceTokenizer:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError:
             raise ValueError(
-                "This is not a SentencePiece model, or only a part of one; restore the file or train "
-                "it anew."
+                "This is not a SentencePiece model, or only a part of one; restore the file or "
+                "train it anew."
             ) from None
         special = tuple(
             getattr(self._processor, f"{name}_id")() for name in ("pad", "bos", "eos", "unk")
@@ -47,7 +47,7 @@ class SentencePieceTokenizer:
     def train(cls, sentences, vocab_size):
         """A BPE model of `vocab_size` pieces; the same sentences give the same bytes."""
         model = io.BytesIO()
-        sentences = [s for s in sentences if s.strip()]
+        sentences = [s for s in map(_clean, sentences) if s.strip()]
         if not sentences:
             raise ValueError("A tokenizer cannot be trained: the corpus holds no text.")
         try:
@@ -99,8 +99,8 @@ class PiecesTokenizer:
         self._ids = {piece: i + NUM_SPECIAL for i, piece in enumerate(self._vocabulary)}
         if not self._ids or len(self._ids) != len(self._vocabulary):
             raise ValueError(
-                "A vocabulary must hold at least one piece, and none of them twice; restore the file "
-                "or train it anew."
+                "A vocabulary must hold at least one piece, and none of them twice; restore the "
+                "file or train it anew."
             )
 
     @classmethod
@@ -154,8 +154,8 @@ def _content(ids):
 
 
 def _clean(text):
-    """A lone surrogate cannot be UTF-8; it becomes U+FFFD."""
-    return SURROGATE.sub("\ufffd", text)
+    """A lone surrogate cannot be UTF-8 and becomes U+FFFD; a sign for a space becomes one."""
+    return SURROGATE.sub("\ufffd", text).replace("▁", " ")
 
 
 def _one_line(text):
@@ -173,9 +173,9 @@ def _explain(error, vocab_size):
         )
     if smallest := re.search(r"smaller than required_chars\. \d+ vs (\d+)", text):
         return (
-            f"tokenizer.vocab_size={vocab_size} is less than the characters of this corpus, the 256 "
+            f"tokenizer.vocab_size={vocab_size} is less than the characters of this corpus, 256 "
             f"bytes and {NUM_SPECIAL} control pieces need; the smallest possible is {smallest[1]}."
         )
     if "sentences_.empty()" in text:
-        return f"A tokenizer cannot be trained: no line of the corpus has at most {LONGEST_LINE} bytes."
+        return f"A tokenizer cannot be trained: every line is longer than {LONGEST_LINE} bytes."
     return f"SentencePiece could not train a vocabulary of {vocab_size}: {' '.join(text.split())}"

@@ -1,0 +1,208 @@
+"""config.py and configs/: every experiment is possible, every mistake gets one sentence."""
+
+import importlib
+import json
+import pathlib
+
+import pytest
+from sacrebleu.metrics import BLEU
+
+from configs import table3, wmt14_en_de_base, wmt14_en_de_big
+from transformer.config import CHOICES, Config
+from transformer.models import num_parameters
+
+ROOT = pathlib.Path(__file__).parents[1]
+CONFIGS = sorted(path.stem for path in (ROOT / "configs").glob("*.py"))
+PAPER_MILLIONS = dict(base=65, n2=36, n4=50, n8=80, d256=28, d1024=168, ff1024=53, ff4096=90) | {
+    "big": 213
+}
+
+
+def changed(**fields):
+    """Config with fields such as model__d_model changed."""
+    config = Config()
+    for name, value in fields.items():
+        group, leaf = name.split("__")
+        setattr(getattr(config, group), leaf, value)
+    return config
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_config_loads_and_validates(name):
+    """Catches a misspelt field, which would be set in silence, and settings that exclude others."""
+    config = importlib.import_module(f"configs.{name}").get_config().validate()
+    assert Config.from_json(config.to_json()) == config
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_config_is_a_lab_note(name):
+    """Catches an experiment that nobody could repeat: no command, no score, no duration."""
+    note = importlib.import_module(f"configs.{name}").__doc__
+    assert f"--config=configs/{name}.py" in note or name == "embedded_en_de"
+    assert "python train.py" in note and "python eval.py" in note
+    assert "BLEU" in note or "score" in note
+
+
+def test_defaults_are_the_paper_s_base_model():
+    """Catches a default that drifts from the paper; 63.1 million by arithmetic."""
+    config = Config().validate()
+    assert num_parameters(config.model, 37_000, 37_000) == 63_045_632
+    assert (config.optimizer.beta2, config.optimizer.epsilon) == (0.98, 1e-9)
+    assert (config.decoding.beam_size, config.decoding.alpha) == (4, 0.6)
+
+
+def test_wmt14_follows_the_paper():
+    """Catches other lengths or averages than section 5 and 6.1 tell."""
+    for module, steps, averaged in ((wmt14_en_de_base, 100_000, 5), (wmt14_en_de_big, 300_000, 20)):
+        config = module.get_config()
+        assert config.training.num_train_steps == steps
+        assert config.decoding.average_checkpoints == config.training.keep_checkpoints == averaged
+        assert config.training.eval_every % config.training.checkpoint_every == 0
+
+
+@pytest.mark.parametrize("row", table3.ROWS)
+def test_table_3_changes_only_what_the_row_says(row):
+    """Catches a row that inherits a neighbour's change."""
+    config = table3.get_config(row).validate()
+    differing = {line.split(":")[0] for line in config.differences(table3.get_config())}
+    assert differing == set(table3.ROWS[row])
+    if row in PAPER_MILLIONS:  # the paper counts about 4,000 pieces more than 37,000
+        millions = num_parameters(config.model, 37_000, 37_000) / 1e6
+        assert millions == pytest.approx(PAPER_MILLIONS[row], rel=0.07)
+
+
+def test_table_3_differs_from_wmt14_in_what_its_note_says():
+    """Catches Table 3 on the test set, or with averaged checkpoints."""
+    differences = table3.get_config("base").differences(wmt14_en_de_base.get_config())
+    assert {line.split(":")[0] for line in differences} == {
+        "data.test_split",
+        "decoding.average_checkpoints",
+    }
+
+
+def test_heads_of_row_a_keep_the_cost():
+    """Catches d_k that is not scaled with the number of heads."""
+    widths = {r: table3.get_config(r).model.width_of_head for r in ("h1", "h4", "h16", "h32")}
+    assert widths == {"h1": 512, "h4": 128, "h16": 32, "h32": 16}
+
+
+def test_unknown_row_is_answered_with_the_rows():
+    """Catches a typing error that trains the base model."""
+    with pytest.raises(ValueError, match=r"^The rows of Table 3 are base, h1.*not 'h2'\.$"):
+        table3.get_config("h2")
+
+
+MISTAKES = {  # what is set: (parts of the one sentence)
+    ("model__num_layers", "6"): ("model.num_layers", "of type int", "'6'"),
+    ("model__num_layers", True): ("model.num_layers", "of type int", "True"),
+    ("model__dropout_rate", None): ("model.dropout_rate", "of type float", "None"),
+    ("tokenizer__shared", 1): ("tokenizer.shared", "of type bool", "1"),
+    ("model__norm", "middle"): ("model.norm", "post, pre", "'middle'"),
+    ("model__dtype", "float16"): ("model.dtype", "float32, bfloat16", "'float16'"),
+    ("data__bleu_tokenize", "13b"): ("data.bleu_tokenize", "13a", "'13b'"),
+    ("decoding__length_penalty", ""): ("decoding.length_penalty", "gnmt, power", "''"),
+    ("training__num_train_steps", 0): ("training.num_train_steps", "at least 1", "0"),
+    ("decoding__beam_size", -1): ("decoding.beam_size", "at least 1", "-1"),
+    ("decoding__alpha", -0.1): ("decoding.alpha", "at least 0", "-0.1"),
+    ("optimizer__epsilon", float("nan")): ("optimizer.epsilon", "finite", "nan"),
+    ("optimizer__peak_learning_rate", float("inf")): ("peak_learning_rate", "finite", "inf"),
+    ("model__dropout_rate", 1.0): ("model.dropout_rate", "not including 1", "1.0"),
+    ("training__label_smoothing", -0.1): ("training.label_smoothing", "from 0", "-0.1"),
+    ("model__num_heads", 7): ("model.d_model (512)", "model.num_heads (7)", "model.head_dim"),
+    ("tokenizer__shared", False): ("model.embedding_sharing", "tokenizer.shared=True"),
+    ("data__row_length", 513): ("model.max_positions (16)", "data.row_length (513)"),
+    ("decoding__average_checkpoints", 6): ("(6)", "training.keep_checkpoints (5)"),
+}
+
+
+@pytest.mark.parametrize(("mistake", "parts"), MISTAKES.items(), ids=str)
+def test_a_mistake_gets_one_sentence(mistake, parts):
+    """Catches a run that fails after its compile, or with a stack trace."""
+    name, value = mistake
+    config = changed(**{name: value})
+    if name == "data__row_length":
+        config.model.positions, config.model.max_positions = "learned", 16
+    with pytest.raises(ValueError) as caught:
+        config.validate()
+    message = str(caught.value)
+    assert all(part in message for part in parts), message
+    assert message.endswith(".") and "\n" not in message
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model__d_model": 15, "model__num_heads": 3},
+        {"tokenizer__model": "a.model", "tokenizer__kind": "pieces"},
+        {
+            "tokenizer__model": "a.model",
+            "tokenizer__shared": False,
+            "model__embedding_sharing": "none",
+        },
+    ],
+    ids=str,
+)
+def test_settings_that_exclude_each_other(fields):
+    """Catches a setting that would be ignored in silence."""
+    with pytest.raises(ValueError, match=r"^(model|tokenizer)\.[^\n]*\.$"):
+        changed(**fields).validate()
+
+
+def test_an_int_is_a_float_but_not_the_reverse():
+    """Catches alpha=1 refused, or num_layers=2.0 accepted."""
+    assert type(changed(decoding__alpha=1).validate().decoding.alpha) is float
+    with pytest.raises(ValueError, match=r"of type int, not 2\.0"):
+        changed(model__num_layers=2.0).validate()
+
+
+def test_the_choices_of_bleu_are_sacrebleu_s():
+    """Catches a tokenisation that fails at the first evaluation, an hour into the run."""
+    assert set(CHOICES["data.bleu_tokenize"]) <= set(BLEU.TOKENIZERS)
+
+
+def test_json_round_trip():
+    """Catches a field that does not survive config.json; a number stays of its type."""
+    config = changed(
+        model__norm="pre", training__seed=2**40, data__corpus="ä@2,b", decoding__alpha=1
+    )
+    assert Config.from_json(config.validate().to_json()) == config
+    assert Config.from_json("{}") == Config()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        '{"model": 5}',
+        '{"model": {"no_such_field": 1}}',
+        '{"no_such_group": {}}',
+        '{"model": {"d_model": "512"}}',
+        '{"model": {"d_model": [512]}}',
+        '{"model": {"__class__": "os.system"}}',
+        '{"training": {"seed": NaN}}',
+        "[" * 100_000,
+    ],
+    ids=lambda text: text[:40],
+)
+def test_foreign_json_is_refused(text):
+    """Catches a config.json that is damaged, of another version or malicious."""
+    with pytest.raises(ValueError) as caught:
+        Config.from_json(text)
+    assert len(str(caught.value)) < 300
+
+
+def test_an_unknown_field_is_named():
+    """Catches an error that leaves the reader to search."""
+    data = json.loads(Config().to_json())
+    data["model"]["d_modle"] = 8
+    with pytest.raises(ValueError, match="d_modle"):
+        Config.from_json(json.dumps(data))
+
+
+def test_differences_names_fields_and_both_values():
+    """Catches a resumption with another configuration whose difference nobody can see."""
+    ours, theirs = changed(model__norm="pre", training__seed=3), Config()
+    assert ours.differences(theirs) == ["model.norm: 'pre', 'post'", "training.seed: 3, 0"]
+    assert ours.differences(ours) == []

@@ -1,0 +1,160 @@
+"""tfds_source.py: real TFDS datasets, prepared and read with no TensorFlow and no network."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+from transformer.tfds_source import load_tfds
+
+ROOT = pathlib.Path(__file__).parents[1]
+TRAIN = [(f"A cat, no. {i}.", f"Eine Katze, Nr. {i}, süß.") for i in range(50)]
+TEST = [("It's a dog.\u2028", "Es ist ein Hund."), ("", "leer")]
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    """A TFDS_DATA_DIR with a dataset small_talk, and the same under a name of the catalogue."""
+    import tensorflow_datasets as tfds
+
+    class SmallTalk(tfds.core.GeneratorBasedBuilder):
+        """Pairs of short sentences."""
+
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            features = tfds.features.Translation(languages=("de", "en"))
+            # Without disable_shuffling TFDS orders examples by a hash of their keys.
+            return tfds.core.DatasetInfo(builder=self, features=features, disable_shuffling=True)
+
+        def _split_generators(self, dl_manager):
+            return {
+                "train": self._generate_examples(TRAIN),
+                "test": self._generate_examples(TEST),
+            }
+
+        def _generate_examples(self, pairs):
+            for i, (source, target) in enumerate(pairs):
+                yield i, {"en": source, "de": target}
+
+    folder = tmp_path_factory.mktemp("tfds")
+    builder = SmallTalk(data_dir=folder, file_format="array_record")
+    builder.download_and_prepare()
+    under_other_name(pathlib.Path(builder.data_dir), folder / "wmt14_translate/de-en/1.0.0")
+    return folder
+
+
+def under_other_name(prepared, copy):
+    """Copies a prepared dataset as wmt14_translate/de-en."""
+    copy.mkdir(parents=True)
+    for file in prepared.iterdir():
+        name = file.name.replace("small_talk", "wmt14_translate")
+        (copy / name).write_bytes(file.read_bytes())
+    info = json.loads((copy / "dataset_info.json").read_text())
+    info |= {"name": "wmt14_translate", "configName": "de-en"}
+    (copy / "dataset_info.json").write_text(json.dumps(info))
+
+
+def in_a_process(data_dir, *calls):
+    """Results of load_tfds(*call) under TFDS_DATA_DIR: pairs or the message of a ValueError."""
+    program = (
+        "import json, sys, time\n"
+        "from transformer.tfds_source import load_tfds\n"
+        "out = []\n"
+        "for call in json.loads(sys.argv[1]):\n"
+        "    start = time.monotonic()\n"
+        "    try: out.append(load_tfds(*call))\n"
+        "    except ValueError as error: out.append(str(error))\n"
+        "    assert time.monotonic() - start < 15\n"
+        "assert 'tensorflow' not in sys.modules and 'jax' not in sys.modules\n"
+        "print(json.dumps(out))\n"
+    )
+    # A proxy where nobody answers: whoever asks the network fails here, as without one.
+    env = os.environ | {"TFDS_DATA_DIR": str(data_dir), "http_proxy": "http://127.0.0.1:9"}
+    result = subprocess.run(
+        [sys.executable, "-c", program, json.dumps(calls)],
+        env=env | {"https_proxy": "http://127.0.0.1:9"},
+        cwd=ROOT, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_read_by_name_and_by_folder(data_dir):
+    """Catches TensorFlow, another order, the wrong direction, and bytes in place of text."""
+    start = time.monotonic()
+    by_name, backward, by_folder, some, catalogue = in_a_process(
+        data_dir,
+        ("small_talk", "train", "en", "de"),
+        ("small_talk:1.0.0", "test", "de", "en"),
+        (str(data_dir / "small_talk/1.0.0"), "test", "en", "de"),
+        ("small_talk", "train[:10%]", "en", "de"),
+        ("wmt14_translate/de-en", "train", "en", "de"),
+    )
+    assert by_name == catalogue == [list(pair) for pair in TRAIN]
+    assert backward == [[target, source] for source, target in TEST]
+    assert by_folder == [list(pair) for pair in TEST]
+    assert some == by_name[:5]
+    assert time.monotonic() - start < 30
+
+
+def test_what_is_missing_is_said_in_one_sentence(tmp_path):
+    """Catches a wait for a network that is not there, and "unknown split" where all is missing."""
+    unprepared, unknown, config, no_folder, bucket = in_a_process(
+        tmp_path,
+        ("wmt14_translate/de-en", "train", "en", "de"),
+        ("no_such_dataset", "train", "en", "de"),
+        ("wmt14_translate/xx-yy", "train", "en", "de"),
+        ("/no/such/folder", "train", "en", "de"),
+        ("gs://no-such-bucket/x/1.0.0", "train", "en", "de"),
+    )
+    assert f"is not prepared in {tmp_path}" in unprepared
+    for way_out in ("TFDS_DATA_DIR", ".[tf]", "python -m transformer.tfds_source wmt14_translate"):
+        assert way_out in unprepared
+    assert "knows no dataset 'no_such_dataset'" in unknown
+    assert "xx-yy not found" in config
+    assert "'/no/such/folder'" in no_folder
+    assert "gcsfs" in bucket
+    assert not any("\n" in text for text in (unprepared, unknown, config, no_folder, bucket))
+
+
+def test_a_wrong_split_language_or_folder_is_answered_with_what_there_is(data_dir):
+    """Catches a KeyError."""
+    folder = str(data_dir / "small_talk/1.0.0")
+    with pytest.raises(ValueError, match=r"split 'dev'.*'train', 'test'"):
+        load_tfds(folder, "dev", "en", "de")
+    with pytest.raises(ValueError, match="has de, en, not en and fr"):
+        load_tfds(folder, "train", "en", "fr")
+    with pytest.raises(ValueError, match=r"no dataset_info\.json"):
+        load_tfds(str(data_dir / "small_talk"), "train", "en", "de")
+
+
+def test_a_missing_or_damaged_shard_is_refused(data_dir, tmp_path):
+    """Catches a dataset that was copied in part and is read as far as it goes."""
+    copy = tmp_path / "1.0.0"
+    under_other_name(data_dir / "small_talk/1.0.0", copy)
+    (shard,) = copy.glob("*-train.*")
+    data = shard.read_bytes()
+    flipped = bytearray(data)
+    flipped[100] ^= 1
+    for damaged in (data[: len(data) // 2], b"", bytes(flipped)):
+        shard.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"^The split 'train' of .* cannot be read: [^\n]*$"):
+            load_tfds(str(copy), "train", "en", "de")
+    shard.unlink()
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_tfds(str(copy), "train", "en", "de")
+
+
+def test_a_format_of_tensorflow_is_named(data_dir, tmp_path):
+    """Catches "not supported" without the way out, for a dataset prepared long ago."""
+    copy = tmp_path / "1.0.0"
+    under_other_name(data_dir / "small_talk/1.0.0", copy)
+    info = (copy / "dataset_info.json").read_text()
+    (copy / "dataset_info.json").write_text(info.replace("array_record", "tfrecord"))
+    with pytest.raises(ValueError, match=r"of the format tfrecord.*python -m transformer\.tfds"):
+        load_tfds(str(copy), "train", "en", "de")

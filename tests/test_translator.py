@@ -1,0 +1,157 @@
+"""Sentences to sentences: order, batches, lengths and neighbours must not matter."""
+
+import random
+
+import jax
+import numpy as np
+import pytest
+from tiny import random_params, tiny_config
+
+from transformer import translator as room
+from transformer.config import Config
+from transformer.search import Search
+from transformer.tokenizer import EOS, PiecesTokenizer
+from transformer.translator import Translator
+
+WORDS = [f"w{i}" for i in range(20)]
+
+
+@pytest.fixture(scope="module")
+def translator():
+    """A model of random weights: no two pieces tie, and every path of the search is used."""
+    config = Config()
+    config.model = tiny_config()
+    config.data.row_length = 64
+    config.decoding.batch_size = 4
+    config.decoding.max_extra_length = 6
+    tokenizer = PiecesTokenizer(WORDS, "@@")
+    made = Translator(config, None, (tokenizer, tokenizer))
+    batch = made._pairs(*[room.Ragged.of([EOS])] * 2, np.array([0]), 1, 1)
+    made.params = random_params(made.model.init, batch, deterministic=True)
+    return made
+
+
+def sentences(count, seed=0):
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(1, 30))) for _ in range(count)]
+
+
+def same(ours, theirs):
+    assert [t.text for t in ours] == [t.text for t in theirs]
+    np.testing.assert_allclose([t.score for t in ours], [t.score for t in theirs], atol=1e-5)
+
+
+def test_alone_equals_in_a_batch_in_any_order(translator):
+    """A neighbour's padding, or the row order after sorting by length, would show here."""
+    lines = sentences(9)
+    together = translator.translate(lines)
+    same([translator.translate([line])[0] for line in lines], together)
+    order = random.Random(1).sample(range(9), 9)
+    same(translator.translate([lines[i] for i in order]), [together[i] for i in order])
+
+
+def test_another_batch_size_changes_nothing(translator, monkeypatch):
+    lines = sentences(7, seed=2)
+    together = translator.translate(lines)
+    monkeypatch.setattr(translator.config.decoding, "batch_size", 7)
+    same(translator.translate(lines), together)
+
+
+def test_the_scorer_agrees_with_the_search(translator):
+    """Cached, step by step, against one uncached pass over the finished translation."""
+    lines = sentences(6, seed=3)
+    found = translator.translate(lines)
+    scored = translator.score(lines, [t.text for t in found])
+    for ours, theirs in zip(found, scored, strict=True):
+        assert ours.ids == theirs.ids
+        assert ours.log_prob == pytest.approx(theirs.log_prob, abs=1e-4)
+        assert ours.score == pytest.approx(theirs.score, abs=1e-5)
+
+
+def test_beam_1_is_greedy_and_wider_beams_find_no_worse(translator):
+    lines = sentences(5, seed=4)
+    greedy = translator.translate(lines, beam_size=1, alpha=0.0)
+    wide = translator.translate(lines, beam_size=8, alpha=0.0)
+    drawn = translator.translate(lines, sample=True, top_k=1, alpha=0.0)
+    same(drawn, greedy)
+    assert np.mean([t.score for t in wide]) >= np.mean([t.score for t in greedy]) - 1e-5
+
+
+def test_an_n_best_list_is_sorted_and_without_duplicates(translator):
+    for best in translator.translate(sentences(4), num_best=4, beam_size=4):
+        assert [t.score for t in best] == sorted((t.score for t in best), reverse=True)
+        assert len({tuple(t.ids) for t in best}) == len(best) == 4
+
+
+def test_empty_stays_empty_and_in_its_place(translator):
+    found = translator.translate(["", "w1 w2", "   ", "w3"])
+    assert [bool(t.text) or bool(t.ids) for t in found] == [False, True, False, True]
+    assert translator.translate([]) == []
+
+
+def test_a_sentence_beyond_the_largest_bucket_is_cut_and_counted(translator):
+    before = translator.num_truncated
+    (found,) = translator.translate([" ".join(["w1"] * 5000)])
+    assert translator.num_truncated == before + 1
+    assert found.num_pieces <= translator.largest_bucket() + 6
+
+
+def test_a_translation_is_at_most_source_plus_extra_pieces(translator):
+    """With the pieces of the whole batch as the limit, a short sentence could run on."""
+    lines = ["w1", " ".join(WORDS[:15])]
+    for line, found in zip(lines, translator.translate(lines), strict=True):
+        assert found.num_pieces <= len(line.split()) + 1 + 6
+        assert found.ids[-1] == EOS
+
+
+def test_as_many_compiles_as_shapes(translator):
+    """A shape made of the sentences' own lengths would compile for every call."""
+    options = Search.from_config(translator.config.decoding)
+    for seed in range(4):
+        translator.translate(sentences(10, seed))
+    buckets, batch_sizes = 2, 2  # up to 16 and up to 32 pieces; 1 and 4 rows
+    assert translator._search(options)._cache_size() <= buckets * batch_sizes + 1  # + one cut
+
+
+def test_samples_do_not_depend_on_neighbours(translator):
+    lines = sentences(5, seed=6)
+    together = translator.translate(lines, sample=True, temperature=2.0, seed=3)
+    again = translator.translate(lines, sample=True, temperature=2.0, seed=3)
+    other = translator.translate(lines, sample=True, temperature=2.0, seed=4)
+    same(together, again)
+    same(translator.translate(lines[:1], sample=True, temperature=2.0, seed=3), together[:1])
+    assert [t.text for t in other] != [t.text for t in together]
+
+
+def test_attention_rows_are_distributions_over_the_source(translator):
+    found = translator.translate(["w1 w2 w3"])[0]
+    source, target, weights = translator.attention("w1 w2 w3", found)
+    assert weights.shape == (2, 2, len(target), len(source))
+    assert source == ["w1", "w2", "w3", "</s>"]
+    np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"beam": 3}, "beam"),
+        ({"beam_size": 0}, "beam_size must be at least 1"),
+        ({"num_best": 9}, "num_best must be at most beam_size"),
+        ({"sample": True, "temperature": 0.0}, "temperature must be above 0"),
+        ({"sample": True, "top_p": 1.5}, "top_p"),
+    ],
+)
+def test_wrong_options_are_refused_before_any_compile(translator, options, said):
+    with pytest.raises(ValueError, match=said):
+        translator.translate(["w1"], **options)
+    with pytest.raises(ValueError, match="2 sources"):
+        translator.score(["w1", "w2"], ["w1"])
+
+
+def test_bfloat16_translates(translator):
+    config = Config()
+    config.model = tiny_config(dtype="bfloat16")
+    half = Translator(config, translator.params, (translator.tokenizer,) * 2)
+    (found,) = half.translate(["w1 w2"])
+    assert np.isfinite(found.score)
+    assert jax.tree.leaves(half.params)[0].dtype == np.float32

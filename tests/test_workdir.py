@@ -1,0 +1,86 @@
+"""The folder of a run: one owner, one configuration, no half-written file."""
+
+import fcntl
+import json
+import os
+import socket
+
+import pytest
+
+from transformer.config import Config
+from transformer.workdir import WorkDir, write_atomically
+
+
+def make_run(path):
+    workdir = WorkDir(path)
+    workdir.open_for_training(Config())
+    workdir.save_config(Config())
+    return workdir
+
+
+def test_a_second_trainer_is_told_who_is_there(tmp_path):
+    make_run(tmp_path)
+    owner = open(tmp_path / "lock", "r+")  # noqa: SIM115 held to the end of the test
+    with pytest.raises(ValueError, match=f"process {os.getpid()} on {socket.gethostname()}"):
+        WorkDir(tmp_path).open_for_training(Config())
+    owner.close()
+
+
+def test_a_lock_left_by_a_killed_process_does_not_lock(tmp_path):
+    workdir = make_run(tmp_path)
+    fcntl.flock(workdir._lock, fcntl.LOCK_UN)  # as the system does for a process that dies
+    WorkDir(tmp_path).open_for_training(Config())
+
+
+def test_what_alters_no_weight_may_change_and_the_rest_may_not(tmp_path):
+    workdir = make_run(tmp_path)
+    fcntl.flock(workdir._lock, fcntl.LOCK_UN)
+    config = Config()
+    config.training.num_train_steps, config.decoding.beam_size = 7, 9
+    other = WorkDir(tmp_path)
+    other.open_for_training(config)
+    fcntl.flock(other._lock, fcntl.LOCK_UN)
+    config.optimizer.beta2 = 0.999
+    with pytest.raises(ValueError, match=r"optimizer.beta2: 0.98, 0.999"):
+        WorkDir(tmp_path).open_for_training(config)
+
+
+@pytest.mark.parametrize("name", ["with space", "ünïcode", "deep/er"])
+def test_any_name_will_do(tmp_path, name, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert make_run(name).has_run  # relative, too
+    assert WorkDir(tmp_path / name).load_config() == Config()
+
+
+def test_places_that_cannot_be_written_are_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="cannot be written"):
+        WorkDir(tmp_path / "file").open_for_training(Config())
+    with pytest.raises(ValueError, match=r"no config\.json"):
+        WorkDir(tmp_path).load_config()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_named(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(ValueError, match="cannot be written"):
+        WorkDir(tmp_path).open_for_training(Config())
+
+
+def test_a_line_cut_short_by_a_crash_is_no_trouble(tmp_path):
+    workdir = make_run(tmp_path)
+    for step in (1, 2, 3):
+        workdir.append_metrics({"step": step})
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 4, "lo')
+    assert [record["step"] for record in workdir.read_metrics()] == [1, 2, 3]
+    workdir.forget_metrics_after(2)
+    assert [json.loads(x)["step"] for x in (tmp_path / "metrics.jsonl").open()] == [1, 2]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file"
+    write_atomically(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(path, "new \ud800")
+    assert path.read_text() == "old"
