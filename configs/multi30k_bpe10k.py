@@ -1,7 +1,7 @@
-"""Transformer-Tiny on Multi30k en-de, as published by Wu et al. (ACL 2021): 41.02 BLEU on test 2016.
+"""Transformer-Tiny on Multi30k en-de as published (Wu et al., ACL 2021): 41.02 BLEU, test 2016.
 
-Data: the lower-cased, tokenised, BPE-split text of that paper as data/multi30k/bpe10k/{train,val,test}.
-Scored on the words after undoing BPE, as the paper does.
+Data: the lower-cased, tokenised, BPE-split text of that paper in data/multi30k/bpe10k, as
+{train,val,test}.{en,de}. Scored on the words after undoing BPE, as the paper does.
 
     python train.py --config=configs/multi30k_bpe10k.py --workdir=runs/m30k_bpe
     python eval.py --workdir=runs/m30k_bpe

@@ -9,6 +9,7 @@ import pytest
 
 from runs import losses, run, start, write_config
 from transformer.checkpoint import Checkpoints
+from transformer.translator import Translator
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,24 @@ def test_killed_and_resumed_equals_undisturbed(finished, config, tmp_path):
     assert losses(workdir) == losses(finished[0])
     ours, theirs = (Checkpoints(w / "checkpoints", read_only=True) for w in (workdir, finished[0]))
     assert ours.about(300) == theirs.about(300)
+
+
+def test_a_checkpoint_of_eight_devices_opens_on_one(config, tmp_path):
+    """And eight devices learn what one does: their sums are over the whole batch."""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    steps = ["--config.training.num_train_steps=5", "--config.model.dropout_rate=0.0"]
+    for name, env in (("eight", flags), ("one", {})):
+        code, _, err = run(
+            "train.py", f"--config={config}", f"--workdir={tmp_path / name}", *steps, env=env
+        )
+        assert code == 0, err
+        assert f"{8 if env else 1} × cpu" in err
+    ours, theirs = losses(tmp_path / "eight"), losses(tmp_path / "one")
+    assert ours == pytest.approx(theirs, rel=1e-5)
+    eight, one = (Translator.from_checkpoint(tmp_path / name) for name in ("eight", "one"))
+    assert eight.translate(["0 1 2"])[0].score == pytest.approx(
+        one.translate(["0 1 2"])[0].score, rel=1e-4
+    )
 
 
 def snapshot(folder):

@@ -63,7 +63,7 @@ def plot_attention(source, target, weights, path, translation=""):
         axes.set_xticks(range(len(source)), [_visible(p) for p in source], rotation=90)
         axes.set_yticks(range(len(target)), [_visible(p) for p in target])
         axes.set_title(f"layer {layer + 1}", fontsize=10)
-    figure.suptitle(translation, fontsize=10)
+    figure.suptitle(_visible(translation), fontsize=10)
     figure.savefig(path, dpi=100)
     pyplot.close(figure)
 
