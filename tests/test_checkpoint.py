@@ -66,7 +66,7 @@ def test_wrong_names_are_refused_with_what_there_is(tmp_path):
         checkpoints.load("7")
     with pytest.raises(ValueError, match="keep_checkpoints=9"):
         checkpoints.load("average:9")
-    with pytest.raises(ValueError, match="no score|has a score"):
+    with pytest.raises(ValueError, match="has a score yet"):
         checkpoints.load("best")
     with pytest.raises(ValueError, match="holds no checkpoint"):
         Checkpoints(tmp_path / "nothing").load("last")

@@ -35,24 +35,40 @@ def linear_loss_fn(params, batch, rng):
     return sums[0], dict(zip(("loss", "nll", "tokens"), sums, strict=True))
 
 
-@pytest.mark.parametrize("accumulate_steps", [2, 4])
-def test_accumulation_changes_nothing(accumulate_steps):
-    """Catches a mean over parts of unequal numbers of tokens, and rows lost or seen twice."""
+@pytest.fixture
+def batch():
+    """Eight rows with 5, 1, 4, 0, 2, 5, 0 and 3 tokens."""
     rng = np.random.default_rng(0)
-    batch = {
+    return {
         "x": rng.normal(size=(8, 5, 3)).astype(np.float32),
         "targets": rng.integers(0, 7, (8, 5)),
         "weights": (np.arange(5) < np.array([[5, 1, 4, 0, 2, 5, 0, 3]]).T).astype(np.float32),
     }
+
+
+def linear_step(batch, accumulate_steps=1):
+    """(params, sums) after one plain gradient step."""
     params, optimizer = jnp.ones((3, 7)), optax.sgd(1.0)
     state = TrainState(jnp.array(0), params, optimizer.init(params))
-    whole, split = (
-        jax.jit(make_train_step(linear_loss_fn, optimizer, 0, n))(state, batch)
-        for n in (1, accumulate_steps)
-    )
-    assert split[1]["tokens"] == 20 and not np.allclose(split[0].params, params)
+    train_step = make_train_step(linear_loss_fn, optimizer, 0, accumulate_steps)
+    state, sums = jax.jit(train_step)(state, batch)
+    assert not np.allclose(state.params, params)
+    return state.params, sums
+
+
+@pytest.mark.parametrize("accumulate_steps", [2, 4])
+def test_accumulation_changes_nothing(accumulate_steps, batch):
+    """Catches a mean over parts of unequal numbers of tokens, and rows lost or seen twice."""
+    whole, split = linear_step(batch), linear_step(batch, accumulate_steps)
+    assert split[1]["tokens"] == 20
     for ours, expected in zip(jax.tree.leaves(split), jax.tree.leaves(whole), strict=True):
         np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_update_is_the_mean_over_tokens(batch):
+    """Catches an update that grows with the batch: the same rows twice are the same mean."""
+    twice = jax.tree.map(lambda x: np.concatenate([x, x]), batch)
+    np.testing.assert_allclose(linear_step(twice)[0], linear_step(batch)[0], atol=1e-6)
 
 
 def noisy_loss_fn(params, batch, rng):

@@ -32,8 +32,8 @@ def scaled_dot_product_attention(query, key, value, *, mask=None, dropout=None):
     dropout a function applied to the attention weights. Returns [B, T, N, H]. A query that may
     attend to nothing gets the mean of the values: finite, and of no consequence to the loss.
     """
-    logits = jnp.einsum("BTNH,BSNH->BNTS", query * query.shape[-1] ** -0.5, key)
-    logits = logits.astype(jnp.float32)
+    query = query * query.shape[-1] ** -0.5
+    logits = jnp.einsum("BTNH,BSNH->BNTS", query, key, preferred_element_type=jnp.float32)
     if mask is not None:
         logits = jnp.where(mask, logits, jnp.finfo(logits.dtype).min)
     weights = jax.nn.softmax(logits).astype(value.dtype)
