@@ -8,9 +8,9 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-TEXT = "config workdir tfds_source corpus tokenizer vocabulary batching"
+TEXT = "config workdir tfds_source corpus tokenizer vocabulary batching bucketing"
 TENSORS = "masks attention embedding layers models"
-LEARNING = "loss optimizer parallel training checkpoint"
+LEARNING = "loss optimizer parallel training fingerprint checkpoint"
 SEARCH = "decoding search"
 JOINTS = "translator metrics translation evaluation"
 EFFECTS = "progress report card command_line"

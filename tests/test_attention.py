@@ -70,7 +70,7 @@ def test_bfloat16_is_finite_and_near(arrays):
 
 def multi_head(**changes):
     x = np.random.default_rng(1).normal(size=(B, S, D)).astype(np.float32)
-    module = MultiHeadAttention(D, N, H, **changes)
+    module = MultiHeadAttention(D, N, H, H, **changes)
 
     def attend(module, mask=None, deterministic=True):
         keys_values = module.keys_values(x)

@@ -8,7 +8,8 @@ import numpy as np
 import optax
 import pytest
 
-from transformer.checkpoint import Checkpoints, fingerprints
+from transformer.checkpoint import Checkpoints
+from transformer.fingerprint import fingerprints
 from transformer.training import TrainState
 
 

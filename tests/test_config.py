@@ -82,7 +82,7 @@ def test_table_3_differs_from_wmt14_in_what_its_note_says():
 
 def test_heads_of_row_a_keep_the_cost():
     """Catches d_k that is not scaled with the number of heads."""
-    widths = {r: table3.get_config(r).model.width_of_head for r in ("h1", "h4", "h16", "h32")}
+    widths = {r: table3.get_config(r).model.widths_of_head[0] for r in ("h1", "h4", "h16", "h32")}
     assert widths == {"h1": 512, "h4": 128, "h16": 32, "h32": 16}
 
 

@@ -144,6 +144,8 @@ def test_attention_rows_are_distributions_over_the_source(translator):
 def test_wrong_options_are_refused_before_any_compile(translator, options, said):
     with pytest.raises(ValueError, match=said):
         translator.translate(["w1"], **options)
+    with pytest.raises(ValueError, match="a list of sentences"):
+        translator.translate("w1 w2")
     with pytest.raises(ValueError, match="2 sources"):
         translator.score(["w1", "w2"], ["w1"])
 

@@ -54,7 +54,8 @@ class MultiHeadAttention(nn.Module):
 
     d_model: int
     num_heads: int
-    head_dim: int
+    key_dim: int
+    value_dim: int
     attention: str = "scaled_dot_product"
     dropout_rate: float = 0.0
     dtype: jnp.dtype = jnp.float32
@@ -64,13 +65,13 @@ class MultiHeadAttention(nn.Module):
             init = nn.initializers.xavier_uniform()
             return nn.Dense(width, use_bias=False, kernel_init=init, dtype=self.dtype)
 
-        width = self.num_heads * self.head_dim
-        self.query, self.key, self.value = (projection(width) for _ in range(3))
+        self.query, self.key = (projection(self.num_heads * self.key_dim) for _ in range(2))
+        self.value = projection(self.num_heads * self.value_dim)
         self.output = projection(self.d_model)
         self.attention_dropout = Dropout(self.dropout_rate)
 
     def _split_heads(self, x):
-        return x.reshape(*x.shape[:-1], self.num_heads, self.head_dim)
+        return x.reshape(*x.shape[:-1], self.num_heads, -1)
 
     def keys_values(self, x):
         """x [B, S, D] -> {"key", "value"}, each [B, S, N, H]."""
@@ -100,7 +101,7 @@ class MultiHeadAttention(nn.Module):
         }
         rows = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), cache)  # [B*W, T, N, H]
         mask = (jnp.arange(rows["key"].shape[1]) <= position)[None, None, None]
-        query = self._split_heads(self.query(x)).reshape(-1, 1, self.num_heads, self.head_dim)
+        query = self._split_heads(self.query(x)).reshape(-1, 1, self.num_heads, self.key_dim)
         attended = self._attend(query, rows, mask, deterministic=True)
         return self.output(attended.reshape(*x.shape[:-1], -1)), cache
 

@@ -10,12 +10,12 @@ import warnings
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 import transformer
+from transformer.fingerprint import fingerprints
 from transformer.workdir import WorkDir
 
 # Orbax announces at every restore that a folder opened for reading is read-only.
@@ -225,20 +225,3 @@ def warm_start(state, workdir):
         )
     note = f"warm start: {len(taken)} of {num_ours} arrays from {workdir}, the others fresh"
     return state.replace(params=params), note
-
-
-def fingerprints(tree):
-    """A number for each array of a tree, which any single flipped bit changes."""
-    return [int(number) for number in jax.device_get(_fingerprints(jax.tree.leaves(tree)))]
-
-
-@jax.jit
-def _fingerprints(leaves):
-    """Σ bits_i · (2i+1) mod 2³²: on the devices where the arrays are, however they are split."""
-
-    def one(x):
-        unsigned = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}[x.dtype.itemsize]
-        bits = jax.lax.bitcast_convert_type(x, unsigned).astype(jnp.uint32).ravel()
-        return (bits * (2 * jnp.arange(bits.size, dtype=jnp.uint32) + 1)).sum(dtype=jnp.uint32)
-
-    return [one(x) for x in leaves]

@@ -93,7 +93,10 @@ def _explain(error, argv):
             return (
                 f"--config must name a Python file with get_config(), not {file}; there is {there}."
             )
-    return str(error).strip().split("\n")[0]
+    text = str(error).strip()
+    if "Traceback" in text:  # of a configuration file: its last line is the error
+        return text.rsplit("\n", 1)[-1]
+    return text.split("\n")[0]
 
 
 def _name(word):

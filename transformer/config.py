@@ -17,7 +17,8 @@ class ModelConfig:
     d_model: int = 512
     d_ff: int = 2048
     num_heads: int = 8
-    head_dim: int = 0  # d_k = d_v; 0: d_model / num_heads
+    head_dim: int = 0  # d_k; 0: d_model / num_heads
+    value_dim: int = 0  # d_v; 0: d_k
     num_layers: int = 6  # of the encoder, and of the decoder
     dropout_rate: float = 0.1
     attention_dropout_rate: float = 0.0  # the paper has none on the attention weights
@@ -29,8 +30,10 @@ class ModelConfig:
     dtype: str = "float32"  # of the computation, or "bfloat16"; parameters are float32
 
     @property
-    def width_of_head(self) -> int:
-        return self.head_dim or self.d_model // self.num_heads
+    def widths_of_head(self) -> tuple[int, int]:
+        """(d_k, d_v): of queries and keys, and of values."""
+        key_dim = self.head_dim or self.d_model // self.num_heads
+        return key_dim, self.value_dim or key_dim
 
 
 @dataclass
@@ -206,7 +209,8 @@ POSITIVE = """model.d_model model.d_ff model.num_heads model.num_layers model.ma
     training.batch_tokens training.accumulate_steps training.log_every training.eval_every
     training.checkpoint_every training.keep_checkpoints decoding.beam_size decoding.batch_size
     decoding.average_checkpoints""".split()  # noqa: SIM905
-NOT_NEGATIVE = """model.head_dim data.max_validation_sentences data.max_length_ratio training.seed
+NOT_NEGATIVE = """model.head_dim model.value_dim data.max_validation_sentences
+    data.max_length_ratio training.seed
     optimizer.peak_learning_rate optimizer.epsilon optimizer.clip_norm training.patience
     decoding.alpha decoding.max_extra_length""".split()  # noqa: SIM905
 RATES = """model.dropout_rate model.attention_dropout_rate training.label_smoothing

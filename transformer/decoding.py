@@ -2,9 +2,9 @@
 
     step_fn(tokens [B, W], cache, position) -> (logits [B, W, V] float32, cache)
 
-gives the scores of the piece after `tokens`, which stand at `position`; every leaf of the cache leads
-with [B, W]. A hypothesis ends with EOS, which its length n counts; at the last place that a sentence
-may use, only EOS is allowed, so every hypothesis has an end.
+gives the scores of the piece after `tokens`, which stand at `position`; every leaf of the cache
+leads with [B, W]. A hypothesis ends with EOS, which its length n counts; at the last place that a
+sentence may use, only EOS is allowed, so every hypothesis has an end.
 """
 
 from collections.abc import Callable
@@ -55,9 +55,9 @@ class _Beams(NamedTuple):
 def beam_search(step_fn, cache, rules, *, beam_size, num_best=1):
     """The `beam_size` best hypotheses that beam search finds; the cache is for W = beam_size.
 
-    At each step the 2W best continuations are looked at, so that W remain even if W of them end. The
-    search stops when no live hypothesis can still enter the `num_best` best: the bound is exact, as a
-    log-probability only falls and is divided by no more than the penalty of the longest length.
+    At each step the 2W best continuations are looked at, so that W remain even if W of them end.
+    The search stops when no live hypothesis can still enter the `num_best` best: the bound is
+    exact, as a log-probability only falls and is divided by no more than the longest's penalty.
     """
     max_lengths, max_length, length_penalty, bos, eos = rules
     num_sentences = max_lengths.shape[0]
@@ -113,7 +113,7 @@ def _top(log_probs, count):
     """The `count` best of [B, W, V]: (values, beams, pieces), each [B, count]."""
     vocab_size = log_probs.shape[-1]
     flat = log_probs.reshape(log_probs.shape[0], -1)
-    # The barrier keeps XLA's CPU backend from replacing the top-k by a full sort.
+    # Without the barrier some versions of XLA on the CPU sort all W·V scores at every step.
     values, places = jax.lax.optimization_barrier(jax.lax.top_k(flat, count))
     return values, places // vocab_size, places % vocab_size
 
@@ -134,8 +134,8 @@ def sample(step_fn, cache, rules, rngs, *, num_samples=1, temperature=1.0, top_k
     """Independent samples: `Hypotheses` with W = num_samples, in no order; the cache is for that W.
 
     rngs: one PRNG key a sentence, [B, 2], so that its samples do not depend on its neighbours.
-    top_k > 0 keeps the k most probable pieces, top_p < 1 the fewest whose probabilities reach p. The
-    log-probabilities are the model's own, before temperature and truncation.
+    top_k > 0 keeps the k most probable pieces, top_p < 1 the fewest whose probabilities reach p.
+    The log-probabilities are the model's own, before temperature and truncation.
     """
 
     def choose(logits, position):
@@ -147,7 +147,7 @@ def sample(step_fn, cache, rules, rngs, *, num_samples=1, temperature=1.0, top_k
 
 
 def truncate(logits, top_k=0, top_p=1.0):
-    """Logits [..., V] with -inf at all pieces beyond the k best and beyond the nucleus of mass p."""
+    """Logits [..., V] with -inf beyond the k best pieces and the nucleus of mass p; ties stay."""
     if top_k:
         least = jax.lax.top_k(logits, min(top_k, logits.shape[-1]))[0][..., -1:]
         logits = jnp.where(logits < least, -jnp.inf, logits)

@@ -27,7 +27,8 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """The one owner of residual, norm and dropout around a sub-layer.
 
-    post: LayerNorm(x + Dropout(sublayer(x))), the paper's; pre: x + Dropout(sublayer(LayerNorm(x))).
+    post, the paper's: LayerNorm(x + Dropout(sublayer(x)));
+    pre: x + Dropout(sublayer(LayerNorm(x))).
     """
 
     norm: str
@@ -57,7 +58,7 @@ class Block(nn.Module):
             return MultiHeadAttention(
                 c.d_model,
                 c.num_heads,
-                c.width_of_head,
+                *c.widths_of_head,
                 c.attention,
                 c.attention_dropout_rate,
                 dtype,
@@ -135,8 +136,9 @@ class Stack(nn.Module):
     def init_cache(self, batch_size, num_beams, length):
         """Zeroed self-attention keys and values: leaves [B, W, T, N, H]."""
         c = self.config
-        shape = (batch_size, num_beams, length, c.num_heads, c.width_of_head)
-        zeros = {name: jnp.zeros(shape, jnp.dtype(c.dtype)) for name in ("key", "value")}
+        places = (batch_size, num_beams, length, c.num_heads)
+        widths = zip(("key", "value"), c.widths_of_head, strict=True)
+        zeros = {name: jnp.zeros((*places, width), jnp.dtype(c.dtype)) for name, width in widths}
         return [zeros] * c.num_layers
 
     def step(self, x, cache, position, *, encoded=None, encoded_mask=None):

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 def cross_entropy(logits, targets, weights, label_smoothing=0.0):
     """Sum over tokens of the cross-entropy with (1-ε)·one_hot + ε/V (paper, section 5.4).
 
-    logits [B, T, V] float32, targets [B, T] ids, weights [B, T]. Returns (loss sum, sum of the plain
-    negative log-likelihood, sum of weights), in nats. No array of the size of one-hot targets is made.
+    logits [B, T, V] float32, targets [B, T] ids, weights [B, T]. Returns (loss sum, sum of the
+    plain negative log-likelihood, sum of weights), in nats. No one-hot targets are ever stored.
     """
     loss, nll = _per_token(logits, targets, label_smoothing)
     return (loss * weights).sum(), (nll * weights).sum(), weights.sum()

@@ -103,8 +103,8 @@ class Transformer(nn.Module):
 
 def num_parameters(config: ModelConfig, source_vocab_size, target_vocab_size):
     """The number of weights by the formula, without building anything."""
-    d, width = config.d_model, config.num_heads * config.width_of_head
-    attention, norm = 4 * d * width, 2 * d
+    d, norm = config.d_model, 2 * config.d_model
+    attention = 2 * d * config.num_heads * sum(config.widths_of_head)
     feed_forward = 2 * d * config.d_ff + config.d_ff + d
     layers = config.num_layers * (3 * attention + 2 * feed_forward + 5 * norm)
     last_norms = 2 * norm if config.norm == "pre" else 0

@@ -7,8 +7,8 @@ import optax
 def make_schedule(config, d_model):
     """lrate = d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5), equation (3).
 
-    `config.peak_learning_rate` scales it to another peak. The function takes optax's count, which is
-    0 at the first step: the paper's step is count + 1.
+    `config.peak_learning_rate` scales it to another peak. The function takes optax's count, which
+    is 0 at the first step: the paper's step is count + 1.
     """
     warmup = config.warmup_steps
     scale = d_model**-0.5
@@ -23,7 +23,7 @@ def make_schedule(config, d_model):
 
 
 def make_optimizer(config, d_model):
-    """Adam with the paper's β and ε, after clipping by the gradient's norm if the config says so."""
+    """Adam with the paper's β and ε, after clipping the gradient's norm if the config says so."""
     schedule = make_schedule(config, d_model)
     adam = optax.adam(schedule, b1=config.beta1, b2=config.beta2, eps=config.epsilon)
     if config.clip_norm:

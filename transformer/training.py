@@ -1,4 +1,4 @@
-"""The train and eval steps: pure functions of state and batch; they know of the task only `loss_fn`."""
+"""The train and eval steps: pure functions of state and batch; of the task they know `loss_fn`."""
 
 from typing import Any
 
@@ -45,8 +45,8 @@ def make_loss_fn(model, label_smoothing):
 def make_train_step(loss_fn, optimizer, seed, accumulate_steps=1):
     """train_step(state, batch) -> (state, sums): one update of the optimizer.
 
-    The gradient is that of the summed loss, divided once by the number of tokens, so that it does not
-    depend on how a batch is split: into `accumulate_steps` parts here, or over devices.
+    The gradient is that of the summed loss, divided once by the number of tokens, so that it does
+    not depend on how a batch is split: into `accumulate_steps` parts here, or over devices.
     """
     gradient_fn = jax.grad(loss_fn, has_aux=True)
 

@@ -1,7 +1,7 @@
 """Sentences to sentences: the public object, made from a work directory in one line."""
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.batching import Batch, Ragged, fill_rows, shift_right
+from transformer.bucketing import fill_inputs, plan_batches
 from transformer.checkpoint import open_for_reading
 from transformer.decoding import make_length_penalty
 from transformer.loss import cross_entropy
@@ -17,9 +18,6 @@ from transformer.search import Search, search
 from transformer.tokenizer import EOS
 from transformer.vocabulary import load_tokenizers
 from transformer.workdir import WorkDir
-
-SHORTEST_BUCKET = 16
-SMALL_BATCHES = (1, 8)  # besides decoding.batch_size: a single sentence need not pay for 64
 
 
 @dataclass
@@ -48,8 +46,7 @@ class Translator:
     >>> [str(t) for t in translator.translate(["A man rides a horse."])]
     ['Ein Mann reitet auf einem Pferd.']
 
-    The shape in which a sentence is searched depends on its own length alone (source lengths are
-    rounded up to 16, 32, 64, …), so its neighbours cannot change its translation.
+    Any number of sentences of any length may be given; none changes the translation of another.
     """
 
     def __init__(self, config, params, tokenizers):
@@ -58,6 +55,7 @@ class Translator:
         self.model = Transformer(config.model, *(t.vocab_size for t in tokenizers))
         self.checkpoint = "in memory"  # or the name of the one that was restored
         self.num_truncated = 0  # sentences longer than the largest bucket
+        self._search = functools.cache(self._make_search)  # compiled once a set of options
 
     @classmethod
     def from_checkpoint(cls, path, checkpoint="default"):
@@ -103,15 +101,19 @@ class Translator:
         or `sample=True` with temperature, top_k, top_p and seed. An empty sentence stays empty; one
         beyond the largest bucket is truncated and counted in `num_truncated`.
         """
+        if isinstance(sentences, str):
+            raise ValueError("translate takes a list of sentences: translate([text])[0].")
         options = Search.from_config(self.config.decoding, num_best=num_best or 1, **options)
+        run_search = self._search(replace(options, seed=0))  # the seed is no part of the program
         sentences = list(sentences)
         results = [[Translation("", 0.0, 0.0)] for _ in sentences]
         places = [i for i, sentence in enumerate(sentences) if sentence.strip()]
         source = Ragged.encode(self.source_tokenizer, [sentences[i] for i in places])
         for indices, shape in self._plan(source.lengths):
-            inputs, lengths = self._inputs(source, indices, shape)
+            inputs, lengths, num_cut = fill_inputs(source, indices, shape)
+            self.num_truncated += num_cut
             rngs = _sentence_rngs(options.seed, indices, len(inputs))
-            found = jax.device_get(self._search(options)(self.params, inputs, lengths, rngs))
+            found = jax.device_get(run_search(self.params, inputs, lengths, rngs))
             for row, index in enumerate(indices):
                 results[places[index]] = self._read(found, row, options)
         return results if num_best else [best[0] for best in results]
@@ -124,35 +126,7 @@ class Translator:
         return longest
 
     def _plan(self, lengths):
-        """Yields (indices of sentences, (rows, source length)) of each batch, long ones first."""
-        buckets = SHORTEST_BUCKET * 2 ** np.ceil(np.log2(np.maximum(lengths / SHORTEST_BUCKET, 1)))
-        buckets = np.minimum(buckets, self.largest_bucket()).astype(int)
-        for bucket in sorted(set(buckets), reverse=True):
-            inside = np.flatnonzero(buckets == bucket)
-            inside = inside[np.argsort(-lengths[inside], kind="stable")]
-            while len(inside):
-                rows = self._rows(len(inside))
-                yield inside[:rows], (rows, int(bucket))
-                inside = inside[rows:]
-
-    def _rows(self, wanted):
-        full = self.config.decoding.batch_size
-        return next((n for n in SMALL_BATCHES if wanted <= n < full), full)
-
-    def _inputs(self, source, indices, shape):
-        """(ids [rows, S], lengths [rows]); rows without a sentence repeat the first one."""
-        rows, length = shape
-        inputs = np.zeros(shape, np.int32)
-        lengths = np.zeros(rows, np.int32)
-        padded = [*indices, *[indices[0]] * (rows - len(indices))]
-        for row, index in enumerate(padded):
-            ids = source[index]
-            if len(ids) > length:
-                ids = np.append(ids[: length - 1], EOS)
-                self.num_truncated += row < len(indices)
-            inputs[row, : len(ids)] = ids
-            lengths[row] = len(ids)
-        return inputs, lengths
+        return plan_batches(lengths, self.largest_bucket(), self.config.decoding.batch_size)
 
     def _read(self, found, row, options):
         found = [array[row] for array in found]
@@ -162,8 +136,7 @@ class Translator:
             if score > -np.inf
         ][: options.num_best]
 
-    @functools.cache  # noqa: B019 one compiled search per set of options, as long as the object lives
-    def _search(self, options):
+    def _make_search(self, options):
         return jax.jit(partial(search, self.model, options))
 
     # ---- scoring of given translations
