@@ -19,11 +19,10 @@ def make_run(path):
 
 
 def test_a_second_trainer_is_told_who_is_there(tmp_path):
-    make_run(tmp_path)
-    owner = open(tmp_path / "lock", "r+")  # noqa: SIM115 held to the end of the test
+    owner = make_run(tmp_path)
     with pytest.raises(ValueError, match=f"process {os.getpid()} on {socket.gethostname()}"):
         WorkDir(tmp_path).open_for_training(Config())
-    owner.close()
+    assert owner.has_run
 
 
 def test_a_lock_left_by_a_killed_process_does_not_lock(tmp_path):

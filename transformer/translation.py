@@ -22,30 +22,32 @@ class TranslationTask:
         self.notes = Counter()
         self.direction = f"{config.data.source_language}-{config.data.target_language}"
         pairs, weights = corpus.load_training_pairs(config.data, self.notes)
-        self.num_pairs = len(pairs)
         self.tokenizers = tokenizers or train_tokenizers(config.tokenizer, pairs)
-        self.rows_per_batch = parallel.rows_per_batch(
-            config.training.batch_tokens, config.data.row_length, config.training.accumulate_steps
+        settings = config.training
+        rows = parallel.rows_per_batch(
+            settings.batch_tokens, config.data.row_length, settings.accumulate_steps
         )
-        self.training_batches = self._batches(pairs, weights, self.notes)
+        ratio = config.data.max_length_ratio
+        self.training_batches = self._pack(pairs, weights, rows, ratio, self.notes)
         split = config.data.validation_split
         self.validation_pairs = corpus.load_evaluation_pairs(config.data, split)
-        self.not_in_loss = Counter()  # validation pairs that the loss cannot count
-        self.validation_batches = self._batches(self.validation_pairs, None, self.not_in_loss)
+        self.not_in_loss = Counter()  # validation pairs that are too long for a row
+        self.validation_batches = self._pack(  # no larger than what a training step holds at once
+            self.validation_pairs, None, rows // settings.accumulate_steps, 0, self.not_in_loss
+        )
         self.translator = Translator(config, None, self.tokenizers)
         self.model = self.translator.model
         self.loss_fn = make_loss_fn(self.model, config.training.label_smoothing)
         self._eval_step = parallel.jit_eval_step(make_eval_step(self.loss_fn))
 
-    def _batches(self, pairs, weights, notes):
-        """Packs what fits; the rest is counted in `notes`."""
-        data = self.config.data
+    def _pack(self, pairs, weights, rows_per_batch, max_length_ratio, notes):
+        """Batches of what fits; the rest is counted in `notes`."""
+        row_length = self.config.data.row_length
         sides = [
             Ragged.encode(tokenizer, [pair[side] for pair in pairs])
             for side, tokenizer in enumerate(self.tokenizers)
         ]
-        ratio = data.max_length_ratio if weights is not None else 0
-        kept = usable(*sides, data.row_length, ratio, notes)
+        kept = usable(*sides, row_length, max_length_ratio, notes)
         if not len(kept):
             raise ValueError(
                 f"No pair is left of {len(pairs)} ({dict(notes)}); raise data.row_length or "
@@ -53,34 +55,33 @@ class TranslationTask:
             )
         return PackedBatches(
             *(side.take(kept) for side in sides),
-            row_length=data.row_length,
-            rows_per_batch=self.rows_per_batch,
+            row_length=row_length,
+            rows_per_batch=rows_per_batch,
             seed=self.config.training.seed,
             weights=None if weights is None or (weights == 1).all() else weights[kept],
         )
 
     def evaluate(self, params):
         """(metrics of the validation split, samples as (source, reference, translation))."""
-        sums = Counter()
-        batches = self.validation_batches
-        for step in range(batches.batches_per_epoch):
-            batch = self.parallel.put_batch(batches[step])
-            sums.update(
-                {k: float(v) for k, v in jax.device_get(self._eval_step(params, batch)).items()}
-            )
         limit = self.config.data.max_validation_sentences or len(self.validation_pairs)
-        sources = [source for source, _ in self.validation_pairs[:limit]]
-        references = [
-            self.tokenizers[1].join(target) for _, target in self.validation_pairs[:limit]
-        ]
+        sources, targets = zip(*self.validation_pairs[:limit], strict=True)
+        references = [self.tokenizers[1].join(target) for target in targets]
         self.translator.params = params
         translations = [t.text for t in self.translator.translate(sources)]
         bleu = metrics.bleu(
             translations, references, self.direction, tokenize=self.config.data.bleu_tokenize
         )
-        measured = {
+        measured = {**self._evaluate_loss(params), "validation_bleu": bleu.value}
+        return measured, list(zip(sources, references, translations, strict=True))
+
+    def _evaluate_loss(self, params):
+        """Over every validation pair that fits a row, each once."""
+        sums = Counter()
+        for step in range(self.validation_batches.batches_per_epoch):
+            batch = self.parallel.put_batch(self.validation_batches[step])
+            found = jax.device_get(self._eval_step(params, batch))
+            sums.update({name: float(value) for name, value in found.items()})
+        return {
             "validation_loss": sums["loss"] / sums["tokens"],
             "validation_perplexity": metrics.perplexity(sums["nll"], sums["tokens"]),
-            "validation_bleu": bleu.value,
         }
-        return measured, list(zip(sources, references, translations, strict=True))
