@@ -36,6 +36,10 @@ class DataParallel:
         """A batch of numpy arrays -> the same on the devices, split by row."""
         return jax.tree.map(lambda x: jax.make_array_from_process_local_data(self.by_row, x), batch)
 
+    def on_one_device(self, tree):
+        """A replicated tree as it lies on this host's first device, for work that is not mapped."""
+        return jax.tree.map(lambda x: x.addressable_data(0), tree)
+
     def jit_init(self, init_fn):
         """init_fn() -> state, created where it will live."""
         return jax.jit(init_fn, out_shardings=self.replicated)

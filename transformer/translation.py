@@ -66,7 +66,7 @@ class TranslationTask:
         limit = self.config.data.max_validation_sentences or len(self.validation_pairs)
         sources, targets = zip(*self.validation_pairs[:limit], strict=True)
         references = [self.tokenizers[1].join(target) for target in targets]
-        self.translator.params = params
+        self.translator.params = self.parallel.on_one_device(params)
         translations = [t.text for t in self.translator.translate(sources)]
         bleu = metrics.bleu(
             translations, references, self.direction, tokenize=self.config.data.bleu_tokenize
