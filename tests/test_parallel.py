@@ -122,11 +122,8 @@ def main():
         restored = checkpoints.restore(state)
         checkpoints.close()
     jax.block_until_ready(train_step(restored, many.put_batch(batches[0])))
-    report["compiles"] = {
-        "fresh": compiles[0],
-        "after steps": compiles[-1],
-        "after restore": train_step._cache_size(),
-    }
+    counts = compiles[0], compiles[-1], train_step._cache_size()
+    report["compiles"] = dict(zip(("fresh", "after steps", "after restore"), counts, strict=True))
     print(json.dumps(report))
 
 
