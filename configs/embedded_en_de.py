@@ -22,10 +22,10 @@ def get_config():
     config.optimizer.warmup_steps = 200
     config.optimizer.peak_learning_rate = 0.004
 
-    config.training.num_train_steps = 1000
+    config.training.num_train_steps = 600
     config.training.batch_tokens = 3072
     config.training.log_every = 20
-    config.training.eval_every = 250
-    config.training.checkpoint_every = 125
+    config.training.eval_every = 150
+    config.training.checkpoint_every = 75
     config.data.max_validation_sentences = 250
     return config
