@@ -5,6 +5,8 @@ interrupted run exactly; a finished run says so. Exit codes: 0 done, 2 wrong inp
 SIGTERM and resumable, 130 by SIGINT.
 """
 
+import json
+import shlex
 import signal
 import time
 
@@ -36,6 +38,8 @@ class Trainer:
         self.parallel = DataParallel()
         tokenizers = load_tokenizers(workdir.path) if workdir.has_run else None
         self.task = TranslationTask(config, self.parallel, tokenizers)
+        # Read now, so that a test set that is missing is said before the training and not after.
+        self.test_pairs = corpus.load_evaluation_pairs(config.data, config.data.test_split)
         optimizer = make_optimizer(config.optimizer, config.model.d_model)
         self.schedule = make_schedule(config.optimizer, config.model.d_model)
         self._init = self.parallel.jit_init(
@@ -175,9 +179,9 @@ def conclude(trainer, step):
     """Scores the test set, draws the curves and says how to go on."""
     config, workdir = trainer.config, trainer.workdir
     translator = Translator.from_checkpoint(workdir.path)
-    pairs = corpus.load_evaluation_pairs(config.data, config.data.test_split)
-    result = evaluate(translator, pairs, f"{config.data.corpus} {config.data.test_split}")
-    file = result.save(workdir, config.data.test_split)
+    split = config.data.test_split
+    result = evaluate(translator, trainer.test_pairs, f"{config.data.corpus} {split}")
+    file = result.save(workdir, split)
     say("\n" + "\n".join(result.sample_lines()))
     say(f"test set, checkpoint {result.checkpoint}:")
     say("\n".join(f"  {line}" for line in result.lines()))
@@ -191,15 +195,23 @@ def conclude(trainer, step):
     workdir.append_metrics(
         {"step": step, **scores, "num_train_steps": config.training.num_train_steps}
     )
+    say_how_to_go_on(str(workdir.path), result.sources[0])
+
+
+def say_how_to_go_on(path, sentence):
+    """The commands that use what was trained, ready for a shell."""
+    source, folder = (json.dumps(text, ensure_ascii=False) for text in (sentence, path))
+    program = (
+        f"from transformer import Translator; "
+        f"print(Translator.from_checkpoint({folder}).translate([{source}])[0])"
+    )
+    workdir = shlex.quote(path)
     say(
-        f"""
-go on:
-  python eval.py --workdir={workdir.path}
-  echo "{pairs[0][0]}" | python eval.py --workdir={workdir.path} --input=-
-  python eval.py --workdir={workdir.path} --attention=attention.png
-  python -c 'from transformer import Translator
-translator = Translator.from_checkpoint("{workdir.path}")
-print(translator.translate(["{pairs[0][0]}"])[0])'"""
+        f"\ngo on:\n"
+        f"  python eval.py --workdir={workdir}\n"
+        f"  echo {shlex.quote(sentence)} | python eval.py --workdir={workdir} --input=-\n"
+        f"  python eval.py --workdir={workdir} --attention=attention.png\n"
+        f"  python -c {shlex.quote(program)}"
     )
 
 

@@ -83,3 +83,10 @@ def test_perplexity():
     assert metrics.perplexity(4 * math.log(7), 4) == pytest.approx(7)
     assert metrics.perplexity(0.0, 0) == 1
     assert metrics.perplexity(1e6, 1) == math.inf
+
+
+def test_translations_that_share_next_to_nothing_are_scored():
+    """Of a model that has just begun; sacrebleu 2.6 fails to resample such a chrF."""
+    translations, references = ["b", *["x"] * 9], ["a b", *["c d"] * 9]
+    score = metrics.chrf(translations, references, "en-de", num_bootstrap=100)
+    assert 0 < score.value < 10

@@ -45,7 +45,11 @@ def _score(name, metric, translations, references, direction, num_bootstrap):
             f"Scoring needs as many translations as references, and at least one; there are "
             f"{len(translations)} and {len(references)}."
         )
-    result = metric.corpus_score(translations, [references], n_bootstrap=num_bootstrap)
+    try:
+        result = metric.corpus_score(translations, [references], n_bootstrap=num_bootstrap)
+    except TypeError:  # sacrebleu 2.6 cannot average a chrF of 0 with others: no interval then
+        num_bootstrap = 1
+        result = metric.corpus_score(translations, [references], n_bootstrap=1)
     return Score(
         name,
         result.score,
