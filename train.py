@@ -5,8 +5,6 @@ interrupted run exactly; a finished run says so. Exit codes: 0 done, 2 wrong inp
 SIGTERM and resumable, 130 by SIGINT.
 """
 
-import json
-import shlex
 import signal
 import time
 
@@ -195,24 +193,7 @@ def conclude(trainer, step):
     workdir.append_metrics(
         {"step": step, **scores, "num_train_steps": config.training.num_train_steps}
     )
-    say_how_to_go_on(str(workdir.path), result.sources[0])
-
-
-def say_how_to_go_on(path, sentence):
-    """The commands that use what was trained, ready for a shell."""
-    source, folder = (json.dumps(text, ensure_ascii=False) for text in (sentence, path))
-    program = (
-        f"from transformer import Translator; "
-        f"print(Translator.from_checkpoint({folder}).translate([{source}])[0])"
-    )
-    workdir = shlex.quote(path)
-    say(
-        f"\ngo on:\n"
-        f"  python eval.py --workdir={workdir}\n"
-        f"  echo {shlex.quote(sentence)} | python eval.py --workdir={workdir} --input=-\n"
-        f"  python eval.py --workdir={workdir} --attention=attention.png\n"
-        f"  python -c {shlex.quote(program)}"
-    )
+    say("\n".join(card.how_to_go_on(str(workdir.path), result.sources[0])))
 
 
 def main():

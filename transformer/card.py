@@ -1,5 +1,7 @@
-"""The start-up card: what a run is made of, before it costs anything."""
+"""The card of a run: what it is made of, before it costs anything, and what to do with it then."""
 
+import json
+import shlex
 from collections import Counter
 
 import jax
@@ -60,4 +62,22 @@ def memory_lines(compiled):
         f"memory      {memory.argument_size_in_bytes / mib:,.0f} MiB of state and batch + "
         f"{memory.temp_size_in_bytes / mib:,.0f} MiB of work space a device",
         f"arithmetic  {cost.get('flops', 0) / 1e9:,.1f} GFLOP a step (the compiler's count)",
+    ]
+
+
+def how_to_go_on(workdir, sentence):
+    """The commands that use what was trained, ready for a shell."""
+    source, folder = (json.dumps(text, ensure_ascii=False) for text in (sentence, workdir))
+    program = (
+        f"from transformer import Translator; "
+        f"print(Translator.from_checkpoint({folder}).translate([{source}])[0])"
+    )
+    workdir = shlex.quote(workdir)
+    return [
+        "",
+        "go on:",
+        f"  python eval.py --workdir={workdir}",
+        f"  echo {shlex.quote(sentence)} | python eval.py --workdir={workdir} --input=-",
+        f"  python eval.py --workdir={workdir} --attention=attention.png",
+        f"  python -c {shlex.quote(program)}",
     ]

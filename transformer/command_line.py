@@ -2,6 +2,8 @@
 
 import dataclasses
 import difflib
+import inspect
+import re
 import shlex
 import sys
 import warnings
@@ -26,8 +28,7 @@ def run(main, usage, default_config=""):
     default_config: the --config of a command line that names none; "" for a script without one.
     """
     if any(word in ("--help", "-h", "-help") for word in sys.argv[1:]):
-        print(_help(usage, default_config))
-        sys.exit(0)
+        sys.exit(_guarded(lambda: print(_help(usage, default_config), flush=True)))
     logging.set_verbosity(logging.ERROR)
     warnings.showwarning = lambda message, *_: say(f"warning: {message}")
     argv = list(sys.argv)
@@ -78,7 +79,7 @@ def _parse(argv):
 
 def _explain(error, argv):
     """What is wrong with the command line, and the nearest name that would be right."""
-    known = [f"config.{name}" for name, _ in _fields()]
+    known = [f"config.{name}" for name, *_ in _fields()]
     known += [name for name in flags.FLAGS if "-" not in name]
     for word in argv[1:]:
         name = _name(word)
@@ -105,10 +106,12 @@ def _name(word):
 
 
 def _fields():
-    """(name, default) of every field of the configuration."""
-    for group, values in dataclasses.asdict(Config()).items():
-        for leaf, value in values.items():
-            yield f"{group}.{leaf}", value
+    """(name, default, comment) of every field of the configuration, as `config.py` has them."""
+    for group in dataclasses.fields(Config):
+        source = inspect.getsource(group.default_factory)
+        for leaf in dataclasses.fields(group.default_factory):
+            comment = re.search(rf"^    {leaf.name}: .*?  # (.*)$", source, re.MULTILINE)
+            yield f"{group.name}.{leaf.name}", leaf.default, comment[1] if comment else ""
 
 
 def _help(usage, default_config):
@@ -119,5 +122,6 @@ def _help(usage, default_config):
     if default_config:
         lines.append(f"  --config: File with get_config() (default: {default_config})")
         lines += ["", "Fields of the configuration, with the paper's values:"]
-        lines += [f"  --config.{name}={value!r}" for name, value in _fields()]
+        for name, value, comment in _fields():
+            lines.append(f"  {f'--config.{name}={value!r}':<48} {comment}".rstrip())
     return "\n".join(lines)
