@@ -168,7 +168,7 @@ class Trainer:
             say(f"stopped at step {step:,} and saved; resume with: {command_line.this_command()}")
             return 130 if self.signal == signal.SIGINT else 75
         if step < self.config.training.num_train_steps:
-            say(f"stopped at step {step:,}: no better BLEU in {self.num_worse} evaluations")
+            say(f"stopped at step {step:,}: no better BLEU since {self.num_worse} evaluation(s)")
         conclude(self, step)
         return 0
 

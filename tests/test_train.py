@@ -106,6 +106,17 @@ def test_a_finished_run_says_so_and_writes_nothing(finished, config):
     assert snapshot(workdir) == before
 
 
+def test_patience_ends_a_run_that_no_longer_improves(config, tmp_path):
+    """BLEU is 0 at both evaluations: the second is no better, and the run is over for good."""
+    command = ["train.py", f"--config={config}", f"--workdir={tmp_path / 'run'}"]
+    command += ["--config.training.eval_every=2", "--config.training.patience=1"]
+    command += ["--config.optimizer.peak_learning_rate=1e-9"]
+    code, _, err = run(*command)
+    assert code == 0, err
+    assert "stopped at step 4: no better BLEU since" in err
+    assert "already finished" in run(*command)[2]
+
+
 def test_another_configuration_is_refused_with_the_fields_that_differ(finished, config):
     code, _, err = run(
         "train.py", f"--config={config}", f"--workdir={finished[0]}", "--config.model.d_ff=48"
