@@ -118,12 +118,12 @@ class Checkpoints:
         default: the mean of the last `num_averaged` if that is above 1, else the best, else the
         last.
         """
-        name = str(name)
+        name, best = str(name), self.best_step()
         if name == "default":
             name = f"average:{num_averaged}" if num_averaged > 1 else "best"
-            if name == "best" and self.best_step() is None:
+            if name == "best" and best is None:
                 name = "last"
-        if name == "best" and self.best_step() is None:
+        if name == "best" and best is None:
             raise ValueError(f"No checkpoint of {self.folder} has a score yet; use 'last'.")
         kind, _, number = name.rpartition(":")
         if kind == "average" and number.isdigit() and int(number):
@@ -132,7 +132,7 @@ class Checkpoints:
             raise ValueError(
                 f"A checkpoint is 'last', 'best', a step or 'average:N', not '{name}'."
             )
-        wanted = {"last": None, "best": self.best_step()}
+        wanted = {"last": None, "best": best}
         step, params = self.restore_params(wanted[name] if name in wanted else int(name))
         return f"{step}" if name.isdigit() else f"{name} ({step})", params
 

@@ -35,8 +35,7 @@ def make_loss_fn(model, label_smoothing):
     def loss_fn(params, batch, rng):
         rngs = None if rng is None else {"dropout": rng}
         logits = model.apply({"params": params}, batch, deterministic=rng is None, rngs=rngs)
-        weights = (batch.target_segments != 0).astype(jnp.float32)
-        loss, nll, tokens = cross_entropy(logits, batch.targets, weights, label_smoothing)
+        loss, nll, tokens = cross_entropy(logits, batch.targets, batch.weights, label_smoothing)
         return loss, {"loss": loss, "nll": nll, "tokens": tokens}
 
     return loss_fn

@@ -175,9 +175,8 @@ class Translator:
         @jax.jit
         def log_probs(params, batch):
             logits = self.model.apply({"params": params}, batch, deterministic=True)
-            weights = (batch.target_segments != 0).astype(jnp.float32)
             per_row = jax.vmap(lambda *row: cross_entropy(*row)[0])
-            return -per_row(logits, batch.targets, weights)
+            return -per_row(logits, batch.targets, batch.weights)
 
         return log_probs
 
