@@ -16,11 +16,11 @@ from pathlib import Path
 
 from absl import flags
 
-from transformer import command_line, corpus, report
+from transformer import command_line, corpus, report, storage
 from transformer.command_line import say
 from transformer.evaluation import evaluate
 from transformer.translator import Translator
-from transformer.workdir import WorkDir, write_atomically
+from transformer.workdir import WorkDir
 
 WORKDIR = flags.DEFINE_string("workdir", "runs/embedded_en_de", "Folder of the run.")
 CHECKPOINT = flags.DEFINE_string("checkpoint", "default", "last, best, a step, average:N.")
@@ -102,7 +102,7 @@ def translate_lines(translator):
         rows = [t.text for t in found]
     text = "".join(f"{row}\n" for row in rows)
     if OUTPUT.value:
-        write_atomically(Path(OUTPUT.value), text)
+        storage.write_atomically(storage.locate(OUTPUT.value), text)
     else:
         sys.stdout.buffer.write(text.encode())
         sys.stdout.buffer.flush()

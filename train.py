@@ -1,176 +1,64 @@
 """Trains a Transformer: python train.py --config=configs/NAME.py --workdir=runs/NAME
 
 Without flags it trains on the embedded English-German corpus. The same command resumes an
-interrupted run exactly; a finished run says so. Exit codes: 0 done, 2 wrong input, 75 stopped by
-SIGTERM and resumable, 130 by SIGINT.
+interrupted run exactly; a finished run says so. On several hosts, start the same command on each.
+Exit codes: 0 done, 2 wrong input, 3 numbers that are not finite, 75 stopped by SIGTERM or the loss
+of another host and resumable, 130 by SIGINT.
 """
 
-import signal
 import time
+from functools import partial
 
 import jax
 from absl import flags
 
-from transformer import card, command_line, corpus, report, training
-from transformer.checkpoint import Checkpoints, warm_start
+from transformer import card, command_line, hosts, report
 from transformer.command_line import say
 from transformer.evaluation import evaluate
-from transformer.optimizer import make_optimizer, make_schedule
-from transformer.parallel import DataParallel
-from transformer.progress import Meter, Progress, format_seconds
-from transformer.translation import TranslationTask
+from transformer.parallel import make_parallel
+from transformer.progress import format_seconds
+from transformer.step import step_without_data
+from transformer.stopping import DONE
+from transformer.topology import topology_devices
+from transformer.trainer import Trainer
 from transformer.translator import Translator
-from transformer.vocabulary import load_tokenizers, save_tokenizers
+from transformer.vocabulary import save_tokenizers
 from transformer.workdir import WorkDir
 
 CONFIG = command_line.define_config()
 WORKDIR = flags.DEFINE_string("workdir", "runs/embedded_en_de", "Folder of the run.")
 DRY_RUN = flags.DEFINE_bool("dry_run", False, "Show parameters, memory and batch plan, then stop.")
+TOPOLOGY = flags.DEFINE_string(
+    "topology", "", "With --dry_run: compile for a TPU slice that is not there, as v5e:4x4."
+)
+COORDINATOR = flags.DEFINE_string(
+    "coordinator", "", "HOST:PORT of process 0; TPU slices, Slurm and Open MPI need none."
+)
+NUM_PROCESSES = flags.DEFINE_integer("num_processes", 0, "How many processes make this run.")
+PROCESS_ID = flags.DEFINE_integer("process_id", -1, "Which of them this is, from 0.")
+WAIT_SECONDS = flags.DEFINE_integer(
+    "wait_seconds", hosts.WAIT_SECONDS, "How long to wait for the other processes to start."
+)
 
 
-class Trainer:
-    """A run: its parts and its loop."""
+def describe(config, step, task=None):
+    """The start-up card; task: None if the text was not read."""
+    num_params = sum(leaf.size for leaf in jax.tree.leaves(step.abstract_state.params))
+    lines = [card.model_line(config, num_params)]
+    lines += card.device_lines(config, step.parallel, step.abstract_state)
+    if task:
+        lines += [*card.data_lines(task), card.work_line(*task.work_per_step())]
+    say("\n".join([*lines, f"steps       {config.training.num_train_steps:,}"]))
 
-    def __init__(self, config, workdir):
-        self.config, self.workdir = config, workdir
-        self.parallel = DataParallel()
-        tokenizers = load_tokenizers(workdir.path) if workdir.has_run else None
-        self.task = TranslationTask(config, self.parallel, tokenizers)
-        # Read now, so that a test set that is missing is said before the training and not after.
-        self.test_pairs = corpus.load_evaluation_pairs(config.data, config.data.test_split)
-        optimizer = make_optimizer(config.optimizer, config.model.d_model)
-        self.schedule = make_schedule(config.optimizer, config.model.d_model)
-        self._init = self.parallel.jit_init(
-            lambda: training.init_state(
-                self.task.model, optimizer, self.task.training_batches[0], config.training.seed
-            )
-        )
-        self.train_step = self.parallel.jit_train_step(
-            training.make_train_step(
-                self.task.loss_fn, optimizer, config.training.seed, config.training.accumulate_steps
-            )
-        )
-        self.signal = None
-        self.best, self.num_worse = None, 0  # validation BLEU, and evaluations since
 
-    def describe(self):
-        """The start-up card; with --dry_run also the parameters and what the compiler says."""
-        state = jax.eval_shape(self._init)
-        num_params = sum(leaf.size for leaf in jax.tree.leaves(state.params))
-        lines = [
-            card.model_line(self.config, num_params, self.parallel),
-            *card.data_lines(self.task),
-        ]
-        lines += [f"steps       {self.config.training.num_train_steps:,}"]
-        if DRY_RUN.value:
-            batch = self.task.training_batches[0]
-            compiled = self.train_step.lower(state, batch).compile()
-            lines += [*card.memory_lines(compiled), "compiles    1 of the training step"]
-            lines += ["parameters", *card.parameter_table(state.params)]
-        say("\n".join(lines))
-
-    def restore_or_init(self):
-        """The state to go on from: the newest good checkpoint, another run's weights, or fresh."""
-        state = self._init()
-        if self.checkpoints.steps():
-            state = self.checkpoints.restore(state)
-            say(f"resuming at step {int(state.step):,}")
-        elif self.config.training.init_from:
-            state, note = warm_start(state, self.config.training.init_from)
-            say(note)
-        return state
-
-    def run(self):
-        """Trains to the end or to a signal; returns the exit code."""
-        self._catch_signals()
-        settings = self.config.training
-        self.checkpoints = Checkpoints(self.workdir.checkpoints, keep=settings.keep_checkpoints)
-        state = self.restore_or_init()
-        step = int(state.step)
-        self.workdir.forget_metrics_after(step)
-        self._recall_scores()
-        self.progress = Progress(self.workdir, settings.num_train_steps, step)
-        self.meter = Meter(step)
-        while step < settings.num_train_steps and not self.signal and not self._has_converged():
-            batch = self.parallel.put_batch(self.task.training_batches[step])
-            state, sums = self.train_step(state, batch)
-            step += 1
-            self.meter.add(sums)
-            self._report(step)
-            self._evaluate_and_save(step, state)
-        return self._finish(step, state)
-
-    def _report(self, step):
-        if step % self.config.training.log_every == 0 or step == 1:
-            metrics = self.meter.read(step) | {"learning_rate": float(self.schedule(step - 1))}
-            self.progress.log(step, metrics)
-            self.progress.show(step, metrics)
-
-    def _evaluate_and_save(self, step, state):
-        settings = self.config.training
-        is_last = step == settings.num_train_steps
-        score = None
-        if step % settings.eval_every == 0 or is_last:
-            score = self._evaluate(step, state.params)
-        if score is not None or step % settings.checkpoint_every == 0:
-            self._save(state, score)
-
-    def _evaluate(self, step, params):
-        with self.meter.paused():
-            metrics, samples = self.task.evaluate(params)
-            self.progress.log(step, metrics)
-            self.progress.say(
-                f"step {step:>6,}  validation: loss {metrics['validation_loss']:.4f}  perplexity "
-                f"{metrics['validation_perplexity']:.3f}  BLEU {metrics['validation_bleu']:.2f}"
-            )
-            source, reference, translation = samples[step % len(samples)]
-            self.progress.say(f"    {source}\n    = {reference}\n    > {translation}")
-            self.workdir.append_samples(step, samples[:20])
-        self._judge(metrics["validation_bleu"])
-        return metrics["validation_bleu"]
-
-    def _recall_scores(self):
-        """After a resumption: what the evaluations before it have said of convergence."""
-        for record in self.workdir.read_metrics():
-            if "validation_bleu" in record:
-                self._judge(record["validation_bleu"])
-
-    def _judge(self, score):
-        if self.best is None or score > self.best:
-            self.best, self.num_worse = score, 0
-        else:
-            self.num_worse += 1
-
-    def _has_converged(self):
-        return 0 < self.config.training.patience <= self.num_worse
-
-    def _save(self, state, score=None):
-        try:
-            self.checkpoints.save(state, score)
-        except OSError as error:
-            self.progress.say(f"warning: the checkpoint of step {int(state.step)} failed: {error}")
-
-    def _catch_signals(self):
-        def note(number, frame):
-            self.signal = number
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # a second one ends at once
-
-        signal.signal(signal.SIGTERM, note)
-        signal.signal(signal.SIGINT, note)
-
-    def _finish(self, step, state):
-        """Saves, closes, and says how to go on; the exit code."""
-        if step not in self.checkpoints.steps():
-            self._save(state)
-        self.checkpoints.wait()
-        self.progress.close()
-        if self.signal:
-            say(f"stopped at step {step:,} and saved; resume with: {command_line.this_command()}")
-            return 130 if self.signal == signal.SIGINT else 75
-        if step < self.config.training.num_train_steps:
-            say(f"stopped at step {step:,}: no better BLEU since {self.num_worse} evaluation(s)")
-        conclude(self, step)
-        return 0
+def describe_compiled(step):
+    """What the compiler says of the training step, and the table of the parameters."""
+    start = time.monotonic()
+    compiled = step.lower().compile()
+    kind = step.parallel.mesh.devices.ravel()[0].device_kind
+    lines = card.compiled_lines(compiled, kind)
+    lines += [f"compiles    1 of the training step, {time.monotonic() - start:,.0f} s"]
+    say("\n".join([*lines, "parameters", *card.parameter_table(step.abstract_state.params)]))
 
 
 def conclude(trainer, step):
@@ -179,6 +67,8 @@ def conclude(trainer, step):
     translator = Translator.from_checkpoint(workdir.path)
     split = config.data.test_split
     result = evaluate(translator, trainer.test_pairs, f"{config.data.corpus} {split}")
+    if not workdir.writes:
+        return
     file = result.save(workdir, split)
     say("\n" + "\n".join(result.sample_lines()))
     say(f"test set, checkpoint {result.checkpoint}:")
@@ -197,28 +87,58 @@ def conclude(trainer, step):
 
 
 def main():
+    if DRY_RUN.value:
+        return dry_run()
+    if TOPOLOGY.value:
+        raise ValueError("--topology only compiles: it needs --dry_run.")
     start = time.monotonic()
     config = CONFIG.value.validate()
-    workdir = WorkDir(WORKDIR.value)
-    if DRY_RUN.value:
-        Trainer(config, workdir).describe()
-        return 0
-    if workdir.is_finished(config):
+    speaks = hosts.connect(
+        COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value,
+        wait_seconds=WAIT_SECONDS.value, say=say,
+    )  # fmt: skip
+    if not speaks:
+        command_line.be_quiet()
+    hosts.check_accelerator()
+    workdir = WorkDir(WORKDIR.value, writes=speaks)
+    is_finished = workdir.is_finished(config)
+    found = f"{workdir.has_run} {is_finished} {config.to_json()}"
+    hosts.check_same("configuration or in what is in the work directory", found.encode())
+    if is_finished:
         say(
             f"{workdir.path} is already finished; its scores are in {workdir / 'results'}. Raise "
             f"--config.training.num_train_steps to train on, or: python eval.py "
             f"--workdir={workdir.path}"
         )
-        return 0
+        return DONE
     workdir.open_for_training(config)
     trainer = Trainer(config, workdir)
-    if not workdir.has_run:
+    hosts.check_same("the text that they read", trainer.task.fingerprint())
+    if speaks and not workdir.has_run:
         save_tokenizers(workdir.path, *trainer.task.tokenizers)
     workdir.save_config(config)
-    trainer.describe()
-    code = trainer.run()
+    hosts.wait_for_all("the work directory")
+    if not workdir.has_run:
+        raise ValueError(f"{workdir.path} is not shared by the hosts: name a folder that all see.")
+    describe(config, trainer.step, trainer.task)
+    code = trainer.run(partial(conclude, trainer))
     say(f"all of it took {format_seconds(time.monotonic() - start)}")
     return code
+
+
+def dry_run():
+    """Describes the run and compiles its step, for the devices here or for a slice elsewhere."""
+    config = CONFIG.value.validate()
+    if TOPOLOGY.value:  # needs neither a TPU nor the text
+        step = step_without_data(config, make_parallel(config, topology_devices(TOPOLOGY.value)))
+        describe(config, step)
+        say("data        not read: rows and vocabularies as the configuration has them")
+    else:
+        trainer = Trainer(config, WorkDir(WORKDIR.value, writes=False))
+        step = trainer.step
+        describe(config, step, trainer.task)
+    describe_compiled(step)
+    return DONE
 
 
 if __name__ == "__main__":

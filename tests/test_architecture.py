@@ -8,12 +8,16 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-TEXT = "config workdir tfds_source corpus tokenizer vocabulary batching bucketing"
+TEXT = (
+    "validation config storage workdir tfds_source corpus tokenizer vocabulary batching bucketing"
+)
 TENSORS = "masks attention embedding layers models"
-LEARNING = "loss optimizer parallel training fingerprint checkpoint"
+LEARNING = (
+    "loss optimizer training costs hosts parallel step topology prefetch fingerprint checkpoint"
+)
 SEARCH = "decoding search"
 JOINTS = "translator metrics translation evaluation"
-EFFECTS = "progress report card command_line"
+EFFECTS = "progress report card command_line stopping trainer"
 ORDER = " ".join((TEXT, TENSORS, LEARNING, SEARCH, JOINTS, EFFECTS)).split()
 ROOMS = {path.stem: ast.parse(path.read_bytes()) for path in (ROOT / "transformer").glob("*.py")}
 SCRIPTS = {

@@ -8,8 +8,9 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from configs import table3, wmt14_en_de_base, wmt14_en_de_big
-from transformer.config import CHOICES, Config
-from transformer.models import num_parameters
+from transformer.config import Config
+from transformer.costs import num_parameters
+from transformer.validation import CHOICES
 
 ROOT = pathlib.Path(__file__).parents[1]
 CONFIGS = sorted(path.stem for path in (ROOT / "configs").glob("*.py"))

@@ -91,7 +91,7 @@ def test_cached_steps_equal_the_full_pass(norm, num_beams):
         return stack(
             rows,
             mask=causal_mask(T),
-            encoded=stack.keys_values(each(source)),
+            encoded=each(source),
             encoded_mask=each(source_mask),
             deterministic=True,
         ).reshape(x.shape)
@@ -110,3 +110,49 @@ def test_cached_steps_equal_the_full_pass(norm, num_beams):
     variables = {"params": random_params(stack.init, method=full)}
     expected, ours = (jax.jit(partial(stack.apply, method=m))(variables) for m in (full, stepwise))
     np.testing.assert_allclose(ours, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("remat", [False, True])
+@pytest.mark.parametrize("scan_layers", [False, True])
+@pytest.mark.parametrize("cross_attention", [False, True])
+def test_remat_and_scanned_layers_change_nothing(remat, scan_layers, cross_attention):
+    """Catches layers in another order, a forgotten mask, and weights by other names."""
+    rng = np.random.default_rng(0)
+    x, source = (rng.normal(size=(B, n, D)).astype(np.float32) for n in (T, S))
+    inputs = dict(mask=causal_mask(T), deterministic=True)
+    if cross_attention:
+        source_mask = (np.arange(S) < [[3], [5]])[:, None, None]
+        inputs |= dict(encoded=source, encoded_mask=source_mask)
+    plain = Stack(tiny_config(num_layers=3), cross_attention)
+    params = random_params(plain.init, x, **inputs)
+    arranged = plain.clone(remat=remat, scan_layers=scan_layers)
+
+    def gradient(stack):
+        loss_fn = lambda params: (stack.apply({"params": params}, x, **inputs) ** 3).sum()  # noqa: E731
+        return jax.jit(jax.value_and_grad(loss_fn))(params)
+
+    ours, expected = gradient(arranged), gradient(plain)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), ours, expected)
+    shapes = (
+        jax.eval_shape(partial(s.init, **inputs), jax.random.key(0), x) for s in (arranged, plain)
+    )
+    assert next(shapes) == next(shapes)
+
+
+@pytest.mark.parametrize("arranged", [{"remat": True}, {"scan_layers": True}])
+def test_dropout_reaches_arranged_layers(arranged):
+    """Catches dropout that is lost, or always the same, where layers are recomputed or scanned."""
+    config = tiny_config(num_layers=4, dropout_rate=0.5)
+    stack = Stack(config, **arranged)
+    x = np.ones((B, T, D), np.float32)
+    inputs = dict(mask=causal_mask(T), deterministic=False)
+    params = random_params(stack.init, x, mask=causal_mask(T), deterministic=True)
+
+    def call(seed):
+        rngs = {"dropout": jax.random.PRNGKey(seed)}
+        return stack.apply({"params": params}, x, **inputs, rngs=rngs)
+
+    np.testing.assert_array_equal(call(0), call(0))
+    assert not np.allclose(call(0), call(1))
+    plain = stack.apply({"params": params}, x, mask=causal_mask(T), deterministic=True)
+    assert not np.allclose(call(0), plain)

@@ -9,7 +9,8 @@ import pytest
 from tiny import make_batch, random_params, sentence, tiny_model
 
 from transformer.config import ModelConfig
-from transformer.models import Transformer, num_parameters
+from transformer.costs import num_parameters
+from transformer.models import Transformer
 from transformer.training import make_loss_fn
 
 BIG = dict(d_model=1024, d_ff=4096, num_heads=16)

@@ -13,7 +13,17 @@ import tempfile
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-NUM_STEPS, NUM_ROWS = 3, 16
+NUM_STEPS, NUM_ROWS = 5, 13  # of which no number of devices is a divisor
+WAYS = {  # name: (data, fsdp, tensor, how, parts of a batch, settings of the model)
+    "pmap": (-1, 1, 1, "pmap", 1, {}),
+    "8×1×1": (8, 1, 1, "sharded", 1, {}),
+    "2×4×1": (2, 4, 1, "sharded", 1, {}),
+    "2×2×2": (2, 2, 2, "sharded", 1, {}),
+    "one device in 8 parts": (1, 1, 1, "sharded", 8, {}),
+    "pmap in 2 parts": (-1, 1, 1, "pmap", 2, {}),
+    "2×2×2 in 2 parts": (2, 2, 2, "sharded", 2, {}),
+    "1×4×2, scanned, recomputed": (-1, 4, 2, "sharded", 1, {"remat": True, "scan_layers": True}),
+}
 
 
 @pytest.fixture(scope="module")
@@ -31,40 +41,82 @@ def seen():
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_eight_devices_give_the_parameters_of_one(seen):
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_gives_the_parameters_of_one_device(way, seen):
     """Catches a mean over devices of means over tokens: rows hold unequal numbers of them."""
-    assert seen["num_devices"] == 8
-    assert seen["moved"] > 0.01 and seen["difference"] < 1e-5
+    assert seen["one device"]["moved"] > 0.01
+    assert seen[way]["difference"] < 1e-5
+    assert seen[way]["losses"] == pytest.approx(seen["one device"]["losses"], rel=1e-5)
 
 
-def test_accumulation_on_eight_devices_gives_the_parameters_of_one(seen):
-    """Catches parts of a batch that are cut across the rows of a device and lose some."""
-    assert seen["difference_accumulated"] < 1e-5
+@pytest.mark.parametrize("way", ["one device", *WAYS])
+def test_step_compiles_once(way, seen):
+    """Catches a second compile at the second step, by state that comes back placed otherwise."""
+    assert seen[way]["compiles"][0] >= 1
+    assert seen[way]["compiles"][1:] == [0] * (NUM_STEPS - 1)
 
 
-def test_step_compiles_once(seen):
-    """Catches a second compile, at the second step or after a restore, by other types or places."""
-    assert seen["compiles"] == {"fresh": 1, "after steps": 1, "after restore": 1}
+@pytest.mark.parametrize("way", ["2×4×1", "2×2×2"])
+def test_restored_state_fits_every_mesh_and_compiles_nothing(way, seen):
+    """Catches a restore that needs the mesh that wrote, or places arrays where they do not lie."""
+    assert seen[way]["restored_compiles"] == 0
+    assert seen[way]["restored_difference"] < 1e-5
 
 
-def test_every_device_holds_its_rows_and_all_parameters(seen):
+def test_shared_parameters_take_their_share_of_memory(seen):
+    """Catches parameters or Adam's moments that lie whole on every device under fsdp and tensor."""
+    whole = seen["one device"]["bytes"]
+    assert seen["8×1×1"]["bytes"] == seen["pmap"]["bytes"] == whole
+    assert seen["2×4×1"]["bytes"] < whole / 3
+    assert seen["2×2×2"]["bytes"] < whole / 3
+    assert seen["1×4×2, scanned, recomputed"]["bytes"] < whole / 5
+
+
+def test_every_device_gets_its_rows(seen):
     """Catches a batch that is copied to every device, which would do the work eight times."""
-    assert seen["rows of a device"] == NUM_ROWS // 8
-    assert seen["parameters are replicated"]
+    assert seen["8×1×1"]["rows"] == 2  # of 13 rows and 3 empty ones
+    assert seen["2×2×2"]["rows"] == 4
+    assert seen["2×2×2 in 2 parts"]["rows"] == 4
+    assert seen["one device in 8 parts"]["rows"] == 16
 
 
-def test_batch_that_cannot_be_dealt_out_is_refused():
-    """Catches an empty batch found deep in the compiler instead of a sentence with the way out."""
-    from transformer.parallel import DataParallel
+def test_settings_that_do_not_make_a_mesh_are_refused():
+    """Catches an error from deep inside jax instead of a sentence with the way out."""
+    from transformer.config import Config
+    from transformer.parallel import make_parallel
 
-    parallel = DataParallel()
-    rows = parallel.num_devices * 2
-    assert (
-        parallel.rows_per_batch(batch_tokens=rows * 10 + 9, row_length=10, accumulate_steps=2)
-        == rows
-    )
-    with pytest.raises(ValueError, match=f"raise it to {rows * 10}"):
-        parallel.rows_per_batch(batch_tokens=rows * 10 - 1, row_length=10, accumulate_steps=2)
+    devices = [object()] * 8
+    for changes, said in (
+        (dict(fsdp=3), "mesh.fsdp 3 .* does not make the 8 devices"),
+        (dict(data=2), "mesh.data 2 .* set one of them to -1"),
+        (dict(tensor=8, heads=4), r"mesh.tensor \(8\) must divide model.num_heads \(4\)"),
+    ):
+        config = Config()
+        config.model.num_heads = changes.pop("heads", 8)
+        for axis, size in changes.items():
+            setattr(config.mesh, axis, size)
+        with pytest.raises(ValueError, match=said):
+            make_parallel(config.validate(), devices)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (dict(data=-1, fsdp=-1), "Only one of mesh.data, mesh.fsdp and mesh.tensor may be -1"),
+        (dict(tensor=0), "mesh.tensor must be at least 1, or -1"),
+        (dict(fsdp=2, parallelism="pmap"), "need parallelism=sharded"),
+        (dict(parallelism="jit"), "parallelism must be one of sharded, pmap"),
+    ],
+)
+def test_wrong_settings_are_refused_before_any_device_is_looked_at(changes, said):
+    from transformer.config import Config
+
+    config = Config()
+    config.parallelism = changes.pop("parallelism", "sharded")
+    for axis, size in changes.items():
+        setattr(config.mesh, axis, size)
+    with pytest.raises(ValueError, match=said):
+        config.validate()
 
 
 def main():
@@ -74,57 +126,72 @@ def main():
     from tiny import make_batch, sentence, tiny_model
 
     from transformer.checkpoint import Checkpoints
-    from transformer.parallel import DataParallel
+    from transformer.config import Config, MeshConfig
+    from transformer.parallel import make_parallel
     from transformer.training import init_state, make_loss_fn, make_train_step
 
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 8, (NUM_STEPS, NUM_ROWS, 2))
     rows = [[[tuple(sentence(rng, n) for n in pair)] for pair in step] for step in lengths]
     batches = [make_batch(step, 7, 7) for step in rows]
-    model = tiny_model(num_layers=1)
     # An ε that is not tiny: Adam then does not blow rounding errors up to whole steps.
-    optimizer, loss_fn = optax.adam(0.01, eps=1e-3), make_loss_fn(model, 0.1)
-
-    def train(parallel, accumulate_steps=1):
-        state = parallel.jit_init(lambda: init_state(model, optimizer, batches[0], 0))()
-        start = jax.device_get(state.params)
-        train_step = parallel.jit_train_step(
-            make_train_step(loss_fn, optimizer, 0, accumulate_steps)
-        )
-        compiles = []
-        for batch in batches:
-            state, _ = jax.block_until_ready(train_step(state, parallel.put_batch(batch)))
-            compiles.append(train_step._cache_size())
-        return start, state, train_step, compiles
+    optimizer = optax.adam(0.01, eps=1e-3)
+    num_compiles = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda name, *_, **__: num_compiles.append(name) if "backend_compile" in name else None
+    )
 
     def difference(a, b):
         largest = jax.tree.map(lambda x, y: np.abs(x - y).max(), *jax.device_get((a, b)))
         return float(max(jax.tree.leaves(largest)))
 
-    many = DataParallel()
-    start, state, train_step, compiles = train(many)
-    _, of_one, _, _ = train(DataParallel(jax.devices()[:1]))
-    _, accumulated, _, _ = train(many, accumulate_steps=2)
-    report = {
-        "num_devices": many.num_devices,
-        "moved": difference(start, state.params),
-        "difference": difference(state.params, of_one.params),
-        "difference_accumulated": difference(accumulated.params, of_one.params),
-        "parameters are replicated": all(
-            leaf.sharding.is_fully_replicated for leaf in jax.tree.leaves(state.params)
-        ),
-        "rows of a device": len(many.put_batch(batches[0]).inputs.addressable_shards[0].data),
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        checkpoints = Checkpoints(folder)
-        checkpoints.save(state)
-        checkpoints.wait()
-        restored = checkpoints.restore(state)
-        checkpoints.close()
-    jax.block_until_ready(train_step(restored, many.put_batch(batches[0])))
-    counts = compiles[0], compiles[-1], train_step._cache_size()
-    report["compiles"] = dict(zip(("fresh", "after steps", "after restore"), counts, strict=True))
-    print(json.dumps(report))
+    def train(data, fsdp, tensor, how, parts, settings):
+        """A run of one of the WAYS: (what the tests look at, its final state)."""
+        model = tiny_model(num_layers=2).clone(**settings)
+        config = Config(model=model.config, mesh=MeshConfig(data, fsdp, tensor), parallelism=how)
+        devices = jax.devices()[:1] if data == fsdp == tensor == 1 else None
+        parallel, loss_fn = make_parallel(config, devices), make_loss_fn(model, 0.1)
+
+        def init():
+            return init_state(model, optimizer, batches[0], 0)
+
+        state = parallel.init(init)
+        start, abstract = jax.device_get(state.params), parallel.abstract(init)
+        train_step = parallel.map_step(
+            lambda axis: make_train_step(loss_fn, optimizer, 0, parts, axis), abstract, updates=True
+        )
+        report = {"losses": [], "compiles": [], "bytes": parallel.bytes_per_device(abstract)}
+
+        def update(state, batch):
+            batch = jax.block_until_ready(parallel.put_batch(batch, parts))
+            report["rows"] = batch.inputs.addressable_shards[0].data.reshape(-1, 7).shape[0]
+            before = len(num_compiles)
+            state, sums = jax.block_until_ready(train_step(state, batch))
+            return state, sums, len(num_compiles) - before
+
+        for batch in batches[:-1]:
+            state, sums, compiles = update(state, batch)
+            report["losses"].append(float(sums["loss"]))
+            report["compiles"].append(compiles)
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoints = Checkpoints(folder)
+            checkpoints.save(state)
+            checkpoints.wait()
+            restored = checkpoints.restore(abstract)
+            checkpoints.close()
+        state, sums, compiles = update(state, batches[-1])
+        report["compiles"].append(compiles)
+        restored, _, report["restored_compiles"] = update(restored, batches[-1])
+        report["restored_difference"] = difference(state.params, restored.params)
+        report["moved"] = difference(start, state.params)
+        return report, state
+
+    report, state = train(1, 1, 1, "sharded", 1, {})
+    found = {"one device": report}
+    for way, settings in WAYS.items():
+        found[way], other = train(*settings)
+        found[way]["difference"] = difference(state.params, other.params)
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

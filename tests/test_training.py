@@ -74,7 +74,8 @@ def test_update_is_the_mean_over_tokens(batch):
 def noisy_loss_fn(params, batch, rng):
     """A loss whose gradient is its weight; `draw` shows which key it got."""
     loss = params * batch["weight"].sum()
-    return loss, {"tokens": batch["weight"].sum(), "draw": jax.random.uniform(rng)}
+    sums = {"loss": loss, "tokens": batch["weight"].sum(), "draw": jax.random.uniform(rng)}
+    return loss, sums
 
 
 def draw(step, accumulate_steps=1, seed=0):
@@ -142,3 +143,19 @@ def test_copying_is_learned():
     found = translate(test.inputs, (test.input_segments != 0).sum(1))
     copied = (found.ids[:, 0] == test.targets).all(1)
     assert copied.mean() > 0.9
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_update_that_is_not_finite_is_left_out_and_counted(bad, batch):
+    """Catches one bad batch that makes all parameters NaN, and sums that pass it on."""
+    params, optimizer = jnp.ones((3, 7)), optax.adam(0.1)
+    state = TrainState(jnp.array(4), params, optimizer.init(params))
+    train_step = jax.jit(make_train_step(linear_loss_fn, optimizer, 0))
+    spoilt = batch | {"x": np.where(batch["x"] == batch["x"][0, 0, 0], bad, batch["x"])}
+    after, sums = train_step(state, spoilt)
+    jax.tree.map(np.testing.assert_array_equal, after, state.replace(step=5))
+    assert float(sums.pop("skipped")) == 1
+    assert {float(value) for value in sums.values()} == {0.0}
+    good, sums = train_step(after, batch)
+    assert float(sums["skipped"]) == 0
+    assert not np.allclose(good.params, params)

@@ -8,7 +8,8 @@ import socket
 import pytest
 
 from transformer.config import Config
-from transformer.workdir import WorkDir, write_atomically
+from transformer.storage import write_atomically
+from transformer.workdir import WorkDir
 
 
 def make_run(path):

@@ -71,7 +71,8 @@ class MultiHeadAttention(nn.Module):
         self.attention_dropout = Dropout(self.dropout_rate)
 
     def _split_heads(self, x):
-        return x.reshape(*x.shape[:-1], self.num_heads, -1)
+        x = x.reshape(*x.shape[:-1], self.num_heads, -1)
+        return nn.with_logical_constraint(x, ("batch", "length", "heads", "head_dim"))
 
     def keys_values(self, x):
         """x [B, S, D] -> {"key", "value"}, each [B, S, N, H]."""

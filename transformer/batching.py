@@ -69,6 +69,20 @@ class Ragged:
         return self.flat[self.starts[index] : self.starts[index] + self.lengths[index]]
 
 
+def rows_of_batch(batch_tokens, row_length):
+    """The rows that `batch_tokens` allow: a multiple of 8 if there are so many, as devices are.
+
+    They do not depend on the devices that are there, so that a run may go on on others.
+    """
+    rows = batch_tokens // row_length
+    if not rows:
+        raise ValueError(
+            f"training.batch_tokens ({batch_tokens}) must hold at least one row of "
+            f"data.row_length ({row_length}); raise one or lower the other."
+        )
+    return rows - rows % 8 if rows > 8 else rows
+
+
 def usable(source: Ragged, target: Ragged, row_length, max_length_ratio, notes: Counter):
     """Which pairs fit a row and the ratio: their indices; the others are counted in `notes`."""
     longest = np.maximum(source.lengths, target.lengths)

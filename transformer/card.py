@@ -1,10 +1,21 @@
 """The card of a run: what it is made of, before it costs anything, and what to do with it then."""
 
 import json
+import math
+import re
 import shlex
 from collections import Counter
 
 import jax
+
+from transformer.costs import chip
+
+MIB = 2**20
+COLLECTIVE = re.compile(
+    r"= (\([^)]*\)|\S+) "
+    r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
+)
+ARRAY = re.compile(r"[a-z]+(\d+)\[([\d,]*)\]")
 
 
 def parameter_table(params):
@@ -26,6 +37,8 @@ def parameter_table(params):
 def data_lines(task):
     """What was read, what was left out and why, and how it is packed."""
     batches, validation = task.training_batches, task.validation_batches
+    padding = task.num_padding_rows
+    padding = f", and {padding} empty ones to deal them out evenly" if padding else ""
     source_length, target_length = batches.shape
     dropped = ", ".join(f"{count:,} of {reason}" for reason, count in task.notes.items())
     lines = [
@@ -34,7 +47,8 @@ def data_lines(task):
         f"vocabulary  {' and '.join(f'{t.vocab_size:,}' for t in dict.fromkeys(task.tokenizers))} "
         f"pieces",
         f"batch       {batches.rows_per_batch} rows of {source_length} + {target_length} places, "
-        f"{batches.fill(10):.1%} of them real; {batches.batches_per_epoch:,} batches an epoch",
+        f"{batches.fill(10):.1%} of them real{padding}; {batches.batches_per_epoch:,} batches an "
+        f"epoch",
         f"validation  {len(task.validation_pairs):,} pairs, {validation.batches_per_epoch} batches",
     ]
     for reason, count in task.not_in_loss.items():
@@ -42,27 +56,75 @@ def data_lines(task):
     return lines
 
 
-def model_line(config, num_params, parallel):
-    """The network and what it runs on."""
+def model_line(config, num_params):
+    """The network."""
     m = config.model
-    devices = parallel.mesh.devices.ravel()
     return (
         f"model       {m.num_layers}+{m.num_layers} layers, d_model {m.d_model}, d_ff {m.d_ff}, "
-        f"{m.num_heads} heads, {m.norm}-norm, {m.dtype}: {num_params:,} parameters on "
-        f"{len(devices)} × {devices[0].device_kind}"
+        f"{m.num_heads} heads, {m.norm}-norm, {m.dtype}: {num_params:,} parameters"
     )
 
 
-def memory_lines(compiled):
-    """What the compiler says of a compiled step: memory a device, arithmetic."""
-    memory = compiled.memory_analysis()
-    cost = compiled.cost_analysis() or {}
-    mib = 2**20
+def device_lines(config, parallel, state):
+    """What it runs on, how the work is shared, and what each device keeps of a TrainState."""
+    devices = parallel.mesh.devices.ravel()
+    num_hosts = len({device.process_index for device in devices})
+    arranged = [name for name in ("remat", "scan_layers") if getattr(config, name)]
+    if config.training.accumulate_steps > 1:
+        arranged.append(f"in {config.training.accumulate_steps} parts")
+    params, whole = (parallel.bytes_per_device(tree) / MIB for tree in (state.params, state))
     return [
-        f"memory      {memory.argument_size_in_bytes / mib:,.0f} MiB of state and batch + "
-        f"{memory.temp_size_in_bytes / mib:,.0f} MiB of work space a device",
-        f"arithmetic  {cost.get('flops', 0) / 1e9:,.1f} GFLOP a step (the compiler's count)",
+        f"devices     {len(devices)} × {devices[0].device_kind} on {num_hosts} host"
+        f"{'s' * (num_hosts > 1)}, {', '.join([parallel.describe(), *arranged])}",
+        f"memory      {params:,.1f} MiB of parameters, {whole:,.1f} MiB with the optimizer's, "
+        f"on each device",
     ]
+
+
+def work_line(flops, num_tokens):
+    """The arithmetic of a training step, by the model's formula."""
+    return (
+        f"step        {num_tokens:,.0f} target tokens, {flops / 1e9:,.1f} GFLOP (the model's, on "
+        f"real tokens)"
+    )
+
+
+def compiled_lines(compiled, device_kind):
+    """What the compiler says of a step: memory and arithmetic of a device, collectives."""
+    memory, cost = compiled.memory_analysis(), compiled.cost_analysis() or {}
+    kept, work = memory.argument_size_in_bytes / MIB, memory.temp_size_in_bytes / MIB
+    known = chip(device_kind)
+    room = ""
+    if known:
+        verdict = "fits" if kept + work < known[1] * 1024 else "DOES NOT FIT"
+        room = f": {verdict} into {known[1]} GiB"
+    collectives = ", ".join(
+        f"{count} {kind} ({size / MIB:,.1f} MiB)"
+        for kind, (count, size) in collectives_of(compiled.as_text()).items()
+    )
+    return [
+        f"compiled    {kept:,.0f} MiB of state and batch + {work:,.0f} MiB of work space on each "
+        f"device{room}",
+        f"            {cost.get('flops', 0) / 1e9:,.1f} GFLOP a step on each device, by the "
+        f"compiler's count",
+        f"            collectives: {collectives or 'none'}",
+    ]
+
+
+def collectives_of(program):
+    """{kind: (how many, bytes of their results)} in the text of a compiled program.
+
+    What stands in a loop is counted once.
+    """
+    found = {}
+    for result, kind in COLLECTIVE.findall(program):
+        size = sum(
+            math.prod(map(int, filter(None, shape.split(",")))) * int(bits) // 8
+            for bits, shape in ARRAY.findall(result)
+        )
+        count, total = found.get(kind, (0, 0))
+        found[kind] = count + 1, total + size
+    return found
 
 
 def how_to_go_on(workdir, sentence):

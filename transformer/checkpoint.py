@@ -7,7 +7,6 @@ one.
 
 import logging
 import warnings
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -15,6 +14,7 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 import transformer
+from transformer import storage
 from transformer.fingerprint import fingerprints
 from transformer.workdir import WorkDir
 
@@ -26,7 +26,7 @@ class Checkpoints:
     """The checkpoints of one folder. keep: how many of the newest to keep besides the best."""
 
     def __init__(self, folder, *, keep=1, read_only=False):
-        self.folder, self.keep = Path(folder).absolute(), keep
+        self.folder, self.keep = storage.absolute(folder), keep
         policies = [
             preservation_policy.LatestN(keep),
             preservation_policy.BestN(
@@ -55,6 +55,8 @@ class Checkpoints:
             "version": transformer.__version__,
             "fingerprints": {"params": fingerprints(params), "rest": fingerprints(rest)},
         }
+        if int(state.step) in self.steps():  # again, with a score that was not known then
+            self._manager.delete(int(state.step))
         self._manager.save(
             int(state.step),
             args=ocp.args.Composite(

@@ -1,6 +1,5 @@
 """The manners of train.py and eval.py: flags, one-line errors, exit codes."""
 
-import dataclasses
 import difflib
 import inspect
 import re
@@ -9,12 +8,15 @@ import sys
 import warnings
 from pathlib import Path
 
+import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
 
 from transformer.config import Config
+from transformer.hosts import explain, leave
 
 WRONG_INPUT = 2  # exit code of everything the user can mend
+_is_quiet = False
 
 
 def define_config():
@@ -39,7 +41,14 @@ def run(main, usage, default_config=""):
 
 def say(text):
     """Tells the user something; standard output belongs to translations."""
-    print(text, file=sys.stderr, flush=True)
+    if not _is_quiet:
+        print(text, file=sys.stderr, flush=True)
+
+
+def be_quiet():
+    """From here on `say` is silent: another host speaks. Errors are still told."""
+    global _is_quiet
+    _is_quiet = True
 
 
 def this_command():
@@ -47,9 +56,9 @@ def this_command():
     return " ".join(["python", *map(shlex.quote, sys.argv)])
 
 
-def _fail(text):
-    say(f"error: {text}")
-    sys.exit(WRONG_INPUT)
+def _fail(text, code=WRONG_INPUT):
+    print(f"error: {text}", file=sys.stderr, flush=True)
+    leave(code)
 
 
 def _guarded(main):
@@ -57,9 +66,11 @@ def _guarded(main):
         return main()
     except ValueError as error:
         return _fail(error)
+    except jax.errors.JaxRuntimeError as error:
+        return _fail(*explain(error))
     except KeyboardInterrupt:
         say("interrupted")
-        return 130
+        return leave(130)
     except BrokenPipeError:  # the reader of our output has gone: nothing is wrong
         sys.stdout = None  # nor is there anything left to flush
         return 0
@@ -107,11 +118,12 @@ def _name(word):
 
 def _fields():
     """(name, default, comment) of every field of the configuration, as `config.py` has them."""
-    for group in dataclasses.fields(Config):
-        source = inspect.getsource(group.default_factory)
-        for leaf in dataclasses.fields(group.default_factory):
-            comment = re.search(rf"^    {leaf.name}: .*?  # (.*)$", source, re.MULTILINE)
-            yield f"{group.name}.{leaf.name}", leaf.default, comment[1] if comment else ""
+    for name, default in Config().values().items():
+        group, _, leaf = name.rpartition(".")
+        home = type(getattr(Config(), group)) if group else Config
+        source = inspect.getsource(home)
+        comment = re.search(rf"^    {leaf}: .*?  # (.*)$", source, re.MULTILINE)
+        yield name, default, comment[1] if comment else ""
 
 
 def _help(usage, default_config):

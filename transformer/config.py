@@ -1,4 +1,4 @@
-"""The settings of an experiment: six groups of dataclasses, validated, to and from JSON.
+"""The settings of an experiment: groups of dataclasses, validated, to and from JSON.
 
 A field is set in `configs/*.py` or on the command line as `--config.GROUP.FIELD=VALUE`. Every
 default is the paper's base model where the paper says something.
@@ -6,8 +6,9 @@ default is the paper's base model where the paper says something.
 
 import dataclasses
 import json
-import math
 from dataclasses import dataclass, field
+
+from transformer.validation import check_together, check_type, check_values
 
 
 @dataclass
@@ -106,8 +107,17 @@ class DecodingConfig:
 
 
 @dataclass
+class MeshConfig:
+    """How many devices share what; one of the three may be -1, the devices that are left."""
+
+    data: int = -1  # the rows of a batch are dealt out over data × fsdp
+    fsdp: int = 1  # parameters and optimizer state are kept in so many parts, gathered when used
+    tensor: int = 1  # heads, feed-forward and vocabulary are computed in so many parts
+
+
+@dataclass
 class Config:
-    """All of it."""
+    """All of it. What has no group, and `mesh`, arranges the work and changes no result."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
@@ -115,58 +125,22 @@ class Config:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
+    mesh: MeshConfig = field(default_factory=MeshConfig)
+    parallelism: str = "sharded"  # jit over the mesh; or "pmap": all parameters on every device
+    remat: bool = False  # recompute the inside of blocks in the backward pass: less memory
+    scan_layers: bool = False  # compile one block for all layers: a quicker compile
 
     def validate(self) -> "Config":
         """Returns itself, or raises ValueError with one sentence that says what to change."""
-        for group in dataclasses.fields(self):
-            _check_types(group.name, getattr(self, group.name))
-        for name, allowed in CHOICES.items():
-            _check(name, _get(self, name), f"one of {', '.join(allowed)}", lambda v: v in allowed)  # noqa: B023
-        for name in POSITIVE:
-            _check(name, _get(self, name), "at least 1", lambda v: v >= 1)
-        for name in NOT_NEGATIVE:
-            _check(name, _get(self, name), "at least 0", lambda v: v >= 0)
-        for name in RATES:
-            _check(name, _get(self, name), "from 0 up to but not including 1", lambda v: 0 <= v < 1)
-        self._check_together()
+        for name, owner, leaf in _leaves(self):
+            setattr(owner, leaf.name, check_type(name, getattr(owner, leaf.name), leaf.type))
+        check_values(self.values())
+        check_together(self)
         return self
 
-    def _check_together(self):
-        m, d, tokenizer = self.model, self.data, self.tokenizer
-        averaged, kept = self.decoding.average_checkpoints, self.training.keep_checkpoints
-        for is_right, wanted in (
-            (
-                m.head_dim or m.d_model % m.num_heads == 0,
-                f"model.d_model ({m.d_model}) must be a multiple of model.num_heads "
-                f"({m.num_heads}); change one of them or set model.head_dim.",
-            ),
-            (
-                m.d_model % 2 == 0,
-                f"model.d_model must be even, as sines and cosines come in pairs, not {m.d_model}.",
-            ),
-            (
-                m.positions == "sinusoidal" or m.max_positions >= d.row_length,
-                f"model.max_positions ({m.max_positions}) must be at least data.row_length "
-                f"({d.row_length}), the longest sentence; raise it or lower the other.",
-            ),
-            (
-                tokenizer.shared or m.embedding_sharing != "all",
-                "model.embedding_sharing=all needs one vocabulary: set tokenizer.shared=True, or "
-                "model.embedding_sharing=target.",
-            ),
-            (
-                not tokenizer.model or (tokenizer.shared and tokenizer.kind == "sentencepiece"),
-                "tokenizer.model names one SentencePiece vocabulary: set tokenizer.shared=True and "
-                "tokenizer.kind=sentencepiece.",
-            ),
-            (
-                averaged <= kept,
-                f"decoding.average_checkpoints ({averaged}) must be at most "
-                f"training.keep_checkpoints ({kept}); lower it or raise the other.",
-            ),
-        ):
-            if not is_right:
-                raise ValueError(wanted)
+    def values(self) -> dict:
+        """Every setting by its full name, as "model.d_ff"."""
+        return {name: getattr(owner, leaf.name) for name, owner, leaf in _leaves(self)}
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
@@ -177,61 +151,29 @@ class Config:
         try:
             data = json.loads(text)
             groups = {
-                f.name: f.default_factory(**data.pop(f.name, {})) for f in dataclasses.fields(cls)
+                f.name: f.default_factory(**data.pop(f.name, {}))
+                for f in dataclasses.fields(cls)
+                if dataclasses.is_dataclass(f.type)
             }
             return cls(**groups, **data).validate()
         except (json.JSONDecodeError, RecursionError, TypeError, AttributeError) as error:
             raise ValueError(f"This is not a configuration of this version: {error}.") from error
 
     def differences(self, other: "Config") -> list[str]:
-        """The fields in which two configurations differ, as "group.field: this, other"."""
-        ours, theirs = (dataclasses.asdict(c) for c in (self, other))
+        """The fields in which two configurations differ, as "name: this, other"."""
+        theirs = other.values()
         return [
-            f"{group}.{name}: {value!r}, {theirs[group][name]!r}"
-            for group, values in ours.items()
-            for name, value in values.items()
-            if value != theirs[group][name]
+            f"{name}: {value!r}, {theirs[name]!r}"
+            for name, value in self.values().items()
+            if value != theirs[name]
         ]
 
 
-CHOICES = {
-    "model.norm": ("post", "pre"),
-    "model.positions": ("sinusoidal", "learned"),
-    "model.embedding_sharing": ("all", "target", "none"),
-    "model.attention": ("scaled_dot_product",),
-    "model.dtype": ("float32", "bfloat16"),
-    "data.bleu_tokenize": ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"),
-    "tokenizer.kind": ("sentencepiece", "pieces"),
-    "decoding.length_penalty": ("gnmt", "power"),
-}
-POSITIVE = """model.d_model model.d_ff model.num_heads model.num_layers model.max_positions
-    data.row_length tokenizer.vocab_size optimizer.warmup_steps training.num_train_steps
-    training.batch_tokens training.accumulate_steps training.log_every training.eval_every
-    training.checkpoint_every training.keep_checkpoints decoding.beam_size decoding.batch_size
-    decoding.average_checkpoints""".split()  # noqa: SIM905
-NOT_NEGATIVE = """model.head_dim model.value_dim data.max_validation_sentences
-    data.max_length_ratio training.seed
-    optimizer.peak_learning_rate optimizer.epsilon optimizer.clip_norm training.patience
-    decoding.alpha decoding.max_extra_length""".split()  # noqa: SIM905
-RATES = """model.dropout_rate model.attention_dropout_rate training.label_smoothing
-    optimizer.beta1 optimizer.beta2""".split()  # noqa: SIM905
-
-
-def _get(config, name):
-    group, leaf = name.split(".")
-    return getattr(getattr(config, group), leaf)
-
-
-def _check(name, value, wanted, is_right):
-    if not is_right(value):
-        raise ValueError(f"{name} must be {wanted}, not {value!r}.")
-
-
-def _check_types(group, values):
-    for leaf in dataclasses.fields(values):
-        value = getattr(values, leaf.name)
-        if leaf.type is float and type(value) is int:
-            setattr(values, leaf.name, value := float(value))
-        name = f"{group}.{leaf.name}"
-        _check(name, value, f"of type {leaf.type.__name__}", lambda v: type(v) is leaf.type)  # noqa: B023
-        _check(name, value, "finite", lambda v: type(v) is not float or math.isfinite(v))
+def _leaves(settings, prefix=""):
+    """(full name, owner, field) of every setting."""
+    for leaf in dataclasses.fields(settings):
+        value = getattr(settings, leaf.name)
+        if dataclasses.is_dataclass(value):
+            yield from _leaves(value, f"{leaf.name}.")
+        else:
+            yield prefix + leaf.name, settings, leaf

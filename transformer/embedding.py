@@ -17,7 +17,9 @@ class Embedding(nn.Module):
 
     def __call__(self, ids):
         """ids [...] -> vectors [..., D]."""
-        return self.table[ids].astype(self.dtype) * self.d_model**0.5
+        # Whole on every device, if it was shared: rows are looked up by ids that lie elsewhere.
+        table = nn.with_logical_constraint(self.table.astype(self.dtype), ("vocab", "embed"))
+        return table[ids] * self.d_model**0.5
 
     def logits(self, x):
         """x [..., D] -> float32 scores of every piece [..., V]."""

@@ -4,7 +4,8 @@ import json
 from dataclasses import dataclass
 
 from transformer import metrics
-from transformer.workdir import write_atomically
+from transformer.hosts import share
+from transformer.storage import write_atomically
 
 NUM_BOOTSTRAP = 1000  # resamples behind a 95% interval
 
@@ -43,7 +44,7 @@ class Evaluation:
     def save(self, workdir, name):
         """Writes the scores to results/NAME.json of a work directory; returns the path."""
         path = workdir / "results" / f"{name}.json"
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         record = {
             "checkpoint": self.checkpoint,
             "corpus": self.corpus,
@@ -61,7 +62,9 @@ def evaluate(translator, pairs, corpus, **options):
     direction = f"{data.source_language}-{data.target_language}"
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
     references = [translator.tokenizer.join(target) for target in targets]
-    translations = [t.text for t in translator.translate(sources, **options)]
+    translations = share(
+        lambda part: [t.text for t in translator.translate(part, **options)], sources
+    )
     scores = (
         metrics.bleu(
             translations, references, direction,
@@ -69,9 +72,14 @@ def evaluate(translator, pairs, corpus, **options):
         ),
         metrics.chrf(translations, references, direction, num_bootstrap=NUM_BOOTSTRAP),
     )  # fmt: skip
-    scored = translator.score(sources, targets)
-    nll, num_pieces = -sum(s.log_prob for s in scored), sum(s.num_pieces for s in scored)
-    perplexity = metrics.perplexity(nll, num_pieces)
+    scored = share(lambda part: _scores(translator, part), list(zip(sources, targets, strict=True)))
+    perplexity = metrics.perplexity(-sum(s[0] for s in scored), sum(s[1] for s in scored))
     return Evaluation(
         translator.checkpoint, corpus, *scores, perplexity, sources, references, translations
     )
+
+
+def _scores(translator, pairs):
+    """(log-probability, number of pieces) of each target given its source."""
+    sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
+    return [(s.log_prob, s.num_pieces) for s in translator.score(sources, targets)]

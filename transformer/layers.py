@@ -4,6 +4,7 @@ A Stack takes vectors [B, T, D], whatever they were made of; encoder, decoder an
 the same Stack under another mask.
 """
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
@@ -21,6 +22,7 @@ class FeedForward(nn.Module):
     def __call__(self, x):
         init = nn.initializers.xavier_uniform()
         inner = nn.relu(nn.Dense(self.d_ff, kernel_init=init, dtype=self.dtype, name="inner")(x))
+        inner = nn.with_logical_constraint(inner, ("batch", "length", "mlp"))
         return nn.Dense(x.shape[-1], kernel_init=init, dtype=self.dtype, name="outer")(inner)
 
 
@@ -73,17 +75,22 @@ class Block(nn.Module):
         self.feed_forward_residual = Residual(c.norm, c.dropout_rate, dtype)
 
     def __call__(self, x, *, mask, encoded=None, encoded_mask=None, deterministic):
-        """x [B, T, D] -> [B, T, D]; encoded: the keys and values of this block, [B, S, N, H]."""
+        """x [B, T, D], encoded [B, S, D] -> [B, T, D]."""
         attention = self.self_attention
 
         def attend(y):
             return attention(y, attention.keys_values(y), mask=mask, deterministic=deterministic)
 
         x = self.self_residual(x, attend, deterministic=deterministic)
-        return self._rest(x, encoded, encoded_mask, deterministic)
+        keys_values = self.encoder_attention.keys_values(encoded) if self.cross_attention else None
+        x = self._rest(x, keys_values, encoded_mask, deterministic)
+        return nn.with_logical_constraint(x, ("batch", "length", "embed"))
 
     def step(self, x, cache, position, *, encoded=None, encoded_mask=None):
-        """One new position of every beam: x [B, W, D] -> ([B, W, D], cache)."""
+        """One new position of every beam: x [B, W, D] -> ([B, W, D], cache).
+
+        encoded: the source as this block's keys and values, [B, S, N, H].
+        """
         written = {}
 
         def attend(y):
@@ -106,10 +113,16 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """N identical blocks; pre-norm ends with a LayerNorm of its own."""
+    """N identical blocks; pre-norm ends with a LayerNorm of its own.
+
+    remat: the backward pass computes the inside of each block again instead of keeping it.
+    scan_layers: the blocks are one compiled loop. Neither changes a weight's name or shape.
+    """
 
     config: ModelConfig
     cross_attention: bool = False
+    remat: bool = False
+    scan_layers: bool = False
 
     def setup(self):
         c = self.config
@@ -118,16 +131,37 @@ class Stack(nn.Module):
             self.last_norm = nn.LayerNorm(dtype=jnp.dtype(c.dtype))
 
     def __call__(self, x, *, mask, encoded=None, encoded_mask=None, deterministic):
-        """x [B, T, D], mask [B, N=1, T, T] -> [B, T, D]; encoded as `keys_values` returns it."""
-        for block, keys_values in zip(self.layer, encoded or [None] * len(self.layer), strict=True):
-            x = block(
-                x,
-                mask=mask,
-                encoded=keys_values,
-                encoded_mask=encoded_mask,
-                deterministic=deterministic,
-            )
+        """x [B, T, D], mask [B, N=1, T, T], encoded [B, S, D] -> [B, T, D]."""
+        inputs = dict(mask=mask, encoded=encoded, encoded_mask=encoded_mask)
+        writes = self.is_initializing() or self.is_mutable_collection("intermediates")
+        if writes or not (self.remat or self.scan_layers):
+            for block in self.layer:
+                x = block(x, **inputs, deterministic=deterministic)
+        else:
+            x = self._call_purely(x, inputs, deterministic)
         return self._finish(x)
+
+    def _call_purely(self, x, inputs, deterministic):
+        """The blocks as one function of their weights, which can be scanned and recomputed."""
+        pure = Block(self.config, self.cross_attention, parent=None)
+
+        def call(x, layer):
+            params, rng = layer
+            rngs = {} if deterministic else {"dropout": rng}
+            kwargs = inputs | {"deterministic": deterministic}
+            return pure.apply({"params": params}, x, **kwargs, rngs=rngs), None
+
+        if self.remat:
+            call = jax.checkpoint(call, prevent_cse=not self.scan_layers)
+        params = [block.variables["params"] for block in self.layer]
+        rng = jax.random.PRNGKey(0) if deterministic else self.make_rng("dropout")
+        rngs = jax.random.split(rng, len(params))
+        if self.scan_layers:
+            stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
+            return jax.lax.scan(call, x, (stacked, rngs))[0]
+        for layer in zip(params, rngs, strict=True):
+            x, _ = call(x, layer)
+        return x
 
     def keys_values(self, encoded):
         """The encoded source [B, S, D] as keys and values of every block, projected once."""
@@ -142,7 +176,10 @@ class Stack(nn.Module):
         return [zeros] * c.num_layers
 
     def step(self, x, cache, position, *, encoded=None, encoded_mask=None):
-        """One new position of every beam: x [B, W, D] -> ([B, W, D], cache)."""
+        """One new position of every beam: x [B, W, D] -> ([B, W, D], cache).
+
+        encoded: the source as `keys_values` returns it.
+        """
         written = []
         for i, block in enumerate(self.layer):
             keys_values = encoded[i] if encoded else None

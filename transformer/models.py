@@ -14,12 +14,14 @@ class Transformer(nn.Module):
     """config as in `ModelConfig`; vocabulary sizes are the tokenizer's.
 
     `embedding_sharing` says which of the three tables are one: "all" (the paper's), "target" (the
-    decoder's and the softmax's) or "none".
+    decoder's and the softmax's) or "none". `remat` and `scan_layers` as in `layers.Stack`.
     """
 
     config: ModelConfig
     source_vocab_size: int
     target_vocab_size: int
+    remat: bool = False
+    scan_layers: bool = False
 
     def setup(self):
         c = self.config
@@ -39,8 +41,10 @@ class Transformer(nn.Module):
             Positions(c.d_model, c.positions, c.max_positions) for _ in range(2)
         )
         self.dropout = Dropout(c.dropout_rate)
-        self.encoder = Stack(c)
-        self.decoder = Stack(c, cross_attention=True)
+        self.encoder, self.decoder = (
+            Stack(c, cross_attention, self.remat, self.scan_layers)
+            for cross_attention in (False, True)
+        )
 
     def __call__(self, batch, *, deterministic):
         """A training batch (see `batching.Batch`) -> logits [B, T, V] float32."""
@@ -51,7 +55,7 @@ class Transformer(nn.Module):
         x = self.decoder(
             self._embed_target(batch.decoder_inputs, batch.target_positions, deterministic),
             mask=mask & causal_mask(batch.targets.shape[1]),
-            encoded=self.decoder.keys_values(encoded),
+            encoded=encoded,
             encoded_mask=segment_mask(batch.target_segments, batch.input_segments),
             deterministic=deterministic,
         )
@@ -94,24 +98,9 @@ class Transformer(nn.Module):
         return self._add_positions(table(ids), self.target_positions(positions), deterministic)
 
     def _add_positions(self, x, vectors, deterministic):
-        return self.dropout(x + vectors.astype(x.dtype), deterministic=deterministic)
+        x = self.dropout(x + vectors.astype(x.dtype), deterministic=deterministic)
+        return nn.with_logical_constraint(x, ("batch", "length", "embed"))
 
     def _logits(self, x):
         name = "softmax" if self.config.embedding_sharing == "none" else "target_embedding"
         return self._table(name).logits(x)
-
-
-def num_parameters(config: ModelConfig, source_vocab_size, target_vocab_size):
-    """The number of weights by the formula, without building anything."""
-    d, norm = config.d_model, 2 * config.d_model
-    attention = 2 * d * config.num_heads * sum(config.widths_of_head)
-    feed_forward = 2 * d * config.d_ff + config.d_ff + d
-    layers = config.num_layers * (3 * attention + 2 * feed_forward + 5 * norm)
-    last_norms = 2 * norm if config.norm == "pre" else 0
-    tables = {
-        "all": target_vocab_size,
-        "target": source_vocab_size + target_vocab_size,
-        "none": source_vocab_size + 2 * target_vocab_size,
-    }[config.embedding_sharing]
-    positions = 2 * config.max_positions if config.positions == "learned" else 0
-    return layers + last_norms + (tables + positions) * d

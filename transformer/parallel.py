@@ -1,62 +1,236 @@
-"""Devices, mesh and placement: how the pure steps of `training` are mapped over what is there."""
+"""Devices, mesh and placement: the two ways to map the pure steps of `training` over what is there.
+
+`Sharded` (the default) jits a step over a mesh of data × fsdp × tensor and lets the compiler insert
+the reductions; `Pmapped` maps it with `jax.pmap` over replicated parameters. Both add empty rows
+to a batch until it can be dealt out, so that the same rows are trained on any number of devices.
+"""
+
+import math
+from contextlib import contextmanager
 
 import jax
 import numpy as np
+from flax import linen as nn
+from jax.experimental import mesh_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+AXES = ("data", "fsdp", "tensor")
+ROWS = ("data", "fsdp")  # the axes over which the rows of a batch are dealt out
 
-class DataParallel:
-    """One mesh axis, `data`: parameters on every device, the rows of a batch dealt out to them.
+# Which axes share a parameter, by the end of its path.
+PLACES = {
+    ("query", "kernel"): ("fsdp", "tensor"),  # [D, N·H]
+    ("key", "kernel"): ("fsdp", "tensor"),
+    ("value", "kernel"): ("fsdp", "tensor"),
+    ("output", "kernel"): ("tensor", "fsdp"),  # [N·H, D]
+    ("inner", "kernel"): ("fsdp", "tensor"),  # [D, F]
+    ("inner", "bias"): ("tensor",),
+    ("outer", "kernel"): ("tensor", "fsdp"),  # [F, D]
+    ("table",): ("tensor", "fsdp"),  # [V, D]
+}
+# And which share an activation, by the names that the model gives its axes.
+ACTIVATIONS = (("batch", ROWS), ("heads", "tensor"), ("mlp", "tensor"))
 
-    The same code serves one device and many: `jit` sees global arrays and inserts the reductions.
-    """
 
-    def __init__(self, devices=None):
-        self.mesh = Mesh(np.array(devices or jax.devices()), ("data",))
-        self.replicated = NamedSharding(self.mesh, PartitionSpec())
-        self.by_row = NamedSharding(self.mesh, PartitionSpec("data"))
-
-    @property
-    def num_devices(self):
-        return self.mesh.size
-
-    def rows_per_batch(self, batch_tokens, row_length, accumulate_steps):
-        """The most rows that `batch_tokens` allow and that split evenly over devices and parts."""
-        unit = self.num_devices * accumulate_steps
-        rows = batch_tokens // row_length // unit * unit
-        if not rows:
+def make_parallel(config, devices=None):
+    """`Sharded` or `Pmapped` as the configuration says, over `devices` (None: all there are)."""
+    devices = list(jax.devices() if devices is None else devices)
+    shape = _mesh_shape(config.mesh, len(devices))
+    for name, size, axis in (
+        ("model.num_heads", config.model.num_heads, "tensor"),
+        ("model.d_ff", config.model.d_ff, "tensor"),
+        ("model.d_model", config.model.d_model, "fsdp"),
+    ):
+        if size % shape[axis]:
             raise ValueError(
-                f"training.batch_tokens ({batch_tokens}) must hold at least one row of "
-                f"data.row_length ({row_length}) for each of {self.num_devices} devices × "
-                f"training.accumulate_steps ({accumulate_steps}); raise it to {unit * row_length}."
+                f"mesh.{axis} ({shape[axis]}) must divide {name} ({size}); change one of them."
             )
-        return rows
+    if config.parallelism == "pmap":
+        return Pmapped(devices)
+    return Sharded(devices, tuple(shape.values()))
 
-    def put_batch(self, batch):
-        """A batch of numpy arrays -> the same on the devices, split by row."""
-        return jax.tree.map(lambda x: jax.make_array_from_process_local_data(self.by_row, x), batch)
+
+def _mesh_shape(settings, num_devices):
+    """{axis: size}, with -1 replaced by the devices that are left; ValueError if that fails."""
+    shape = {axis: getattr(settings, axis) for axis in AXES}
+    given = math.prod(size for size in shape.values() if size > 0)
+    for axis, size in shape.items():
+        if size == -1 and num_devices % given == 0:
+            shape[axis] = num_devices // given
+    if math.prod(shape.values()) != num_devices:
+        wanted = " × ".join(f"mesh.{axis} {size}" for axis, size in shape.items())
+        raise ValueError(
+            f"{wanted} does not make the {num_devices} devices that are there; set one of them "
+            f"to -1, the devices that are left."
+        )
+    return shape
+
+
+class Parallel:
+    """What both ways share. mesh: of devices; rows: the axes over which rows are dealt out."""
+
+    def __init__(self, mesh, rows):
+        self.mesh = mesh
+        self.replicated = NamedSharding(mesh, PartitionSpec())
+        self.by_row = NamedSharding(mesh, PartitionSpec(rows))
+        self.num_row_shards = math.prod(mesh.shape[axis] for axis in rows)
+
+    def num_rows(self, rows, parts=1):
+        """`rows`, and the empty ones that deal them out evenly over devices and `parts`."""
+        unit = self.num_row_shards * parts
+        return -(-rows // unit) * unit
+
+    def put_batch(self, batch, parts=1):
+        """A batch of numpy arrays, padded as `num_rows` says -> on the devices, split by row."""
+
+        def put(x):
+            padding = self.num_rows(len(x), parts) - len(x)
+            x = self._arrange(np.pad(x, [(0, padding)] + [(0, 0)] * (x.ndim - 1)))
+            return jax.make_array_from_callback(x.shape, self.by_row, x.__getitem__)
+
+        return jax.tree.map(put, batch)
+
+    def _arrange(self, x):
+        return x
+
+    def abstract_batch(self, batch, parts=1):
+        """Shapes and places of `put_batch`, without any data on any device."""
+
+        def shape_of(x):
+            rows = np.broadcast_to(np.int8(0), (self.num_rows(len(x), parts), *x.shape[1:]))
+            shape = self._arrange(rows).shape
+            return jax.ShapeDtypeStruct(shape, x.dtype, sharding=self.by_row)
+
+        return jax.tree.map(shape_of, batch)
+
+    def abstract(self, init_fn):
+        """Shapes, types and places of what `init` makes, without making it."""
+        return jax.tree_util.tree_map_with_path(
+            lambda path, x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._place(path, x)),
+            jax.eval_shape(init_fn),
+        )
+
+    def init(self, init_fn):
+        """init_fn() computed where its arrays belong; the same numbers on any mesh."""
+        places = jax.tree.map(lambda x: x.sharding, self.abstract(init_fn))
+        return jax.jit(init_fn, out_shardings=places)()
+
+    def _place(self, path, leaf):
+        return self.replicated
 
     def on_one_device(self, tree):
-        """A replicated tree as it lies on this host's first device, for work that is not mapped."""
+        """The whole tree on this host's first device, for work that is not mapped."""
+        if not all(leaf.is_fully_replicated for leaf in jax.tree.leaves(tree)):
+            tree = jax.jit(_same, out_shardings=self.replicated)(tree)
         return jax.tree.map(lambda x: x.addressable_data(0), tree)
 
-    def jit_init(self, init_fn):
-        """init_fn() -> state, created where it will live."""
-        return jax.jit(init_fn, out_shardings=self.replicated)
+    def sum_over_hosts(self, number):
+        """An array that will hold the sum of every host's `number`; nobody waits for it here."""
+        devices = Mesh(self.mesh.devices.ravel(), ("devices",))
+        by_device = NamedSharding(devices, PartitionSpec("devices"))
+        mine = np.full(1, number / len(jax.local_devices()), np.float32)
+        spread = jax.make_array_from_callback((devices.size,), by_device, lambda _: mine)
+        return jax.jit(_sum, out_shardings=NamedSharding(devices, PartitionSpec()))(spread)
 
-    def jit_train_step(self, train_step):
-        """train_step(state, batch) -> (state, sums); the state is donated."""
-        return jax.jit(
-            train_step,
-            in_shardings=(self.replicated, self.by_row),
-            out_shardings=self.replicated,
-            donate_argnums=0,
+    def bytes_per_device(self, tree):
+        """Of arrays or their abstract shapes, on the fullest device."""
+        return sum(
+            math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+            for leaf in jax.tree.leaves(tree)
         )
 
-    def jit_eval_step(self, eval_step):
-        """eval_step(params, batch) -> sums."""
-        return jax.jit(
-            eval_step,
-            in_shardings=(self.replicated, self.by_row),
-            out_shardings=self.replicated,
+
+def _same(tree):
+    return tree
+
+
+def _sum(x):
+    return x.sum()
+
+
+class Sharded(Parallel):
+    """jit over a mesh data × fsdp × tensor; parameters lie as `PLACES` says."""
+
+    def __init__(self, devices, shape):
+        if devices[0].platform == "tpu":
+            devices = mesh_utils.create_device_mesh(shape, devices)  # neighbours share a link
+        super().__init__(Mesh(np.array(devices).reshape(shape), AXES), ROWS)
+
+    def describe(self):
+        """The mesh in words."""
+        sizes = " × ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
+        return f"sharded over {sizes}"
+
+    def _place(self, path, leaf):
+        """A dimension that its axis does not divide stays whole."""
+        names = tuple(getattr(key, "key", getattr(key, "name", None)) for key in path)
+        axes = PLACES.get(names[-2:]) or PLACES.get(names[-1:]) or ()
+        axes = [
+            axis if size % self.mesh.shape[axis] == 0 else None
+            for axis, size in zip(axes, leaf.shape, strict=False)
+        ]
+        return NamedSharding(self.mesh, PartitionSpec(*axes))
+
+    def map_step(self, make_step, state, *, updates):
+        """make_step(axis_name) -> the compiled step(state, batch).
+
+        state: as `abstract` gives it; updates: whether the step returns (a new state, sums) and may
+        take over the old one's memory, or sums only.
+        """
+        places = jax.tree.map(lambda x: x.sharding, state)
+        return _Within(
+            self._naming,
+            jax.jit(
+                make_step(None),
+                in_shardings=(places, self.by_row),
+                out_shardings=(places, self.replicated) if updates else self.replicated,
+                donate_argnums=0 if updates else (),
+            ),
         )
+
+    @contextmanager
+    def _naming(self):
+        """In here the model's names of axes mean axes of the mesh."""
+        with jax.set_mesh(self.mesh), nn.logical_axis_rules(ACTIVATIONS):
+            yield
+
+
+class Pmapped(Parallel):
+    """`jax.pmap` with all parameters on every device: the plain data-parallel way."""
+
+    def __init__(self, devices):
+        super().__init__(Mesh(np.array(devices), ("devices",)), ("devices",))
+
+    def describe(self):
+        """The mapping in words."""
+        return f"pmapped over {self.mesh.size} devices"
+
+    def _arrange(self, x):
+        """[B, …] -> [devices, B / devices, …], as pmap wants it."""
+        return x.reshape(self.mesh.size, -1, *x.shape[1:])
+
+    def map_step(self, make_step, state, *, updates):
+        """As `Sharded.map_step`; the step reduces over the axis that it is told."""
+        return jax.pmap(
+            make_step("devices"),
+            axis_name="devices",
+            devices=self.mesh.devices.tolist(),
+            in_axes=(None, 0),
+            out_axes=None,
+            donate_argnums=0 if updates else (),
+        )
+
+
+class _Within:
+    """A jitted function that is traced, lowered and called within a context."""
+
+    def __init__(self, context, jitted):
+        self._context, self._jitted = context, jitted
+
+    def __call__(self, *args):
+        with self._context():
+            return self._jitted(*args)
+
+    def lower(self, *args):
+        with self._context():
+            return self._jitted.lower(*args)

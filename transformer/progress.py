@@ -1,47 +1,81 @@
 """What a run shows and logs while it goes: a live line on a terminal, plain lines elsewhere."""
 
+import math
 import sys
 import time
+import warnings
 from collections import Counter, deque
 from contextlib import contextmanager
 
 import jax
 from tensorboardX import SummaryWriter
+from tensorboardX.record_writer import register_writer_factory
 
 from transformer.metrics import perplexity
+from transformer.storage import GrowingObject
 
 MAX_IN_FLIGHT = 2  # steps given to the device and not waited for: it is never idle nor far behind
 
 
 class Meter:
-    """Sums of the steps since the last reading; fetched late, so that the device never waits."""
+    """Sums of the steps since the last reading; fetched late, so that the device never waits.
 
-    def __init__(self, step):
-        self._pending, self._sums = deque(), Counter()
-        self._step, self._since = step, time.monotonic()
+    flops_per_token: the model's arithmetic for a target token; peak_flops: what all devices could
+    do in a second, 0 if nobody knows.
+    """
 
-    def add(self, sums):
+    def __init__(self, step, flops_per_token=0.0, peak_flops=0.0):
+        self._flops_per_token, self._peak_flops = flops_per_token, peak_flops
+        self._pending = deque()
+        self._restart(step)
+        self.skipped = []  # steps whose update was left out, for who asks to take them away
+        self.num_skipped_in_a_row = 0
+        self.num_stopping = 0.0  # hosts that were told to stop
+
+    def _restart(self, step):
+        self._sums, self._step = Counter(), step
+        self._since, self._waited = time.monotonic(), 0.0
+
+    def add(self, step, sums):
         """Takes the sums of a step, which the device may still be computing."""
-        self._pending.append(sums)
+        self._pending.append((step, sums))
         self._settle(MAX_IN_FLIGHT)
 
     def _settle(self, num_left):
         while len(self._pending) > num_left:
-            values = jax.device_get(self._pending.popleft())
-            self._sums.update({name: float(value) for name, value in values.items()})
+            step, sums = self._pending.popleft()
+            values = {name: float(value) for name, value in jax.device_get(sums).items()}
+            self.num_stopping = values.pop("stopping", 0.0)
+            if values["skipped"]:
+                self.skipped.append(step)
+            self.num_skipped_in_a_row = self.num_skipped_in_a_row + 1 if values["skipped"] else 0
+            self._sums.update(values)
 
     def read(self, step):
-        """Means since the last reading, and the pace."""
+        """Means since the last reading, the pace, and the share of time spent waiting for data."""
         self._settle(0)
         sums, seconds = self._sums, time.monotonic() - self._since
+        num_tokens = sums["tokens"] or math.nan  # nan: every update was skipped
         metrics = {
-            "loss": sums["loss"] / sums["tokens"],
-            "perplexity": perplexity(sums["nll"], sums["tokens"]),
+            "loss": sums["loss"] / num_tokens,
+            "perplexity": perplexity(sums["nll"], num_tokens),
             "gradient_norm": sums["gradient_norm"] / (step - self._step),
             "tokens_per_second": sums["tokens"] / seconds,
+            "input_wait": self._waited / seconds,
+            "skipped": sums["skipped"],
         }
-        self._sums, self._step, self._since = Counter(), step, time.monotonic()
+        if self._peak_flops:
+            pace = self._flops_per_token * metrics["tokens_per_second"]
+            metrics["utilisation"] = pace / self._peak_flops
+        self._restart(step)
         return metrics
+
+    @contextmanager
+    def waiting(self):
+        """What is done inside keeps the devices waiting."""
+        start = time.monotonic()
+        yield
+        self._waited += time.monotonic() - start
 
     @contextmanager
     def paused(self):
@@ -52,12 +86,42 @@ class Meter:
         self._since += time.monotonic() - start
 
 
+class _EventsObject(GrowingObject):
+    """TensorBoard's events in an object store, written anew every two minutes.
+
+    tensorboardX's own way there ends its thread at the first failure, and then the training waits
+    for it for ever.
+    """
+
+    def flush(self):
+        try:
+            super().flush()
+        except Exception as error:
+            warnings.warn(f"the events for TensorBoard were not written: {error}", stacklevel=2)
+
+    close = flush
+
+
+class _EventsObjects:
+    """How tensorboardX opens them."""
+
+    open = _EventsObject
+
+    def directory_check(self, path):
+        """There are no directories to make."""
+
+
+register_writer_factory("gs", _EventsObjects())
+
+
 class Progress:
     """Shows and logs the metrics of a run: metrics.jsonl and TensorBoard in the work directory."""
 
     def __init__(self, workdir, num_steps, first_step, stream=sys.stderr):
         self._workdir, self._num_steps, self._stream = workdir, num_steps, stream
-        self._events = SummaryWriter(str(workdir.path), purge_step=first_step)
+        self._events = SummaryWriter(
+            str(workdir.path), purge_step=first_step, write_to_disk=workdir.writes
+        )
         self._live = stream.isatty()
         self._first_step, self._start = first_step, None
         self._line_is_open = False
@@ -73,7 +137,7 @@ class Progress:
         text = (
             f"step {step:>6,}/{self._num_steps:,}  loss {metrics['loss']:.4f}  "
             f"lr {metrics['learning_rate']:.2e}  {metrics['tokens_per_second']:>9,.0f} tokens/s"
-            f"{self._time_left(step)}"
+            f"{_shares(metrics)}{self._time_left(step)}"
         )
         if not self._live:
             return self.say(text)
@@ -100,6 +164,14 @@ class Progress:
         self._events.close()
         if self._line_is_open:
             self.say("")
+
+
+def _shares(metrics):
+    """Utilisation where it is known, waiting and skipped steps where they are worth a word."""
+    text = f"  {metrics['utilisation']:.1%} of peak" if "utilisation" in metrics else ""
+    if metrics["input_wait"] > 0.01:
+        text += f"  {metrics['input_wait']:.0%} waiting for data"
+    return text + (f"  {metrics['skipped']:.0f} skipped" if metrics["skipped"] else "")
 
 
 def format_seconds(seconds):

@@ -1,6 +1,11 @@
 """Pictures: the curves of a run, and where a translation looked (matplotlib, an extra)."""
 
+import io
+
 import numpy as np
+from etils import epath
+
+from transformer.storage import write_atomically
 
 
 def _pyplot():
@@ -36,8 +41,15 @@ def plot_curves(records, path, title=""):
     rate.set(xlabel="step", ylabel="learning rate")
     for axes in (loss, rate):
         axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=100)
-    pyplot.close(figure)
+    _save(figure, path)
+
+
+def _save(figure, path):
+    """Draws it in memory, so that a picture may lie in an object store."""
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=100, format=epath.Path(path).suffix[1:] or None)
+    _pyplot().close(figure)
+    write_atomically(path, picture.getvalue())
 
 
 def _series(records, name):
@@ -64,8 +76,7 @@ def plot_attention(source, target, weights, path, translation=""):
         axes.set_yticks(range(len(target)), [_visible(p) for p in target])
         axes.set_title(f"layer {layer + 1}", fontsize=10)
     figure.suptitle(_visible(translation), fontsize=10)
-    figure.savefig(path, dpi=100)
-    pyplot.close(figure)
+    _save(figure, path)
 
 
 def _visible(piece):

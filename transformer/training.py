@@ -1,5 +1,6 @@
 """The train and eval steps: pure functions of state and batch; of the task they know `loss_fn`."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -41,22 +42,35 @@ def make_loss_fn(model, label_smoothing):
     return loss_fn
 
 
-def make_train_step(loss_fn, optimizer, seed, accumulate_steps=1):
+def make_train_step(loss_fn, optimizer, seed, accumulate_steps=1, axis_name=None):
     """train_step(state, batch) -> (state, sums): one update of the optimizer.
 
     The gradient is that of the summed loss, divided once by the number of tokens, so that it does
     not depend on how a batch is split: into `accumulate_steps` parts here, or over devices.
+    axis_name: the axis of `jax.pmap` to sum over; None where the compiler sees the whole batch.
+
+    An update whose loss or gradient is not finite is left out: the parameters stay, the step
+    counts, and sums are 0 but for "skipped", which is 1.
     """
     gradient_fn = jax.grad(loss_fn, has_aux=True)
 
     def train_step(state, batch):
         rng = jax.random.fold_in(jax.random.PRNGKey(seed), state.step)
+        if axis_name:
+            rng = jax.random.fold_in(rng, jax.lax.axis_index(axis_name))
         gradients, sums = _accumulate(gradient_fn, state.params, batch, rng, accumulate_steps)
+        if axis_name:
+            gradients, sums = jax.lax.psum((gradients, sums), axis_name)
         gradients = jax.tree.map(lambda g: g / jnp.maximum(sums["tokens"], 1), gradients)
-        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
         sums["gradient_norm"] = optax.tree.norm(gradients)
-        return TrainState(state.step + 1, params, opt_state), sums
+        is_finite = jnp.isfinite(sums["loss"]) & jnp.isfinite(sums["gradient_norm"])
+        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+        updated = state.replace(
+            params=optax.apply_updates(state.params, updates), opt_state=opt_state
+        )
+        kept = jax.tree.map(partial(jnp.where, is_finite), updated, state)
+        sums = {name: jnp.where(is_finite, value, 0) for name, value in sums.items()}
+        return kept.replace(step=state.step + 1), sums | {"skipped": 1 - is_finite.astype(int)}
 
     return train_step
 
@@ -80,10 +94,11 @@ def _accumulate(gradient_fn, params, batch, rng, num_parts):
     return jax.lax.scan(add_part, zeros, parts)[0]
 
 
-def make_eval_step(loss_fn):
-    """eval_step(params, batch) -> sums, without dropout."""
+def make_eval_step(loss_fn, axis_name=None):
+    """eval_step(params, batch) -> sums, without dropout; axis_name as for `make_train_step`."""
 
     def eval_step(params, batch):
-        return loss_fn(params, batch, None)[1]
+        sums = loss_fn(params, batch, None)[1]
+        return jax.lax.psum(sums, axis_name) if axis_name else sums
 
     return eval_step

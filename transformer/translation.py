@@ -1,11 +1,14 @@
 """The task of translation: what a batch, a loss, a metric and a sample are."""
 
 from collections import Counter
+from functools import partial
 
 import jax
 
 from transformer import corpus, metrics
-from transformer.batching import PackedBatches, Ragged, usable
+from transformer.batching import PackedBatches, Ragged, rows_of_batch, usable
+from transformer.costs import training_flops
+from transformer.hosts import share
 from transformer.training import make_eval_step, make_loss_fn
 from transformer.translator import Translator
 from transformer.vocabulary import train_tokenizers
@@ -24,21 +27,40 @@ class TranslationTask:
         pairs, weights = corpus.load_training_pairs(config.data, self.notes)
         self.tokenizers = tokenizers or train_tokenizers(config.tokenizer, pairs)
         settings = config.training
-        rows = parallel.rows_per_batch(
-            settings.batch_tokens, config.data.row_length, settings.accumulate_steps
-        )
+        rows = rows_of_batch(settings.batch_tokens, config.data.row_length)
         ratio = config.data.max_length_ratio
         self.training_batches = self._pack(pairs, weights, rows, ratio, self.notes)
         split = config.data.validation_split
         self.validation_pairs = corpus.load_evaluation_pairs(config.data, split)
         self.not_in_loss = Counter()  # validation pairs that are too long for a row
         self.validation_batches = self._pack(  # no larger than what a training step holds at once
-            self.validation_pairs, None, rows // settings.accumulate_steps, 0, self.not_in_loss
+            self.validation_pairs, None, -(-rows // settings.accumulate_steps), 0, self.not_in_loss
         )
         self.translator = Translator(config, None, self.tokenizers)
-        self.model = self.translator.model
-        self.loss_fn = make_loss_fn(self.model, config.training.label_smoothing)
-        self._eval_step = parallel.jit_eval_step(make_eval_step(self.loss_fn))
+        self.model = self.translator.model.clone(remat=config.remat, scan_layers=config.scan_layers)
+        self.loss_fn = make_loss_fn(self.model, settings.label_smoothing)
+        self._eval_step = None
+
+    def fingerprint(self):
+        """Bytes that are alike on every host that reads the same text in the same way."""
+        batches = self.training_batches
+        ends = [batches[0], batches[batches.batches_per_epoch - 1], self.validation_batches[0]]
+        return b"".join(array.tobytes() for batch in ends for array in batch)
+
+    @property
+    def num_padding_rows(self):
+        """Empty rows of a training batch, as the devices need them."""
+        rows = self.training_batches.rows_per_batch
+        return self.parallel.num_rows(rows, self.config.training.accumulate_steps) - rows
+
+    def work_per_step(self):
+        """(FLOPs, target tokens) of a training step, in the mean of an epoch."""
+        batches = self.training_batches
+        lengths = batches.source.lengths, batches.target.lengths
+        vocab_size = self.tokenizers[1].vocab_size
+        flops = training_flops(self.config.model, vocab_size, *lengths)
+        steps = batches.batches_per_epoch
+        return flops / steps, lengths[1].sum() / steps
 
     def _pack(self, pairs, weights, rows_per_batch, max_length_ratio, notes):
         """Batches of what fits; the rest is counted in `notes`."""
@@ -67,15 +89,22 @@ class TranslationTask:
         sources, targets = zip(*self.validation_pairs[:limit], strict=True)
         references = [self.tokenizers[1].join(target) for target in targets]
         self.translator.params = self.parallel.on_one_device(params)
-        translations = [t.text for t in self.translator.translate(sources)]
+        translations = share(self._translate, sources)
         bleu = metrics.bleu(
             translations, references, self.direction, tokenize=self.config.data.bleu_tokenize
         )
         measured = {**self._evaluate_loss(params), "validation_bleu": bleu.value}
         return measured, list(zip(sources, references, translations, strict=True))
 
+    def _translate(self, sources):
+        return [translation.text for translation in self.translator.translate(sources)]
+
     def _evaluate_loss(self, params):
         """Over every validation pair that fits a row, each once."""
+        if self._eval_step is None:
+            self._eval_step = self.parallel.map_step(
+                partial(make_eval_step, self.loss_fn), params, updates=False
+            )
         sums = Counter()
         for step in range(self.validation_batches.batches_per_epoch):
             batch = self.parallel.put_batch(self.validation_batches[step])

@@ -1,9 +1,9 @@
 """The tokenizers of a run, one for each language or one for both: trained, saved and loaded."""
 
-from pathlib import Path
+from etils import epath
 
+from transformer.storage import locate, write_atomically
 from transformer.tokenizer import PiecesTokenizer, SentencePieceTokenizer
-from transformer.workdir import write_atomically
 
 SAMPLE = 2_000_000  # pairs that a vocabulary is learnt from, at the most
 PAIR = {"source_tokenizer", "target_tokenizer"}
@@ -19,7 +19,7 @@ def train_tokenizers(config, pairs):
     pairs: list of (source, target) strings, the training text.
     """
     if config.model:
-        tokenizer = _load(Path(config.model).expanduser(), SentencePieceTokenizer)
+        tokenizer = _load(locate(config.model), SentencePieceTokenizer)
         return tokenizer, tokenizer
     sample = pairs[:: -(-len(pairs) // SAMPLE)]  # from all of it: corpora stand one after another
     sides = [[pair[side] for pair in sample] for side in (0, 1)]
@@ -44,7 +44,7 @@ def save_tokenizers(folder, source, target):
     for path in _files(folder).values():  # of a run that did not come to begin
         path.unlink()
     for name, tokenizer in tokenizers.items():
-        write_atomically(Path(folder) / f"{name}{tokenizer.suffix}", tokenizer.to_bytes())
+        write_atomically(epath.Path(folder) / f"{name}{tokenizer.suffix}", tokenizer.to_bytes())
 
 
 def load_tokenizers(folder):
@@ -63,7 +63,9 @@ def load_tokenizers(folder):
 
 def _files(folder):
     """{name: path} of the tokenizer files of a folder."""
-    return {p.stem: p for p in Path(folder).glob("*tokenizer.*") if p.suffix in READERS}
+    folder = epath.Path(folder)
+    files = folder.iterdir() if folder.is_dir() else ()
+    return {p.stem: p for p in files if p.stem.endswith("tokenizer") and p.suffix in READERS}
 
 
 def _load(path, read):

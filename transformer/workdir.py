@@ -8,24 +8,29 @@ import fcntl
 import json
 import os
 import socket
-from pathlib import Path
 
+from transformer import storage
 from transformer.config import Config
 
 # What may change between the start of a run and its resumption: it alters no weight and no batch.
 CHANGEABLE = tuple(
     """training.num_train_steps training.log_every training.eval_every training.checkpoint_every
     training.keep_checkpoints training.patience training.init_from data.test_split
-    data.max_validation_sentences data.bleu_tokenize decoding.""".split()  # noqa: SIM905
+    data.max_validation_sentences data.bleu_tokenize decoding. mesh. parallelism remat
+    scan_layers""".split()  # noqa: SIM905
 )
 
 
 class WorkDir:
-    """Paths and small files of a run; `open_for_training` also locks it."""
+    """Paths and small files of a run; `open_for_training` also locks it.
 
-    def __init__(self, path):
-        self.path = Path(path).expanduser()
-        self._lock = None
+    path: a folder, or gs://BUCKET/NAME; ValueError if that cannot be read. writes: False for the
+    hosts of a run that leave it to the first: whatever would write does nothing.
+    """
+
+    def __init__(self, path, *, writes=True):
+        self.path, self.writes = storage.locate(path), writes
+        self._lock, self._growing = None, {}
 
     def __truediv__(self, name):
         return self.path / name
@@ -61,11 +66,24 @@ class WorkDir:
         return any(record.get("num_train_steps", 0) >= steps for record in self.read_metrics())
 
     def open_for_training(self, config):
-        """Creates or reopens the folder, and locks it.
+        """Creates or reopens the folder, and locks it; an object store has no locks.
 
         Refuses a folder that cannot be written, that another process trains in, or whose run has
-        another configuration than `config`.
+        another configuration than `config`. That nobody else trains in a gs:// one is the user's
+        to see to: an owner's name left there would keep out a run that was preempted.
         """
+        if self.writes and storage.is_object(self.path):
+            storage.check_writable(self.path)
+        elif self.writes:
+            self._make_and_lock()
+        if self.has_run:
+            self._check_same(config)
+
+    def save_config(self, config):
+        """From here on a run has begun here: `has_run`."""
+        self._write("config.json", config.to_json())
+
+    def _make_and_lock(self):
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._take_lock()
@@ -74,12 +92,6 @@ class WorkDir:
                 f"The work directory {self.path} cannot be written ({error.strerror}); name "
                 f"another with --workdir."
             ) from None
-        if self.has_run:
-            self._check_same(config)
-
-    def save_config(self, config):
-        """From here on a run has begun here: `has_run`."""
-        write_atomically(self.path / "config.json", config.to_json())
 
     def _take_lock(self):
         self._lock = open(self.path / "lock", "a+", encoding="utf-8")  # noqa: SIM115
@@ -111,8 +123,7 @@ class WorkDir:
 
     def append_metrics(self, record):
         """One JSON line in metrics.jsonl."""
-        with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        self._append("metrics.jsonl", json.dumps(record) + "\n")
 
     def read_metrics(self):
         """The records of metrics.jsonl; a line that a crash cut short is left out."""
@@ -127,19 +138,35 @@ class WorkDir:
 
     def append_samples(self, step, samples):
         """Translations of the validation set beside their references, for a reader."""
-        with open(self.path / "samples.txt", "a", encoding="utf-8") as file:
-            file.write(f"step {step}\n")
-            for source, reference, translation in samples:
-                file.write(f"    {source}\n    = {reference}\n    > {translation}\n")
+        rows = [f"    {source}\n    = {target}\n    > {ours}\n" for source, target, ours in samples]
+        self._append("samples.txt", "".join([f"step {step}\n", *rows]))
+
+    def append_batch(self, step, batch):
+        """The ids of a batch that went wrong, as one JSON line; returns the file's path."""
+        arrays = {name: array.tolist() for name, array in batch._asdict().items()}
+        self._append("skipped_batches.jsonl", json.dumps({"step": step, **arrays}) + "\n")
+        return self.path / "skipped_batches.jsonl"
+
+    def _append(self, name, text):
+        path = self.path / name
+        if not self.writes:
+            return
+        if not storage.is_object(path):
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(text)
+            return
+        if name not in self._growing:
+            self._growing[name] = storage.GrowingObject(path)
+        self._growing[name].write(text.encode())
+        self._growing[name].flush()
 
     def forget_metrics_after(self, step):
         """Drops what an interrupted run logged beyond the checkpoint from which it goes on."""
         lines = [json.dumps(record) for record in self.read_metrics() if record["step"] <= step]
-        write_atomically(self.path / "metrics.jsonl", "".join(line + "\n" for line in lines))
+        self._growing.pop("metrics.jsonl", None)
+        text = "".join(line + "\n" for line in lines)
+        self._write("metrics.jsonl", text)
 
-
-def write_atomically(path, content):
-    """A reader, or a crash, sees the old file or the new one and nothing between; str or bytes."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-    os.replace(temporary, path)
+    def _write(self, name, text):
+        if self.writes:
+            storage.write_atomically(self.path / name, text)

@@ -1,0 +1,63 @@
+"""What a model costs: its weights, the arithmetic of a training step, and what chips can do."""
+
+import numpy as np
+
+from transformer.config import ModelConfig
+
+# Dense bfloat16 peak of a device as JAX counts devices, TFLOP/s, and its memory, GiB; by the
+# makers' data sheets, by a part of `device_kind`. The first that fits counts.
+CHIPS = {
+    "TPU v2": (22.5, 8),
+    "TPU v3": (61.5, 16),
+    "TPU v4": (275, 32),
+    "TPU v5 lite": (197, 16),
+    "TPU v5e": (197, 16),
+    "TPU v5": (459, 95),
+    "TPU v6": (918, 32),
+    "V100": (125, 32),
+    "A100": (312, 80),
+    "H100 PCIe": (756, 80),
+    "H100": (989, 80),
+    "H200": (989, 141),
+    "B200": (2250, 180),
+    "L40S": (362, 48),
+    "L4": (121, 24),
+}
+
+
+def chip(device_kind):
+    """(peak TFLOP/s, GiB of memory) of a device, None if it is not known."""
+    return next((values for name, values in CHIPS.items() if name in device_kind), None)
+
+
+def num_parameters(config: ModelConfig, source_vocab_size, target_vocab_size):
+    """The number of weights by the formula, without building anything."""
+    d, norm = config.d_model, 2 * config.d_model
+    attention = 2 * d * config.num_heads * sum(config.widths_of_head)
+    feed_forward = 2 * d * config.d_ff + config.d_ff + d
+    layers = config.num_layers * (3 * attention + 2 * feed_forward + 5 * norm)
+    last_norms = 2 * norm if config.norm == "pre" else 0
+    tables = {
+        "all": target_vocab_size,
+        "target": source_vocab_size + target_vocab_size,
+        "none": source_vocab_size + 2 * target_vocab_size,
+    }[config.embedding_sharing]
+    positions = 2 * config.max_positions if config.positions == "learned" else 0
+    return layers + last_norms + (tables + positions) * d
+
+
+def training_flops(config: ModelConfig, target_vocab_size, source_lengths, target_lengths):
+    """Arithmetic of training on sentences of these lengths once: forward, and twice that backward.
+
+    Counts the matrix products that the model needs for real tokens: no padding, no recomputation,
+    half of the decoder's causal square.
+    """
+    source, target = (np.asarray(n, np.float64) for n in (source_lengths, target_lengths))
+    heads = config.num_heads * sum(config.widths_of_head)
+    projection, feed_forward = config.d_model * heads, 2 * config.d_model * config.d_ff
+    encoder = source * (2 * projection + feed_forward) + heads * source**2
+    decoder = target * (3 * projection + feed_forward) + source * projection
+    decoder += heads * (target * (target + 1) / 2 + source * target)
+    softmax = target * config.d_model * target_vocab_size
+    multiplications = config.num_layers * (encoder + decoder) + softmax
+    return 2 * 3 * float(multiplications.sum())

@@ -1,0 +1,64 @@
+"""The training step of a configuration on its devices: the loop runs it, --dry_run compiles it."""
+
+from functools import partial
+
+import numpy as np
+
+from transformer import training
+from transformer.batching import Batch, rows_of_batch
+from transformer.models import Transformer
+from transformer.optimizer import make_optimizer
+
+
+class Step:
+    """Makes states and takes them a step further. batch: one of the run's, for its shapes."""
+
+    def __init__(self, config, parallel, model, loss_fn, batch):
+        self.config, self.parallel, self.model = config, parallel, model
+        self._example = batch
+        self._parts = config.training.accumulate_steps
+        self._optimizer = make_optimizer(config.optimizer, config.model.d_model)
+        self.abstract_state = parallel.abstract(self._init)
+        make_step = partial(
+            training.make_train_step,
+            loss_fn,
+            self._optimizer,
+            config.training.seed,
+            self._parts,
+        )
+        self._mapped = parallel.map_step(make_step, self.abstract_state, updates=True)
+
+    def _init(self):
+        seed = self.config.training.seed
+        return training.init_state(self.model, self._optimizer, self._example, seed)
+
+    def init_state(self):
+        """A fresh state, placed."""
+        return self.parallel.init(self._init)
+
+    def put(self, batch):
+        """A batch of numpy arrays -> as the step takes it."""
+        return self.parallel.put_batch(batch, self._parts)
+
+    def __call__(self, state, batch):
+        """(state, what `put` gave) -> (the next state, sums); the old state is used up."""
+        return self._mapped(state, batch)
+
+    def lower(self):
+        """The step in the compiler's language; nothing is computed and no device need be there."""
+        batch = self.parallel.abstract_batch(self._example, self._parts)
+        return self._mapped.lower(self.abstract_state, batch)
+
+
+def step_without_data(config, parallel):
+    """The Step of a configuration whose text is not at hand.
+
+    Assumes rows as long on the source's side and vocabularies as large as the settings say.
+    """
+    vocab_size = config.tokenizer.vocab_size
+    model = Transformer(config.model, vocab_size, vocab_size, config.remat, config.scan_layers)
+    length = config.data.row_length
+    shape = rows_of_batch(config.training.batch_tokens, length), length
+    batch = Batch(*(np.zeros(shape, np.int32) for _ in Batch._fields))
+    loss_fn = training.make_loss_fn(model, config.training.label_smoothing)
+    return Step(config, parallel, model, loss_fn, batch)

@@ -1,0 +1,60 @@
+"""Why a run ends before its last step: a signal, no better score, numbers not finite."""
+
+import signal
+from contextlib import contextmanager
+
+DONE, DIVERGED, RESUMABLE, INTERRUPTED = 0, 3, 75, 130  # exit codes
+MAX_SKIPPED = 3  # updates in a row that are left out before the run is given up
+
+
+class Interruption(Exception):
+    """Raised by a signal inside `Stopping.at_once`."""
+
+
+class Stopping:
+    """Notes signals and scores. patience: evaluations without a better score that are too many."""
+
+    def __init__(self, patience):
+        self.patience = patience
+        self.signal = None
+        self.best, self.num_worse = None, 0  # the best score, and evaluations since
+        self._at_once = False
+
+    def catch_signals(self):
+        """From here on SIGTERM and SIGINT are noted; a second SIGINT ends at once."""
+        signal.signal(signal.SIGTERM, self._note)
+        signal.signal(signal.SIGINT, self._note)
+
+    def _note(self, number, frame):
+        self.signal = number
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._at_once:
+            raise Interruption
+
+    @contextmanager
+    def at_once(self, is_allowed=True):
+        """Inside, a signal does not wait for the block's end but raises `Interruption`."""
+        if self.signal and is_allowed:
+            raise Interruption
+        self._at_once = is_allowed
+        try:
+            yield
+        finally:
+            self._at_once = False
+
+    def judge(self, score):
+        """Takes the score of an evaluation into account."""
+        if self.best is None or score > self.best:
+            self.best, self.num_worse = score, 0
+        else:
+            self.num_worse += 1
+
+    @property
+    def has_converged(self):
+        """Whether `patience` evaluations in a row were no better than the best before."""
+        return 0 < self.patience <= self.num_worse
+
+    @property
+    def exit_code(self):
+        """After a signal: 130 for SIGINT, else 75."""
+        return INTERRUPTED if self.signal == signal.SIGINT else RESUMABLE

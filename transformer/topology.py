@@ -1,0 +1,29 @@
+"""TPU slices that are not there: their devices as the TPU compiler knows them (extra `tpu`)."""
+
+import importlib.util
+import os
+
+import jax
+from jax.experimental import topologies
+
+
+def topology_devices(name):
+    """The devices of a slice such as "v5e:4x4", for compiling only; no TPU is needed.
+
+    ValueError if libtpu is not installed or does not know the slice.
+    """
+    if importlib.util.find_spec("libtpu") is None:
+        raise ValueError(
+            "--topology needs the TPU compiler: pip install -e '.[tpu]' (no TPU is needed)."
+        )
+    os.environ["TPU_SKIP_MDS_QUERY"] = "1"  # there is no TPU machine to ask
+    os.environ["TPU_WORKER_HOSTNAMES"] = "localhost"
+    os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-1")  # only quietens a warning
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        return topologies.get_topology_desc(platform="tpu", topology_name=name).devices
+    except Exception as error:  # of several types, from C++
+        raise ValueError(
+            f"--topology must be a TPU slice such as v5e:4x4, v4:2x2x2 or v6e:2x4, not {name} "
+            f"({str(error).splitlines()[0]})."
+        ) from None
