@@ -12,8 +12,7 @@ from transformer.costs import chip
 
 MIB = 2**20
 COLLECTIVE = re.compile(
-    r"= (\([^)]*\)|\S+) "
-    r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
+    r" = (.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-done)?\("
 )
 ARRAY = re.compile(r"[a-z]+(\d+)\[([\d,]*)\]")
 
@@ -114,7 +113,7 @@ def compiled_lines(compiled, device_kind):
 def collectives_of(program):
     """{kind: (how many, bytes of their results)} in the text of a compiled program.
 
-    What stands in a loop is counted once.
+    What stands in a loop is counted once, and what is done while other work goes on at its end.
     """
     found = {}
     for result, kind in COLLECTIVE.findall(program):

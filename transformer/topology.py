@@ -16,9 +16,12 @@ def topology_devices(name):
         raise ValueError(
             "--topology needs the TPU compiler: pip install -e '.[tpu]' (no TPU is needed)."
         )
-    os.environ["TPU_SKIP_MDS_QUERY"] = "1"  # there is no TPU machine to ask
-    os.environ["TPU_WORKER_HOSTNAMES"] = "localhost"
-    os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-1")  # only quietens a warning
+    os.environ |= {
+        "TPU_SKIP_MDS_QUERY": "1",  # there is no TPU machine to ask,
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "true",  # nor a chip that another process may hold
+        "TPU_WORKER_HOSTNAMES": "localhost",  # and the next two only spare warnings
+        "TPU_ACCELERATOR_TYPE": "v5litepod-1",
+    }
     jax.config.update("jax_platforms", "cpu")
     try:
         return topologies.get_topology_desc(platform="tpu", topology_name=name).devices

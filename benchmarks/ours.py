@@ -1,0 +1,55 @@
+"""Contestant: the model, loss, optimizer and train step of this repository, jitted.
+
+The paper's: post-norm, no dropout on attention weights or within the feed-forward layer.
+"""
+
+import jax
+import numpy as np
+
+from transformer import training
+from transformer.batching import Batch, shift_right
+from transformer.config import ModelConfig, OptimizerConfig
+from transformer.models import Transformer
+from transformer.optimizer import make_optimizer
+
+
+def make_step(workload, model):
+    """step() -> the loss on its way; `model` holds fields of ModelConfig to set besides."""
+    config = ModelConfig(
+        d_model=workload.d_model,
+        d_ff=workload.d_ff,
+        num_heads=workload.num_heads,
+        num_layers=workload.num_layers,
+        dropout_rate=workload.dropout_rate,
+        dtype=workload.dtype,
+        **model,
+    )
+    network = Transformer(config, workload.vocab_size, workload.vocab_size)
+    optimizer = make_optimizer(OptimizerConfig(), config.d_model)
+    batch = jax.device_put(make_batch(*workload.ids()))
+    state = jax.jit(lambda: training.init_state(network, optimizer, batch, seed=0))()
+    loss_fn = training.make_loss_fn(network, workload.label_smoothing)
+    train_step = jax.jit(
+        training.make_train_step(loss_fn, optimizer, seed=0, accumulate_steps=1, axis_name=None),
+        donate_argnums=0,
+    )
+
+    def step():
+        nonlocal state
+        state, sums = train_step(state, batch)
+        return sums["loss"]
+
+    return step
+
+
+def make_batch(inputs, targets):
+    """One sentence a row -> a Batch."""
+    source, target = (
+        (
+            ids,
+            np.ones_like(ids),
+            np.broadcast_to(np.arange(ids.shape[1], dtype=np.int32), ids.shape),
+        )
+        for ids in (inputs, targets)
+    )
+    return Batch(*source, shift_right(target[0], target[2]), *target)

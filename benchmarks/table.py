@@ -1,0 +1,43 @@
+"""Results as a table of plain text."""
+
+from statistics import median
+
+
+def format_table(workload, results, peak_tflops=None):
+    """`results` as `train_step.measure` returns them -> lines; with the share of a peak used."""
+    rows = make_rows(workload, results, peak_tflops)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    )
+
+
+def ratio(results, name, other):
+    """How many times as fast as `other` it is, as text."""
+    if other not in results:
+        return "–"
+    pairs = zip(results[other]["seconds"], results[name]["seconds"], strict=True)
+    return f"{median(theirs / ours for theirs, ours in pairs):.2f}"
+
+
+def make_rows(workload, results, peak_tflops):
+    """Rows of text: a header, then a contestant each."""
+    titles = "contestant", "tokens/s", "ms/step", "min–max", "to torch", "to flax", "warm-up"
+    rows = [(*titles, "compiles", *(["MFU"] if peak_tflops else []))]
+    for name, result in results.items():
+        seconds = median(result["seconds"])
+        low, high = (1000 * f(result["seconds"]) for f in (min, max))
+        row = [
+            name,
+            f"{workload.target_tokens / seconds:,.0f}",
+            f"{1000 * seconds:,.1f}",
+            f"{low:,.1f}–{high:,.1f}",
+            ratio(results, name, "torch"),
+            ratio(results, name, "flax"),
+            f"{result['warm_up']:.1f} s",
+            "–" if result["compiles"] is None else str(result["compiles"]),
+        ]
+        if peak_tflops:
+            row.append(f"{workload.flops() / seconds / (peak_tflops * 1e12):.1%}")
+        rows.append(row)
+    return rows

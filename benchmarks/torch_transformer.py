@@ -1,0 +1,99 @@
+"""Contestant: PyTorch's nn.Transformer with what it leaves to its user.
+
+As it is: post-norm, ReLU, biases in attention, a last norm after each stack, dropout also on
+attention weights and within the feed-forward layer. Added: one table for both embeddings (scaled)
+and the softmax, sinusoids, cross-entropy with label smoothing, Adam. No padding mask is given, as
+there is no padding, so that its fused attention can run. On a GPU compiled and under autocast.
+"""
+
+import math
+
+import torch
+from torch import nn
+
+BOS = 1
+
+
+class Network(nn.Module):
+    """inputs [B, S], targets [B, T] -> the mean loss."""
+
+    def __init__(self, workload):
+        super().__init__()
+        self.embedding = nn.Embedding(workload.vocab_size, workload.d_model)
+        nn.init.normal_(self.embedding.weight, std=workload.d_model**-0.5)
+        self.dropout = nn.Dropout(workload.dropout_rate)
+        self.transformer = nn.Transformer(
+            workload.d_model,
+            workload.num_heads,
+            workload.num_layers,
+            workload.num_layers,
+            workload.d_ff,
+            workload.dropout_rate,
+            batch_first=True,
+        )
+        self.loss = nn.CrossEntropyLoss(label_smoothing=workload.label_smoothing)
+        length = max(workload.source_length, workload.target_length)
+        self.register_buffer("positions", sinusoids(length, workload.d_model))
+        mask = nn.Transformer.generate_square_subsequent_mask(workload.target_length)
+        self.register_buffer("causal_mask", mask)
+
+    def forward(self, inputs, targets):
+        decoder_inputs = nn.functional.pad(targets[:, :-1], (1, 0), value=BOS)
+        x = self.transformer(
+            self._embed(inputs),
+            self._embed(decoder_inputs),
+            tgt_mask=self.causal_mask,
+            tgt_is_causal=True,
+        )
+        logits = nn.functional.linear(x, self.embedding.weight)
+        return self.loss(logits.flatten(0, 1), targets.flatten())
+
+    def _embed(self, ids):
+        vectors = self.embedding(ids) * math.sqrt(self.embedding.embedding_dim)
+        return self.dropout(vectors + self.positions[: ids.shape[1]])
+
+
+def sinusoids(length, d_model):
+    """The paper's position vectors, [T, D]."""
+    frequencies = 10_000.0 ** -(torch.arange(0, d_model, 2) / d_model)
+    angles = torch.arange(length)[:, None] * frequencies
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
+
+
+def keep_paper_dropout(network):
+    """Takes out the dropout that the paper does not have."""
+    for module in network.modules():
+        if isinstance(module, nn.MultiheadAttention):
+            module.dropout = 0.0
+        elif isinstance(module, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
+            module.dropout = nn.Identity()  # the one within the feed-forward layer
+
+
+def make_step(workload):
+    """step() -> the loss on its way."""
+    torch.manual_seed(0)
+    on_gpu = workload.device == "gpu"
+    device = "cuda" if on_gpu else "cpu"
+    if on_gpu:
+        torch.set_float32_matmul_precision("high")
+    else:
+        torch.set_num_threads(workload.num_threads)
+    network = Network(workload).to(device).train()
+    if workload.paper_dropout:
+        keep_paper_dropout(network)
+    compute_loss = torch.compile(network) if on_gpu else network
+    optimizer = torch.optim.Adam(
+        network.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=on_gpu or None
+    )
+    batch = [torch.as_tensor(ids, dtype=torch.long, device=device) for ids in workload.ids()]
+    dtype = getattr(torch, workload.dtype)
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast(device, dtype, enabled=dtype != torch.float32):
+            loss = compute_loss(*batch)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step

@@ -1,0 +1,210 @@
+"""Times one training step against PyTorch's nn.Transformer and Flax's WMT example.
+
+python benchmarks/train_step.py --torch_python=PYTHON --flax_example=FLAX/examples/wmt
+python benchmarks/train_step.py --device=gpu --flax_example=FLAX/examples/wmt --json=result.json
+
+PYTHON is one that has torch (default: this one); FLAX an unpacked sdist or checkout of flax. A
+contestant that is not there is left out with a line that says so.
+
+Each contestant lives in a process of its own and gets the same sizes and the same batch: `ours.py`,
+`torch_transformer.py` and `flax_example.py` say what they are. In every round each does a few steps
+while the others wait, another one first each time; two steps before that, with the compiles, are
+the warm-up and not measured. Seconds are medians over the rounds; a ratio is the median of the
+rounds' ratios, and more than 1 means faster.
+
+The others also drop attention weights, and elements within the feed-forward layer, which the paper
+does not. With --paper_dropout torch does neither, and Flax's example only the second, which is
+fixed in its model.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import sys
+
+from table import format_table
+from workload import WORKLOADS
+
+BUSY = (
+    "Other work is running. The threads of PyTorch (OpenMP) wait by spinning and can lose tenfold "
+    "when they have to share cores: set OMP_WAIT_POLICY=PASSIVE, or measure on a quiet machine."
+)
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Worker:
+    """A contestant's process, idle unless asked."""
+
+    def __init__(self, python, workload, module, options):
+        task = {"workload": dataclasses.asdict(workload), "module": module, "options": options}
+        environment = {"CUDA_VISIBLE_DEVICES": "0"} | dict(os.environ)
+        environment |= {
+            "JAX_PLATFORMS": "cuda" if workload.device == "gpu" else "cpu",
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # several processes share one GPU
+            "PYTHONPATH": str(HERE.parent),
+        }
+        self._process = subprocess.Popen(
+            [python, str(HERE / "worker.py"), json.dumps(task)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def read(self):
+        """Its next reply; {} where it ended instead."""
+        return json.loads(self._process.stdout.readline() or "{}")
+
+    def run(self, num_steps):
+        """{"seconds", "compiles"} of so many steps."""
+        self._process.stdin.write(f"{num_steps}\n")
+        self._process.stdin.flush()
+        reply = self.read()
+        if not reply:
+            raise RuntimeError("A contestant ended while it was measured; see its message above.")
+        return reply
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def start_workers(workload, contestants):
+    """Returns {name: worker}, {name: first reply}; none compiles while another does."""
+    workers, ready = {}, {}
+    for name, (python, module, options) in contestants.items():
+        worker = Worker(python, workload, module, options)
+        reply = worker.read()
+        if "warm_up" in reply:
+            workers[name], ready[name] = worker, reply
+        else:
+            worker.close()
+            print(f"{name} is left out: {reply.get('left_out', 'it ended, see above')}", flush=True)
+    if not workers:
+        raise SystemExit("No contestant is left.")
+    return workers, ready
+
+
+def measure(workload, contestants, num_rounds, num_steps):
+    """{name: {"seconds" (of a step, by round), "compiles", "warm_up", "versions"}}"""
+    workers, results = start_workers(workload, contestants)
+    for result in results.values():
+        result["seconds"] = []
+    for turn in range(num_rounds):
+        names = list(workers)
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            reply = workers[name].run(num_steps)
+            results[name]["seconds"].append(reply["seconds"] / num_steps)
+            results[name]["compiles"] = reply["compiles"]
+    for worker in workers.values():
+        worker.close()
+    return results
+
+
+def describe_machine(device):
+    """Processor and cores, after the name of a GPU."""
+    cpuinfo = pathlib.Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.split(": ", 1)[1] for line in lines if line.startswith("model name")]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    text = f"{(models or [platform.processor()])[0]}, {cores} cores"
+    if device == "gpu":
+        query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        text = f"{subprocess.check_output(query, text=True).splitlines()[0]}; {text}"
+    return text
+
+
+def describe(workload):
+    """The sizes on one line."""
+    w = workload
+    cores = f", {w.num_threads} threads" if w.device == "cpu" else ""
+    return (
+        f"{w.name}: {w.num_layers}+{w.num_layers} layers, d_model {w.d_model}, d_ff {w.d_ff}, "
+        f"{w.num_heads} heads, vocabulary {w.vocab_size:,}; {w.num_sentences} sentences of "
+        f"{w.source_length} + {w.target_length} pieces; {w.dtype}{cores}"
+    )
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("--device", choices=list(WORKLOADS), default="cpu")
+    parser.add_argument("--shape", help="one of the device's shapes (default: all of them)")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=3, help="of each contestant in a round")
+    parser.add_argument("--threads", type=int, default=2, help="of a CPU")
+    parser.add_argument("--torch_python", default=sys.executable, help="a Python that has torch")
+    parser.add_argument("--flax_example", help="the folder examples/wmt of a release of flax")
+    parser.add_argument(
+        "--model", type=json.loads, default={}, help="more of our ModelConfig, JSON"
+    )
+    parser.add_argument("--paper_dropout", action="store_true")
+    parser.add_argument("--peak_tflops", type=float, default=790.0, help="of the GPU, bfloat16")
+    parser.add_argument("--json", help="a file for the results of every round")
+    arguments = parser.parse_args()
+    names = [workload.name for workload in WORKLOADS[arguments.device]]
+    if arguments.shape not in (None, *names):
+        parser.error(f"--shape must be one of {', '.join(names)}, not {arguments.shape}")
+    if arguments.device == "gpu" and not shutil.which("nvidia-smi"):
+        parser.error("--device=gpu needs an NVIDIA GPU, and there is no nvidia-smi to name it")
+    folder = arguments.flax_example
+    if folder and not all((pathlib.Path(folder) / f).exists() for f in ("train.py", "models.py")):
+        parser.error(f"--flax_example must be a folder with train.py and models.py, not {folder}")
+    if min(arguments.rounds, arguments.steps, arguments.threads) < 1:
+        parser.error("--rounds, --steps and --threads must be at least 1")
+    return arguments
+
+
+def name_contestants(arguments):
+    """{name: (python, module, options)}"""
+    model = {"model": arguments.model}
+    contestants = {
+        "ours": (sys.executable, "ours", model),
+        "torch": (arguments.torch_python, "torch_transformer", {}),
+    }
+    if arguments.flax_example:
+        folder = {"folder": str(pathlib.Path(arguments.flax_example).resolve())}
+        contestants["flax"] = (sys.executable, "flax_example", folder)
+    else:
+        print("flax is left out: --flax_example names no folder")
+    return contestants
+
+
+def main():
+    arguments = parse_arguments()
+    contestants = name_contestants(arguments)
+    report = {
+        "machine": describe_machine(arguments.device),
+        "load": os.getloadavg()[0],
+        "date": datetime.date.today().isoformat(),
+        "arguments": vars(arguments),
+        "shapes": [],
+    }
+    print(f"{report['date']}, {report['machine']}, load {report['load']:.1f} at the start")
+    if report["load"] > 1 and arguments.device == "cpu":
+        print(BUSY)
+    for workload in WORKLOADS[arguments.device]:
+        if arguments.shape not in (None, workload.name):
+            continue
+        workload = dataclasses.replace(
+            workload, num_threads=arguments.threads, paper_dropout=arguments.paper_dropout
+        )
+        results = measure(workload, contestants, arguments.rounds, arguments.steps)
+        versions = {k: v for result in results.values() for k, v in result["versions"].items()}
+        print(f"\n{describe(workload)}; {', '.join(map(' '.join, versions.items()))}")
+        peak = arguments.peak_tflops if arguments.device == "gpu" else None
+        print(format_table(workload, results, peak), flush=True)
+        shape = {"workload": dataclasses.asdict(workload), "results": results}
+        report["shapes"].append(shape | {"flops": workload.flops()})
+    if arguments.json:
+        pathlib.Path(arguments.json).write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""What a training step has to do: the sizes of the model, a batch, and the arithmetic in it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+NUM_SPECIAL = 4  # ids below are control ids, 0 padding
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A model of the paper's Table 3 and a batch of sentences [B, S] and [B, T] without padding."""
+
+    name: str
+    num_layers: int  # of the encoder, and of the decoder
+    d_model: int
+    d_ff: int
+    num_heads: int
+    vocab_size: int  # one table for source, target and softmax
+    num_sentences: int  # B
+    source_length: int  # S
+    target_length: int  # T
+    device: str = "cpu"  # or "gpu"
+    dtype: str = "float32"  # of the computation, or "bfloat16"
+    num_threads: int = 2  # of a CPU
+    dropout_rate: float = 0.1
+    label_smoothing: float = 0.1
+    paper_dropout: bool = False  # drop nothing but sub-layers and embeddings, where it can be told
+
+    @property
+    def target_tokens(self):
+        """Of one step."""
+        return self.num_sentences * self.target_length
+
+    def ids(self):
+        """The same random inputs [B, S] and targets [B, T], int32, for every contestant."""
+        rng = np.random.default_rng(0)
+        return tuple(
+            rng.integers(NUM_SPECIAL, self.vocab_size, (self.num_sentences, length), np.int32)
+            for length in (self.source_length, self.target_length)
+        )
+
+    def flops(self):
+        """Of one step: its matrix products forwards, and twice that backwards.
+
+        A decoder's self-attention counts in full, though half of it is masked; norms, softmax,
+        dropout and Adam do not count.
+        """
+        d, source, target = self.d_model, self.source_length, self.target_length
+        feed_forward = 2 * d * self.d_ff
+        encoder = source * (4 * d * d + feed_forward) + 2 * d * source * source
+        decoder = target * (6 * d * d + feed_forward) + 2 * d * target * target
+        cross = source * 2 * d * d + 2 * d * target * source
+        softmax = target * d * self.vocab_size
+        products = self.num_layers * (encoder + decoder + cross) + softmax
+        return 3 * 2 * self.num_sentences * products
+
+
+TINY = {"num_layers": 4, "d_model": 128, "d_ff": 512, "num_heads": 4}
+BASE = {"num_layers": 6, "d_model": 512, "d_ff": 2048, "num_heads": 8}
+BIG = {"num_layers": 6, "d_model": 1024, "d_ff": 4096, "num_heads": 16}
+CPU = {"num_sentences": 64, "source_length": 32, "target_length": 32}
+# The paper's 25,000 target tokens and its vocabulary.
+GPU = {"num_sentences": 832, "source_length": 30, "target_length": 30, "vocab_size": 37_000}
+GPU |= {"device": "gpu", "dtype": "bfloat16"}
+
+WORKLOADS = {
+    "cpu": [
+        Workload("tiny", **TINY, **CPU, vocab_size=4_000),
+        Workload("base", **BASE, **CPU, vocab_size=8_000),
+    ],
+    "gpu": [Workload("base", **BASE, **GPU), Workload("big", **BIG, **GPU)],
+}

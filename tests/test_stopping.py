@@ -1,0 +1,68 @@
+"""Signals are noted or acted upon at once; patience counts evaluations; exit codes tell why."""
+
+import os
+import signal
+
+import pytest
+
+from transformer.stopping import INTERRUPTED, RESUMABLE, Interruption, Stopping
+
+
+@pytest.fixture
+def stopping():
+    """One that catches signals; the handlers of the test run are put back afterwards."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    stopping = Stopping(patience=2)
+    stopping.catch_signals()
+    yield stopping
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, RESUMABLE), (signal.SIGINT, INTERRUPTED)]
+)
+def test_signal_is_noted_and_tells_the_exit_code(number, code, stopping):
+    os.kill(os.getpid(), number)
+    assert stopping.signal == number
+    assert stopping.exit_code == code
+
+
+def test_second_interrupt_ends_at_once(stopping):
+    """Catches a user who presses Ctrl-C again and again in vain."""
+    os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_evaluation_is_cut_short_where_that_is_allowed(stopping):
+    """Catches a preempted machine that translates on until it is killed, and saves nothing."""
+    with pytest.raises(Interruption), stopping.at_once():
+        os.kill(os.getpid(), signal.SIGTERM)
+    with pytest.raises(Interruption), stopping.at_once():  # it came before the block
+        pytest.fail("the block has begun")
+
+
+def test_on_several_hosts_a_block_is_finished_together(stopping):
+    """Catches one host that leaves an evaluation in which the others wait for it."""
+    with stopping.at_once(is_allowed=False):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert stopping.signal == signal.SIGTERM
+
+
+def test_patience_counts_evaluations_since_the_best():
+    stopping = Stopping(patience=2)
+    for score, converged in (
+        (1, False),
+        (3, False),
+        (2, False),
+        (3.5, False),
+        (3, False),
+        (3.5, True),
+    ):
+        stopping.judge(score)
+        assert stopping.has_converged == converged
+    endless = Stopping(patience=0)
+    for _ in range(5):
+        endless.judge(0.0)
+    assert not endless.has_converged
