@@ -127,7 +127,10 @@ def score(translator):
     result = evaluate(translator, pairs, corpus_name, **search_options())
     say(f"{corpus_name}, checkpoint {result.checkpoint}:")
     print("\n".join(result.lines()))
-    say(f"scores: {result.save(WorkDir(WORKDIR.value), name)}")
+    try:
+        say(f"scores: {result.save(WorkDir(WORKDIR.value), name)}")
+    except OSError as error:  # somebody else's run, that can only be read
+        say(f"warning: the scores were not saved: {' '.join(str(error).split())}")
 
 
 def draw_attention(translator):

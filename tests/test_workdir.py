@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import socket
+import sys
 
 import pytest
 
@@ -76,6 +77,13 @@ def test_a_line_cut_short_by_a_crash_is_no_trouble(tmp_path):
     assert [record["step"] for record in workdir.read_metrics()] == [1, 2, 3]
     workdir.forget_metrics_after(2)
     assert [json.loads(x)["step"] for x in (tmp_path / "metrics.jsonl").open()] == [1, 2]
+
+
+def test_a_bucket_without_its_package_names_the_package(monkeypatch):
+    """Catches fsspec's traceback, and a local folder named `gs:`."""
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(ValueError, match=r"package gcsfs: pip install -e '\.\[gcs\]'"):
+        WorkDir("gs://bucket/no-package")
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):

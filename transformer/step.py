@@ -15,14 +15,14 @@ class Step:
 
     def __init__(self, config, parallel, model, loss_fn, batch):
         self.config, self.parallel, self.model = config, parallel, model
-        self._example = batch
+        self.loss_fn, self.example = loss_fn, batch
         self._parts = config.training.accumulate_steps
-        self._optimizer = make_optimizer(config.optimizer, config.model.d_model)
+        self.optimizer = make_optimizer(config.optimizer, config.model.d_model)
         self.abstract_state = parallel.abstract(self._init)
         make_step = partial(
             training.make_train_step,
             loss_fn,
-            self._optimizer,
+            self.optimizer,
             config.training.seed,
             self._parts,
         )
@@ -30,7 +30,7 @@ class Step:
 
     def _init(self):
         seed = self.config.training.seed
-        return training.init_state(self.model, self._optimizer, self._example, seed)
+        return training.init_state(self.model, self.optimizer, self.example, seed)
 
     def init_state(self):
         """A fresh state, placed."""
@@ -46,7 +46,7 @@ class Step:
 
     def lower(self):
         """The step in the compiler's language; nothing is computed and no device need be there."""
-        batch = self.parallel.abstract_batch(self._example, self._parts)
+        batch = self.parallel.abstract_batch(self.example, self._parts)
         return self._mapped.lower(self.abstract_state, batch)
 
 

@@ -7,6 +7,7 @@ import functools
 import os
 import pathlib
 import queue
+import re
 import threading
 
 from etils import epath
@@ -140,6 +141,7 @@ def _explain(path, error):
     if isinstance(error, NotFound):
         return f"{path}: there is no bucket {path.parts[2]}; make it, or name another."
     if isinstance(error, Forbidden):
-        text = error.errors[0]["message"] if error.errors else text
-        return f"{path}: {text.rstrip('.')}: the account needs {ROLES} on the bucket."
+        denied = re.search(r"(Anonymous caller|[^\s\"]+@\S+) does not have \S+ access", text)
+        text = denied[0] if denied else text[:300]
+        return f"{path}: {text}: the account needs {ROLES} on the bucket."
     return f"{path} cannot be reached ({text[:300]}); is there a network? An account: {log_in}."
