@@ -113,6 +113,28 @@ def test_dropout_keeps_rate_and_expectation():
     assert (Dropout(0.3).apply({}, x, deterministic=True) == x).all()
 
 
+def test_dropout_of_neighbours_steps_and_layers_is_independent():
+    """Catches a hash that is too weak: stripes, or masks that are shifts or copies of others."""
+    shape = (4, 64, 32, 64)
+
+    def kept(seed):
+        x = np.ones(shape, np.float32)
+        key = jax.random.fold_in(jax.random.PRNGKey(0), seed)
+        return np.asarray(Dropout(0.5).apply({}, x, deterministic=False, rngs={"dropout": key})) > 0
+
+    first = kept(0)
+    pairs = [(first, kept(seed)) for seed in range(1, 6)]
+    flat = first.ravel()
+    pairs += [(flat[n:], flat[:-n]) for n in (1, 2, 3, 4, 8, 64, 2048, 65_536)]
+    for a, b in pairs:
+        agreement = (a == b).mean()
+        assert abs(agreement - 0.5) < 4 * 0.5 / np.sqrt(b.size)
+    bytes_ = np.packbits(flat)  # and longer patterns are all equally frequent, too
+    counts = np.bincount(bytes_, minlength=256)
+    chi_square = ((counts - bytes_.size / 256) ** 2 / (bytes_.size / 256)).sum()
+    assert abs(chi_square - 255) < 4 * np.sqrt(2 * 255)
+
+
 def test_attention_dropout_acts_in_training_only():
     """Catches a dropout of attention weights that is configured and never applied."""
     attend, _, _ = multi_head(dropout_rate=0.5)

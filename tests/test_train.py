@@ -1,5 +1,6 @@
 """train.py as a user meets it: killed, resumed, finished, misused."""
 
+import importlib.util
 import json
 import shutil
 import signal
@@ -60,19 +61,98 @@ def interrupt(config, workdir, number, at_step):
 
 
 def test_killed_and_resumed_equals_undisturbed(finished, config, tmp_path):
-    """Dropout is on: losses and weights must be the same bits as those of the undisturbed run."""
+    """Dropout is on: losses and weights must be the same bits as those of the undisturbed run.
+
+    Killed while starting, training, saving and evaluating, at moments that no step announces.
+    """
     workdir = tmp_path / "killed"
-    code, _ = interrupt(config, workdir, signal.SIGKILL, 50)
-    assert code == -signal.SIGKILL
-    code, said = interrupt(config, workdir, signal.SIGTERM, 120)
+    command = ["train.py", f"--config={config}", f"--workdir={workdir}"]
+    for seconds in (2.0, 0.3, 0.0, 0.7):  # after the first line of the log that is new
+        process = start(*command)
+        lines = num_lines(workdir)
+        wait_until(lambda: num_lines(workdir) != lines, process)  # noqa: B023
+        time.sleep(seconds)
+        process.kill()
+        process.communicate()
+    code, said = interrupt(config, workdir, signal.SIGTERM, max(losses(workdir)) + 10)
     assert code == 75
     assert "resuming at step" in said
     assert "resume with: python" in said
-    code, _, err = run("train.py", f"--config={config}", f"--workdir={workdir}")
+    code, _, err = run(*command)
     assert code == 0, err
     assert losses(workdir) == losses(finished[0])
     ours, theirs = (Checkpoints(w / "checkpoints", read_only=True) for w in (workdir, finished[0]))
     assert ours.about(300) == theirs.about(300)
+
+
+def num_lines(workdir):
+    file = workdir / "metrics.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def wait_until(is_reached, process, timeout=240):
+    deadline = time.monotonic() + timeout
+    while process.poll() is None and time.monotonic() < deadline and not is_reached():
+        time.sleep(0.01)
+
+
+def test_numbers_that_are_not_finite_end_the_run_with_its_checkpoint_intact(
+    finished, config, tmp_path
+):
+    """Catches a run that goes on for days with NaN, or saves it over what was good."""
+    workdir = tmp_path / "run"
+    shutil.copytree(finished[0], workdir)
+    settings = json.loads((workdir / "config.json").read_text())
+    settings["optimizer"]["peak_learning_rate"] = 1e38
+    (workdir / "config.json").write_text(json.dumps(settings))
+    code, _, err = run(
+        "train.py",
+        f"--config={config}",
+        f"--workdir={workdir}",
+        "--config.optimizer.peak_learning_rate=1e38",
+        "--config.training.num_train_steps=400",
+    )
+    assert code == 3, err
+    assert "the last good checkpoint is of step 300" in err
+    skipped = [json.loads(line) for line in (workdir / "skipped_batches.jsonl").open()]
+    assert len(skipped) >= 3
+    assert skipped[0]["step"] == 302  # the first update with it is the last finite one
+    assert len(skipped[0]["inputs"]) == 16
+    ours, theirs = (Checkpoints(w / "checkpoints", read_only=True) for w in (workdir, finished[0]))
+    assert ours.steps()[-1] == 300
+    assert ours.about(300) == theirs.about(300)
+
+
+def test_evaluation_that_a_signal_cuts_short_is_made_up_for(config, tmp_path, monkeypatch):
+    """Catches a resumption that goes on without the score of the step at which it stopped."""
+    from transformer.stopping import Interruption
+    from transformer.trainer import Trainer
+    from transformer.translation import TranslationTask
+    from transformer.vocabulary import save_tokenizers
+    from transformer.workdir import WorkDir
+
+    spec = importlib.util.spec_from_file_location("tiny_config", config)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    settings = module.get_config().validate()
+    settings.training.num_train_steps, settings.training.eval_every = 4, 2
+    evaluate, said = TranslationTask.evaluate, []
+
+    def interrupted(task, params):
+        trainer.stopping.signal = signal.SIGTERM
+        raise Interruption
+
+    for patched in (interrupted, evaluate):
+        monkeypatch.setattr(TranslationTask, "evaluate", patched)
+        workdir = WorkDir(tmp_path)
+        trainer = Trainer(settings, workdir)
+        save_tokenizers(workdir.path, *trainer.task.tokenizers)
+        workdir.save_config(settings)
+        said.append(trainer.run(lambda step: None))
+    assert said == [75, 0]
+    scored = [r["step"] for r in workdir.read_metrics() if "validation_bleu" in r]
+    assert scored == [2, 4]
+    assert Checkpoints(tmp_path / "checkpoints", read_only=True).best_step() is not None
 
 
 def test_a_checkpoint_of_eight_devices_opens_on_one(config, tmp_path):

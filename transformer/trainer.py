@@ -68,8 +68,8 @@ class Trainer:
             state, sums = self.step(state, batch)
             step += 1
             self.meter.add(step, sums | self._votes())
-            self._note_skipped()
             self._report(step)
+            self._note_skipped()
             self._evaluate_and_save(step, state)
         batches.close()
         return self._finish(step, state, conclude)
