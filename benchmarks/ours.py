@@ -13,8 +13,11 @@ from transformer.models import Transformer
 from transformer.optimizer import make_optimizer
 
 
-def make_step(workload, model):
-    """step() -> the loss on its way; `model` holds fields of ModelConfig to set besides."""
+def make_step(workload, model, accumulate_steps=1):
+    """step() -> the loss on its way; `model` holds fields of ModelConfig to set besides.
+
+    accumulate_steps: the batch is worked off in so many parts, in one update.
+    """
     config = ModelConfig(
         d_model=workload.d_model,
         d_ff=workload.d_ff,
@@ -30,8 +33,8 @@ def make_step(workload, model):
     state = jax.jit(lambda: training.init_state(network, optimizer, batch, seed=0))()
     loss_fn = training.make_loss_fn(network, workload.label_smoothing)
     train_step = jax.jit(
-        training.make_train_step(loss_fn, optimizer, seed=0, accumulate_steps=1, axis_name=None),
-        donate_argnums=0,
+        training.make_train_step(loss_fn, optimizer, seed=0, accumulate_steps=accumulate_steps),
+        donate_argnums=0 if workload.device == "gpu" else (),  # as `parallel` does
     )
 
     def step():

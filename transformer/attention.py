@@ -49,13 +49,14 @@ def scaled_dot_product_attention(query, key, value, *, mask=None, dropout=None):
     attend to nothing gets the mean of the values: finite, and of no consequence to the loss.
     """
     query = query * query.shape[-1] ** -0.5
-    logits = jnp.einsum("BTNH,BSNH->BNTS", query, key, preferred_element_type=jnp.float32)
+    query, key, value = (x.swapaxes(1, 2) for x in (query, key, value))  # heads first: no strides
+    logits = jnp.einsum("BNTH,BNSH->BNTS", query, key, preferred_element_type=jnp.float32)
     if mask is not None:
         logits = jnp.where(mask, logits, jnp.finfo(logits.dtype).min)
     weights = jax.nn.softmax(logits).astype(value.dtype)
     if dropout is not None:
         weights = dropout(weights)
-    return jnp.einsum("BNTS,BSNH->BTNH", weights, value)
+    return jnp.einsum("BNTS,BNSH->BNTH", weights, value).swapaxes(1, 2)
 
 
 ATTENTION_FUNCTIONS = {"scaled_dot_product": scaled_dot_product_attention}
