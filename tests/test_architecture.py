@@ -12,13 +12,12 @@ TEXT = (
     "validation config storage workdir tfds_source corpus tokenizer vocabulary batching bucketing"
 )
 TENSORS = "masks attention embedding layers models"
-LEARNING = (
-    "loss optimizer training costs hosts parallel step topology prefetch fingerprint checkpoint"
-)
+DEVICES = "hosts mesh parallel topology prefetch"
+LEARNING = "loss optimizer training step costs fingerprint checkpoint"
 SEARCH = "decoding search"
 JOINTS = "translator metrics translation evaluation"
-EFFECTS = "progress report card command_line stopping trainer"
-ORDER = " ".join((TEXT, TENSORS, LEARNING, SEARCH, JOINTS, EFFECTS)).split()
+EFFECTS = "progress report card command_line export stopping trainer"
+ORDER = " ".join((TEXT, TENSORS, DEVICES, LEARNING, SEARCH, JOINTS, EFFECTS)).split()
 ROOMS = {path.stem: ast.parse(path.read_bytes()) for path in (ROOT / "transformer").glob("*.py")}
 SCRIPTS = {
     f"{name}.py": ast.parse((ROOT / f"{name}.py").read_bytes()) for name in ("train", "eval")

@@ -13,6 +13,7 @@ from runs import ROOT, losses, run, start, write_config
 from transformer import hosts
 
 STEPS = ["--config.training.eval_every=6", "--config.training.checkpoint_every=4"]
+STEPS += ["--config.model.dropout_rate=0.0"]  # pmap draws its own for each device
 LOST = 120  # seconds in which a host must notice that another is gone
 
 
@@ -69,17 +70,24 @@ def wait_for_step(workdir, step, processes):
 
 @pytest.fixture(scope="module")
 def passed_on(config, tmp_path_factory):
-    """A run of two hosts to step 6, of one device to 9, of two hosts to 12: (folder, what hosts
-    said)."""
+    """Two hosts go to step 6, one device to 9, two hosts to 12: (folder, what the first two said).
+
+    Each in another way: pmapped, alone, and sharded over three axes.
+    """
     workdir = tmp_path_factory.mktemp("runs") / "two"
-    said = finish(start_two(config, workdir, "--config.training.num_train_steps=6"))
+    pmap = ["--config.training.num_train_steps=6", "--config.parallelism=pmap"]
+    said = finish(start_two(config, workdir, *pmap))
     assert [code for code, _ in said] == [0, 0], said
     flags = [f"--config={config}", f"--workdir={workdir}", *STEPS]
     code, _, err = run("train.py", *flags, "--config.training.num_train_steps=9", env=devices(1))
     assert code == 0, err
     assert "resuming at step 6" in err
-    mesh = ["--config.mesh.fsdp=2", "--config.mesh.tensor=2"]
-    again = finish(start_two(config, workdir, "--config.training.num_train_steps=12", *mesh))
+    mesh = [
+        "--config.training.num_train_steps=12",
+        "--config.mesh.fsdp=2",
+        "--config.mesh.tensor=2",
+    ]
+    again = finish(start_two(config, workdir, *mesh))
     assert [code for code, _ in again] == [0, 0], again
     assert "resuming at step 9" in again[0][1]
     return workdir, [text for _, text in said]

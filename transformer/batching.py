@@ -8,6 +8,7 @@ number of hosts or devices changes nothing.
 from collections import Counter
 from functools import lru_cache
 from itertools import chain
+from threading import Thread
 from typing import NamedTuple
 
 import numpy as np
@@ -193,6 +194,8 @@ class PackedBatches:
     def __getitem__(self, step):
         epoch, index = divmod(step, self.batches_per_epoch)
         pairs, starts = self._plan(epoch)
+        if index == self.batches_per_epoch // 2:  # planning takes seconds for millions of pairs
+            Thread(target=self._plan, args=(epoch + 1,), daemon=True).start()
         rows = starts[index * self.rows_per_batch :][: self.rows_per_batch + 1]
         items, counts = pairs[rows[0] : rows[-1]], np.diff(rows)
         inputs = fill_rows(self.source, items, counts, self.shape[0])

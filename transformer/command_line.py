@@ -39,6 +39,13 @@ def run(main, usage, default_config=""):
     app.run(lambda _: sys.exit(_guarded(main)), argv, flags_parser=_parse)
 
 
+def main_of_module(main, usage, num_arguments):
+    """`run` for a python -m of ours, which takes so many words (a range) and no flags."""
+    if len(sys.argv) - 1 not in num_arguments or any(w.startswith("-") for w in sys.argv[1:]):
+        _fail(f"expected {usage.splitlines()[0].split(': ')[1]}")
+    _guarded(main)
+
+
 def say(text):
     """Tells the user something; standard output belongs to translations."""
     if not _is_quiet:

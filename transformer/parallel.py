@@ -14,28 +14,13 @@ from flax import linen as nn
 from jax.experimental import mesh_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-AXES = ("data", "fsdp", "tensor")
-ROWS = ("data", "fsdp")  # the axes over which the rows of a batch are dealt out
-
-# Which axes share a parameter, by the end of its path.
-PLACES = {
-    ("query", "kernel"): ("fsdp", "tensor"),  # [D, N·H]
-    ("key", "kernel"): ("fsdp", "tensor"),
-    ("value", "kernel"): ("fsdp", "tensor"),
-    ("output", "kernel"): ("tensor", "fsdp"),  # [N·H, D]
-    ("inner", "kernel"): ("fsdp", "tensor"),  # [D, F]
-    ("inner", "bias"): ("tensor",),
-    ("outer", "kernel"): ("tensor", "fsdp"),  # [F, D]
-    ("table",): ("tensor", "fsdp"),  # [V, D]
-}
-# And which share an activation, by the names that the model gives its axes.
-ACTIVATIONS = (("batch", ROWS), ("heads", "tensor"), ("mlp", "tensor"))
+from transformer.mesh import ACTIVATIONS, AXES, ROWS, mesh_shape, place_of
 
 
 def make_parallel(config, devices=None):
     """`Sharded` or `Pmapped` as the configuration says, over `devices` (None: all there are)."""
     devices = list(jax.devices() if devices is None else devices)
-    shape = _mesh_shape(config.mesh, len(devices))
+    shape = mesh_shape(config.mesh, len(devices))
     for name, size, axis in (
         ("model.num_heads", config.model.num_heads, "tensor"),
         ("model.d_ff", config.model.d_ff, "tensor"),
@@ -48,22 +33,6 @@ def make_parallel(config, devices=None):
     if config.parallelism == "pmap":
         return Pmapped(devices)
     return Sharded(devices, tuple(shape.values()))
-
-
-def _mesh_shape(settings, num_devices):
-    """{axis: size}, with -1 replaced by the devices that are left; ValueError if that fails."""
-    shape = {axis: getattr(settings, axis) for axis in AXES}
-    given = math.prod(size for size in shape.values() if size > 0)
-    for axis, size in shape.items():
-        if size == -1 and num_devices % given == 0:
-            shape[axis] = num_devices // given
-    if math.prod(shape.values()) != num_devices:
-        wanted = " × ".join(f"mesh.{axis} {size}" for axis, size in shape.items())
-        raise ValueError(
-            f"{wanted} does not make the {num_devices} devices that are there; set one of them "
-            f"to -1, the devices that are left."
-        )
-    return shape
 
 
 class Parallel:
@@ -164,14 +133,7 @@ class Sharded(Parallel):
         return f"sharded over {sizes}"
 
     def _place(self, path, leaf):
-        """A dimension that its axis does not divide stays whole."""
-        names = tuple(getattr(key, "key", getattr(key, "name", None)) for key in path)
-        axes = PLACES.get(names[-2:]) or PLACES.get(names[-1:]) or ()
-        axes = [
-            axis if size % self.mesh.shape[axis] == 0 else None
-            for axis, size in zip(axes, leaf.shape, strict=False)
-        ]
-        return NamedSharding(self.mesh, PartitionSpec(*axes))
+        return NamedSharding(self.mesh, place_of(path, leaf.shape, self.mesh.shape))
 
     def map_step(self, make_step, state, *, updates):
         """make_step(axis_name) -> the compiled step(state, batch).
@@ -213,7 +175,7 @@ class Pmapped(Parallel):
 
     def map_step(self, make_step, state, *, updates):
         """As `Sharded.map_step`; the step reduces over the axis that it is told."""
-        return jax.pmap(
+        mapped = jax.pmap(
             make_step("devices"),
             axis_name="devices",
             devices=self.mesh.devices.tolist(),
@@ -221,6 +183,14 @@ class Pmapped(Parallel):
             out_axes=None,
             donate_argnums=0 if updates and self._may_donate else (),
         )
+        if jax.process_count() == 1:
+            return mapped
+        return lambda *args: jax.tree.map(self._of_all_hosts, mapped(*args))
+
+    def _of_all_hosts(self, x):
+        """On several hosts pmap returns what lies on this one; the same, as part of the whole."""
+        shards = [shard.data for shard in x.addressable_shards]
+        return jax.make_array_from_single_device_arrays(x.shape, self.replicated, shards)
 
 
 class _Within:
