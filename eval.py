@@ -16,7 +16,7 @@ from pathlib import Path
 
 from absl import flags
 
-from transformer import command_line, corpus, report, storage
+from transformer import command_line, corpus, hosts, report, storage
 from transformer.command_line import say
 from transformer.evaluation import evaluate
 from transformer.translator import Translator
@@ -41,6 +41,7 @@ ATTENTION = flags.DEFINE_string("attention", "", "Picture of the attention of th
 
 def main():
     check_flags()
+    hosts.check_accelerator(say)
     translator = Translator.from_checkpoint(WORKDIR.value, CHECKPOINT.value)
     if ATTENTION.value:
         draw_attention(translator)

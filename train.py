@@ -99,7 +99,7 @@ def main():
     )  # fmt: skip
     if not speaks:
         command_line.be_quiet()
-    hosts.check_accelerator()
+    hosts.check_accelerator(say)
     workdir = WorkDir(WORKDIR.value, writes=speaks)
     is_finished = workdir.is_finished(config)
     found = f"{workdir.has_run} {is_finished} {config.to_json()}"

@@ -170,16 +170,20 @@ def test_half_a_description_of_the_hosts_is_refused():
 def test_an_accelerator_that_jax_cannot_use_is_not_passed_over(tmp_path, monkeypatch):
     """Catches days on a CPU beside an idle, or busy, accelerator."""
     (tmp_path / "nvidia0").touch()
+    files, said = [f"{tmp_path}/nvidia[0-9]*"], []
     monkeypatch.setattr(hosts.jax, "default_backend", lambda: "cpu")
-    for platforms, refused in ((None, True), ("cuda,cpu", False), ("cpu", False)):
-        monkeypatch.setattr(type(hosts.jax.config), "jax_platforms", platforms, raising=False)
-        if refused:
-            with pytest.raises(ValueError, match="JAX_PLATFORMS=cpu"):
-                hosts.check_accelerator([f"{tmp_path}/nvidia[0-9]*"])
-        else:
-            hosts.check_accelerator([f"{tmp_path}/nvidia[0-9]*"])
-    monkeypatch.setattr(type(hosts.jax.config), "jax_platforms", None, raising=False)
-    hosts.check_accelerator([f"{tmp_path}/accel[0-9]*"])
+    platforms = lambda value: monkeypatch.setattr(  # noqa: E731
+        type(hosts.jax.config), "jax_platforms", value, raising=False
+    )
+    platforms("cpu")
+    hosts.check_accelerator(said.append, files, ["json"])  # it is meant
+    platforms(None)
+    hosts.check_accelerator(said.append, [f"{tmp_path}/accel[0-9]*"], ["json"])  # there is none
+    assert said == []
+    hosts.check_accelerator(said.append, files, ["no_such_plugin"])
+    assert "pip install -e '.[cuda12]'" in said[0]
+    with pytest.raises(ValueError, match="JAX_PLATFORMS=cpu"):
+        hosts.check_accelerator(said.append, files, ["json"])
 
 
 def test_memory_that_does_not_suffice_gets_a_sentence_with_the_settings_to_lower():

@@ -202,6 +202,11 @@ class PackedBatches:
         targets = fill_rows(self.target, items, counts, self.shape[1])
         return Batch(*inputs, shift_right(targets[0], targets[2]), *targets)
 
+    @property
+    def first_epoch(self):
+        """The pairs of the first epoch, as indices."""
+        return self._first_packing[0]
+
     def fill(self, num_batches=1):
         """The share of real tokens in the first `num_batches` batches of the first epoch."""
         batches = [self[step] for step in range(min(num_batches, self.batches_per_epoch))]

@@ -4,6 +4,7 @@ Every host runs the same program on its share of the devices; host 0 alone speak
 """
 
 import glob
+import importlib.util
 import json
 import os
 import sys
@@ -48,7 +49,7 @@ def connect(coordinator="", num_processes=0, process_id=-1, *, wait_seconds=WAIT
                 shutdown_timeout_seconds=LOST_AFTER_SECONDS,
             )
         except (ValueError, RuntimeError) as error:
-            if all(given) or "coordinator_address should be defined" not in str(error):
+            if all(given) or "coordinator_address" not in str(error):
                 reason = str(error).splitlines()[0]
                 raise ValueError(f"The hosts of this run cannot be found: {reason}") from error
     return jax.process_index() == 0
@@ -81,15 +82,29 @@ def _patience(who, limit, say):
         arrived.set()
 
 
-def check_accelerator(device_files=("/dev/nvidia[0-9]*", "/dev/accel[0-9]*", "/dev/vfio/[0-9]*")):
-    """ValueError if there is an accelerator here but JAX has quietly fallen back to the CPU."""
+DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/accel[0-9]*", "/dev/vfio/[0-9]*")
+PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "libtpu")
+
+
+def check_accelerator(say, device_files=DEVICE_FILES, plugins=PLUGINS):
+    """ValueError if there is an accelerator here but JAX has quietly fallen back to the CPU.
+
+    If JAX was installed without what an accelerator needs, that is only said.
+    """
     found = [file for pattern in device_files for file in sorted(glob.glob(pattern))]
-    if found and jax.default_backend() == "cpu" and "cpu" not in (jax.config.jax_platforms or ""):
-        raise ValueError(
-            f"There is an accelerator ({found[0]}), but JAX cannot use it: another process may "
-            f"hold it, or its extra is not installed (cuda12, cuda13, tpu). Free or install it, or "
-            f"set JAX_PLATFORMS=cpu to run on the CPU."
+    is_meant = "cpu" in (jax.config.jax_platforms or "")
+    if not found or is_meant or jax.default_backend() != "cpu":
+        return
+    if not any(importlib.util.find_spec(plugin) for plugin in plugins):
+        say(
+            f"There is an accelerator ({found[0]}), but JAX is installed for the CPU only; to use "
+            f"it: pip install -e '.[cuda12]' (or cuda13, tpu)."
         )
+        return
+    raise ValueError(
+        f"There is an accelerator ({found[0]}), but JAX cannot use it: another process may hold "
+        f"it, or its driver be too old. Free it, or set JAX_PLATFORMS=cpu to run on the CPU."
+    )
 
 
 def check_same(what, data):

@@ -56,7 +56,7 @@ class TranslationTask:
     def work_per_step(self):
         """(FLOPs, target tokens) of a training step, in the mean of an epoch."""
         batches = self.training_batches
-        lengths = batches.source.lengths, batches.target.lengths
+        lengths = [side.lengths[batches.first_epoch] for side in (batches.source, batches.target)]
         vocab_size = self.tokenizers[1].vocab_size
         flops = training_flops(self.config.model, vocab_size, *lengths)
         steps = batches.batches_per_epoch
