@@ -2,8 +2,8 @@
 
 Without flags it trains on the embedded English-German corpus. The same command resumes an
 interrupted run exactly; a finished run says so. On several hosts, start the same command on each.
-Exit codes: 0 done, 2 wrong input, 3 numbers that are not finite, 75 stopped by SIGTERM or the loss
-of another host and resumable, 130 by SIGINT.
+Exit codes: 0 done, 2 wrong input, 3 numbers that are not finite, 75 stopped by SIGTERM and
+resumable, 130 stopped by SIGINT, any other an error (as when another host is lost).
 """
 
 import time
@@ -18,7 +18,7 @@ from transformer.evaluation import evaluate
 from transformer.parallel import make_parallel
 from transformer.progress import format_seconds
 from transformer.step import step_without_data
-from transformer.stopping import DONE
+from transformer.stopping import DONE, Interruption, Stopping
 from transformer.topology import topology_devices
 from transformer.trainer import Trainer
 from transformer.translator import Translator
@@ -57,7 +57,7 @@ def describe_compiled(step):
     compiled = step.lower().compile()
     kind = step.parallel.mesh.devices.ravel()[0].device_kind
     lines = card.compiled_lines(compiled, kind)
-    lines += [f"compiles    1 of the training step, {time.monotonic() - start:,.0f} s"]
+    lines += [f"            in {time.monotonic() - start:,.0f} s"]
     say("\n".join([*lines, "parameters", *card.parameter_table(step.abstract_state.params)]))
 
 
@@ -103,7 +103,7 @@ def main():
     workdir = WorkDir(WORKDIR.value, writes=speaks)
     is_finished = workdir.is_finished(config)
     found = f"{workdir.has_run} {is_finished} {config.to_json()}"
-    hosts.check_same("configuration or in what is in the work directory", found.encode())
+    hosts.check_same("configuration or in what is in the work directory", found.encode)
     if is_finished:
         say(
             f"{workdir.path} is already finished; its scores are in {workdir / 'results'}. Raise "
@@ -112,13 +112,20 @@ def main():
         )
         return DONE
     workdir.open_for_training(config)
-    trainer = Trainer(config, workdir)
-    hosts.check_same("the text that they read", trainer.task.fingerprint())
+    stopping = Stopping(config.training.patience)
+    stopping.catch_signals()
+    try:
+        with stopping.at_once(jax.process_count() == 1):
+            trainer = Trainer(config, workdir, stopping)
+    except Interruption:
+        say(f"stopped before the first step; start again with: {command_line.this_command()}")
+        return stopping.exit_code
+    hosts.check_same("the text that they read", trainer.fingerprint)
     if speaks and not workdir.has_run:
         save_tokenizers(workdir.path, *trainer.task.tokenizers)
     workdir.save_config(config)
     hosts.wait_for_all("the work directory")
-    if not workdir.has_run:
+    if not hosts.eventually(lambda: workdir.has_run):
         raise ValueError(f"{workdir.path} is not shared by the hosts: name a folder that all see.")
     describe(config, trainer.step, trainer.task)
     code = trainer.run(partial(conclude, trainer))
@@ -134,7 +141,7 @@ def dry_run():
         describe(config, step)
         say("data        not read: rows and vocabularies as the configuration has them")
     else:
-        trainer = Trainer(config, WorkDir(WORKDIR.value, writes=False))
+        trainer = Trainer(config, WorkDir(WORKDIR.value, writes=False), Stopping(0))
         step = trainer.step
         describe(config, step, trainer.task)
     describe_compiled(step)

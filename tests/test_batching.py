@@ -8,7 +8,8 @@ import pytest
 
 from configs import embedded_en_de, multi30k_tiny
 from transformer import corpus
-from transformer.batching import PackedBatches, Ragged, fill_rows, shift_right, usable
+from transformer.batching import PackedBatches, fill_rows, shift_right, usable
+from transformer.ragged import Ragged
 from transformer.tokenizer import BOS, EOS, PAD, PiecesTokenizer
 from transformer.vocabulary import train_tokenizers
 
@@ -135,7 +136,7 @@ def test_no_pair_is_left_over_however_tight_the_rows(monkeypatch):
     monkeypatch.setattr(
         batches, "_pack", lambda items, *_: np.where(np.arange(len(items)) == 3, -1, 0)
     )
-    batches._plan.cache_clear()
+    batches._planned.cache_clear()
     for epoch in (0, 1):
         assert sorted(epoch_of(batches, epoch)) == expected
     assert epoch_of(batches, 0) != epoch_of(batches, 1)

@@ -22,6 +22,7 @@ WAYS = {  # name: (data, fsdp, tensor, how, parts of a batch, settings of the mo
     "one device in 8 parts": (1, 1, 1, "sharded", 8, {}),
     "pmap in 2 parts": (-1, 1, 1, "pmap", 2, {}),
     "2×2×2 in 2 parts": (2, 2, 2, "sharded", 2, {}),
+    "2×2×2 with dropout": (2, 2, 2, "sharded", 1, {"dropout_rate": 0.1}),
     "1×4×2, scanned, recomputed": (-1, 4, 2, "sharded", 1, {"remat": True, "scan_layers": True}),
 }
 
@@ -44,9 +45,14 @@ def seen():
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_gives_the_parameters_of_one_device(way, seen):
     """Catches a mean over devices of means over tokens: rows hold unequal numbers of them."""
-    assert seen["one device"]["moved"] > 0.01
+    alone = "one device, dropout" if "dropout" in way else "one device"
+    assert seen[alone]["moved"] > 0.01
     assert seen[way]["difference"] < 1e-5
-    assert seen[way]["losses"] == pytest.approx(seen["one device"]["losses"], rel=1e-5)
+    assert seen[way]["losses"] == pytest.approx(seen[alone]["losses"], rel=1e-5)
+
+
+def test_dropout_was_on_where_it_should_be(seen):
+    assert seen["one device"]["losses"] != seen["one device, dropout"]["losses"]
 
 
 @pytest.mark.parametrize("way", ["one device", *WAYS])
@@ -147,7 +153,9 @@ def main():
 
     def train(data, fsdp, tensor, how, parts, settings):
         """A run of one of the WAYS: (what the tests look at, its final state)."""
-        model = tiny_model(num_layers=2).clone(**settings)
+        rate = settings.get("dropout_rate", 0.0)
+        arranged = {name: value for name, value in settings.items() if name != "dropout_rate"}
+        model = tiny_model(num_layers=2, dropout_rate=rate).clone(**arranged)
         config = Config(model=model.config, mesh=MeshConfig(data, fsdp, tensor), parallelism=how)
         devices = jax.devices()[:1] if data == fsdp == tensor == 1 else None
         parallel, loss_fn = make_parallel(config, devices), make_loss_fn(model, 0.1)
@@ -186,11 +194,13 @@ def main():
         report["moved"] = difference(start, state.params)
         return report, state
 
-    report, state = train(1, 1, 1, "sharded", 1, {})
-    found = {"one device": report}
+    found, states = {}, {}
+    for alone, settings in (("one device", {}), ("one device, dropout", {"dropout_rate": 0.1})):
+        found[alone], states[alone] = train(1, 1, 1, "sharded", 1, settings)
     for way, settings in WAYS.items():
-        found[way], other = train(*settings)
-        found[way]["difference"] = difference(state.params, other.params)
+        found[way], state = train(*settings)
+        alone = "one device, dropout" if "dropout" in way else "one device"
+        found[way]["difference"] = difference(states[alone].params, state.params)
     print(json.dumps(found))
 
 

@@ -6,10 +6,12 @@ import shutil
 import signal
 import time
 
+import jax
 import pytest
 
 from runs import losses, run, start, write_config
 from transformer.checkpoint import Checkpoints
+from transformer.export import export
 from transformer.translator import Translator
 
 
@@ -111,21 +113,22 @@ def test_numbers_that_are_not_finite_end_the_run_with_its_checkpoint_intact(
         f"--workdir={workdir}",
         "--config.optimizer.peak_learning_rate=1e38",
         "--config.training.num_train_steps=400",
+        "--config.training.checkpoint_every=1",
     )
     assert code == 3, err
-    assert "the last good checkpoint is of step 300" in err
+    assert "the last good checkpoint is of step 301" in err
     skipped = [json.loads(line) for line in (workdir / "skipped_batches.jsonl").open()]
     assert len(skipped) >= 3
     assert skipped[0]["step"] == 302  # the first update with it is the last finite one
     assert len(skipped[0]["inputs"]) == 16
     ours, theirs = (Checkpoints(w / "checkpoints", read_only=True) for w in (workdir, finished[0]))
-    assert ours.steps()[-1] == 300
+    assert ours.steps()[-1] == 301  # an update that blew up, but not those of the steps after it
     assert ours.about(300) == theirs.about(300)
 
 
 def test_evaluation_that_a_signal_cuts_short_is_made_up_for(config, tmp_path, monkeypatch):
     """Catches a resumption that goes on without the score of the step at which it stopped."""
-    from transformer.stopping import Interruption
+    from transformer.stopping import Interruption, Stopping
     from transformer.trainer import Trainer
     from transformer.translation import TranslationTask
     from transformer.vocabulary import save_tokenizers
@@ -136,6 +139,7 @@ def test_evaluation_that_a_signal_cuts_short_is_made_up_for(config, tmp_path, mo
     spec.loader.exec_module(module)
     settings = module.get_config().validate()
     settings.training.num_train_steps, settings.training.eval_every = 4, 2
+    settings.training.checkpoint_every = 1
     evaluate, said = TranslationTask.evaluate, []
 
     def interrupted(task, params):
@@ -145,7 +149,7 @@ def test_evaluation_that_a_signal_cuts_short_is_made_up_for(config, tmp_path, mo
     for patched in (interrupted, evaluate):
         monkeypatch.setattr(TranslationTask, "evaluate", patched)
         workdir = WorkDir(tmp_path)
-        trainer = Trainer(settings, workdir)
+        trainer = Trainer(settings, workdir, Stopping(0))
         save_tokenizers(workdir.path, *trainer.task.tokenizers)
         workdir.save_config(settings)
         said.append(trainer.run(lambda step: None))
@@ -217,6 +221,19 @@ def test_warm_start_takes_what_fits_and_trains_on(finished, config, tmp_path):
     )
     assert code == 0, err
     assert "warm start: 31 of 61 arrays" in err
+
+
+def test_warm_start_from_an_export_trains_in_float32_and_resumes(finished, config, tmp_path):
+    """Catches bfloat16 parameters that go on as such, learn little and fit no fingerprint."""
+    export(finished[0], tmp_path / "small")
+    flags = [f"--config={config}", f"--workdir={tmp_path / 'run'}"]
+    flags += [f"--config.training.init_from={tmp_path / 'small'}"]
+    for steps, said in ((2, "warm start: 31 of 31 arrays"), (4, "resuming at step 2")):
+        code, _, err = run("train.py", *flags, f"--config.training.num_train_steps={steps}")
+        assert code == 0, err
+        assert said in err
+    params = Translator.from_checkpoint(tmp_path / "run").params
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(params)} == {"float32"}
 
 
 def test_stray_files_change_nothing(finished, config, tmp_path):

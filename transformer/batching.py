@@ -7,15 +7,13 @@ number of hosts or devices changes nothing.
 
 from collections import Counter
 from functools import lru_cache
-from itertools import chain
-from threading import Thread
+from threading import Lock, Thread
 from typing import NamedTuple
 
 import numpy as np
 
+from transformer.ragged import Ragged
 from transformer.tokenizer import BOS, PAD
-
-CHUNK = 20_000  # sentences tokenised at a time
 
 
 class Batch(NamedTuple):
@@ -35,39 +33,6 @@ class Batch(NamedTuple):
     def weights(self):
         """[B, T]: 1 on real targets, 0 on padding."""
         return (self.target_segments != 0).astype(np.float32)
-
-
-class Ragged:
-    """Sentences of ids in one flat array, each with its start and length there."""
-
-    def __init__(self, flat, starts, lengths):
-        self.flat, self.starts, self.lengths = flat, starts, lengths
-
-    @classmethod
-    def encode(cls, tokenizer, sentences):
-        """Tokenises in chunks, so that few sentences are lists of Python numbers at a time."""
-        flat, lengths = [np.zeros(0, np.int32)], []
-        for start in range(0, len(sentences), CHUNK):
-            ids = tokenizer.encode(sentences[start : start + CHUNK])
-            lengths += map(len, ids)
-            flat.append(np.fromiter(chain.from_iterable(ids), np.int32))
-        lengths = np.asarray(lengths, np.int64)
-        return cls(np.concatenate(flat), np.cumsum(lengths) - lengths, lengths)
-
-    @classmethod
-    def of(cls, ids):
-        """One sentence of ids."""
-        return cls(np.asarray(ids, np.int32), np.array([0]), np.array([len(ids)]))
-
-    def take(self, indices):
-        """The sentences at `indices`, a view of the same array."""
-        return Ragged(self.flat, self.starts[indices], self.lengths[indices])
-
-    def __len__(self):
-        return len(self.lengths)
-
-    def __getitem__(self, index):
-        return self.flat[self.starts[index] : self.starts[index] + self.lengths[index]]
 
 
 def rows_of_batch(batch_tokens, row_length):
@@ -144,7 +109,7 @@ class PackedBatches:
         self.source, self.target, self.weights = source, target, weights
         self.seed, self.rows_per_batch = seed, rows_per_batch
         self.shape = (self._source_row_length(row_length), row_length)
-        self._plan = lru_cache(maxsize=2)(self._make_plan)
+        self._planning, self._planned = Lock(), lru_cache(maxsize=2)(self._make_plan)
         self.batches_per_epoch, self._first_packing = self._pack_first_epoch()
 
     def _source_row_length(self, row_length):
@@ -176,6 +141,10 @@ class PackedBatches:
         lengths = self.source.lengths[items], self.target.lengths[items]
         return pack(*lengths, self.shape, num_batches * self.rows_per_batch, rng)
 
+    def _plan(self, epoch):
+        with self._planning:  # who comes while it is being made waits, and does not make it again
+            return self._planned(epoch)
+
     def _make_plan(self, epoch):
         """(pairs in the order of their rows, the start of each row in it, and the end)."""
         rng = np.random.default_rng((self.seed, epoch))
@@ -194,13 +163,17 @@ class PackedBatches:
     def __getitem__(self, step):
         epoch, index = divmod(step, self.batches_per_epoch)
         pairs, starts = self._plan(epoch)
-        if index == self.batches_per_epoch // 2:  # planning takes seconds for millions of pairs
-            Thread(target=self._plan, args=(epoch + 1,), daemon=True).start()
         rows = starts[index * self.rows_per_batch :][: self.rows_per_batch + 1]
         items, counts = pairs[rows[0] : rows[-1]], np.diff(rows)
         inputs = fill_rows(self.source, items, counts, self.shape[0])
         targets = fill_rows(self.target, items, counts, self.shape[1])
         return Batch(*inputs, shift_right(targets[0], targets[2]), *targets)
+
+    def plan_ahead(self, step):
+        """Halfway through an epoch, starts to plan the next: millions of pairs take seconds."""
+        epoch, index = divmod(step, self.batches_per_epoch)
+        if index == self.batches_per_epoch // 2:
+            Thread(target=self._plan, args=(epoch + 1,), daemon=True).start()
 
     @property
     def first_epoch(self):

@@ -89,7 +89,10 @@ def work_line(flops, num_tokens):
 
 
 def compiled_lines(compiled, device_kind):
-    """What the compiler says of a step: memory and arithmetic of a device, collectives."""
+    """What the compiler says of a step: memory and arithmetic of a device, collectives.
+
+    It counts the body of a loop (parts of a batch, scanned layers) once.
+    """
     memory, cost = compiled.memory_analysis(), compiled.cost_analysis() or {}
     kept, work = memory.argument_size_in_bytes / MIB, memory.temp_size_in_bytes / MIB
     known = chip(device_kind)
@@ -105,7 +108,7 @@ def compiled_lines(compiled, device_kind):
         f"compiled    {kept:,.0f} MiB of state and batch + {work:,.0f} MiB of work space on each "
         f"device{room}",
         f"            {cost.get('flops', 0) / 1e9:,.1f} GFLOP a step on each device, by the "
-        f"compiler's count",
+        f"compiler's count (loops once)",
         f"            collectives: {collectives or 'none'}",
     ]
 

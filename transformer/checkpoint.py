@@ -48,14 +48,20 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(self.folder, item_handlers=handlers, options=options)
 
     def save(self, state, score=None):
-        """Starts to save a TrainState under its step; `score` decides which is the best."""
+        """Starts to save a TrainState under its step; `score` decides which is the best.
+
+        A step that is there already is replaced if there is a score to add, and another step to
+        fall back on meanwhile.
+        """
         params, rest = state.params, state.replace(params=None)
         about = {
             "format": 1,
             "version": transformer.__version__,
             "fingerprints": {"params": fingerprints(params), "rest": fingerprints(rest)},
         }
-        if int(state.step) in self.steps():  # again, with a score that was not known then
+        if int(state.step) in self.steps():
+            if score is None or len(self.steps()) == 1:
+                return
             self._manager.delete(int(state.step))
         self._manager.save(
             int(state.step),
@@ -217,7 +223,7 @@ def warm_start(state, workdir):
         if found is None or found.shape != ours.shape:
             return ours
         taken.append(path)
-        return jax.device_put(found, ours.sharding)
+        return jax.device_put(found.astype(ours.dtype), ours.sharding)
 
     params = jax.tree_util.tree_map_with_path(choose, state.params)
     num_ours = len(jax.tree.leaves(state.params))

@@ -1,5 +1,6 @@
 """The manners of train.py and eval.py: flags, one-line errors, exit codes."""
 
+import contextlib
 import difflib
 import inspect
 import re
@@ -49,7 +50,8 @@ def main_of_module(main, usage, num_arguments):
 def say(text):
     """Tells the user something; standard output belongs to translations."""
     if not _is_quiet:
-        print(text, file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # the terminal has gone: the run is worth more
+            print(text, file=sys.stderr, flush=True)
 
 
 def be_quiet():

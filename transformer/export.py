@@ -18,11 +18,10 @@ from transformer.vocabulary import load_tokenizers, save_tokenizers
 from transformer.workdir import WorkDir
 
 
-def export(workdir, folder, checkpoint="default", dtype="bfloat16"):
+def export(workdir, folder, checkpoint="default"):
     """Writes one checkpoint of `workdir` to `folder`; returns a sentence that says what was done.
 
-    dtype: "bfloat16", or "float32" to leave out the optimizer only. ValueError if `workdir` holds
-    no such checkpoint or `folder` a run.
+    ValueError if `workdir` holds no such checkpoint or `folder` a run.
     """
     source, target = WorkDir(workdir), WorkDir(folder)
     config = source.load_config()
@@ -30,17 +29,17 @@ def export(workdir, folder, checkpoint="default", dtype="bfloat16"):
         raise ValueError(f"{target.path} holds a run already; name a new folder.")
     found = open_for_reading(source.path, config)
     name, params = found.load(checkpoint, config.decoding.average_checkpoints)
-    params = jax.tree.map(lambda x: jnp.asarray(x, dtype), params)
+    params = jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), params)
     step = int(re.findall(r"\d+", name)[-1])  # of a mean, its newest
     target.open_for_training(config)
     checkpoints = Checkpoints(target.checkpoints)
     checkpoints.save(TrainState(jnp.array(step), params, opt_state=()))
     checkpoints.close()
     save_tokenizers(target.path, *load_tokenizers(source.path))
-    config.model.dtype, config.decoding.average_checkpoints = dtype, 1
+    config.model.dtype, config.decoding.average_checkpoints = "bfloat16", 1
     target.save_config(config)
     mib = sum(leaf.nbytes for leaf in jax.tree.leaves(params)) / 2**20
-    return f"{target.path}: {name} of {source.path} in {dtype}, {mib:,.1f} MiB of parameters"
+    return f"{target.path}: {name} of {source.path} in bfloat16, {mib:,.1f} MiB of parameters"
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import glob
 import importlib.util
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -28,7 +29,7 @@ def connect(coordinator="", num_processes=0, process_id=-1, *, wait_seconds=WAIT
     Without arguments the hosts of a TPU slice, of Slurm and of Open MPI find each other, and any
     other process is alone. With them: the "host:port" of process 0, how many processes there are,
     and which of them this is. Every 30 s `say` tells what is being waited for; if the others have
-    not come after `wait_seconds`, the process ends with exit code 2.
+    not come after `wait_seconds`, the process ends with exit code 75.
     """
     given = (bool(coordinator), num_processes > 0, process_id >= 0)
     if any(given) and not all(given):
@@ -72,7 +73,7 @@ def _patience(who, limit, say):
                     f"error: not all of {who} came within {limit} s; start the same command on "
                     f"every host, and see that they reach each other."
                 )
-                os._exit(2)
+                os._exit(75)  # they may come if it is tried again
             say(f"waiting for {who}: {waited:.0f} s; giving up after {limit} s")
 
     threading.Thread(target=watch, daemon=True).start()
@@ -82,36 +83,41 @@ def _patience(who, limit, say):
         arrived.set()
 
 
-DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/accel[0-9]*", "/dev/vfio/[0-9]*")
-PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "libtpu")
+ACCELERATORS = {  # device files, and the packages with which JAX uses them
+    "/dev/nvidia[0-9]*": ("jax_cuda12_plugin", "jax_cuda13_plugin"),
+    "/dev/accel[0-9]*": ("libtpu",),
+    "/dev/vfio/[0-9]*": ("libtpu",),
+}
 
 
-def check_accelerator(say, device_files=DEVICE_FILES, plugins=PLUGINS):
+def check_accelerator(say, accelerators=ACCELERATORS):
     """ValueError if there is an accelerator here but JAX has quietly fallen back to the CPU.
 
     If JAX was installed without what an accelerator needs, that is only said.
     """
-    found = [file for pattern in device_files for file in sorted(glob.glob(pattern))]
     is_meant = "cpu" in (jax.config.jax_platforms or "")
+    found = {pattern: sorted(glob.glob(pattern)) for pattern in accelerators}
+    found = {pattern: files[0] for pattern, files in found.items() if files}
     if not found or is_meant or jax.default_backend() != "cpu":
         return
-    if not any(importlib.util.find_spec(plugin) for plugin in plugins):
-        say(
-            f"There is an accelerator ({found[0]}), but JAX is installed for the CPU only; to use "
-            f"it: pip install -e '.[cuda12]' (or cuda13, tpu)."
-        )
-        return
-    raise ValueError(
-        f"There is an accelerator ({found[0]}), but JAX cannot use it: another process may hold "
-        f"it, or its driver be too old. Free it, or set JAX_PLATFORMS=cpu to run on the CPU."
+    for pattern, file in found.items():
+        if any(importlib.util.find_spec(package) for package in accelerators[pattern]):
+            raise ValueError(
+                f"There is an accelerator ({file}), but JAX cannot use it: another process may "
+                f"hold it, or its driver be too old. Free it, or set JAX_PLATFORMS=cpu to run on "
+                f"the CPU."
+            )
+    say(
+        f"There is an accelerator ({next(iter(found.values()))}), but JAX is installed for the CPU "
+        f"only; to use it: pip install -e '.[cuda12]' (or cuda13, tpu)."
     )
 
 
-def check_same(what, data):
-    """ValueError on every host if their `data` (bytes) differ."""
+def check_same(what, make_data):
+    """ValueError on every host if the bytes that their make_data() returns differ."""
     if jax.process_count() == 1:
         return
-    sums = multihost_utils.process_allgather(np.uint32(zlib.crc32(data)))
+    sums = multihost_utils.process_allgather(np.uint32(zlib.crc32(make_data())))
     if len(set(np.ravel(sums).tolist())) > 1:
         raise ValueError(
             f"The hosts differ in {what}: give all of them the same files and the same command."
@@ -139,6 +145,9 @@ def _exchange(data):
     return [bytes(row[:size]) for row, size in zip(everyone, sizes, strict=True)]
 
 
+LOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")
+
+
 def explain(error):
     """(sentence, exit code) for an error of JAX's runtime that the user can do something about.
 
@@ -155,7 +164,7 @@ def explain(error):
             f"decoding.beam_size.",
             2,
         )
-    if jax.process_count() > 1:
+    if jax.process_count() > 1 and LOST.search(reason):
         return (
             f"Another host has stopped or cannot be reached ({reason}). Start the same command "
             f"on every host again: the run goes on from its last checkpoint.",
@@ -168,6 +177,14 @@ def wait_for_all(what):
     """Until every host has come here."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(what)
+
+
+def eventually(is_true, seconds=60):
+    """Whether it comes true: folders that hosts share may show a new file late."""
+    deadline = time.monotonic() + seconds
+    while not is_true() and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return is_true()
 
 
 def leave(code):

@@ -5,7 +5,7 @@ import sys
 import time
 import warnings
 from collections import Counter, deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import jax
 from tensorboardX import SummaryWriter
@@ -39,9 +39,10 @@ class Meter:
     def add(self, step, sums):
         """Takes the sums of a step, which the device may still be computing."""
         self._pending.append((step, sums))
-        self._settle(MAX_IN_FLIGHT)
+        self.settle(MAX_IN_FLIGHT)
 
-    def _settle(self, num_left):
+    def settle(self, num_left=0):
+        """Waits until at most `num_left` steps are unfinished, and takes in the others' sums."""
         while len(self._pending) > num_left:
             step, sums = self._pending.popleft()
             values = {name: float(value) for name, value in jax.device_get(sums).items()}
@@ -53,13 +54,13 @@ class Meter:
 
     def read(self, step):
         """Means since the last reading, the pace, and the share of time spent waiting for data."""
-        self._settle(0)
+        self.settle()
         sums, seconds = self._sums, time.monotonic() - self._since
         num_tokens = sums["tokens"] or math.nan  # nan: every update was skipped
         metrics = {
             "loss": sums["loss"] / num_tokens,
             "perplexity": perplexity(sums["nll"], num_tokens),
-            "gradient_norm": sums["gradient_norm"] / (step - self._step),
+            "gradient_norm": sums["gradient_norm"] / max(1, step - self._step - sums["skipped"]),
             "tokens_per_second": sums["tokens"] / seconds,
             "input_wait": self._waited / seconds,
             "skipped": sums["skipped"],
@@ -80,7 +81,7 @@ class Meter:
     @contextmanager
     def paused(self):
         """What is done inside is not training and does not count for the pace."""
-        self._settle(0)
+        self.settle()
         start = time.monotonic()
         yield
         self._since += time.monotonic() - start
@@ -141,15 +142,19 @@ class Progress:
         )
         if not self._live:
             return self.say(text)
-        print(f"\r\x1b[2K{text}", end="", file=self._stream, flush=True)
+        self._print(f"\r\x1b[2K{text}", end="")
         self._line_is_open = True
 
     def say(self, text):
         """A line that stays."""
         if self._line_is_open:
-            print(file=self._stream)
+            self._print("")
             self._line_is_open = False
-        print(text, file=self._stream, flush=True)
+        self._print(text)
+
+    def _print(self, text, end="\n"):
+        with suppress(OSError):  # the terminal has gone: the run is worth more than its report
+            print(text, end=end, file=self._stream, flush=True)
 
     def _time_left(self, step):
         """By the mean pace since the second report, as the first step compiles."""
@@ -168,7 +173,7 @@ class Progress:
 
 def _shares(metrics):
     """Utilisation where it is known, waiting and skipped steps where they are worth a word."""
-    text = f"  {metrics['utilisation']:.1%} of peak" if "utilisation" in metrics else ""
+    text = f"  {metrics['utilisation']:.1%} of bf16 peak" if "utilisation" in metrics else ""
     if metrics["input_wait"] > 0.01:
         text += f"  {metrics['input_wait']:.0%} waiting for data"
     return text + (f"  {metrics['skipped']:.0f} skipped" if metrics["skipped"] else "")

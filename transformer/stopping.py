@@ -7,8 +7,8 @@ DONE, DIVERGED, RESUMABLE, INTERRUPTED = 0, 3, 75, 130  # exit codes
 MAX_SKIPPED = 3  # updates in a row that are left out before the run is given up
 
 
-class Interruption(Exception):
-    """Raised by a signal inside `Stopping.at_once`."""
+class Interruption(BaseException):
+    """Raised by a signal inside `Stopping.at_once`; no error, so no handler of errors takes it."""
 
 
 class Stopping:
@@ -21,9 +21,10 @@ class Stopping:
         self._at_once = False
 
     def catch_signals(self):
-        """From here on SIGTERM and SIGINT are noted; a second SIGINT ends at once."""
-        signal.signal(signal.SIGTERM, self._note)
-        signal.signal(signal.SIGINT, self._note)
+        """From here on SIGTERM, SIGINT and SIGHUP are noted; a second SIGINT ends at once."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+                signal.signal(number, self._note)
 
     def _note(self, number, frame):
         self.signal = number
@@ -34,10 +35,10 @@ class Stopping:
     @contextmanager
     def at_once(self, is_allowed=True):
         """Inside, a signal does not wait for the block's end but raises `Interruption`."""
-        if self.signal and is_allowed:
-            raise Interruption
         self._at_once = is_allowed
         try:
+            if self.signal and is_allowed:
+                raise Interruption
             yield
         finally:
             self._at_once = False

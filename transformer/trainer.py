@@ -5,7 +5,7 @@ import sys
 
 import jax
 
-from transformer import corpus
+from transformer import corpus, hosts
 from transformer.checkpoint import Checkpoints, warm_start
 from transformer.command_line import say, this_command
 from transformer.costs import chip
@@ -14,7 +14,7 @@ from transformer.parallel import make_parallel
 from transformer.prefetch import prefetched
 from transformer.progress import Meter, Progress
 from transformer.step import Step
-from transformer.stopping import DIVERGED, DONE, MAX_SKIPPED, Interruption, Stopping
+from transformer.stopping import DIVERGED, DONE, MAX_SKIPPED, Interruption
 from transformer.translation import TranslationTask
 from transformer.vocabulary import load_tokenizers
 
@@ -22,8 +22,8 @@ from transformer.vocabulary import load_tokenizers
 class Trainer:
     """A run: its parts and its loop."""
 
-    def __init__(self, config, workdir):
-        self.config, self.workdir = config, workdir
+    def __init__(self, config, workdir, stopping):
+        self.config, self.workdir, self.stopping = config, workdir, stopping
         self.parallel = make_parallel(config)
         tokenizers = load_tokenizers(workdir.path) if workdir.has_run else None
         self.task = TranslationTask(config, self.parallel, tokenizers)
@@ -32,18 +32,27 @@ class Trainer:
         self.schedule = make_schedule(config.optimizer, config.model.d_model)
         task = self.task
         self.step = Step(config, self.parallel, task.model, task.loss_fn, task.training_batches[0])
-        self.stopping = Stopping(config.training.patience)
 
     def _batch(self, step):
+        self.task.training_batches.plan_ahead(step)
         return self.step.put(self.task.training_batches[step])
+
+    def fingerprint(self):
+        """Bytes that are alike on every host that reads the same text in the same way."""
+        return self.task.fingerprint() + repr(self.test_pairs).encode()
 
     def restore_or_init(self):
         """The state to go on from: the newest good checkpoint, another run's weights, or fresh."""
         if self.checkpoints.steps():
             state = self.checkpoints.restore(self.step.abstract_state)
             say(f"resuming at step {int(state.step):,}")
+        else:
+            state = self.step.init_state()
+        hosts.check_same(
+            "the checkpoint that they can read", lambda: bytes(str(state.step), "ascii")
+        )
+        if int(state.step):
             return state
-        state = self.step.init_state()
         if self.config.training.init_from:
             state, note = warm_start(state, self.config.training.init_from)
             say(note)
@@ -51,7 +60,6 @@ class Trainer:
 
     def run(self, conclude):
         """Trains to the end or to a signal; returns the exit code. conclude(step): the last act."""
-        self.stopping.catch_signals()
         settings = self.config.training
         self.checkpoints = Checkpoints(self.workdir.checkpoints, keep=settings.keep_checkpoints)
         state = self.restore_or_init()
@@ -143,7 +151,7 @@ class Trainer:
         scores = {
             record["step"]: record["validation_bleu"]
             for record in self.workdir.read_metrics()
-            if "validation_bleu" in record
+            if "validation_bleu" in record and record["step"] <= step
         }
         for score in scores.values():
             self.stopping.judge(score)
@@ -151,13 +159,21 @@ class Trainer:
             self._save(state, self._evaluate(step, state.params))
 
     def _save(self, state, score=None):
+        """Saves, unless the last update was left out: the one before may have done the harm."""
+        self.meter.settle()
+        if self.meter.num_skipped_in_a_row:
+            return
         try:
             self.checkpoints.save(state, score)
-        except OSError as error:
-            self.progress.say(f"warning: the checkpoint of step {int(state.step)} failed: {error}")
+        except Exception as error:  # of many types, and perhaps of the save before
+            if jax.process_count() > 1:
+                raise
+            self.progress.say(f"warning: a checkpoint could not be written: {error}")
 
     def _finish(self, step, state, conclude):
         """Saves, closes, and says how to go on; the exit code."""
+        self.meter.settle()
+        self._note_skipped()
         if self._has_diverged():
             return self._give_up(step)
         if step not in self.checkpoints.steps():

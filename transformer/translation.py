@@ -1,14 +1,17 @@
 """The task of translation: what a batch, a loss, a metric and a sample are."""
 
+import zlib
 from collections import Counter
 from functools import partial
 
 import jax
+import numpy as np
 
 from transformer import corpus, metrics
-from transformer.batching import PackedBatches, Ragged, rows_of_batch, usable
+from transformer.batching import PackedBatches, rows_of_batch, usable
 from transformer.costs import training_flops
 from transformer.hosts import share
+from transformer.ragged import Ragged
 from transformer.training import make_eval_step, make_loss_fn
 from transformer.translator import Translator
 from transformer.vocabulary import train_tokenizers
@@ -43,9 +46,11 @@ class TranslationTask:
 
     def fingerprint(self):
         """Bytes that are alike on every host that reads the same text in the same way."""
-        batches = self.training_batches
-        ends = [batches[0], batches[batches.batches_per_epoch - 1], self.validation_batches[0]]
-        return b"".join(array.tobytes() for batch in ends for array in batch)
+        packed = self.training_batches, self.validation_batches
+        ragged = [side for batches in packed for side in (batches.source, batches.target)]
+        arrays = [x for side in ragged for x in (side.flat, side.starts, side.lengths)]
+        sums = [zlib.crc32(np.ascontiguousarray(array)) for array in arrays]
+        return repr((sums, self.validation_pairs)).encode()
 
     @property
     def num_padding_rows(self):
@@ -89,7 +94,10 @@ class TranslationTask:
         sources, targets = zip(*self.validation_pairs[:limit], strict=True)
         references = [self.tokenizers[1].join(target) for target in targets]
         self.translator.params = self.parallel.on_one_device(params)
-        translations = share(self._translate, sources)
+        try:
+            translations = share(self._translate, sources)
+        finally:
+            self.translator.params = None  # a whole copy, where training may have room for a part
         bleu = metrics.bleu(
             translations, references, self.direction, tokenize=self.config.data.bleu_tokenize
         )

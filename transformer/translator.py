@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.batching import Batch, Ragged, fill_rows, shift_right
+from transformer.batching import Batch, fill_rows, shift_right
 from transformer.bucketing import fill_inputs, plan_batches
 from transformer.checkpoint import open_for_reading
 from transformer.decoding import make_length_penalty
 from transformer.loss import cross_entropy
 from transformer.models import Transformer
+from transformer.ragged import Ragged
 from transformer.search import Search, search
 from transformer.tokenizer import EOS
 from transformer.vocabulary import load_tokenizers

@@ -15,9 +15,9 @@ from transformer.config import Config
 # What may change between the start of a run and its resumption: it alters no weight and no batch.
 CHANGEABLE = tuple(
     """training.num_train_steps training.log_every training.eval_every training.checkpoint_every
-    training.keep_checkpoints training.patience training.init_from data.test_split
-    data.max_validation_sentences data.bleu_tokenize decoding. mesh. parallelism remat
-    scan_layers""".split()  # noqa: SIM905
+    training.keep_checkpoints training.accumulate_steps training.patience training.init_from
+    data.test_split data.max_validation_sentences data.bleu_tokenize decoding. mesh. parallelism
+    remat scan_layers""".split()  # noqa: SIM905
 )
 
 
