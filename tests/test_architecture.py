@@ -8,7 +8,8 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-TEXT = "validation config storage workdir tfds_source corpus tokenizer vocabulary ragged batching bucketing"
+TEXT = "validation config storage workdir"
+TEXT += " tfds_source corpus tokenizer vocabulary ragged batching bucketing"
 TENSORS = "masks attention embedding layers models"
 DEVICES = "hosts mesh parallel topology prefetch"
 LEARNING = "loss optimizer training step costs fingerprint checkpoint"

@@ -100,7 +100,7 @@ def test_ragged_gives_the_sentences_back():
 
 def test_chunks_are_joined(monkeypatch):
     """Catches a sentence lost where two chunks meet."""
-    monkeypatch.setattr("transformer.batching.CHUNK", 3)
+    monkeypatch.setattr("transformer.ragged.CHUNK", 3)
     sentences = [f"{i} x" for i in range(10)]
     tokenizer = PiecesTokenizer.train(sentences, "")
     ids = Ragged.encode(tokenizer, sentences)
