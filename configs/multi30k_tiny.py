@@ -3,7 +3,9 @@
 The network and recipe of configs/multi30k_bpe10k.py (Wu et al., ACL 2021), but cased, untokenised
 text, a SentencePiece vocabulary of 6,000 learnt from it, and cased sacreBLEU 13a on test 2016: its
 score is not comparable with that paper's 41.02, and nobody published one for this setting. About
-2.1 million parameters, 61 steps an epoch; a step takes about as long as that config's.
+2.1 million parameters, 61 steps an epoch; a step takes 0.75 s on 2 idle CPU cores.
+
+Reached here: 40.25 after the first 5,440 steps (134 minutes on 2 busy cores).
 
 Data: train, val and test (.en and .de, or .gz) of https://github.com/multi30k/dataset,
 data/task1/raw with test_2016_flickr as test, in data/multi30k.

@@ -5,9 +5,12 @@ python -m transformer.tfds_source wmt14_translate/de-en
 """
 
 import importlib
+import os
 import sys
 
 import tensorflow_datasets as tfds
+
+from transformer import storage
 
 CATALOGUE = "tensorflow_datasets.translate"  # registers wmt14_translate and its like
 RANDOM_ACCESS = ("array_record", "parquet")  # the formats that are read without TensorFlow
@@ -19,6 +22,9 @@ def load_tfds(name, split, source, target):
     name: as in `tfds.builder`, e.g. "wmt14_translate/de-en", or the folder of a prepared dataset.
     TFDS_DATA_DIR says where datasets lie. Nothing is downloaded; ValueError says what is missing.
     """
+    for place in (name, os.environ.get("TFDS_DATA_DIR", "")):
+        if storage.is_object(place):
+            storage.locate(place)  # says in one sentence if it is out of reach
     try:
         builder = _open(name)
     except ImportError as error:  # gs:// without its package
