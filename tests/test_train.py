@@ -126,6 +126,40 @@ def test_numbers_that_are_not_finite_end_the_run_with_its_checkpoint_intact(
     assert ours.about(300) == theirs.about(300)
 
 
+def short_settings(config):
+    """The configuration in the file `config`, for four steps."""
+    spec = importlib.util.spec_from_file_location("tiny_config", config)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    settings = module.get_config().validate()
+    settings.training.num_train_steps, settings.training.eval_every = 4, 2
+    settings.training.checkpoint_every = 1
+    return settings
+
+
+@pytest.mark.parametrize(("fails", "code"), [("save", 0), ("wait", 1)])
+def test_checkpoint_that_cannot_be_written(fails, code, config, tmp_path, monkeypatch, capsys):
+    """Catches a full disk that ends a run, or goes unsaid; only the last save decides."""
+    from transformer.stopping import Stopping
+    from transformer.trainer import Trainer
+    from transformer.workdir import WorkDir
+
+    attempt, failed = getattr(Checkpoints, fails), []
+
+    def fail_once(checkpoints, *args):
+        if not failed:
+            failed.append(True)
+            raise ValueError("RESOURCE_EXHAUSTED: no space left on device")
+        return attempt(checkpoints, *args)
+
+    monkeypatch.setattr(Checkpoints, fails, fail_once)
+    trainer = Trainer(short_settings(config), WorkDir(tmp_path), Stopping(0))
+    assert trainer.run(lambda step: None) == code
+    said = capsys.readouterr().err
+    assert "could not be written: RESOURCE_EXHAUSTED: no space left" in said
+    assert said.count("could not be written") == 1
+
+
 def test_evaluation_that_a_signal_cuts_short_is_made_up_for(config, tmp_path, monkeypatch):
     """Catches a resumption that goes on without the score of the step at which it stopped."""
     from transformer.stopping import Interruption, Stopping
@@ -134,12 +168,7 @@ def test_evaluation_that_a_signal_cuts_short_is_made_up_for(config, tmp_path, mo
     from transformer.vocabulary import save_tokenizers
     from transformer.workdir import WorkDir
 
-    spec = importlib.util.spec_from_file_location("tiny_config", config)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    settings = module.get_config().validate()
-    settings.training.num_train_steps, settings.training.eval_every = 4, 2
-    settings.training.checkpoint_every = 1
+    settings = short_settings(config)
     evaluate, said = TranslationTask.evaluate, []
 
     def interrupted(task, params):

@@ -14,7 +14,7 @@ from transformer.parallel import make_parallel
 from transformer.prefetch import prefetched
 from transformer.progress import Meter, Progress
 from transformer.step import Step
-from transformer.stopping import DIVERGED, DONE, MAX_SKIPPED, Interruption
+from transformer.stopping import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption
 from transformer.translation import TranslationTask
 from transformer.vocabulary import load_tokenizers
 
@@ -178,7 +178,11 @@ class Trainer:
             return self._give_up(step)
         if step not in self.checkpoints.steps():
             self._save(state)
-        self.checkpoints.wait()
+        try:
+            self.checkpoints.wait()
+        except Exception as error:  # of many types
+            say(f"error: the last checkpoint could not be written: {error}")
+            return FAILED
         self.progress.close()
         if not self._is_interrupted():
             if step < self.config.training.num_train_steps:
