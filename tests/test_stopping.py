@@ -8,10 +8,13 @@ import pytest
 from transformer.stopping import INTERRUPTED, RESUMABLE, Interruption, Stopping
 
 
+CAUGHT = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+
+
 @pytest.fixture
 def stopping():
     """One that catches signals; the handlers of the test run are put back afterwards."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in CAUGHT}
     stopping = Stopping(patience=2)
     stopping.catch_signals()
     yield stopping
@@ -26,6 +29,16 @@ def test_signal_is_noted_and_tells_the_exit_code(number, code, stopping):
     os.kill(os.getpid(), number)
     assert stopping.signal == number
     assert stopping.exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("before", "noted"), [(signal.SIG_IGN, None), (signal.SIG_DFL, signal.SIGHUP)]
+)
+def test_terminal_that_goes_away_stops_a_run_that_nohup_does_not_keep(before, noted, stopping):
+    signal.signal(signal.SIGHUP, before)
+    stopping.catch_signals()
+    os.kill(os.getpid(), signal.SIGHUP)
+    assert stopping.signal == noted
 
 
 def test_second_interrupt_ends_at_once(stopping):

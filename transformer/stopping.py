@@ -22,9 +22,10 @@ class Stopping:
 
     def catch_signals(self):
         """From here on SIGTERM, SIGINT and SIGHUP are noted; a second SIGINT ends at once."""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
-                signal.signal(number, self._note)
+        signal.signal(signal.SIGTERM, self._note)
+        signal.signal(signal.SIGINT, self._note)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(signal.SIGHUP, self._note)
 
     def _note(self, number, frame):
         self.signal = number
