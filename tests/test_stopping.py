@@ -7,7 +7,6 @@ import pytest
 
 from transformer.stopping import INTERRUPTED, RESUMABLE, Interruption, Stopping
 
-
 CAUGHT = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 
 
