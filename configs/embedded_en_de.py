@@ -1,7 +1,7 @@
 """The default run: a small post-norm Transformer on the embedded English-German corpus.
 
 Everything is the paper's but the size, and peak learning rate and warm-up for so short a run.
-About 4 minutes on 2 CPU cores; expect BLEU above 95 (of this corpus: see its README).
+About 2 minutes on 2 CPU cores; expect BLEU above 95 (of this corpus: see its README).
 
     python train.py
     python eval.py
