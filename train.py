@@ -47,7 +47,7 @@ def describe(config, step, task=None):
     lines = [card.model_line(config, num_params)]
     lines += card.device_lines(config, step.parallel, step.abstract_state)
     if task:
-        lines += [*card.data_lines(task), card.work_line(*task.work_per_step())]
+        lines += [*card.data_lines(task), card.work_line(*task.work_per_step)]
     say("\n".join([*lines, f"steps       {config.training.num_train_steps:,}"]))
 
 
@@ -112,10 +112,10 @@ def main():
         )
         return DONE
     workdir.open_for_training(config)
-    stopping = Stopping(config.training.patience)
+    stopping = Stopping(config.training.patience, is_alone=jax.process_count() == 1)
     stopping.catch_signals()
     try:
-        with stopping.at_once(jax.process_count() == 1):
+        with stopping.at_once():
             trainer = Trainer(config, workdir, stopping)
     except Interruption:
         say(f"stopped before the first step; start again with: {command_line.this_command()}")

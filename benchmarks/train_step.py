@@ -28,7 +28,7 @@ import shutil
 import subprocess
 import sys
 
-from table import format_table
+from table import flops, format_table
 from workload import WORKLOADS
 
 BUSY = (
@@ -203,7 +203,7 @@ def main():
         peak = arguments.peak_tflops if arguments.device == "gpu" else None
         print(format_table(workload, results, peak), flush=True)
         shape = {"workload": dataclasses.asdict(workload), "results": results}
-        report["shapes"].append(shape | {"flops": workload.flops()})
+        report["shapes"].append(shape | {"flops": flops(workload)})
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(report, indent=2) + "\n")
 

@@ -1,4 +1,4 @@
-"""What a training step has to do: the sizes of the model, a batch, and the arithmetic in it."""
+"""What a training step has to do: the sizes of the model, and a batch."""
 
 from dataclasses import dataclass
 
@@ -39,21 +39,6 @@ class Workload:
             rng.integers(NUM_SPECIAL, self.vocab_size, (self.num_sentences, length), np.int32)
             for length in (self.source_length, self.target_length)
         )
-
-    def flops(self):
-        """Of one step: its matrix products forwards, and twice that backwards.
-
-        A decoder's self-attention counts in full, though half of it is masked; norms, softmax,
-        dropout and Adam do not count.
-        """
-        d, source, target = self.d_model, self.source_length, self.target_length
-        feed_forward = 2 * d * self.d_ff
-        encoder = source * (4 * d * d + feed_forward) + 2 * d * source * source
-        decoder = target * (6 * d * d + feed_forward) + 2 * d * target * target
-        cross = source * 2 * d * d + 2 * d * target * source
-        softmax = target * d * self.vocab_size
-        products = self.num_layers * (encoder + decoder + cross) + softmax
-        return 3 * 2 * self.num_sentences * products
 
 
 TINY = {"num_layers": 4, "d_model": 128, "d_ff": 512, "num_heads": 4}

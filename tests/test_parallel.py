@@ -10,7 +10,16 @@ import subprocess
 import sys
 import tempfile
 
+import jax
+import numpy as np
+import optax
 import pytest
+from tiny import make_batch, sentence, tiny_model
+
+from transformer.checkpoint import Checkpoints
+from transformer.config import Config, MeshConfig
+from transformer.parallel import make_parallel
+from transformer.training import init_state, make_loss_fn, make_train_step
 
 ROOT = pathlib.Path(__file__).parents[1]
 NUM_STEPS, NUM_ROWS = 5, 13  # of which no number of devices is a divisor
@@ -88,9 +97,6 @@ def test_every_device_gets_its_rows(seen):
 
 def test_settings_that_do_not_make_a_mesh_are_refused():
     """Catches an error from deep inside jax instead of a sentence with the way out."""
-    from transformer.config import Config
-    from transformer.parallel import make_parallel
-
     devices = [object()] * 8
     for changes, said in (
         (dict(fsdp=3), "mesh.fsdp 3 .* does not make the 8 devices"),
@@ -115,8 +121,6 @@ def test_settings_that_do_not_make_a_mesh_are_refused():
     ],
 )
 def test_wrong_settings_are_refused_before_any_device_is_looked_at(changes, said):
-    from transformer.config import Config
-
     config = Config()
     config.parallelism = changes.pop("parallelism", "sharded")
     for axis, size in changes.items():
@@ -125,82 +129,97 @@ def test_wrong_settings_are_refused_before_any_device_is_looked_at(changes, said
         config.validate()
 
 
-def main():
-    import jax
-    import numpy as np
-    import optax
-    from tiny import make_batch, sentence, tiny_model
-
-    from transformer.checkpoint import Checkpoints
-    from transformer.config import Config, MeshConfig
-    from transformer.parallel import make_parallel
-    from transformer.training import init_state, make_loss_fn, make_train_step
-
+def make_batches():
+    """A batch for each step, of rows with one sentence of 1 to 7 pieces on either side."""
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 8, (NUM_STEPS, NUM_ROWS, 2))
     rows = [[[tuple(sentence(rng, n) for n in pair)] for pair in step] for step in lengths]
-    batches = [make_batch(step, 7, 7) for step in rows]
+    return [make_batch(step, 7, 7) for step in rows]
+
+
+def count_compiles():
+    """A list that grows with every XLA compile from now on."""
+    compiles = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda name, *_, **__: compiles.append(name) if "backend_compile" in name else None
+    )
+    return compiles
+
+
+def difference(a, b):
+    """The largest between the arrays of two trees."""
+    largest = jax.tree.map(lambda x, y: np.abs(x - y).max(), *jax.device_get((a, b)))
+    return float(max(jax.tree.leaves(largest)))
+
+
+def save_and_restore(state, like):
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoints = Checkpoints(folder)
+        checkpoints.save(state)
+        checkpoints.wait()
+        restored = checkpoints.restore(like)
+        checkpoints.close()
+    return restored
+
+
+class Run:
+    """Training in one of the WAYS; `report` is what the tests look at."""
+
     # An ε that is not tiny: Adam then does not blow rounding errors up to whole steps.
     optimizer = optax.adam(0.01, eps=1e-3)
-    num_compiles = []
-    jax.monitoring.register_event_duration_secs_listener(
-        lambda name, *_, **__: num_compiles.append(name) if "backend_compile" in name else None
-    )
 
-    def difference(a, b):
-        largest = jax.tree.map(lambda x, y: np.abs(x - y).max(), *jax.device_get((a, b)))
-        return float(max(jax.tree.leaves(largest)))
-
-    def train(data, fsdp, tensor, how, parts, settings):
-        """A run of one of the WAYS: (what the tests look at, its final state)."""
-        rate = settings.get("dropout_rate", 0.0)
-        arranged = {name: value for name, value in settings.items() if name != "dropout_rate"}
+    def __init__(self, compiles, batches, data, fsdp, tensor, how, parts, settings):
+        arranged = dict(settings)
+        rate = arranged.pop("dropout_rate", 0.0)
         model = tiny_model(num_layers=2, dropout_rate=rate).clone(**arranged)
         config = Config(model=model.config, mesh=MeshConfig(data, fsdp, tensor), parallelism=how)
         devices = jax.devices()[:1] if data == fsdp == tensor == 1 else None
-        parallel, loss_fn = make_parallel(config, devices), make_loss_fn(model, 0.1)
-
-        def init():
-            return init_state(model, optimizer, batches[0], 0)
-
-        state = parallel.init(init)
-        start, abstract = jax.device_get(state.params), parallel.abstract(init)
-        train_step = parallel.map_step(
-            lambda axis: make_train_step(loss_fn, optimizer, 0, parts, axis), abstract, updates=True
+        self.parallel, loss_fn = make_parallel(config, devices), make_loss_fn(model, 0.1)
+        self.init = lambda: init_state(model, self.optimizer, batches[0], 0)
+        self.abstract = self.parallel.abstract(self.init)
+        self.train_step = self.parallel.map_step(
+            lambda axis: make_train_step(loss_fn, self.optimizer, 0, parts, axis), self.abstract
         )
-        report = {"losses": [], "compiles": [], "bytes": parallel.bytes_per_device(abstract)}
+        self.compiles, self.batches, self.parts = compiles, batches, parts
+        self.report = {"losses": [], "compiles": []}
+        self.report["bytes"] = self.parallel.bytes_per_device(self.abstract)
 
-        def update(state, batch):
-            batch = jax.block_until_ready(parallel.put_batch(batch, parts))
-            report["rows"] = batch.inputs.addressable_shards[0].data.reshape(-1, 7).shape[0]
-            before = len(num_compiles)
-            state, sums = jax.block_until_ready(train_step(state, batch))
-            return state, sums, len(num_compiles) - before
+    def update(self, state, batch):
+        """(the next state, sums, compiles that it took)"""
+        batch = jax.block_until_ready(self.parallel.put_batch(batch, self.parts))
+        self.report["rows"] = batch.inputs.addressable_shards[0].data.reshape(-1, 7).shape[0]
+        before = len(self.compiles)
+        state, sums = jax.block_until_ready(self.train_step(state, batch))
+        return state, sums, len(self.compiles) - before
 
-        for batch in batches[:-1]:
-            state, sums, compiles = update(state, batch)
+    def train(self):
+        """The parameters after the last step, before which the state is also saved and restored."""
+        report, state = self.report, self.parallel.init(self.init)
+        start = jax.device_get(state.params)
+        for batch in self.batches[:-1]:
+            state, sums, compiles = self.update(state, batch)
             report["losses"].append(float(sums["loss"]))
             report["compiles"].append(compiles)
-        with tempfile.TemporaryDirectory() as folder:
-            checkpoints = Checkpoints(folder)
-            checkpoints.save(state)
-            checkpoints.wait()
-            restored = checkpoints.restore(abstract)
-            checkpoints.close()
-        state, sums, compiles = update(state, batches[-1])
+        restored = save_and_restore(state, self.abstract)
+        state, sums, compiles = self.update(state, self.batches[-1])
         report["compiles"].append(compiles)
-        restored, _, report["restored_compiles"] = update(restored, batches[-1])
+        restored, _, report["restored_compiles"] = self.update(restored, self.batches[-1])
         report["restored_difference"] = difference(state.params, restored.params)
         report["moved"] = difference(start, state.params)
-        return report, state
+        return state.params
 
-    found, states = {}, {}
+
+def main():
+    compiles, batches = count_compiles(), make_batches()
+    found, params = {}, {}
     for alone, settings in (("one device", {}), ("one device, dropout", {"dropout_rate": 0.1})):
-        found[alone], states[alone] = train(1, 1, 1, "sharded", 1, settings)
+        run = Run(compiles, batches, 1, 1, 1, "sharded", 1, settings)
+        params[alone], found[alone] = run.train(), run.report
     for way, settings in WAYS.items():
-        found[way], state = train(*settings)
+        run = Run(compiles, batches, *settings)
         alone = "one device, dropout" if "dropout" in way else "one device"
-        found[way]["difference"] = difference(states[alone].params, state.params)
+        run.report["difference"] = difference(params[alone], run.train())
+        found[way] = run.report
     print(json.dumps(found))
 
 

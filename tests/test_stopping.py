@@ -57,7 +57,8 @@ def test_evaluation_is_cut_short_where_that_is_allowed(stopping):
 
 def test_on_several_hosts_a_block_is_finished_together(stopping):
     """Catches one host that leaves an evaluation in which the others wait for it."""
-    with stopping.at_once(is_allowed=False):
+    stopping.is_alone = False
+    with stopping.at_once():
         os.kill(os.getpid(), signal.SIGTERM)
     assert stopping.signal == signal.SIGTERM
 

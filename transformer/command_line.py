@@ -127,9 +127,10 @@ def _name(word):
 
 def _fields():
     """(name, default, comment) of every field of the configuration, as `config.py` has them."""
-    for name, default in Config().values().items():
+    defaults = Config()
+    for name, default in defaults.values().items():
         group, _, leaf = name.rpartition(".")
-        home = type(getattr(Config(), group)) if group else Config
+        home = type(getattr(defaults, group)) if group else Config
         source = inspect.getsource(home)
         comment = re.search(rf"^    {leaf}: .*?  # (.*)$", source, re.MULTILINE)
         yield name, default, comment[1] if comment else ""

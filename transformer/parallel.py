@@ -135,20 +135,20 @@ class Sharded(Parallel):
     def _place(self, path, leaf):
         return NamedSharding(self.mesh, place_of(path, leaf.shape, self.mesh.shape))
 
-    def map_step(self, make_step, state, *, updates):
+    def map_step(self, make_step, state=None):
         """make_step(axis_name) -> the compiled step(state, batch).
 
-        state: as `abstract` gives it; updates: whether the step returns (a new state, sums), and on
-        an accelerator takes over the old one's memory, or sums only.
+        state: as `abstract` gives it, of a step that returns (a new state, sums) and on an
+        accelerator takes over the old one's memory; None for a step that returns sums only.
         """
-        places = jax.tree.map(lambda x: x.sharding, state)
+        places = state and jax.tree.map(lambda x: x.sharding, state)
         return _Within(
             self._naming,
             jax.jit(
                 make_step(None),
                 in_shardings=(places, self.by_row),
-                out_shardings=(places, self.replicated) if updates else self.replicated,
-                donate_argnums=0 if updates and self._may_donate else (),
+                out_shardings=(places, self.replicated) if state else self.replicated,
+                donate_argnums=0 if state and self._may_donate else (),
             ),
         )
 
@@ -173,7 +173,7 @@ class Pmapped(Parallel):
         """[B, …] -> [devices, B / devices, …], as pmap wants it."""
         return x.reshape(self.mesh.size, -1, *x.shape[1:])
 
-    def map_step(self, make_step, state, *, updates):
+    def map_step(self, make_step, state=None):
         """As `Sharded.map_step`; the step reduces over the axis that it is told."""
         mapped = jax.pmap(
             make_step("devices"),
@@ -181,7 +181,7 @@ class Pmapped(Parallel):
             devices=self.mesh.devices.tolist(),
             in_axes=(None, 0),
             out_axes=None,
-            donate_argnums=0 if updates and self._may_donate else (),
+            donate_argnums=0 if state and self._may_donate else (),
         )
         if jax.process_count() == 1:
             return mapped

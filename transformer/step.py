@@ -26,7 +26,7 @@ class Step:
             config.training.seed,
             self._parts,
         )
-        self._mapped = parallel.map_step(make_step, self.abstract_state, updates=True)
+        self._mapped = parallel.map_step(make_step, self.abstract_state)
 
     def _init(self):
         seed = self.config.training.seed

@@ -12,10 +12,13 @@ class Interruption(BaseException):
 
 
 class Stopping:
-    """Notes signals and scores. patience: evaluations without a better score that are too many."""
+    """Notes signals and scores. patience: evaluations without a better score that are too many.
 
-    def __init__(self, patience):
-        self.patience = patience
+    is_alone: whether no other host waits for this one in the middle of what it does.
+    """
+
+    def __init__(self, patience, is_alone=True):
+        self.patience, self.is_alone = patience, is_alone
         self.signal = None
         self.best, self.num_worse = None, 0  # the best score, and evaluations since
         self._at_once = False
@@ -34,11 +37,11 @@ class Stopping:
             raise Interruption
 
     @contextmanager
-    def at_once(self, is_allowed=True):
-        """Inside, a signal does not wait for the block's end but raises `Interruption`."""
-        self._at_once = is_allowed
+    def at_once(self):
+        """Inside, a signal to a lone host does not wait for the end but raises `Interruption`."""
+        self._at_once = self.is_alone
         try:
-            if self.signal and is_allowed:
+            if self.signal and self.is_alone:
                 raise Interruption
             yield
         finally:

@@ -48,12 +48,9 @@ class Trainer:
             say(f"resuming at step {int(state.step):,}")
         else:
             state = self.step.init_state()
-        hosts.check_same(
-            "the checkpoint that they can read", lambda: bytes(str(state.step), "ascii")
-        )
-        if int(state.step):
-            return state
-        if self.config.training.init_from:
+        step = int(state.step)
+        hosts.check_same("the checkpoint that they can read", str(step).encode)
+        if step == 0 and self.config.training.init_from:
             state, note = warm_start(state, self.config.training.init_from)
             say(note)
         return state
@@ -84,7 +81,7 @@ class Trainer:
 
     def _rates(self):
         """(FLOPs of a target token, FLOPs that the devices can do in a second, 0 if unknown)."""
-        flops, num_tokens = self.task.work_per_step()
+        flops, num_tokens = self.task.work_per_step
         known = chip(jax.devices()[0].device_kind)
         return flops / num_tokens, known[0] * 1e12 * jax.device_count() if known else 0.0
 
@@ -131,7 +128,7 @@ class Trainer:
     def _evaluate(self, step, params):
         """The validation BLEU; None if a signal cut the evaluation short."""
         try:
-            with self.meter.paused(), self.stopping.at_once(jax.process_count() == 1):
+            with self.meter.paused(), self.stopping.at_once():
                 metrics, samples = self.task.evaluate(params)
         except Interruption:
             return None
@@ -189,7 +186,7 @@ class Trainer:
                 num_worse = self.stopping.num_worse
                 say(f"stopped at step {step:,}: no better BLEU since {num_worse} evaluation(s)")
             try:
-                with self.stopping.at_once(jax.process_count() == 1):
+                with self.stopping.at_once():
                     conclude(step)
                 return DONE
             except Interruption:

@@ -2,7 +2,7 @@
 
 import zlib
 from collections import Counter
-from functools import partial
+from functools import cached_property, partial
 
 import jax
 import numpy as np
@@ -42,7 +42,7 @@ class TranslationTask:
         self.translator = Translator(config, None, self.tokenizers)
         self.model = self.translator.model.clone(remat=config.remat, scan_layers=config.scan_layers)
         self.loss_fn = make_loss_fn(self.model, settings.label_smoothing)
-        self._eval_step = None
+        self._eval_step = parallel.map_step(partial(make_eval_step, self.loss_fn))
 
     def fingerprint(self):
         """Bytes that are alike on every host that reads the same text in the same way."""
@@ -58,6 +58,7 @@ class TranslationTask:
         rows = self.training_batches.rows_per_batch
         return self.parallel.num_rows(rows, self.config.training.accumulate_steps) - rows
 
+    @cached_property
     def work_per_step(self):
         """(FLOPs, target tokens) of a training step, in the mean of an epoch."""
         batches = self.training_batches
@@ -109,10 +110,6 @@ class TranslationTask:
 
     def _evaluate_loss(self, params):
         """Over every validation pair that fits a row, each once."""
-        if self._eval_step is None:
-            self._eval_step = self.parallel.map_step(
-                partial(make_eval_step, self.loss_fn), params, updates=False
-            )
         sums = Counter()
         for step in range(self.validation_batches.batches_per_epoch):
             batch = self.parallel.put_batch(self.validation_batches[step])
