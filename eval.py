@@ -2,33 +2,62 @@
 
     python eval.py --workdir=runs/NAME                                  the test set of its config
     python eval.py --workdir=runs/NAME --input=a.en --reference=a.de    another test set
-    python eval.py --workdir=runs/NAME --input=a.en --output=a.de       a file
+    python eval.py --workdir=runs/NAME --checkpoints=all                each checkpoint, a curve
+    python eval.py --workdir=runs/NAME --compare=runs/OTHER             is it better than the other?
+    python eval.py --workdir=runs/NAME --input=a.en --output=a.de       a file of any size
     echo "…" | python eval.py --workdir=runs/NAME --input=-             standard input
     python eval.py --workdir=runs/NAME --attention=map.png              where a translation looked
 
 Translations go to --output or standard output, one line for each line of input and nothing else;
-everything else goes to standard error.
+everything else goes to standard error. The same command goes on with a file that was not finished.
+On several hosts, start it on each. Exit codes: 0 done, 2 wrong input, 75 stopped by SIGTERM,
+130 stopped by SIGINT, any other an error.
 """
 
-import sys
 from collections import Counter
 from pathlib import Path
 
+import jax
 from absl import flags
 
-from transformer import command_line, corpus, hosts, report, storage
+from transformer import command_line, corpus, hosts, lines, report
+from transformer.bulk import do_job
+from transformer.checkpoint_series import (
+    choose_checkpoints,
+    each_checkpoint,
+    summary,
+    table_lines,
+)
+from transformer.chunks import CHUNK_LINES
 from transformer.command_line import say
+from transformer.comparison import check_comparable, compare
 from transformer.evaluation import evaluate
+from transformer.job import Job
 from transformer.translator import Translator
 from transformer.workdir import WorkDir
 
 WORKDIR = flags.DEFINE_string("workdir", "runs/embedded_en_de", "Folder of the run.")
-CHECKPOINT = flags.DEFINE_string("checkpoint", "default", "last, best, a step, average:N.")
+CHECKPOINTS = flags.DEFINE_string(
+    "checkpoints",
+    "default",
+    "last, best, a step, average:N; for scores also a list of them, or all.",
+)
 SPLIT = flags.DEFINE_string("split", "", "Split to score; empty: the config's test split.")
-INPUT = flags.DEFINE_string("input", "", "File to translate, a sentence a line; - for stdin.")
-OUTPUT = flags.DEFINE_string("output", "", "File for the translations; empty: stdout.")
+INPUT = flags.DEFINE_string("input", "", "File to translate, a line each; .gz, .xz, - for stdin.")
+OUTPUT = flags.DEFINE_string("output", "", "File for the lines, also .gz, .xz; empty: stdout.")
 REFERENCE = flags.DEFINE_string("reference", "", "File with references of --input: score it.")
+COMPARE = flags.DEFINE_string("compare", "", "Folder of a run to compare with on the test set.")
+COMPARE_CHECKPOINT = flags.DEFINE_string(
+    "compare_checkpoint", None, "Of --compare, in place of its default."
+)
 NBEST = flags.DEFINE_integer("nbest", 0, "Write so many lines a sentence: number, text, score.")
+SCORES = flags.DEFINE_bool("scores", False, "Write the score after each translation and a tab.")
+JSONL = flags.DEFINE_bool("jsonl", False, "Write an object of JSON a line, with source and scores.")
+SCORE = flags.DEFINE_string("score", "", "File with translations: write log-probability and score.")
+PREFIXES = flags.DEFINE_string("prefixes", "", "File with how each translation has to begin.")
+LINES_AT_ONCE = flags.DEFINE_integer(
+    "chunk_lines", CHUNK_LINES, "Lines at once, which are kept when done."
+)
 BEAM_SIZE = flags.DEFINE_integer("beam_size", None, "In place of the config's; 1: greedy.")
 ALPHA = flags.DEFINE_float("alpha", None, "Length penalty in place of the config's.")
 SAMPLE = flags.DEFINE_bool("sample", False, "Sample instead of searching.")
@@ -37,24 +66,33 @@ TOP_K = flags.DEFINE_integer("top_k", None, "Sample from the k most probable pie
 TOP_P = flags.DEFINE_float("top_p", None, "Sample from the pieces that make up probability p.")
 SEED = flags.DEFINE_integer("seed", None, "Of sampling.")
 ATTENTION = flags.DEFINE_string("attention", "", "Picture of the attention of the first sentence.")
+command_line.define_hosts()
 
 
 def main():
     check_flags()
+    command_line.connect_hosts()
     hosts.check_accelerator(say)
-    translator = Translator.from_checkpoint(WORKDIR.value, CHECKPOINT.value)
-    if ATTENTION.value:
-        draw_attention(translator)
-    elif INPUT.value and not REFERENCE.value:
-        translate_lines(translator)
-    else:
-        score(translator)
-    if translator.num_truncated:
+    names = choose_checkpoints(WORKDIR.value, CHECKPOINTS.value)
+    if is_scoring():
+        score(names)
+        return 0
+    if len(names) > 1:
+        raise ValueError(f"--checkpoints={CHECKPOINTS.value} are several; that is to score only.")
+    translator = Translator.from_checkpoint(WORKDIR.value, names[0])
+    code = draw_attention(translator) if ATTENTION.value else translate_lines(translator)
+    num_cut = sum(map(int, hosts.exchange(str(translator.num_truncated).encode())))
+    if num_cut:
         say(
-            f"warning: {translator.num_truncated} sentences were longer than "
-            f"{translator.largest_bucket()} pieces and were cut there"
+            f"warning: {num_cut:,} sentences were longer than {translator.largest_bucket()} pieces "
+            f"and were cut there"
         )
-    return 0
+    return code
+
+
+def is_scoring():
+    """Whether the flags ask for scores: not for a picture, and not for translations alone."""
+    return not ATTENTION.value and bool(REFERENCE.value or not INPUT.value)
 
 
 def check_flags():
@@ -63,11 +101,22 @@ def check_flags():
         raise ValueError("--reference needs the sources too: --input=FILE.")
     if OUTPUT.value and not INPUT.value:
         raise ValueError("--output needs something to translate: --input=FILE.")
-    if NBEST.value and (REFERENCE.value or not INPUT.value):
-        raise ValueError("--nbest goes with --input, and not with --reference.")
-    for flag in (INPUT, REFERENCE):
-        if flag.value not in ("", "-") and not Path(flag.value).is_file():
+    if OUTPUT.value and REFERENCE.value:
+        raise ValueError("--output goes without --reference: what is scored is kept in results/.")
+    if SPLIT.value and INPUT.value:
+        raise ValueError("--split goes without --input: it names a part of the run's own corpus.")
+    if COMPARE.value and not is_scoring():
+        raise ValueError("--compare goes with a test set that is scored: leave out --input.")
+    if COMPARE_CHECKPOINT.value and not COMPARE.value:
+        raise ValueError("--compare_checkpoint needs the other run: --compare=FOLDER.")
+    for flag in (NBEST, SCORES, JSONL, SCORE, PREFIXES):
+        if flag.value and (REFERENCE.value or ATTENTION.value or not INPUT.value):
+            raise ValueError(f"--{flag.name} goes with --input alone, to translate it or to score.")
+    for flag in (INPUT, REFERENCE, SCORE, PREFIXES):
+        if flag.value not in ("", "-") and not lines.is_there(flag.value):
             raise ValueError(f"--{flag.name} must be a file (or -); {flag.value} is not there.")
+    if INPUT.value and not is_scoring():
+        job().check()
     sampling = [flag for flag in (TEMPERATURE, TOP_K, TOP_P, SEED) if flag.value is not None]
     if sampling and not SAMPLE.value:
         raise ValueError(f"--{sampling[0].name} goes with --sample.")
@@ -83,71 +132,93 @@ def search_options():
 def read_input(path):
     """The lines of a file or of standard input; says which of them were not UTF-8."""
     notes = Counter()
-    if path == "-":
-        data = sys.stdin.buffer.read() if sys.stdin else b""
-        lines = corpus.split_lines(data, notes, "standard input")
-    else:
-        lines = corpus.read_lines(path, notes)
-    for note in notes:
-        say(f"warning: {note}")
-    return lines
+    texts = lines.read_lines(path, notes)
+    for note, count in notes.items():
+        say(f"warning: {count:,} {note}")
+    return texts
+
+
+def job():
+    """What the flags say is to be done with --input."""
+    chosen = (INPUT, OUTPUT, NBEST, SCORES, JSONL, SCORE, PREFIXES, LINES_AT_ONCE)
+    return Job(**{flag.name: flag.value for flag in chosen}, options=search_options())
 
 
 def translate_lines(translator):
-    """One line out for each line in, or --nbest of them with number and score."""
-    lines = read_input(INPUT.value)
-    found = translator.translate(lines, num_best=NBEST.value or None, **search_options())
-    if NBEST.value:
-        rows = [f"{i}\t{t.text}\t{t.score:.6f}" for i, best in enumerate(found) for t in best]
-    else:
-        rows = [t.text for t in found]
-    text = "".join(f"{row}\n" for row in rows)
-    if OUTPUT.value:
-        storage.write_atomically(storage.locate(OUTPUT.value), text)
-    else:
-        sys.stdout.buffer.write(text.encode())
-        sys.stdout.buffer.flush()
+    """A line out for each line in, or what else the flags say; the exit code."""
+    return do_job(translator, job(), say=say, command=command_line.this_command())
 
 
-def score(translator):
-    """Scores the test set of the config, or --input against --reference."""
-    data = translator.config.data
-    if INPUT.value:
-        corpus_name, name = INPUT.value, Path(INPUT.value).stem
-        sides = read_input(INPUT.value), read_input(REFERENCE.value)
-        if len(sides[0]) != len(sides[1]):
-            raise ValueError(
-                f"--input has {len(sides[0])} lines and --reference {len(sides[1])}; they must "
-                f"pair."
-            )
-        pairs = list(zip(*sides, strict=True))
-    else:
-        name = SPLIT.value or data.test_split
-        corpus_name = f"{data.corpus} {name}"
-        pairs = corpus.load_evaluation_pairs(data, name)
-    result = evaluate(translator, pairs, corpus_name, **search_options())
+def test_set(data):
+    """(name, corpus, pairs) of the test set of the config, or of --input with --reference."""
+    if not INPUT.value:
+        split = SPLIT.value or data.test_split
+        return split, f"{data.corpus} {split}", corpus.load_evaluation_pairs(data, split)
+    sides = read_input(INPUT.value), read_input(REFERENCE.value)
+    if len(sides[0]) != len(sides[1]) or not sides[0]:
+        raise ValueError(
+            f"--input has {len(sides[0])} lines and --reference {len(sides[1])}; they must pair, "
+            f"and be one at least."
+        )
+    name = "stdin" if INPUT.value == "-" else Path(INPUT.value).stem
+    return name, INPUT.value, list(zip(*sides, strict=True))
+
+
+def score(names):
+    """Scores a test set with each checkpoint; what it says in full is of the last of them."""
+    workdir = WorkDir(WORKDIR.value, writes=jax.process_index() == 0)
+    config = workdir.load_config()
+    name, corpus_name, pairs = test_set(config.data)
+    hosts.check_same("the test set", repr(pairs).encode)
+    other = None
+    if COMPARE.value:
+        check_comparable(config, WorkDir(COMPARE.value).load_config(), COMPARE.value)
+        other = Translator.from_checkpoint(COMPARE.value, COMPARE_CHECKPOINT.value or "default")
+    rows = []
+    for translator in each_checkpoint(WORKDIR.value, names):
+        result = evaluate(translator, pairs, corpus_name, **search_options())
+        rows.append(summary(result))
+        if len(names) > 1:
+            tell(table_lines(rows)[0 if len(rows) == 1 else -1 :])
     say(f"{corpus_name}, checkpoint {result.checkpoint}:")
-    print("\n".join(result.lines()))
+    tell([*result.lines(), *result.detail_lines()])
+    comparison = compare_with(other, result, pairs) if other else None
     try:
-        say(f"scores: {result.save(WorkDir(WORKDIR.value), name)}")
+        saved = result.save(workdir, name, checkpoints=rows, comparison=comparison)
+        say(f"scores: {saved}   page: {saved.with_name('report.html')}")
     except OSError as error:  # somebody else's run, that can only be read
         say(f"warning: the scores were not saved: {' '.join(str(error).split())}")
+
+
+def tell(lines):
+    """Scores go to standard output, from the first host alone."""
+    if jax.process_index() == 0:
+        print(*lines, sep="\n", flush=True)
+
+
+def compare_with(other, result, pairs):
+    """The `Comparison` of an `Evaluation` with the translator of --compare, said in short."""
+    theirs = evaluate(other, pairs, result.conditions.corpus, num_maps=0, **search_options())
+    comparison = compare((WORKDIR.value, COMPARE.value), result, theirs)
+    tell(comparison.lines())
+    return comparison
 
 
 def draw_attention(translator):
     """The attention of the first sentence of --input, or of the test set."""
     if INPUT.value:
-        lines = [line for line in read_input(INPUT.value) if line.strip()]
+        texts = [line for line in read_input(INPUT.value) if line.strip()]
     else:
         data = translator.config.data
         pairs = corpus.load_evaluation_pairs(data, SPLIT.value or data.test_split)
-        lines = [pairs[0][0]]
-    if not lines:
+        texts = [pairs[0][0]]
+    if not texts:
         raise ValueError("--attention needs a sentence, but the input is empty.")
-    translation = translator.translate(lines[:1], **search_options())[0]
-    maps = translator.attention(lines[0], translation)
+    translation = translator.translate(texts[:1], **search_options())[0]
+    maps = translator.attention(texts[0], translation)
     report.plot_attention(*maps, ATTENTION.value, translation.text)
-    say(f"{lines[0]}\n> {translation}\nattention: {ATTENTION.value}")
+    say(f"{texts[0]}\n> {translation}\nattention: {ATTENTION.value}")
+    return 0
 
 
 if __name__ == "__main__":

@@ -31,14 +31,7 @@ DRY_RUN = flags.DEFINE_bool("dry_run", False, "Show parameters, memory and batch
 TOPOLOGY = flags.DEFINE_string(
     "topology", "", "With --dry_run: compile for a TPU slice that is not there, as v5e:4x4."
 )
-COORDINATOR = flags.DEFINE_string(
-    "coordinator", "", "HOST:PORT of process 0; TPU slices, Slurm and Open MPI need none."
-)
-NUM_PROCESSES = flags.DEFINE_integer("num_processes", 0, "How many processes make this run.")
-PROCESS_ID = flags.DEFINE_integer("process_id", -1, "Which of them this is, from 0.")
-WAIT_SECONDS = flags.DEFINE_integer(
-    "wait_seconds", hosts.WAIT_SECONDS, "How long to wait for the other processes to start."
-)
+command_line.define_hosts()
 
 
 def describe(config, step, task=None):
@@ -83,7 +76,7 @@ def conclude(trainer, step):
     workdir.append_metrics(
         {"step": step, **scores, "num_train_steps": config.training.num_train_steps}
     )
-    say("\n".join(card.how_to_go_on(str(workdir.path), result.sources[0])))
+    say("\n".join(card.how_to_go_on(str(workdir.path), trainer.test_pairs[0][0])))
 
 
 def main():
@@ -93,12 +86,7 @@ def main():
         raise ValueError("--topology only compiles: it needs --dry_run.")
     start = time.monotonic()
     config = CONFIG.value.validate()
-    speaks = hosts.connect(
-        COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value,
-        wait_seconds=WAIT_SECONDS.value, say=say,
-    )  # fmt: skip
-    if not speaks:
-        command_line.be_quiet()
+    speaks = command_line.connect_hosts()
     hosts.check_accelerator(say)
     workdir = WorkDir(WORKDIR.value, writes=speaks)
     is_finished = workdir.is_finished(config)

@@ -18,7 +18,11 @@ def flops(workload):
 
 def format_table(workload, results, peak_tflops=None):
     """`results` as `train_step.measure` returns them -> lines; with the share of a peak used."""
-    rows = make_rows(workload, results, peak_tflops)
+    return align(make_rows(workload, results, peak_tflops))
+
+
+def align(rows):
+    """Rows of text -> lines with columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
@@ -47,7 +51,7 @@ def make_rows(workload, results, peak_tflops):
             f"{low:,.1f}–{high:,.1f}",
             ratio(results, name, "torch"),
             ratio(results, name, "flax"),
-            f"{result['warm_up']:.1f} s",
+            f"{sum(result['warm_ups']):.1f} s",
             "–" if result["compiles"] is None else str(result["compiles"]),
         ]
         if peak_tflops:

@@ -23,102 +23,23 @@ import datetime
 import json
 import os
 import pathlib
-import platform
 import shutil
-import subprocess
 import sys
 
+from referee import BUSY, describe_machine, measure, start_workers
 from table import flops, format_table
 from workload import WORKLOADS
 
-BUSY = (
-    "Other work is running. The threads of PyTorch (OpenMP) wait by spinning and can lose tenfold "
-    "when they have to share cores: set OMP_WAIT_POLICY=PASSIVE, or measure on a quiet machine."
-)
-HERE = pathlib.Path(__file__).resolve().parent
+WARM_UPS = [{"times": 1}] * 2  # JAX may compile anew for its own output
 
 
-class Worker:
-    """A contestant's process, idle unless asked."""
-
-    def __init__(self, python, workload, module, options):
-        task = {"workload": dataclasses.asdict(workload), "module": module, "options": options}
-        environment = {"CUDA_VISIBLE_DEVICES": "0"} | dict(os.environ)
-        environment |= {
-            "JAX_PLATFORMS": "cuda" if workload.device == "gpu" else "cpu",
-            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # several processes share one GPU
-            "PYTHONPATH": str(HERE.parent),
-        }
-        self._process = subprocess.Popen(
-            [python, str(HERE / "worker.py"), json.dumps(task)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-
-    def read(self):
-        """Its next reply; {} where it ended instead."""
-        return json.loads(self._process.stdout.readline() or "{}")
-
-    def run(self, num_steps):
-        """{"seconds", "compiles"} of so many steps."""
-        self._process.stdin.write(f"{num_steps}\n")
-        self._process.stdin.flush()
-        reply = self.read()
-        if not reply:
-            raise RuntimeError("A contestant ended while it was measured; see its message above.")
-        return reply
-
-    def close(self):
-        self._process.stdin.close()
-        self._process.wait()
-
-
-def start_workers(workload, contestants):
-    """Returns {name: worker}, {name: first reply}; none compiles while another does."""
-    workers, ready = {}, {}
-    for name, (python, module, options) in contestants.items():
-        worker = Worker(python, workload, module, options)
-        reply = worker.read()
-        if "warm_up" in reply:
-            workers[name], ready[name] = worker, reply
-        else:
-            worker.close()
-            print(f"{name} is left out: {reply.get('left_out', 'it ended, see above')}", flush=True)
-    if not workers:
-        raise SystemExit("No contestant is left.")
-    return workers, ready
-
-
-def measure(workload, contestants, num_rounds, num_steps):
-    """{name: {"seconds" (of a step, by round), "compiles", "warm_up", "versions"}}"""
-    workers, results = start_workers(workload, contestants)
-    for result in results.values():
-        result["seconds"] = []
-    for turn in range(num_rounds):
-        names = list(workers)
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
-            reply = workers[name].run(num_steps)
-            results[name]["seconds"].append(reply["seconds"] / num_steps)
-            results[name]["compiles"] = reply["compiles"]
+def run(workload, contestants, num_rounds, num_steps):
+    """{name: {"seconds" (of a step, by round), "compiles", "warm_ups", "versions", …}}"""
+    workers, ready = start_workers(workload, contestants, WARM_UPS)
+    results = measure(workers, num_rounds, {"times": num_steps})
     for worker in workers.values():
         worker.close()
-    return results
-
-
-def describe_machine(device):
-    """Processor and cores, after the name of a GPU."""
-    cpuinfo = pathlib.Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    models = [line.split(": ", 1)[1] for line in lines if line.startswith("model name")]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    text = f"{(models or [platform.processor()])[0]}, {cores} cores"
-    if device == "gpu":
-        query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-        text = f"{subprocess.check_output(query, text=True).splitlines()[0]}; {text}"
-    return text
+    return {name: ready[name] | result for name, result in results.items()}
 
 
 def describe(workload):
@@ -197,7 +118,7 @@ def main():
         workload = dataclasses.replace(
             workload, num_threads=arguments.threads, paper_dropout=arguments.paper_dropout
         )
-        results = measure(workload, contestants, arguments.rounds, arguments.steps)
+        results = run(workload, contestants, arguments.rounds, arguments.steps)
         versions = {k: v for result in results.values() for k, v in result["versions"].items()}
         print(f"\n{describe(workload)}; {', '.join(map(' '.join, versions.items()))}")
         peak = arguments.peak_tflops if arguments.device == "gpu" else None

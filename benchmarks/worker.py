@@ -1,7 +1,9 @@
-"""One contestant in a process of its own: reads numbers of steps, replies with seconds.
+"""One contestant in a process of its own: reads what to do and how often, replies with seconds.
 
-Started by `train_step.py` with a task as JSON. It replies once when it is ready, after two steps
-that are not measured, and then to every line that asks for so many steps.
+Started by `referee.py` with a task as JSON. It replies once when it is ready, and then to every
+line of JSON, {"times": n, "options": {…}, "show": whether to send the result back}. A contestant is
+a module with make_step(workload, **options) or make_search(workload, **options); what that returns
+is what is timed, and may say something of itself in `note`.
 """
 
 import importlib
@@ -12,9 +14,11 @@ import os
 import sys
 import time
 
+from search_workload import SearchWorkload
 from workload import Workload
 
-VERSIONS_OF = "jax", "jaxlib", "flax", "torch"
+KINDS = {kind.__name__: kind for kind in (Workload, SearchWorkload)}
+VERSIONS_OF = "jax", "jaxlib", "flax", "torch", "transformers", "ctranslate2"
 XLA_COMPILE = "/jax/core/compile/backend_compile_duration"
 
 
@@ -38,38 +42,48 @@ def count_compiles():
     return seconds
 
 
-def timed_steps(step, num_steps):
-    """Seconds that `num_steps` took, the device's work included."""
-    start = time.perf_counter()
-    for _ in range(num_steps):
-        loss = step()
-    loss = loss.item()  # waits for all of the last step
-    seconds = time.perf_counter() - start
-    if not 0 < loss < math.inf:
-        raise FloatingPointError(f"The loss must be positive and finite, not {loss}.")
-    return seconds
+def timed(work, times, options):
+    """({"seconds", "cpu" (of all threads)} of so many times, to the device's end; last result)."""
+    start, cpu = time.perf_counter(), time.process_time()
+    for _ in range(times):
+        result = work(**options)
+    if hasattr(result, "item"):  # a loss: waits for all of the last step
+        result = result.item()
+    spent = {"seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu}
+    if isinstance(result, float) and not 0 < result < math.inf:
+        raise FloatingPointError(f"The loss must be positive and finite, not {result}.")
+    return spent, result
+
+
+def make_work(task):
+    """The function to time."""
+    workload = KINDS[task["kind"]](**task["workload"])
+    if workload.device == "cpu":
+        use_cores(workload.num_threads)
+    contestant = importlib.import_module(task["module"])
+    make = getattr(contestant, "make_step", None) or contestant.make_search
+    return make(workload, **task["options"])
 
 
 def serve(task, reply):
-    """Makes the contestant, says so, and runs the steps that standard input asks for."""
-    workload = Workload(**task["workload"])
-    if workload.device == "cpu":
-        use_cores(workload.num_threads)
+    """Makes the contestant, says so, and does what standard input asks for."""
     try:
-        contestant = importlib.import_module(task["module"])
-        step = contestant.make_step(workload, **task["options"])
+        work = make_work(task)
     except ImportError as error:
         reply(left_out=str(error))
         return
     compiles = count_compiles()
-    warm_up = sum(timed_steps(step, 1) for _ in range(2))  # JAX may compile anew for its own output
-    versions = {
-        name: importlib.metadata.version(name) for name in VERSIONS_OF if name in sys.modules
-    }
-    reply(warm_up=warm_up, versions=versions)
+    names = [name for name in VERSIONS_OF if name in sys.modules]
+    reply(versions={name: importlib.metadata.version(name) for name in names})
     for line in sys.stdin:
-        seconds = timed_steps(step, int(line))
-        reply(seconds=seconds, compiles=None if compiles is None else len(compiles))
+        question = json.loads(line)
+        spent, result = timed(work, question["times"], question.get("options", {}))
+        reply(
+            **spent,
+            compiles=None if compiles is None else len(compiles),
+            note=getattr(work, "note", None),
+            result=result if question.get("show") else None,
+        )
 
 
 def main():

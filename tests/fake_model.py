@@ -3,13 +3,13 @@
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.decoding import Rules, make_length_penalty
+from transformer.decoding import FREE, Limits, Rules
 
 BOS, EOS, V, K = 1, 2, 4, 8
 
 
 class FakeModel:
-    """A recurrent network over [B, W] whose state is the cache: a beam mixed up shows at once."""
+    """A recurrent network whose state is the cache, [B, W]: a wrong ancestor shows at once."""
 
     def __init__(self, num_sentences, vocab_size=V, seed=0):
         rng = np.random.default_rng(seed)
@@ -21,8 +21,10 @@ class FakeModel:
     def cache(self, width):
         return jnp.repeat(self.start[:, None], width, axis=1)
 
-    def step_fn(self, tokens, cache, position):
-        state = jnp.tanh(cache @ self.recurrent + jnp.asarray(self.pieces)[tokens])
+    def step_fn(self, tokens, cache, position, ancestors):
+        parents = jnp.where(position > 0, ancestors[:, :, position - 1], 0)
+        before = jnp.take_along_axis(cache, parents[..., None], axis=1)
+        state = jnp.tanh(before @ self.recurrent + jnp.asarray(self.pieces)[tokens])
         return state @ self.output, state
 
     def logits(self, sentence, ids):
@@ -41,10 +43,16 @@ class FakeModel:
         return total
 
 
-def make_rules(max_lengths, kind="gnmt", alpha=0.6):
-    max_lengths = jnp.array(max_lengths)
-    length_penalty = make_length_penalty(kind, alpha)
-    return Rules(max_lengths, int(max_lengths.max()), length_penalty, BOS, EOS)
+def make_rules(kind="gnmt", alpha=0.6, min_length=0):
+    return Rules(BOS, EOS, kind, alpha, min_length)
+
+
+def make_limits(max_lengths, prefixes=()):
+    """Limits of sentences that may use so many pieces; prefixes: how the first of them begin."""
+    forced = np.full((len(max_lengths), max(max_lengths)), FREE)
+    for row, prefix in enumerate(prefixes):
+        forced[row, : len(prefix)] = prefix
+    return Limits(jnp.array(max_lengths), jnp.array(forced))
 
 
 def trim(ids):

@@ -8,14 +8,16 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-TEXT = "validation config storage workdir"
-TEXT += " tfds_source corpus tokenizer vocabulary ragged batching bucketing"
+TEXT = "validation config storage lines workdir"
+TEXT += " tfds_source corpus tokenizer vocabulary ragged batching bucketing chunks parts formats"
 TENSORS = "masks attention embedding layers models"
 DEVICES = "hosts mesh parallel topology prefetch"
 LEARNING = "loss optimizer training step costs fingerprint checkpoint"
-SEARCH = "decoding search"
-JOINTS = "translator metrics translation evaluation"
-EFFECTS = "progress report card command_line export stopping trainer"
+SEARCH = "decoding beam_search sampling search search_batches conveyor scoring"
+JOINTS = "translator metrics faults segments svg web_page html_figures html_report translation"
+JOINTS += " results evaluation checkpoint_series comparison"
+PAGES = "metrics faults segments svg web_page html_figures html_report results"  # no jax either
+EFFECTS = "progress pace report card command_line export stopping job bulk trainer"
 ORDER = " ".join((TEXT, TENSORS, DEVICES, LEARNING, SEARCH, JOINTS, EFFECTS)).split()
 ROOMS = {path.stem: ast.parse(path.read_bytes()) for path in (ROOT / "transformer").glob("*.py")}
 SCRIPTS = {
@@ -62,11 +64,13 @@ def test_imports_go_only_downwards(room):
 def test_seams():
     """Catches training that knows a model, and a search or loss that knows anything of ours."""
     assert rooms_of(ROOMS["decoding"]) == rooms_of(ROOMS["loss"]) == set()
+    for room in ("beam_search", "sampling"):
+        assert rooms_of(ROOMS[room]) == {"decoding"}
     assert rooms_of(ROOMS["training"]) == {"loss"}
     assert not rooms_of(ROOMS["checkpoint"]) & {*TENSORS.split(), "training"}
 
 
-@pytest.mark.parametrize("room", [*TEXT.split(), "metrics"])
+@pytest.mark.parametrize("room", [*TEXT.split(), *PAGES.split()])
 def test_text_rooms_import_no_jax(room):
     """Catches a tokenizer that needs an accelerator's library to split words."""
     names = {name.split(".")[0] for name in imported(ROOMS[room])}

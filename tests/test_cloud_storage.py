@@ -1,22 +1,26 @@
 """A work directory on gs://, against a Cloud Storage of our own: no network, no account."""
 
+import gzip
 import os
 import socket
 import time
 import warnings
+from functools import partial
 from importlib.util import find_spec
 
 import pytest
 from fake_cloud_storage import FakeCloudStorage
+from fake_translator import FakeTranslator, Killed
+from scored import evaluation
 from test_checkpoint import make_state, save
 
 from runs import run, write_config
 from transformer import report, storage
+from transformer.bulk import do_job
 from transformer.checkpoint import Checkpoints
 from transformer.config import Config
-from transformer.evaluation import Evaluation
 from transformer.fingerprint import fingerprints
-from transformer.metrics import Score
+from transformer.job import Job
 from transformer.progress import Progress
 from transformer.tokenizer import PiecesTokenizer
 from transformer.translator import Translator
@@ -152,11 +156,12 @@ def test_scores_pictures_and_events_lie_beside_the_run(cloud):
     progress.log(1, {"loss": 2.0})
     progress.close()
     report.plot_curves(workdir.read_metrics(), workdir / "curves.png")
-    scores = [Score(name, 1.0, "x", "en-de", 1) for name in ("BLEU", "chrF2")]
-    Evaluation("1", "c", *scores, 1.0, [], [], []).save(workdir, "test")
+    evaluation().save(workdir, "test")
     names = [name.removeprefix("a b/rün/") for name in cloud.names()]
     events, *others = sorted(names, key=lambda name: not name.startswith("events.out.tfevents."))
-    assert others == ["config.json", "curves.png", "metrics.jsonl", "results/test.json"]
+    kept = ("report.html", "report.json", "segments.jsonl", "translations.txt")
+    kept = [f"results/test/{name}" for name in kept]
+    assert others == ["config.json", "curves.png", "metrics.jsonl", *kept]
     assert b"loss" in cloud.objects["bucket", f"a b/rün/{events}"][0]
     assert not os.path.exists("gs:")
 
@@ -172,6 +177,28 @@ def test_a_failure_to_write_events_does_not_stop_the_training(cloud, monkeypatch
             progress._events.add_scalar("loss", 1.0, number)
         progress.close()
     assert "events for TensorBoard were not written" in str(caught[0].message)
+
+
+def test_a_corpus_is_translated_there_and_gone_on_with(cloud):
+    """Catches parts in a local folder named `gs:`, and a failure that uploads half a file."""
+    lines = [f"line {n}" for n in range(9)]
+    storage.locate("gs://bucket/c").joinpath("in").write_text("\n".join(lines))
+    job = Job("gs://bucket/c/in", "gs://bucket/c/out.gz", chunk_lines=2)
+    do = partial(do_job, job=job, say=str, command="")
+    with pytest.raises(Killed):
+        do(FakeTranslator(dies_at="line 5"))
+    assert len([name for name in cloud.names() if "out.gz.parts/0000" in name]) == 2
+    again = FakeTranslator()
+    assert do(again) == 0
+    assert again.sentences == lines[4:]
+    assert cloud.names() == ["c/in", "c/out.gz"]
+    content = gzip.decompress(cloud.objects["bucket", "c/out.gz"][0]).decode()
+    assert content == "".join(f"{line[::-1]}\n" for line in lines)
+    path = storage.locate("gs://bucket/c/big")
+    with pytest.raises(Killed), storage.replacing(path) as file:
+        file.write(b"x" * 2**20)
+        raise Killed
+    assert "c/big" not in cloud.names() and not os.path.exists("gs:")
 
 
 # ---- what a user can mend
@@ -244,7 +271,7 @@ def test_trains_resumes_and_evaluates(cloud, tmp_path):
     )
     assert code == 0, err
     assert "resuming at step 15" in err
-    assert "gs://bucket/run/results/test.json" in err
+    assert "gs://bucket/run/results/test/report.json" in err
     for (_, name), content in list(cloud.objects.items()):
         cloud.objects["read-only", name] = content
     code, out, err = run("eval.py", "--workdir=gs://read-only/run", env=cloud.environment)

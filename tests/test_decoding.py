@@ -7,26 +7,31 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fake_model import BOS, EOS, FakeModel, V, hypotheses, make_rules, trim
+from fake_model import BOS, EOS, FakeModel, V, hypotheses, make_limits, make_rules, trim
 
-from transformer.decoding import beam_search, greedy_search, make_length_penalty
+from transformer.beam_search import BeamSearch, _top
+from transformer.decoding import advance, make_length_penalty, search_to_end
+from transformer.sampling import Sampling
 
 
-def run_beam(model, rules, beam_size, **options):
-    @jax.jit
-    def run():
-        cache = model.cache(beam_size)
-        return beam_search(model.step_fn, cache, rules, beam_size=beam_size, **options)
-
+def run_beam(model, lengths, width, nbest=1, prefixes=(), **rules):
+    limits, method = make_limits(lengths, prefixes), BeamSearch(make_rules(**rules), width, nbest)
+    run = jax.jit(lambda: search_to_end(method, model.step_fn, limits, model.cache(width)))
     return jax.device_get(run())
+
+
+def search(step_fn, lengths, width, **rules):
+    """Beam search over a function that needs no cache."""
+    method = BeamSearch(make_rules(**rules), width)
+    return search_to_end(method, step_fn, make_limits(lengths), jnp.zeros((1, width)))
 
 
 @pytest.mark.parametrize("kind, alpha", [("gnmt", 0.6), ("power", 1.0), ("power", 0.0)])
 def test_wide_beam_equals_enumeration(kind, alpha):
     """Catches any wrong score, order, penalty or lost hypothesis; the beam never has to prune."""
     lengths = (4, 2)
-    model, rules = FakeModel(2), make_rules(lengths, kind, alpha)
-    found = run_beam(model, rules, 27, num_best=27)
+    model = FakeModel(2)
+    found = run_beam(model, lengths, 27, 27, kind=kind, alpha=alpha)
     for sentence, longest in enumerate(lengths):
         everything = {}
         for length in range(longest):
@@ -60,9 +65,9 @@ def reference_beam_search(model, sentence, longest, beam_size, alpha):
 def test_narrow_beam_equals_plain_python_however_early_it_stops(seed):
     """Catches an early stop that is too early, and pruning or reordering that goes wrong."""
     lengths = (9, 4, 7)
-    model, rules = FakeModel(3, seed=seed), make_rules(lengths, alpha=1.5)
-    stops_early = run_beam(model, rules, 3)
-    runs_on = run_beam(model, rules, 3, num_best=3)
+    model = FakeModel(3, seed=seed)
+    stops_early = run_beam(model, lengths, 3, alpha=1.5)
+    runs_on = run_beam(model, lengths, 3, 3, alpha=1.5)
     for sentence, longest in enumerate(lengths):
         expected = reference_beam_search(model, sentence, longest, 3, 1.5)
         assert [ids for ids, _ in hypotheses(runs_on, sentence)] == expected
@@ -73,11 +78,11 @@ def test_search_ends_as_soon_as_the_best_is_known():
     """Catches a search that always runs to the longest length, for nothing."""
     steps = []
 
-    def step_fn(tokens, cache, position):
+    def step_fn(tokens, cache, position, ancestors):
         jax.debug.callback(lambda p: steps.append(int(p)), position)
         return jnp.broadcast_to(jnp.array([0.0, 0.0, 9.0, 0.0]), (*tokens.shape, V)), cache
 
-    found = beam_search(step_fn, jnp.zeros((1, 2)), make_rules([50]), beam_size=2)
+    found = search(step_fn, [50], 2)
     jax.block_until_ready(found)
     jax.effects_barrier()
     assert trim(found.ids[0, 0]) == (EOS,) and max(steps) < 5
@@ -86,7 +91,7 @@ def test_search_ends_as_soon_as_the_best_is_known():
 def table_model(table):
     """A model whose next piece depends on the last one: `table` gives probabilities [V, V]."""
     logits = jnp.log(jnp.array(table) + 1e-9)
-    return lambda tokens, cache, position: (logits[tokens], cache)
+    return lambda tokens, cache, position, ancestors: (logits[tokens], cache)
 
 
 def test_beam_finds_what_greedy_misses():
@@ -96,9 +101,9 @@ def test_beam_finds_what_greedy_misses():
     table[BOS, [a, b]] = 0.6, 0.4
     table[a, [a, b, EOS]] = 0.3, 0.3, 0.4  # 0.24 in all
     table[b, EOS] = 1.0  # 0.4 in all
-    rules = make_rules([5], alpha=0.0)
-    greedy = greedy_search(table_model(table), jnp.zeros((1, 1)), rules)
-    beam = beam_search(table_model(table), jnp.zeros((1, 2)), rules, beam_size=2)
+    method = Sampling(make_rules(alpha=0.0), temperature=0.0)
+    greedy = search_to_end(method, table_model(table), make_limits([5]), jnp.zeros((1, 1)))
+    beam = search(table_model(table), [5], 2, alpha=0.0)
     assert trim(greedy.ids[0, 0]) == (a, EOS) and trim(beam.ids[0, 0]) == (b, EOS)
     np.testing.assert_allclose(np.exp([greedy.scores[0, 0], beam.scores[0, 0]]), [0.24, 0.4], 1e-4)
 
@@ -109,20 +114,20 @@ def test_search_goes_on_while_a_longer_hypothesis_can_win():
         jnp.log(jnp.array(row) + 1e-9) for row in ((0.3, 0, 0.7, 0), (1, 0, 0, 0), (0, 0, 1, 0))
     )
 
-    def step_fn(tokens, cache, position):
+    def step_fn(tokens, cache, position, ancestors):
         logits = jnp.where(position == 0, first, jnp.where(position < 8, middle, last))
         return jnp.broadcast_to(logits, (*tokens.shape, V)), cache
 
-    rules = make_rules([9], "power", 1.0)  # log 0.7 / 1 = -0.36; log 0.3 / 9 = -0.13
-    found = beam_search(step_fn, jnp.zeros((1, 2)), rules, beam_size=2)
+    # log 0.7 / 1 = -0.36; log 0.3 / 9 = -0.13
+    found = search(step_fn, [9], 2, kind="power", alpha=1.0)
     assert trim(found.ids[0, 0]) == (*[0] * 8, EOS)
 
 
 def test_results_are_sorted_distinct_ended_and_scored_as_the_model_does():
     """Catches duplicates, overlong or unended hypotheses, and scores of something else."""
     lengths = (1, 3, 12)
-    model, rules = FakeModel(3, vocab_size=20), make_rules(lengths)
-    found = run_beam(model, rules, 4, num_best=4)
+    model = FakeModel(3, vocab_size=20)
+    found = run_beam(model, lengths, 4, 4)
     assert found.ids.shape == (3, 4, 12)
     for sentence, longest in enumerate(lengths):
         ours = hypotheses(found, sentence)
@@ -137,9 +142,9 @@ def test_results_are_sorted_distinct_ended_and_scored_as_the_model_does():
 def test_rows_are_independent_of_each_other():
     """Catches a result that a neighbour changes by ending earlier or later: the bits must agree."""
     model, lengths = FakeModel(4), [8, 3, 5, 8]
-    together = run_beam(model, make_rules(lengths), 3)
+    together = run_beam(model, lengths, 3)
     model.start, lengths = model.start[[2, 2, 2, 2]], [5, 2, 8, 1]
-    among_others = run_beam(model, make_rules(lengths), 3)
+    among_others = run_beam(model, lengths, 3)
     assert hypotheses(together, 2)[0] == hypotheses(among_others, 0)[0]
 
 
@@ -154,13 +159,55 @@ def sorted_lengths(run, *arguments):
 def test_no_step_sorts_the_vocabulary():
     """Catches XLA's CPU backend turning the top-k into a full sort, most of a search's time."""
     model, vocab_size, beam_size = FakeModel(2, vocab_size=300), 300, 4
-    rules = make_rules([5, 7])
+    method, limits = BeamSearch(make_rules(), beam_size), make_limits([5, 7])
 
     def run(cache):
-        return beam_search(model.step_fn, cache, rules, beam_size=beam_size)
+        return search_to_end(method, model.step_fn, limits, cache)
 
     assert max(sorted_lengths(jnp.sort, jnp.zeros((2, vocab_size)))) == vocab_size
     assert max(sorted_lengths(run, model.cache(beam_size)), default=0) < vocab_size
+
+
+@pytest.mark.parametrize("vocab_size", [3, 129, 1000])
+def test_top_finds_what_a_sort_finds(vocab_size):
+    """Catches a block whose best is overlooked, padding that is chosen, and ties in any order."""
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(5, 4, vocab_size)).round(1).astype(np.float32)  # with many ties
+    values, beams, pieces = _top(jnp.asarray(scores), 8)
+    order = np.argsort(-scores.reshape(5, -1), axis=1, kind="stable")[:, :8]
+    np.testing.assert_array_equal(beams * vocab_size + pieces, order)
+    np.testing.assert_array_equal(values, np.take_along_axis(scores.reshape(5, -1), order, 1))
+
+
+@pytest.mark.parametrize("stops", [(12,), (1, 5, 12), (3, 3, 12)])
+def test_a_search_in_stretches_is_the_search_in_one_go(stops):
+    """Catches a place done twice or left out where a stretch ends."""
+    model, limits = FakeModel(2), make_limits([12, 7])
+    method = BeamSearch(make_rules(), 3, 3)
+    state, start = method.start(limits, model.cache(3)), 0
+    for stop in stops:
+        state = advance(method, model.step_fn, limits, state, start, stop)
+        start = stop
+    whole = run_beam(model, [12, 7], 3, 3)
+    jax.tree.map(np.testing.assert_array_equal, method.results(state), whole)
+
+
+def test_prefixes_are_kept_and_their_scores_counted():
+    """Catches a prefix that is off by one place, forced upon neighbours, or free of charge."""
+    model, prefix = FakeModel(2), (3, 0, 3)
+    found = run_beam(model, [8, 8], 3, 3, prefixes=[prefix])
+    for ids, _ in hypotheses(found, 0):
+        assert ids[:3] == prefix
+    (ids, _), log_prob = hypotheses(found, 0)[0], found.log_probs[0, 0]
+    np.testing.assert_allclose(log_prob, model.log_prob(0, ids), rtol=1e-5)
+    assert hypotheses(found, 1) == hypotheses(run_beam(model, [8, 8], 3, 3), 1)
+
+
+def test_min_length_is_kept_unless_a_sentence_may_not_be_so_long():
+    """Catches an end that comes one piece early, and a sentence without any hypothesis."""
+    found = run_beam(FakeModel(2, vocab_size=20), [12, 3], 4, 4, min_length=9)
+    lengths = [[len(ids) for ids, _ in hypotheses(found, sentence)] for sentence in (0, 1)]
+    assert min(lengths[0]) >= 9 and set(lengths[1]) == {3}
 
 
 def test_unknown_length_penalty_is_refused():

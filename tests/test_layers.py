@@ -98,11 +98,15 @@ def test_cached_steps_equal_the_full_pass(norm, num_beams):
 
     def stepwise(stack):
         encoded = stack.keys_values(source)
+        own, places = jnp.arange(num_beams)[:, None], jnp.arange(T)
         cache = jax.tree.map(lambda leaf: leaf + 9, stack.init_cache(B, num_beams, T))
         outputs = []
         for position in range(T):
+            ancestors = jnp.where(places <= position, own, -1)
+            sources = dict(encoded=encoded, encoded_mask=source_mask)
+            ancestors = jnp.broadcast_to(ancestors, (B, num_beams, T))
             out, cache = stack.step(
-                x[:, :, position], cache, position, encoded=encoded, encoded_mask=source_mask
+                x[:, :, position], cache, position, ancestors=ancestors, **sources
             )
             outputs.append(out)
         return jnp.stack(outputs, axis=2)

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from transformer.masks import causal_mask, segment_mask
+from transformer.masks import ancestor_mask, causal_mask, segment_mask
 
 
 def picture(mask):
@@ -36,6 +36,15 @@ def test_causal():
         "xx..",
         "xxx.",
         "xxxx",
+    ]
+
+
+def test_a_hypothesis_sees_what_its_ancestors_wrote():
+    """Catches places and beams in the wrong order, sight of nobody's, and a length ignored."""
+    ancestors = jnp.array([[[0, 1, -1, -1], [0, 0, 1, -1]]])  # [B=1, W=2, T'=4]
+    assert picture(ancestor_mask(ancestors, 3)) == [
+        "x..x..",
+        "x.x..x",
     ]
 
 

@@ -2,7 +2,9 @@
 
 import math
 
+import numpy as np
 import pytest
+import sacrebleu
 
 from transformer import metrics
 
@@ -90,3 +92,56 @@ def test_translations_that_share_next_to_nothing_are_scored():
     translations, references = ["b", *["x"] * 9], ["a b", *["c d"] * 9]
     score = metrics.chrf(translations, references, "en-de", num_bootstrap=100)
     assert 0 < score.value < 10
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("BLEU, lower-cased", dict(lowercase=True)),
+        ("BLEU, international tokenisation", dict(tokenize="intl")),
+        (
+            "BLEU, lower-cased, international tokenisation",
+            dict(tokenize="intl", lowercase=True),
+        ),
+    ],
+)
+def test_second_scores_are_sacrebleu_s(name, options):
+    """Catches a name on the wrong variant."""
+    texts = [t.upper().replace(" .", "-x.") for t in TRANSLATIONS], [f"{r}!" for r in REFERENCES]
+    scores = {score.name: score for score in metrics.second_scores(*texts, "en-de")}
+    theirs = sacrebleu.corpus_bleu(texts[0], [texts[1]], **options)
+    assert scores[name].value == pytest.approx(theirs.score)
+    assert ("case:lc" in scores[name].signature) == ("lowercase" in options)
+    chrf = sacrebleu.corpus_chrf(texts[0], [texts[1]], word_order=2)
+    assert scores["chrF2++"].value == pytest.approx(chrf.score)
+
+
+@pytest.mark.parametrize(("tokenize", "count"), [("13a", 4), ("intl", 3), ("none", 5), ("zh", 3)])
+def test_second_scores_do_not_repeat_the_first(tokenize, count):
+    """Catches the same figure under two names, and word tokens of a language without spaces."""
+    first = metrics.bleu(TRANSLATIONS, REFERENCES, "en-de", tokenize=tokenize)
+    others = metrics.second_scores(TRANSLATIONS, REFERENCES, "en-de", tokenize=tokenize)
+    signatures = [score.signature for score in [first, *others]]
+    assert len(others) == count and len(set(signatures)) == count + 1
+    assert tokenize != "zh" or not any("tok:13a" in s or "tok:intl" in s for s in signatures)
+
+
+def test_the_interval_of_a_perplexity_is_that_of_its_sentences():
+    """Catches an interval over pieces, resamples that are not paired, and EOS left uncounted."""
+    counts = [3, 5, 9, 4] * 25
+    log_probs = [-1.0 * n * (1 + i % 3) for i, n in enumerate(counts)]
+    options = dict(vocab_size=50, num_bootstrap=500)
+    score = metrics.corpus_perplexity(log_probs, counts, "en-de", **options)
+    assert score.value == pytest.approx(math.exp(-sum(log_probs) / sum(counts)))
+    spread = np.std([-p / n for p, n in zip(log_probs, counts, strict=True)]) / len(counts) ** 0.5
+    assert 1.2 * spread < score.interval / score.value < 3 * spread
+    same = [-2.0 * n for n in counts]
+    assert metrics.corpus_perplexity(same, counts, "en-de", **options).interval < 1e-9
+    assert {"unit:piece", "eos:yes", "vocab:50", "bs:500"} <= set(score.signature.split("|"))
+    assert f"{score.value:.3f} ± {score.interval:.3f}" in str(score)
+
+
+def test_tokens_are_counted_as_by_bleu():
+    """Catches a length ratio of characters or of words between spaces."""
+    assert metrics.count_tokens(["a, b"], ["a b."]) == (3, 3)
+    assert metrics.count_tokens(["a, b"], ["a b c"], tokenize="none") == (2, 3)

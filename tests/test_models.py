@@ -141,9 +141,11 @@ def test_cached_decoding_equals_the_full_pass(changes, pairs):
     lengths = (batch.input_segments != 0).sum(1)
     encoded = model.apply(variables, batch.inputs, lengths, method="encode_for_search")
     cache = model.apply(variables, len(pairs), 1, 7, method="init_cache")
+    places = jnp.arange(7)
     for position in range(7):
         tokens = jnp.array(batch.decoder_inputs[:, position, None])
-        logits, cache = decode_step(variables, tokens, cache, position, encoded)
+        ancestors = jnp.broadcast_to(jnp.where(places <= position, 0, -1), (len(pairs), 1, 7))
+        logits, cache = decode_step(variables, tokens, cache, position, ancestors, encoded)
         is_real = batch.target_segments[:, position] != 0
         np.testing.assert_allclose(
             logits[is_real, 0], full[is_real, position], atol=1e-5, err_msg=str(position)
@@ -161,3 +163,23 @@ def test_edge_rows_give_finite_loss_and_gradients(norm, dtype, pairs):
     loss, gradients = run(init(model, batch))
     assert np.isfinite(loss) and loss > 0
     assert all(np.isfinite(g).all() for g in jax.tree.leaves(gradients))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 8])
+@pytest.mark.parametrize("length", [1, 16, 40])
+def test_a_compiled_search_step_is_what_its_operations_say(rows, length):
+    """Catches what jax 0.10 does to one sentence's beams on a CPU if they are summed in loops."""
+    model, width, rng = tiny_model(), 4, np.random.default_rng(0)
+    batch = make_batch([[(sentence(rng, 6), sentence(rng, 6))] for _ in range(rows)], 6, 6)
+    variables = {"params": init(model, batch)}
+    lengths = np.full(rows, 6)
+    encoded = model.apply(variables, batch.inputs, lengths, method="encode_for_search")
+    cache = model.apply(variables, rows, width, length, method="init_cache")
+    cache = jax.tree.map(lambda a: jnp.asarray(rng.normal(size=a.shape), a.dtype), cache)
+    ancestors = jnp.asarray(rng.integers(0, width, (rows, width, length)))
+    tokens = jnp.asarray(rng.integers(4, 12, (rows, width)))
+    step = partial(model.apply, variables, tokens, cache, length - 1, ancestors, encoded)
+    compiled, _ = jax.jit(partial(step, method="decode_step"))()
+    with jax.disable_jit():
+        expected, _ = step(method="decode_step")
+    np.testing.assert_allclose(compiled, expected, atol=1e-5)

@@ -1,12 +1,13 @@
-"""Greedy search and sampling (`decoding._generate`): choices, ends, truncation, frequencies."""
+"""Greedy search and sampling: choices, ends, truncation, frequencies."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fake_model import EOS, FakeModel, V, hypotheses, make_rules
+from fake_model import EOS, FakeModel, V, hypotheses, make_limits, make_rules
 
-from transformer.decoding import greedy_search, sample, truncate
+from transformer.decoding import search_to_end
+from transformer.sampling import Sampling, truncate
 
 
 def rngs(*seeds):
@@ -14,20 +15,23 @@ def rngs(*seeds):
     return jnp.stack([jax.random.PRNGKey(seed) for seed in seeds])
 
 
-def run_sample(model, rules, keys, num_samples=1, **options):
-    @jax.jit
-    def run():
-        cache = model.cache(num_samples)
-        return sample(model.step_fn, cache, rules, keys, num_samples=num_samples, **options)
-
+def run_sample(model, lengths, keys, num_samples=1, **options):
+    method, limits = Sampling(make_rules(), num_samples, **options), make_limits(lengths)
+    cache = model.cache(num_samples)
+    run = jax.jit(lambda: search_to_end(method, model.step_fn, limits, cache, rngs=keys))
     return jax.device_get(run())
+
+
+def run_greedy(model, lengths):
+    method, limits = Sampling(make_rules(), temperature=0.0), make_limits(lengths)
+    return jax.device_get(search_to_end(method, model.step_fn, limits, model.cache(1)))
 
 
 def test_greedy_is_the_argmax_until_eos_or_the_last_place():
     """Catches a greedy search that runs over its limit, mixes sentences up or scores other ids."""
     lengths = (9, 1, 4)
-    model, rules = FakeModel(3), make_rules(lengths)
-    found = jax.device_get(greedy_search(model.step_fn, model.cache(1), rules))
+    model = FakeModel(3)
+    found = run_greedy(model, lengths)
     for sentence, longest in enumerate(lengths):
         expected = ()
         while EOS not in expected:
@@ -45,9 +49,9 @@ def test_greedy_is_the_argmax_until_eos_or_the_last_place():
 )
 def test_no_randomness_is_left_at_the_limits(options):
     """Catches a temperature that multiplies, and truncation that keeps one piece too many."""
-    model, rules = FakeModel(3), make_rules([9, 1, 4])
-    sampled = run_sample(model, rules, rngs(0, 1, 2), **options)
-    greedy = jax.device_get(greedy_search(model.step_fn, model.cache(1), rules))
+    model = FakeModel(3)
+    sampled = run_sample(model, [9, 1, 4], rngs(0, 1, 2), **options)
+    greedy = run_greedy(model, [9, 1, 4])
     np.testing.assert_array_equal(sampled.ids, greedy.ids)
     np.testing.assert_allclose(sampled.scores, greedy.scores, rtol=1e-5)
 
@@ -78,7 +82,7 @@ def test_truncation_keeps_the_fewest_that_reach_the_mass(options, kept):
 def test_frequencies_are_the_probabilities():
     """Catches samples that share a key, a wrong temperature, and log_probs after truncation."""
     model, count = FakeModel(2), 4000
-    found = run_sample(model, make_rules([2, 2]), rngs(0, 1), count, temperature=2.0)
+    found = run_sample(model, [2, 2], rngs(0, 1), count, temperature=2.0)
     for sentence in range(2):
         probabilities = jax.nn.softmax(model.logits(sentence, ()) / 2.0)
         seen = np.bincount(found.ids[sentence, :, 0], minlength=V)
@@ -93,9 +97,9 @@ def test_frequencies_are_the_probabilities():
 def test_samples_do_not_depend_on_neighbours_but_on_their_key():
     """Catches one key for the whole batch: a sentence's samples would change with its place."""
     model = FakeModel(3)
-    first = run_sample(model, make_rules([9, 6, 4]), rngs(5, 6, 7), 8)
+    first = run_sample(model, [9, 6, 4], rngs(5, 6, 7), 8)
     model.start = model.start[[2, 0, 0]]
-    second = run_sample(model, make_rules([4, 9, 9]), rngs(7, 5, 8), 8)
+    second = run_sample(model, [4, 9, 9], rngs(7, 5, 8), 8)
     assert hypotheses(first, 2) == hypotheses(second, 0)
     assert hypotheses(first, 0) == hypotheses(second, 1) != hypotheses(second, 2)
     assert len({ids for ids, _ in hypotheses(first, 0)}) > 1

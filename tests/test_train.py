@@ -35,7 +35,7 @@ def test_leaves_all_that_it_promises(finished):
     for name in ("config.json", "tokenizer.vocab", "metrics.jsonl", "samples.txt", "curves.png"):
         assert (workdir / name).stat().st_size > 0
     assert list(workdir.glob("events.out.tfevents.*"))
-    scores = json.loads((workdir / "results" / "test.json").read_text())
+    scores = json.loads((workdir / "results" / "test" / "report.json").read_text())
     assert scores["bleu"]["num_sentences"] == 20
     assert "version:" in scores["bleu"]["signature"]
     assert f"python eval.py --workdir={workdir}" in said
@@ -44,7 +44,7 @@ def test_leaves_all_that_it_promises(finished):
 def test_learns_to_reverse(finished):
     """Anything broken between text and text (masks, shifts, search, joins) keeps this from 100."""
     workdir, _ = finished
-    scores = json.loads((workdir / "results" / "test.json").read_text())
+    scores = json.loads((workdir / "results" / "test" / "report.json").read_text())
     assert scores["bleu"]["value"] > 80
     assert min(losses(workdir).values()) < 0.9
 

@@ -7,12 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from fake_model import make_limits
 from tiny import make_batch, sentence, tiny_model
 
 from transformer.config import OptimizerConfig
-from transformer.decoding import Rules, greedy_search, make_length_penalty
+from transformer.decoding import Rules, search_to_end
 from transformer.loss import cross_entropy
 from transformer.optimizer import make_optimizer
+from transformer.sampling import Sampling
 from transformer.tokenizer import BOS, EOS
 from transformer.training import (
     TrainState,
@@ -134,11 +136,10 @@ def test_copying_is_learned():
     def translate(inputs, lengths):
         encoded = model.apply(variables, inputs, lengths, method="encode_for_search")
         cache = model.apply(variables, len(inputs), 1, length, method="init_cache")
-        rules = Rules(
-            jnp.full(len(inputs), length), length, make_length_penalty("gnmt", 0.6), BOS, EOS
-        )
+        limits = make_limits([length] * len(inputs))
         step_fn = functools.partial(model.apply, variables, encoded=encoded, method="decode_step")
-        return greedy_search(step_fn, cache, rules)
+        greedy = Sampling(Rules(BOS, EOS), temperature=0.0)
+        return search_to_end(greedy, step_fn, limits, cache)
 
     found = translate(test.inputs, (test.input_segments != 0).sum(1))
     copied = (found.ids[:, 0] == test.targets).all(1)

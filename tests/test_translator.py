@@ -9,7 +9,7 @@ from tiny import random_params, tiny_config
 
 from transformer import translator as room
 from transformer.config import Config
-from transformer.search import Search
+from transformer.scoring import smallest_batch
 from transformer.tokenizer import EOS, PiecesTokenizer
 from transformer.translator import Translator
 
@@ -25,9 +25,8 @@ def translator():
     config.decoding.batch_size = 4
     config.decoding.max_extra_length = 6
     tokenizer = PiecesTokenizer(WORDS, "@@")
-    made = Translator(config, None, (tokenizer, tokenizer))
-    batch = made._pairs(*[room.Ragged.of([EOS])] * 2, np.array([0]), 1, 1)
-    made.params = random_params(made.model.init, batch, deterministic=True)
+    made = Translator(config, None, (tokenizer, tokenizer), jax.local_devices()[:1])
+    made.params = random_params(made.model.init, smallest_batch(), deterministic=True)
     return made
 
 
@@ -78,7 +77,7 @@ def test_beam_1_is_greedy_and_wider_beams_find_no_worse(translator):
 
 
 def test_an_n_best_list_is_sorted_and_without_duplicates(translator):
-    for best in translator.translate(sentences(4), num_best=4, beam_size=4):
+    for best in translator.translate(sentences(4), nbest=4, beam_size=4):
         assert [t.score for t in best] == sorted((t.score for t in best), reverse=True)
         assert len({tuple(t.ids) for t in best}) == len(best) == 4
 
@@ -106,11 +105,53 @@ def test_a_translation_is_at_most_source_plus_extra_pieces(translator):
 
 def test_as_many_compiles_as_shapes(translator):
     """A shape made of the sentences' own lengths would compile for every call."""
-    options = Search.from_config(translator.config.decoding, alpha=0.9)
+    before = translator.num_programs()
     for seed in range(4):
         translator.translate(sentences(10, seed), alpha=0.9)
-    buckets, batch_sizes = 2, 2  # up to 16 and up to 32 pieces; 1 and 4 rows
-    assert translator._search(options)._cache_size() <= buckets * batch_sizes
+    compiled = translator.num_programs() - before
+    assert 0 < compiled <= translator.most_programs(alpha=0.9)
+    for seed in range(4, 8):
+        translator.translate(sentences(40, seed), alpha=0.9)
+    assert translator.num_programs() - before <= compiled + 4  # a size of batch that is new
+    all_lengths = [" ".join(["w1"] * n) for n in range(1, 300, 7)]
+    translator.translate(all_lengths, alpha=0.9)
+    assert translator.num_programs() - before <= translator.most_programs(alpha=0.9)
+
+
+def test_an_iterator_gives_an_iterator_that_reads_no_further_than_a_window(translator, monkeypatch):
+    """Catches a corpus that is read whole before its first translation is out."""
+    monkeypatch.setattr(room, "WINDOW", 4)
+    lines, read = sentences(10, seed=8), []
+    found = translator.translate(read.append(line) or line for line in lines)
+    first = next(found)
+    assert len(read) <= 5
+    same([first, *found], translator.translate(lines))
+
+
+def test_prefixes_are_how_translations_begin(translator):
+    """Catches a prefix given to a neighbour after sorting by length, and one that ends with EOS."""
+    lines, prefixes = sentences(6, seed=9), ["w3 w4", "", "w5", "", "", "w6 w7 w8"]
+    found = translator.translate(lines, prefixes=prefixes)
+    assert all(t.text.startswith(p) for t, p in zip(found, prefixes, strict=True))
+    free = translator.translate(lines)
+    same([found[i] for i in (1, 3, 4)], [free[i] for i in (1, 3, 4)])
+    scored = translator.score(lines, [t.text for t in found])
+    np.testing.assert_allclose([t.score for t in found], [t.score for t in scored], atol=1e-5)
+
+
+def test_more_devices_change_nothing(translator, monkeypatch):
+    """Catches rows dealt to the wrong device, and a device that is given no sentence."""
+    if len(jax.local_devices()) == 1:
+        pytest.skip("needs several devices")
+    lines = sentences(21, seed=10)
+    several = Translator(
+        translator.config, translator.params, (translator.tokenizer,) * 2, jax.local_devices()
+    )
+    assert several.lanes.size == len(jax.local_devices())
+    for count in (1, 3, 21):
+        same(several.translate(lines[:count]), translator.translate(lines[:count]))
+    targets = [t.text for t in several.translate(lines)]
+    same(several.score(lines, targets), translator.score(lines, targets))
 
 
 def test_samples_do_not_depend_on_neighbours(translator):
@@ -127,6 +168,8 @@ def test_attention_rows_are_distributions_over_the_source(translator):
     found = translator.translate(["w1 w2 w3"])[0]
     source, target, weights = translator.attention("w1 w2 w3", found)
     assert weights.shape == (2, 2, len(target), len(source))
+    (asked,) = translator.translate(["w1 w2 w3"], attention=True)
+    np.testing.assert_array_equal(asked.attention, weights)
     assert source == ["w1", "w2", "w3", "</s>"]
     np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-5)
 
@@ -135,8 +178,11 @@ def test_attention_rows_are_distributions_over_the_source(translator):
     ("options", "said"),
     [
         ({"beam": 3}, "beam"),
+        ({"length_penalty": "wu"}, "length_penalty must be gnmt or power"),
+        ({"prefixes": ["", ""]}, "Every sentence needs a prefix"),
+        ({"prefixes": ["w1 " * 900]}, "A prefix has 900 pieces"),
         ({"beam_size": 0}, "beam_size must be at least 1"),
-        ({"num_best": 9}, "num_best must be at most beam_size"),
+        ({"nbest": 9}, "nbest must be at most beam_size"),
         ({"sample": True, "temperature": 0.0}, "temperature must be above 0"),
         ({"sample": True, "top_p": 1.5}, "top_p"),
     ],
@@ -156,4 +202,5 @@ def test_bfloat16_translates(translator):
     half = Translator(config, translator.params, (translator.tokenizer,) * 2)
     (found,) = half.translate(["w1 w2"])
     assert np.isfinite(found.score)
-    assert jax.tree.leaves(half.params)[0].dtype == np.float32
+    matrices = [a for a in jax.tree.leaves(half.params) if a.ndim > 1]
+    assert {a.dtype for a in matrices} == {jax.numpy.bfloat16.dtype}

@@ -8,39 +8,57 @@ import numpy as np
 from transformer.tokenizer import EOS
 
 SHORTEST_BUCKET = 16  # source lengths are rounded up to 16, 32, 64, …
-SMALL_BATCHES = (1, 8)  # besides the full size: a single sentence need not pay for 64
+SMALL_BATCHES = (1, 8, 24)  # besides the full size: a single sentence need not pay for 64
+FULL_UP_TO = 64  # pieces; batches of longer sentences have fewer rows, to need no more memory
 
 
-def plan_batches(lengths, largest_bucket, batch_size):
-    """Yields (indices of sentences, (rows, source length)) of each batch, long ones first.
+def buckets(largest):
+    """The lengths that source sentences are padded to."""
+    sizes = [SHORTEST_BUCKET]
+    while sizes[-1] < largest:
+        sizes.append(min(2 * sizes[-1], largest))
+    return sizes
 
-    lengths: pieces of each sentence; those above `largest_bucket` go into it and have to be cut.
-    There are at most as many shapes as buckets times three sizes of batch.
+
+def batch_rows(batch_size, bucket):
+    """The sizes of batch that a bucket may have, small ones first."""
+    full = max(1, batch_size * FULL_UP_TO // max(bucket, FULL_UP_TO))
+    return [n for n in SMALL_BATCHES if n < full] + [full]
+
+
+def plan_batches(lengths, largest_bucket, batch_size, num_lanes=1):
+    """Yields (indices [lanes, rows], source length) of each batch, long sentences first.
+
+    lengths: pieces of each sentence; those above `largest_bucket` go into it and have to be cut. An
+    index of -1 is a row without a sentence.
     """
-    buckets = SHORTEST_BUCKET * 2 ** np.ceil(np.log2(np.maximum(lengths / SHORTEST_BUCKET, 1)))
-    buckets = np.minimum(buckets, largest_bucket).astype(int)
-    for bucket in sorted(set(buckets.tolist()), reverse=True):
-        inside = np.flatnonzero(buckets == bucket)
+    sizes = np.array(buckets(largest_bucket))
+    chosen = sizes[np.searchsorted(sizes, np.minimum(lengths, largest_bucket))]
+    for bucket in sorted(set(chosen.tolist()), reverse=True):
+        inside = np.flatnonzero(chosen == bucket)
         inside = inside[np.argsort(-lengths[inside], kind="stable")]
+        rows = batch_rows(batch_size, bucket)
         while len(inside):
-            rows = next((n for n in SMALL_BATCHES if len(inside) <= n < batch_size), batch_size)
-            yield inside[:rows], (rows, bucket)
-            inside = inside[rows:]
+            size = next((n for n in rows if len(inside) <= n * num_lanes), rows[-1])
+            batch = np.full(size * num_lanes, -1)
+            batch[: len(inside)] = inside[: len(batch)]
+            yield batch.reshape(size, num_lanes).T, bucket
+            inside = inside[len(batch) :]
 
 
-def fill_inputs(source, indices, shape):
+def fill_inputs(source, indices, length):
     """(ids [rows, S], lengths [rows], number of sentences cut) of the sentences at `indices`.
 
-    source: a `Ragged`. Rows without a sentence repeat the first one, which costs no extra step.
+    source: a `Ragged`. A row without a sentence (index -1) has length 0.
     """
-    rows, length = shape
-    inputs, lengths = np.zeros(shape, np.int32), np.zeros(rows, np.int32)
+    inputs = np.zeros((len(indices), length), np.int32)
+    lengths = np.zeros(len(indices), np.int32)
     num_cut = 0
-    for row in range(rows):
-        ids = source[indices[row] if row < len(indices) else indices[0]]
+    for row in np.flatnonzero(indices >= 0):
+        ids = source[indices[row]]
         if len(ids) > length:
             ids = np.append(ids[: length - 1], EOS)
-            num_cut += row < len(indices)
+            num_cut += 1
         inputs[row, : len(ids)] = ids
         lengths[row] = len(ids)
     return inputs, lengths, num_cut

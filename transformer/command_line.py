@@ -13,16 +13,41 @@ import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from transformer import hosts
 from transformer.config import Config
-from transformer.hosts import explain, leave
 
 WRONG_INPUT = 2  # exit code of everything the user can mend
 _is_quiet = False
+flags.disclaim_key_flags()  # what is defined here belongs to the script that asks for it
 
 
 def define_config():
     """--config=FILE with --config.GROUP.FIELD=VALUE on top of it."""
     return config_flags.DEFINE_config_file("config", None, "File with get_config().")
+
+
+def define_hosts():
+    """The flags of `connect_hosts`."""
+    flags.DEFINE_string(
+        "coordinator", "", "HOST:PORT of process 0; TPU slices, Slurm and Open MPI need none."
+    )
+    flags.DEFINE_integer("num_processes", 0, "How many processes work together.")
+    flags.DEFINE_integer("process_id", -1, "Which of them this is, from 0.")
+    flags.DEFINE_integer(
+        "wait_seconds", hosts.WAIT_SECONDS, "How long to wait for the other processes to start."
+    )
+
+
+def connect_hosts():
+    """Joins the other hosts, if any; returns whether this is the first, which alone speaks."""
+    given = flags.FLAGS
+    speaks = hosts.connect(
+        given.coordinator, given.num_processes, given.process_id,
+        wait_seconds=given.wait_seconds, say=say,
+    )  # fmt: skip
+    if not speaks:
+        be_quiet()
+    return speaks
 
 
 def run(main, usage, default_config=""):
@@ -49,7 +74,7 @@ def main_of_module(main, usage, num_arguments):
 
 def say(text):
     """Tells the user something; standard output belongs to translations."""
-    if not _is_quiet:
+    if not _is_quiet and sys.stderr:  # None if closed, when print would take standard output
         with contextlib.suppress(OSError):  # the terminal has gone: the run is worth more
             print(text, file=sys.stderr, flush=True)
 
@@ -66,8 +91,9 @@ def this_command():
 
 
 def _fail(text, code=WRONG_INPUT):
-    print(f"error: {text}", file=sys.stderr, flush=True)
-    leave(code)
+    if sys.stderr:
+        print(f"error: {text}", file=sys.stderr, flush=True)
+    hosts.leave(code)
 
 
 def _guarded(main):
@@ -76,10 +102,10 @@ def _guarded(main):
     except ValueError as error:
         return _fail(error)
     except jax.errors.JaxRuntimeError as error:
-        return _fail(*explain(error))
+        return _fail(*hosts.explain(error))
     except KeyboardInterrupt:
         say("interrupted")
-        return leave(130)
+        return hosts.leave(130)
     except BrokenPipeError:  # the reader of our output has gone: nothing is wrong
         sys.stdout = None  # nor is there anything left to flush
         return 0

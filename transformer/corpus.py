@@ -1,23 +1,20 @@
 """A name or files -> pairs of (source, target) strings, in order; what is left out is counted.
 
 A corpus is `embedded`, a folder (`train.en` + `train.de`, or `train.tsv`; each may end in .gz or
-.xz) or `tfds:NAME` for any TFDS dataset with a `Translation` feature. Lines end at "\\n" and
-nowhere else.
+.xz) or `tfds:NAME` for any TFDS dataset with a `Translation` feature.
 """
 
-import gzip
 import lzma
 import math
 import os
 import warnings
-import zlib
 from collections import Counter
 from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
-OPENERS = {"": open, ".gz": gzip.open, ".xz": lzma.open}
+from transformer.lines import OPENERS, read_lines, split_lines
 
 
 def parse_corpora(text):
@@ -83,40 +80,6 @@ def load_pairs(name, split, config, notes):
 
         return load_tfds(name.removeprefix("tfds:"), split, source, target)
     return _load_folder(Path(name).expanduser(), split, source, target, notes)
-
-
-def read_lines(path, notes: Counter | None = None):
-    """The lines of a text file, one for each "\\n"; a last line need not have one.
-
-    Bytes that are not UTF-8 become U+FFFD, and `notes` counts such lines; a BOM goes, and the CR of
-    a CRLF.
-    """
-    try:
-        with OPENERS.get(Path(path).suffix, open)(path, "rb") as file:
-            data = file.read()
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ValueError(f"{path} cannot be read: {reason}.") from None
-    return split_lines(data, notes, path)
-
-
-def split_lines(data: bytes, notes: Counter | None = None, name="input"):
-    """As `read_lines`, of bytes."""
-    lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    if lines[-1] == b"":
-        lines.pop()
-    texts, bad = [], []
-    for number, line in enumerate(lines, 1):
-        try:
-            text = line.decode()
-        except UnicodeDecodeError:
-            text = line.decode(errors="replace")
-            bad.append(number)
-        texts.append(text.removesuffix("\r"))
-    if bad and notes is not None:
-        places = ", ".join(map(str, bad[:5])) + (", …" if len(bad) > 5 else "")
-        notes[f"lines that are not UTF-8, bytes replaced ({name} line {places})"] += len(bad)
-    return texts
 
 
 def _is_useful(pair, config, notes):

@@ -1,85 +1,81 @@
-"""The scores of a test set: translate, compare, and say how sure the figures are."""
+"""A test set and a translator: what it makes of it, and where it looks meanwhile."""
 
-import json
-from dataclasses import dataclass
+import numpy as np
 
-from transformer import metrics
 from transformer.hosts import share
-from transformer.storage import write_atomically
+from transformer.results import Conditions, make_evaluation
+from transformer.segments import make_segments
+from transformer.translator import Translation
 
-NUM_BOOTSTRAP = 1000  # resamples behind a 95% interval
-
-
-@dataclass
-class Evaluation:
-    """Scores of one test set, with the texts they are of."""
-
-    checkpoint: str
-    corpus: str
-    bleu: metrics.Score
-    chrf: metrics.Score
-    perplexity: float
-    sources: list[str]
-    references: list[str]
-    translations: list[str]
-
-    def lines(self):
-        """What a person reads: a line a score, each with its signature."""
-        count = f"{self.bleu.direction}, {self.bleu.num_sentences:,} sentences"
-        return [
-            str(self.bleu),
-            str(self.chrf),
-            f"perplexity {self.perplexity:.3f} a piece  ({count}, without dropout or smoothing)",
-        ]
-
-    def sample_lines(self, count=3):
-        """Some translations beside their references, spread over the test set."""
-        step = max(1, len(self.sources) // count)
-        rows = zip(self.sources, self.references, self.translations, strict=True)
-        return [
-            f"  source       {source}\n  reference    {reference}\n  translation  {translation}\n"
-            for source, reference, translation in list(rows)[::step][:count]
-        ]
-
-    def save(self, workdir, name):
-        """Writes the scores to results/NAME.json of a work directory; returns the path."""
-        path = workdir / "results" / f"{name}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        record = {
-            "checkpoint": self.checkpoint,
-            "corpus": self.corpus,
-            "bleu": self.bleu.to_json(),
-            "chrf": self.chrf.to_json(),
-            "perplexity": self.perplexity,
-        }
-        write_atomically(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-        return path
+MAP_WORDS = 8  # of the sentences whose attention is drawn, or nearly so: few enough to be read
 
 
-def evaluate(translator, pairs, corpus, **options):
-    """An `Evaluation` of pairs (source, reference); search `options` as `translate` takes them."""
-    data = translator.config.data
-    direction = f"{data.source_language}-{data.target_language}"
-    sources, targets = (list(side) for side in zip(*pairs, strict=True))
-    references = [translator.tokenizer.join(target) for target in targets]
-    translations = share(
-        lambda part: [t.text for t in translator.translate(part, **options)], sources
+def evaluate(translator, pairs, corpus, *, num_maps=3, **options):
+    """An `Evaluation` of pairs (source, reference); search `options` as `translate` takes them.
+
+    num_maps: in how many sentences to look at the attention.
+    """
+    inputs, targets = (list(side) for side in zip(*pairs, strict=True))
+    found = share(lambda part: _translate(translator, part, options), inputs)
+    scored = share(lambda part: _score(translator, part), list(zip(inputs, targets, strict=True)))
+    conditions = _conditions(translator, corpus, options)
+    segments = make_segments(
+        [translator.source_tokenizer.join(text) for text in inputs],
+        [translator.tokenizer.join(text) for text in targets],
+        [(text, log_prob, score) for text, score, log_prob, _ in found],
+        [log_prob for log_prob, _ in scored],
+        conditions.languages,
     )
-    scores = (
-        metrics.bleu(
-            translations, references, direction,
-            tokenize=data.bleu_tokenize, num_bootstrap=NUM_BOOTSTRAP,
-        ),
-        metrics.chrf(translations, references, direction, num_bootstrap=NUM_BOOTSTRAP),
-    )  # fmt: skip
-    scored = share(lambda part: _scores(translator, part), list(zip(sources, targets, strict=True)))
-    perplexity = metrics.perplexity(-sum(s[0] for s in scored), sum(s[1] for s in scored))
-    return Evaluation(
-        translator.checkpoint, corpus, *scores, perplexity, sources, references, translations
-    )
+    lengths = map(len, translator.source_tokenizer.encode(inputs))
+    num_cut = sum(length > conditions.longest_source for length in lengths)
+    result = make_evaluation(conditions, segments, [count for _, count in scored], num_cut)
+    result.maps = [
+        _attention_map(translator, inputs[place], *found[place])
+        for place in _readable(inputs, found)[:num_maps]
+    ]
+    return result
 
 
-def _scores(translator, pairs):
+def _translate(translator, sources, options):
+    """(text, score, log-probability, ids) of each translation."""
+    found = translator.translate(sources, **options)
+    return [(t.text, t.score, t.log_prob, t.ids) for t in found]
+
+
+def _score(translator, pairs):
     """(log-probability, number of pieces) of each target given its source."""
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     return [(s.log_prob, s.num_pieces) for s in translator.score(sources, targets)]
+
+
+def _conditions(translator, corpus, options):
+    data, decoding = translator.config.data, translator.config.decoding
+    names = ("beam_size", "alpha", "length_penalty", "max_extra_length")
+    return Conditions(
+        translator.checkpoint,
+        corpus,
+        data.source_language,
+        data.target_language,
+        data.bleu_tokenize,
+        translator.tokenizer.vocab_size,
+        translator.largest_bucket(),
+        {name: getattr(decoding, name) for name in names} | options,
+    )
+
+
+def _readable(inputs, found):
+    """The places of translated sentences, those of about `MAP_WORDS` words first."""
+    places = [place for place, (text, *_) in enumerate(found) if text]
+    return sorted(places, key=lambda place: (abs(len(inputs[place].split()) - MAP_WORDS), place))
+
+
+def _attention_map(translator, source, text, score, log_prob, ids):
+    """Where the decoder looked in the mean over heads; weights [layers][T][S]."""
+    translation = Translation(text=text, score=score, log_prob=log_prob, ids=ids)
+    *pieces, weights = translator.attention(source, translation)
+    return {
+        "source": translator.source_tokenizer.join(source),
+        "translation": text,
+        "pieces": pieces,
+        "weights": np.mean(weights, axis=1).tolist(),
+    }

@@ -2,7 +2,7 @@
 
 A sixth of what a training checkpoint takes: half the bytes of the parameters, and no optimizer.
 FOLDER is again a work directory, for eval.py, for `Translator.from_checkpoint` and to start other
-runs from (--config.training.init_from=FOLDER). CHECKPOINT is as eval.py's --checkpoint takes it.
+runs from (--config.training.init_from=FOLDER). CHECKPOINT is as eval.py's --checkpoints takes it.
 """
 
 import re

@@ -10,6 +10,7 @@ from flax import linen as nn
 
 from transformer.attention import Dropout, MultiHeadAttention
 from transformer.config import ModelConfig
+from transformer.masks import ancestor_mask
 
 
 class FeedForward(nn.Module):
@@ -86,7 +87,7 @@ class Block(nn.Module):
         x = self._rest(x, keys_values, encoded_mask, deterministic)
         return nn.with_logical_constraint(x, ("batch", "length", "embed"))
 
-    def step(self, x, cache, position, *, encoded=None, encoded_mask=None):
+    def step(self, x, cache, position, *, mask, encoded=None, encoded_mask=None):
         """One new position of every beam: x [B, W, D] -> ([B, W, D], cache).
 
         encoded: the source as this block's keys and values, [B, S, N, H].
@@ -94,7 +95,7 @@ class Block(nn.Module):
         written = {}
 
         def attend(y):
-            attended, written["cache"] = self.self_attention.step(y, cache, position)
+            attended, written["cache"] = self.self_attention.step(y, cache, position, mask=mask)
             return attended
 
         x = self.self_residual(x, attend, deterministic=True)
@@ -168,24 +169,24 @@ class Stack(nn.Module):
         return [block.encoder_attention.keys_values(encoded) for block in self.layer]
 
     def init_cache(self, batch_size, num_beams, length):
-        """Zeroed self-attention keys and values: leaves [B, W, T, N, H]."""
+        """Zeroed self-attention keys and values: leaves [B, T, W, N, H]."""
         c = self.config
-        places = (batch_size, num_beams, length, c.num_heads)
+        places = (batch_size, length, num_beams, c.num_heads)
         widths = zip(("key", "value"), c.widths_of_head, strict=True)
         zeros = {name: jnp.zeros((*places, width), jnp.dtype(c.dtype)) for name, width in widths}
         return [zeros] * c.num_layers
 
-    def step(self, x, cache, position, *, encoded=None, encoded_mask=None):
+    def step(self, x, cache, position, *, ancestors, encoded=None, encoded_mask=None):
         """One new position of every beam: x [B, W, D] -> ([B, W, D], cache).
 
-        encoded: the source as `keys_values` returns it.
+        ancestors [B, W, T'], as `decoding` has them, for at least the places of the cache; encoded:
+        the source as `keys_values` returns it.
         """
+        mask = ancestor_mask(ancestors, cache[0]["key"].shape[1])
         written = []
         for i, block in enumerate(self.layer):
-            keys_values = encoded[i] if encoded else None
-            x, block_cache = block.step(
-                x, cache[i], position, encoded=keys_values, encoded_mask=encoded_mask
-            )
+            sources = dict(encoded=encoded[i] if encoded else None, encoded_mask=encoded_mask)
+            x, block_cache = block.step(x, cache[i], position, mask=mask, **sources)
             written.append(block_cache)
         return self._finish(x), written
 

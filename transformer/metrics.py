@@ -1,9 +1,15 @@
-"""Scores one can publish: BLEU and chrF by sacrebleu, each with signature, count and interval."""
+"""Scores one can publish: BLEU, chrF and perplexity, each with signature, count and interval."""
 
 import math
+import os
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
+import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import estimate_ci
+
+TOKENISATIONS = {"13a": "mteval-13a tokenisation", "intl": "international tokenisation"}
 
 
 @dataclass
@@ -16,21 +22,39 @@ class Score:
     direction: str
     num_sentences: int
     interval: float | None = None
+    DIGITS: ClassVar[int] = 2
+
+    @property
+    def figures(self):
+        """The value and half its interval, as printed."""
+        around = f" ± {self.interval:.{self.DIGITS}f}" if self.interval is not None else ""
+        return f"{self.value:.{self.DIGITS}f}{around}"
 
     def __str__(self):
-        around = f" ± {self.interval:.2f}" if self.interval is not None else ""
         return (
-            f"{self.name} {self.value:.2f}{around}  ({self.direction}, {self.num_sentences:,} "
-            f"sentences)  {self.signature}"
+            f"{self.name} {self.figures}  ({self.direction}, {self.num_sentences:,} sentences)  "
+            f"{self.signature}"
         )
 
     def to_json(self):
-        return asdict(self)
+        """The fields as JSON has them: a value that is not finite is null."""
+        return asdict(self) | ({} if math.isfinite(self.value) else {"value": None})
+
+
+class Perplexity(Score):
+    """A perplexity, of which the third decimal is worth printing."""
+
+    DIGITS = 3
+
+
+def bleu_metric(tokenize="13a", *, lowercase=False):
+    """sacrebleu's BLEU. tokenize: "none" for text that is tokenised already."""
+    return BLEU(tokenize=tokenize, force=tokenize == "none", lowercase=lowercase)
 
 
 def bleu(translations, references, direction, *, tokenize="13a", num_bootstrap=1):
-    """Corpus BLEU. tokenize: sacrebleu's; "none" for text that is tokenised already."""
-    metric = BLEU(tokenize=tokenize, force=tokenize == "none")
+    """Corpus BLEU, cased."""
+    metric = bleu_metric(tokenize)
     return _score("BLEU", metric, translations, references, direction, num_bootstrap)
 
 
@@ -39,12 +63,28 @@ def chrf(translations, references, direction, *, num_bootstrap=1):
     return _score("chrF2", CHRF(), translations, references, direction, num_bootstrap)
 
 
+def second_scores(translations, references, direction, *, tokenize="13a", num_bootstrap=1):
+    """The scores that papers print besides `bleu` and `chrf`, each under its own name.
+
+    Lower-cased and international BLEU is what t2t-bleu counts, which stands for the tokenised,
+    compound-split BLEU of the Transformer's paper. What `bleu` is already is left out.
+    """
+    others = TOKENISATIONS if tokenize in (*TOKENISATIONS, "none") else {"char": "by characters"}
+    others = {other: name for other, name in others.items() if other != tokenize}
+    metrics = {"BLEU, lower-cased": bleu_metric(tokenize, lowercase=True)}
+    metrics |= {f"BLEU, {name}": bleu_metric(other) for other, name in others.items()}
+    if "intl" in others:
+        name = f"BLEU, lower-cased, {others['intl']}"
+        metrics[name] = bleu_metric("intl", lowercase=True)
+    metrics["chrF2++"] = CHRF(word_order=2)
+    return [
+        _score(name, metric, translations, references, direction, num_bootstrap)
+        for name, metric in metrics.items()
+    ]
+
+
 def _score(name, metric, translations, references, direction, num_bootstrap):
-    if len(translations) != len(references) or not translations:
-        raise ValueError(
-            f"Scoring needs as many translations as references, and at least one; there are "
-            f"{len(translations)} and {len(references)}."
-        )
+    check_paired(translations, references)
     try:
         result = metric.corpus_score(translations, [references], n_bootstrap=num_bootstrap)
     except TypeError:  # sacrebleu 2.6 cannot average a chrF of 0 with others: no interval then
@@ -60,7 +100,52 @@ def _score(name, metric, translations, references, direction, num_bootstrap):
     )
 
 
+def check_paired(translations, references):
+    """ValueError unless there is a reference for each translation; sacrebleu would not notice."""
+    if len(translations) != len(references) or not translations:
+        raise ValueError(
+            f"Scoring needs as many translations as references, and at least one; there are "
+            f"{len(translations)} and {len(references)}."
+        )
+
+
+def sentence_chrf(translations, references):
+    """The chrF2 of each translation alone."""
+    check_paired(translations, references)
+    metric = CHRF()
+    pairs = zip(translations, references, strict=True)
+    return [metric.sentence_score(ours, [theirs]).score for ours, theirs in pairs]
+
+
+def count_tokens(translations, references, *, tokenize="13a"):
+    """(tokens of the translations, of the references), as the brevity penalty of BLEU has them."""
+    check_paired(translations, references)
+    result = bleu_metric(tokenize).corpus_score(translations, [references])
+    return int(result.sys_len), int(result.ref_len)
+
+
 def perplexity(nll, num_tokens):
     """exp of the mean negative log-likelihood of a piece; inf if it is beyond a float."""
     mean = nll / max(num_tokens, 1)
     return math.exp(mean) if mean < 700 else math.inf
+
+
+def corpus_perplexity(log_probs, counts, direction, *, vocab_size, num_bootstrap=1):
+    """Perplexity of references, of which each has a log-probability and a number of pieces.
+
+    Every piece counts as one, the end of a sentence too. The interval is that of sacrebleu's
+    bootstrap: the same seed, the same resamples.
+    """
+    nll, counts = -np.asarray(log_probs, float), np.asarray(counts, float)
+    signature = f"unit:piece|eos:yes|vocab:{vocab_size}|smooth:no|dropout:no"
+    interval = None
+    if num_bootstrap > 1:
+        seed = os.environ.get("SACREBLEU_SEED", "12345").lower()
+        rng = np.random.default_rng(None if seed == "none" else int(seed))
+        rows = rng.choice(len(nll), size=(num_bootstrap, len(nll)), replace=True)
+        means = nll[rows].sum(1) / counts[rows].sum(1)
+        interval = float(estimate_ci(np.exp(np.minimum(means, 700)))[1])
+        signature = f"bs:{num_bootstrap}|seed:{seed}|{signature}"
+    value = perplexity(nll.sum(), counts.sum())
+    interval = interval if math.isfinite(value) else None
+    return Perplexity("perplexity", value, signature, direction, len(nll), interval)

@@ -79,15 +79,19 @@ class Transformer(nn.Module):
         return self.decoder.keys_values(encoded), (segments != 0)[:, None, None]
 
     def init_cache(self, batch_size, num_beams, length):
-        """An empty cache for `length` positions: leaves [B, W, T, N, H]."""
+        """An empty cache for `length` positions: leaves [B, T, W, N, H]."""
         return self.decoder.init_cache(batch_size, num_beams, length)
 
-    def decode_step(self, tokens, cache, position, encoded):
-        """The piece after `tokens` [B, W], which stand at `position`: (logits [B, W, V], cache)."""
+    def decode_step(self, tokens, cache, position, ancestors, encoded):
+        """The piece after `tokens` [B, W], which stand at `position`: (logits [B, W, V], cache).
+
+        ancestors [B, W, T'] as in `decoding`; encoded as `encode_for_search` returns it.
+        """
         keys_values, mask = encoded
         positions = jnp.broadcast_to(position, tokens.shape)
         x = self._embed_target(tokens, positions, deterministic=True)
-        x, cache = self.decoder.step(x, cache, position, encoded=keys_values, encoded_mask=mask)
+        sources = dict(encoded=keys_values, encoded_mask=mask)
+        x, cache = self.decoder.step(x, cache, position, ancestors=ancestors, **sources)
         return self._logits(x), cache
 
     def _table(self, name):

@@ -115,17 +115,46 @@ class _EventsObjects:
 register_writer_factory("gs", _EventsObjects())
 
 
+class LiveLine:
+    """A line that is written anew on a terminal, and lines one below the other elsewhere."""
+
+    def __init__(self, stream):
+        self._stream, self._is_open = stream, False
+        self.is_live = stream.isatty()
+
+    def show(self, text):
+        """In place of what was shown before, if that can be."""
+        if not self.is_live:
+            return self.say(text)
+        self._print(f"\r\x1b[2K{text}", end="")
+        self._is_open = True
+
+    def say(self, text):
+        """A line that stays."""
+        self.close()
+        self._print(text)
+
+    def close(self):
+        """Leaves what is shown as it is."""
+        if self._is_open:
+            self._print("")
+            self._is_open = False
+
+    def _print(self, text, end="\n"):
+        with suppress(OSError):  # the terminal has gone: the run is worth more than its report
+            print(text, end=end, file=self._stream, flush=True)
+
+
 class Progress:
     """Shows and logs the metrics of a run: metrics.jsonl and TensorBoard in the work directory."""
 
     def __init__(self, workdir, num_steps, first_step, stream=sys.stderr):
-        self._workdir, self._num_steps, self._stream = workdir, num_steps, stream
+        self._workdir, self._num_steps = workdir, num_steps
+        self._line = LiveLine(stream)
         self._events = SummaryWriter(
             str(workdir.path), purge_step=first_step, write_to_disk=workdir.writes
         )
-        self._live = stream.isatty()
         self._first_step, self._start = first_step, None
-        self._line_is_open = False
 
     def log(self, step, metrics):
         """Writes `metrics` (name -> number) of a step to metrics.jsonl and TensorBoard."""
@@ -140,21 +169,11 @@ class Progress:
             f"lr {metrics['learning_rate']:.2e}  {metrics['tokens_per_second']:>9,.0f} tokens/s"
             f"{_shares(metrics)}{self._time_left(step)}"
         )
-        if not self._live:
-            return self.say(text)
-        self._print(f"\r\x1b[2K{text}", end="")
-        self._line_is_open = True
+        self._line.show(text)
 
     def say(self, text):
         """A line that stays."""
-        if self._line_is_open:
-            self._print("")
-            self._line_is_open = False
-        self._print(text)
-
-    def _print(self, text, end="\n"):
-        with suppress(OSError):  # the terminal has gone: the run is worth more than its report
-            print(text, end=end, file=self._stream, flush=True)
+        self._line.say(text)
 
     def _time_left(self, step):
         """By the mean pace since the second report, as the first step compiles."""
@@ -167,8 +186,7 @@ class Progress:
 
     def close(self):
         self._events.close()
-        if self._line_is_open:
-            self.say("")
+        self._line.close()
 
 
 def _shares(metrics):

@@ -1,9 +1,22 @@
-"""The search of a translation: its options, and how it is applied to the model."""
+"""The search of a translation: its options, and its programs for the model.
+
+A batch of sentences is encoded (`begin`), and grows by a few places at a time (`advance`), so that
+those that are done can leave and others take their places (`collect`), and so that attention and
+memory are of the length that is needed (`lengthen`). `conveyor` runs these programs.
+"""
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from transformer.decoding import Rules, beam_search, greedy_search, make_length_penalty, sample
+import jax
+import jax.numpy as jnp
+
+from transformer.beam_search import BeamSearch
+from transformer.decoding import Limits, Rules, advance
+from transformer.sampling import Sampling
 from transformer.tokenizer import BOS, EOS
+
+FIRST_CACHE = 16  # places
 
 
 @dataclass(frozen=True)
@@ -14,7 +27,8 @@ class Search:
     alpha: float
     length_penalty: str
     max_extra_length: int
-    num_best: int = 1
+    min_length: int = 0
+    nbest: int = 1
     sample: bool = False
     temperature: float = 1.0
     top_k: int = 0
@@ -23,6 +37,7 @@ class Search:
 
     @classmethod
     def from_config(cls, decoding, **options):
+        """A configuration's search with `options` in place of its own; ValueError if wrong."""
         names = ("beam_size", "alpha", "length_penalty", "max_extra_length")
         chosen = {name: getattr(decoding, name) for name in names} | options
         try:
@@ -37,9 +52,12 @@ class Search:
     def _checked(self):
         for name, is_right, wanted in (
             ("beam_size", self.beam_size >= 1, "at least 1"),
-            ("num_best", self.num_best >= 1, "at least 1"),
-            ("num_best", self.sample or self.num_best <= self.beam_size, "at most beam_size"),
+            ("nbest", self.nbest >= 1, "at least 1"),
+            ("nbest", self.sample or self.nbest <= self.beam_size, "at most beam_size"),
             ("alpha", self.alpha >= 0, "at least 0"),
+            ("length_penalty", self.length_penalty in ("gnmt", "power"), "gnmt or power"),
+            ("max_extra_length", self.max_extra_length >= 0, "at least 0"),
+            ("min_length", self.min_length >= 0, "at least 0"),
             ("temperature", self.temperature > 0, "above 0"),
             ("top_k", self.top_k >= 0, "at least 0"),
             ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
@@ -48,23 +66,69 @@ class Search:
                 raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)}.")
         return self
 
+    def method(self):
+        """How to search: a `BeamSearch` or a `Sampling`."""
+        rules = Rules(BOS, EOS, self.length_penalty, self.alpha, self.min_length)
+        if self.sample:
+            return Sampling(rules, self.nbest, self.temperature, self.top_k, self.top_p)
+        if self.beam_size == 1:
+            return Sampling(rules, temperature=0.0)
+        return BeamSearch(rules, self.beam_size, self.nbest)
 
-def search(model, options, params, inputs, lengths, rngs):
-    """Encodes inputs [B, S] of `lengths` [B] and searches: `Hypotheses` [B, W, S + extra]."""
+
+class Riders(NamedTuple):
+    """Sentences on their way; every leaf leads with [B]."""
+
+    limits: Limits
+    encoded: Any  # the source, as `Transformer.encode_for_search` gives it
+    state: Any  # of the search method
+
+
+def cache_lengths(max_length):
+    """The lengths that a cache goes through: doubled when they are used up, to `max_length`."""
+    lengths = [FIRST_CACHE]
+    while lengths[-1] * 1.25 < max_length:
+        lengths.append(2 * lengths[-1])
+    return [*lengths[:-1], max_length]
+
+
+def begin(model, method, params, inputs, source_lengths, limits, rngs):
+    """Encodes inputs [B, S] of `source_lengths` [B] and starts the search with a short cache."""
     variables = {"params": params}
-    encoded = model.apply(variables, inputs, lengths, method="encode_for_search")
+    length = cache_lengths(limits.forced.shape[1])[0]
+    encoded = model.apply(variables, inputs, source_lengths, method="encode_for_search")
+    cache = model.apply(variables, len(inputs), method.width, length, method="init_cache")
+    start = {"rngs": rngs} if isinstance(method, Sampling) else {}
+    return Riders(limits, encoded, method.start(limits, cache, **start))
 
-    def step_fn(tokens, cache, position):
-        return model.apply(variables, tokens, cache, position, encoded, method="decode_step")
 
-    max_length = inputs.shape[1] + options.max_extra_length
-    width = options.num_best if options.sample else options.beam_size
-    cache = model.apply(variables, inputs.shape[0], width, max_length, method="init_cache")
-    penalty = make_length_penalty(options.length_penalty, options.alpha)
-    rules = Rules(lengths + options.max_extra_length, max_length, penalty, BOS, EOS)
-    if options.sample:
-        settings = dict(temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
-        return sample(step_fn, cache, rules, rngs, num_samples=width, **settings)
-    if width == 1:
-        return greedy_search(step_fn, cache, rules)
-    return beam_search(step_fn, cache, rules, beam_size=width, num_best=options.num_best)
+def advance_riders(model, method, params, fixed, state, start, stop):
+    """(state, which are done [B], their results): grown from place `start` to `stop`."""
+    limits, encoded = fixed
+
+    def step_fn(tokens, cache, position, ancestors):
+        inputs = tokens, cache, position, ancestors, encoded
+        return model.apply({"params": params}, *inputs, method="decode_step")
+
+    state = advance(method, step_fn, limits, state, start, stop)
+    return state, method.is_done(limits, state), method.results(state)
+
+
+def lengthen(state):
+    """The state with a cache of the next length."""
+    lengths = cache_lengths(state.ids.shape[2] - 1)
+
+    def pad(leaf):
+        missing = lengths[lengths.index(leaf.shape[1]) + 1] - leaf.shape[1]
+        return jnp.pad(leaf, [(0, 0), (0, missing)] + [(0, 0)] * (leaf.ndim - 2))
+
+    return state._replace(cache=jax.tree.map(pad, state.cache))
+
+
+def collect(riders, others, places):
+    """The sentences at `places` of two batches, one after the other; beyond both: none."""
+    both = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), riders, others)
+    kept = jax.tree.map(lambda leaf: jnp.take(leaf, places, axis=0, mode="clip"), both)
+    is_there = places < len(both.limits.max_lengths)
+    max_lengths = jnp.where(is_there, kept.limits.max_lengths, 0)
+    return kept._replace(limits=kept.limits._replace(max_lengths=max_lengths))

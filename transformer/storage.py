@@ -3,12 +3,15 @@
 A path is an `etils.epath.Path`, as Orbax uses too; gcsfs (the extra `gcs`) is behind gs://.
 """
 
+import fcntl
 import functools
 import os
 import pathlib
 import queue
 import re
+import socket
 import threading
+from contextlib import contextmanager, suppress
 
 from etils import epath
 
@@ -59,14 +62,62 @@ def check_writable(path):
 
 def write_atomically(path, content):
     """A reader, or a crash, sees the old file or the new one and nothing between; str or bytes."""
-    path = epath.Path(path)
     content = content.encode() if isinstance(content, str) else content
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path):
+    """A file to write bytes to, which takes the place of `path` at the end, or not at all."""
+    path = epath.Path(path)
     if is_object(path):
-        path.write_bytes(content)
+        yield from _replacing_object(path)
         return
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())  # else a power cut may leave the new name without content
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _replacing_object(path):
+    """An object appears when it is closed, and so it must not be if something went wrong."""
+    file = path.open("wb")
+    try:
+        yield file
+    except BaseException:
+        file.discard()
+        file.closed = True  # else its end would be the upload's
+        raise
+    file.close()
+
+
+def take_lock(path, flag):
+    """The open file at `path`, locked until it is closed or this process ends.
+
+    ValueError if another process has it, with the owner and the flag that names another place.
+    """
+    file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        owner = file.read().strip() or "another process"
+        file.close()
+        raise ValueError(
+            f"{path.parent} is in use by {owner}; wait for it, stop it, or name another {flag}."
+        ) from None
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {socket.gethostname()}")
+    file.flush()
+    return file
 
 
 class GrowingObject:

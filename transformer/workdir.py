@@ -4,10 +4,7 @@ config.json  tokenizer.*  checkpoints/  metrics.jsonl  samples.txt  results/  cu
     events.*  lock
 """
 
-import fcntl
 import json
-import os
-import socket
 
 from transformer import storage
 from transformer.config import Config
@@ -86,27 +83,12 @@ class WorkDir:
     def _make_and_lock(self):
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._take_lock()
+            self._lock = storage.take_lock(self.path / "lock", "--workdir")
         except OSError as error:
             raise ValueError(
                 f"The work directory {self.path} cannot be written ({error.strerror}); name "
                 f"another with --workdir."
             ) from None
-
-    def _take_lock(self):
-        self._lock = open(self.path / "lock", "a+", encoding="utf-8")  # noqa: SIM115
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._lock.seek(0)
-            owner = self._lock.read().strip() or "another process"
-            raise ValueError(
-                f"{self.path} is in use by {owner}; wait for it, stop it, or name another "
-                f"--workdir."
-            ) from None
-        self._lock.truncate(0)
-        self._lock.write(f"process {os.getpid()} on {socket.gethostname()}")
-        self._lock.flush()
 
     def _check_same(self, config):
         differences = [

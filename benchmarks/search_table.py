@@ -1,0 +1,32 @@
+"""Results of searches as tables of plain text."""
+
+from statistics import median
+
+from table import align, ratio
+
+OTHERS = "ctranslate2", "marian"
+
+
+def format_searches(results, count, unit):
+    """{name: {"seconds", …}} of one search, over `count` things of a `unit`, -> lines."""
+    rows = [
+        ("contestant", f"{unit}/s", "s", "min–max", "CPU s", *(f"to {name}" for name in OTHERS))
+    ]
+    columns = sorted({column for result in results.values() for column in result.get("show", {})})
+    rows[0] += (*columns, "first pass", "compiles")
+    for name, result in results.items():
+        seconds = result["seconds"]
+        rows.append(
+            (
+                name,
+                f"{count / median(seconds):,.0f}",
+                f"{median(seconds):,.3f}",
+                f"{min(seconds):,.3f}–{max(seconds):,.3f}",
+                f"{median(result['cpu']):,.2f}",
+                *(ratio(results, name, other) for other in OTHERS),
+                *(result.get("show", {}).get(column, "–") for column in columns),
+                "–" if result["note"] else f"{result['first']:.1f} s",  # a note: it tried batches
+                "–" if result["compiles"] is None else str(result["compiles"]),
+            )
+        )
+    return align(rows)

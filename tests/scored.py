@@ -1,0 +1,26 @@
+"""Evaluations of texts that a test writes itself, without a model."""
+
+from transformer.results import Conditions, make_evaluation
+from transformer.segments import make_segments
+
+CORPUS = [  # (source, reference, translation)
+    ("a dog runs", "ein Hund rennt", "ein Hund rennt"),
+    ("a cat sleeps on the old mat", "eine Katze schläft auf der alten Matte", "eine Katze schläft"),
+    ("two men look at a red car", "zwei Männer sehen ein rotes Auto an", "zwei Männer sehen an"),
+    ("she reads", "sie liest", "er liest viel"),
+    ("one " * 14, "eins " * 14, "eins " * 12),
+    ("rain falls on the roof of the barn", "Regen fällt auf das Dach", "Regen fällt auf das Dach"),
+]
+
+
+def evaluation(rows=CORPUS, *, checkpoint="last (20)", tokenize="13a", maps=()):
+    """An `Evaluation` of (source, reference, translation); every reference costs 2 nats a word."""
+    conditions = Conditions(checkpoint, "own", "en", "de", tokenize, 100, 256, {"beam_size": 4})
+    sources, references, translations = (list(side) for side in zip(*rows, strict=True))
+    counts = [len(reference.split()) + 1 for reference in references]
+    found = [(translation, -1.0, -0.5) for translation in translations]
+    log_probs = [-2.0 * count for count in counts]
+    segments = make_segments(sources, references, found, log_probs, conditions.languages)
+    result = make_evaluation(conditions, segments, counts)
+    result.maps = list(maps)
+    return result

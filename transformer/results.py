@@ -1,0 +1,156 @@
+"""What is found of a test set: scores and counts of its segments, as lines, as JSON, on disk."""
+
+import json
+from dataclasses import asdict, dataclass, field
+
+import transformer
+from transformer import html_report, metrics
+from transformer.faults import word_unit
+from transformer.metrics import Score
+from transformer.segments import Segment, bleu_by_length, describe_outputs, sides, worst_and_best
+from transformer.storage import write_atomically
+
+NUM_BOOTSTRAP = 1000  # resamples behind a 95% interval
+MAIN_SCORES = ("bleu", "chrf", "perplexity")
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What scores depend on besides the texts. tokenize: BLEU's; search: the options used."""
+
+    checkpoint: str
+    corpus: str
+    source_language: str
+    target_language: str
+    tokenize: str
+    vocab_size: int
+    longest_source: int
+    search: dict
+
+    @property
+    def languages(self):
+        return self.source_language, self.target_language
+
+    @property
+    def direction(self):
+        return "-".join(self.languages)
+
+
+@dataclass
+class Evaluation:
+    """What was found of one test set. maps: attention of some sentences, for `html_report`."""
+
+    conditions: Conditions
+    segments: list[Segment]
+    bleu: Score
+    chrf: Score
+    perplexity: Score
+    second: list[Score]
+    by_length: list[dict]
+    outputs: dict
+    maps: list[dict] = field(default_factory=list)
+
+    @property
+    def checkpoint(self):
+        return self.conditions.checkpoint
+
+    @property
+    def length_unit(self):
+        """What source lengths are counted in."""
+        return word_unit(self.conditions.source_language)
+
+    def lines(self):
+        """What a person reads first: a line a score, each with its signature."""
+        return [str(getattr(self, name)) for name in MAIN_SCORES]
+
+    def detail_lines(self):
+        """The other scores, what length does, and what the translations look like."""
+        lines = ["scored otherwise:"]
+        lines += [f"  {s.name:<45} {s.figures:>13}  {s.signature}" for s in self.second]
+        lines += [f"BLEU by {self.length_unit} of the source:"]
+        for row in self.by_length:
+            score, lengths = row["bleu"], html_report.length_range(row)
+            lines.append(f"  {lengths:<11} {score.num_sentences:>7,} sentences {score.figures:>15}")
+        ours, theirs = self.outputs["translations"], self.outputs["references"]
+        counts = [f"{ours[name]:,} {name} ({theirs[name]:,})" for name in ours]
+        lines.append(f"translations (references): {', '.join(counts)}")
+        ratio, cut = self.outputs["length_ratio"], self.outputs["cut_sources"]
+        return [*lines, f"length {ratio:.3f} of the references'; {cut:,} sources cut"]
+
+    def sample_lines(self, count=3):
+        """Some translations beside their references, spread over the test set."""
+        step = max(1, len(self.segments) // count)
+        return [
+            f"  source       {s.source}\n  reference    {s.reference}\n"
+            f"  translation  {s.translation}\n"
+            for s in self.segments[::step][:count]
+        ]
+
+    def to_json(self):
+        """What report.json holds of this test set."""
+        worst, best = worst_and_best(self.segments)
+        return {
+            "version": transformer.__version__,
+            **asdict(self.conditions),
+            "num_sentences": len(self.segments),
+            **{name: getattr(self, name).to_json() for name in MAIN_SCORES},
+            "second": [score.to_json() for score in self.second],
+            "length_unit": self.length_unit,
+            "by_length": [row | {"bleu": row["bleu"].to_json()} for row in self.by_length],
+            "outputs": self.outputs,
+            "worst": [segment.to_json() for segment in worst],
+            "best": [segment.to_json() for segment in best],
+        }
+
+    def save(self, workdir, name, *, checkpoints=(), comparison=None):
+        """Writes results/NAME/ of a work directory; returns the path of its report.json.
+
+        checkpoints: rows of `summary`, if several were scored; comparison: with another run.
+        """
+        folder = workdir / "results" / name
+        record = self.to_json() | {
+            "checkpoints": [
+                row | {name: row[name].to_json() for name in MAIN_SCORES} for row in checkpoints
+            ],
+            "comparison": comparison and comparison.to_json(),
+        }
+        lines = [json.dumps(s.to_json(), ensure_ascii=False) for s in self.segments]
+        contents = {
+            "translations.txt": "".join(f"{s.translation}\n" for s in self.segments),
+            "segments.jsonl": "".join(f"{line}\n" for line in lines),
+            "report.html": html_report.render(
+                self, str(workdir.path), curves=workdir.read_metrics(), checkpoints=checkpoints,
+                comparison=comparison,
+            ),
+            "report.json": json.dumps(record, indent=2, ensure_ascii=False) + "\n",
+        }  # fmt: skip
+        if workdir.writes:
+            folder.mkdir(parents=True, exist_ok=True)
+            for file, content in contents.items():
+                write_atomically(folder / file, content)
+        return folder / "report.json"
+
+
+def make_evaluation(conditions, segments, piece_counts, num_cut=0):
+    """Scores and counts segments. piece_counts: of each reference; num_cut: sources cut."""
+    texts = *sides(segments), conditions.direction
+    options = dict(tokenize=conditions.tokenize, num_bootstrap=NUM_BOOTSTRAP)
+    bleu = metrics.bleu(*texts, **options)
+    by_length = bleu_by_length(
+        segments, conditions.direction, conditions.source_language, **options
+    )
+    perplexity = metrics.corpus_perplexity(
+        [segment.reference_log_prob for segment in segments], piece_counts, conditions.direction,
+        vocab_size=conditions.vocab_size, num_bootstrap=NUM_BOOTSTRAP,
+    )  # fmt: skip
+    outputs = describe_outputs(segments, conditions.languages, conditions.tokenize)
+    return Evaluation(
+        conditions,
+        segments,
+        bleu,
+        metrics.chrf(*texts, num_bootstrap=NUM_BOOTSTRAP),
+        perplexity,
+        metrics.second_scores(*texts, **options),
+        by_length,
+        outputs | {"cut_sources": num_cut},
+    )
