@@ -8,12 +8,11 @@ OTHERS = "ctranslate2", "marian"
 
 
 def format_searches(results, count, unit):
-    """{name: {"seconds", …}} of one search, over `count` things of a `unit`, -> lines."""
-    rows = [
-        ("contestant", f"{unit}/s", "s", "min–max", "CPU s", *(f"to {name}" for name in OTHERS))
-    ]
-    columns = sorted({column for result in results.values() for column in result.get("show", {})})
-    rows[0] += (*columns, "first pass", "compiles")
+    """Results of one search {name: {"seconds", …}}, over `count` things of a unit -> lines."""
+    shown = sorted({column for result in results.values() for column in result["show"]})
+    ratios = [f"to {name}" for name in OTHERS]
+    titles = "contestant", f"{unit}/s", "s", "min–max", "CPU s", *ratios, *shown
+    rows = [(*titles, "first pass", "compiles")]
     for name, result in results.items():
         seconds = result["seconds"]
         rows.append(
@@ -24,7 +23,7 @@ def format_searches(results, count, unit):
                 f"{min(seconds):,.3f}–{max(seconds):,.3f}",
                 f"{median(result['cpu']):,.2f}",
                 *(ratio(results, name, other) for other in OTHERS),
-                *(result.get("show", {}).get(column, "–") for column in columns),
+                *(result["show"].get(column, "–") for column in shown),
                 "–" if result["note"] else f"{result['first']:.1f} s",  # a note: it tried batches
                 "–" if result["compiles"] is None else str(result["compiles"]),
             )

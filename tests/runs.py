@@ -54,10 +54,14 @@ def write_config(folder):
 
 def start(script, *arguments, **options):
     """Starts train.py or eval.py in the background, as from a shell."""
+    return _start([str(ROOT / script), *map(str, arguments)], **options)
+
+
+def _start(words, **options):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     environment |= options.pop("env", {})
     return subprocess.Popen(
-        [sys.executable, str(ROOT / script), *map(str, arguments)],
+        [sys.executable, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,
@@ -70,6 +74,13 @@ def run(script, *arguments, stdin=b"", **options):
     """Runs it to its end: (exit code, standard output, standard error), the outputs as bytes."""
     process = start(script, *arguments, stdin=subprocess.PIPE, **options)
     out, err = process.communicate(stdin, timeout=300)
+    return process.returncode, out, err.decode()
+
+
+def run_python(program, **options):
+    """Runs a program that is given as text, to its end: as `run`."""
+    process = _start(["-c", program], **options)
+    out, err = process.communicate(timeout=300)
     return process.returncode, out, err.decode()
 
 

@@ -13,7 +13,7 @@ import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from transformer import hosts
+from transformer import compile_cache, hosts
 from transformer.config import Config
 
 WRONG_INPUT = 2  # exit code of everything the user can mend
@@ -62,6 +62,7 @@ def run(main, usage, default_config=""):
     argv = list(sys.argv)
     if default_config and not any(_name(word) == "config" for word in argv):
         argv.insert(1, f"--config={default_config}")
+    compile_cache.use(say)
     app.run(lambda _: sys.exit(_guarded(main)), argv, flags_parser=_parse)
 
 
