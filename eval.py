@@ -58,6 +58,12 @@ PREFIXES = flags.DEFINE_string("prefixes", "", "File with how each translation h
 LINES_AT_ONCE = flags.DEFINE_integer(
     "chunk_lines", CHUNK_LINES, "Lines at once, which are kept when done."
 )
+BATCH_SIZE = flags.DEFINE_integer(
+    "batch_size", None, "Sentences at once on each device, in place of the config's."
+)
+DTYPE = flags.DEFINE_enum(
+    "dtype", None, ["float32", "bfloat16"], "Of the computation, in place of the config's."
+)
 BEAM_SIZE = flags.DEFINE_integer("beam_size", None, "In place of the config's; 1: greedy.")
 ALPHA = flags.DEFINE_float("alpha", None, "Length penalty in place of the config's.")
 SAMPLE = flags.DEFINE_bool("sample", False, "Sample instead of searching.")
@@ -79,7 +85,7 @@ def main():
         return 0
     if len(names) > 1:
         raise ValueError(f"--checkpoints={CHECKPOINTS.value} are several; that is to score only.")
-    translator = Translator.from_checkpoint(WORKDIR.value, names[0])
+    translator = Translator.from_checkpoint(WORKDIR.value, names[0], **settings())
     code = draw_attention(translator) if ATTENTION.value else translate_lines(translator)
     num_cut = sum(map(int, hosts.exchange(str(translator.num_truncated).encode())))
     if num_cut:
@@ -120,6 +126,11 @@ def check_flags():
     sampling = [flag for flag in (TEMPERATURE, TOP_K, TOP_P, SEED) if flag.value is not None]
     if sampling and not SAMPLE.value:
         raise ValueError(f"--{sampling[0].name} goes with --sample.")
+
+
+def settings():
+    """How to compute, of what was given on the command line."""
+    return {"dtype": DTYPE.value, "batch_size": BATCH_SIZE.value}
 
 
 def search_options():
@@ -173,9 +184,10 @@ def score(names):
     other = None
     if COMPARE.value:
         check_comparable(config, WorkDir(COMPARE.value).load_config(), COMPARE.value)
-        other = Translator.from_checkpoint(COMPARE.value, COMPARE_CHECKPOINT.value or "default")
+        name_of_other = COMPARE_CHECKPOINT.value or "default"
+        other = Translator.from_checkpoint(COMPARE.value, name_of_other, **settings())
     rows = []
-    for translator in each_checkpoint(WORKDIR.value, names):
+    for translator in each_checkpoint(WORKDIR.value, names, **settings()):
         result = evaluate(translator, pairs, corpus_name, **search_options())
         rows.append(summary(result))
         if len(names) > 1:

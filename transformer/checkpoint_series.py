@@ -34,16 +34,16 @@ def choose_checkpoints(path, text):
     return list(dict.fromkeys(chosen))
 
 
-def each_checkpoint(path, names):
+def each_checkpoint(path, names, **settings):
     """Yields one `Translator` with the parameters of each checkpoint in turn.
 
     So what it compiled for the first serves all. Of several, one that cannot be read is left out
-    with a warning.
+    with a warning. settings: dtype and batch_size, as `Translator.from_checkpoint` takes them.
     """
     translator = None
     for name in names:
         try:
-            restored = Translator.from_checkpoint(path, name)
+            restored = Translator.from_checkpoint(path, name, **settings)
         except ValueError as error:
             if len(names) == 1:
                 raise

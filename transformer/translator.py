@@ -66,18 +66,23 @@ class Translator:
         self.params = params
 
     @classmethod
-    def from_checkpoint(cls, path, checkpoint="default", dtype=None, devices=None):
+    def from_checkpoint(
+        cls, path, checkpoint="default", *, dtype=None, batch_size=None, devices=None
+    ):
         """Restores a work directory or an export, local or gs://, whatever wrote it.
 
         checkpoint: "last", "best", a step, "average:N" (the mean of the last N), or "default": the
         mean of `decoding.average_checkpoints` if that is above 1, else the best, else the last.
-        dtype: "float32" or "bfloat16", to compute in another one than the run did.
+        dtype: "float32" or "bfloat16", to compute in another one than the run did; batch_size: in
+        place of `decoding.batch_size`, how many sentences each device searches at once.
         """
         workdir = WorkDir(path)
         config = workdir.load_config()
         if dtype is not None:
             config.model.dtype = dtype if isinstance(dtype, str) else jnp.dtype(dtype).name
-            config.validate()
+        if batch_size is not None:
+            config.decoding.batch_size = batch_size
+        config.validate()
         tokenizers = load_tokenizers(workdir.path)
         checkpoints = open_for_reading(workdir.path, config)
         name, params = checkpoints.load(checkpoint, config.decoding.average_checkpoints)
