@@ -21,18 +21,18 @@ import jax
 from absl import flags
 
 from transformer import command_line, corpus, hosts, lines, report
-from transformer.bulk import do_job
-from transformer.checkpoint_series import (
+from transformer.bulk.chunks import CHUNK_LINES
+from transformer.bulk.job import Job
+from transformer.bulk.loop import do_job
+from transformer.command_line import say
+from transformer.evaluation.checkpoint_series import (
     choose_checkpoints,
     each_checkpoint,
     summary,
     table_lines,
 )
-from transformer.chunks import CHUNK_LINES
-from transformer.command_line import say
-from transformer.comparison import check_comparable, compare
-from transformer.evaluation import evaluate
-from transformer.job import Job
+from transformer.evaluation.comparison import check_comparable, compare
+from transformer.evaluation.evaluate import evaluate
 from transformer.translator import Translator
 from transformer.workdir import WorkDir
 

@@ -14,7 +14,7 @@ from absl import flags
 
 from transformer import card, command_line, hosts, report
 from transformer.command_line import say
-from transformer.evaluation import evaluate
+from transformer.evaluation.evaluate import evaluate
 from transformer.parallel import make_parallel
 from transformer.progress import format_seconds
 from transformer.step import step_without_data

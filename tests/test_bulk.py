@@ -12,12 +12,13 @@ import threading
 import pytest
 from fake_translator import FakeTranslator, Killed
 
-from transformer import bulk, hosts
-from transformer.bulk import do_chunks, do_job, wait_for_parts
-from transformer.chunks import Chunk
-from transformer.job import Job
-from transformer.pace import Pace
-from transformer.parts import Parts, Stream, open_stream
+from transformer import hosts
+from transformer.bulk import loop as bulk
+from transformer.bulk.chunks import Chunk
+from transformer.bulk.job import Job
+from transformer.bulk.loop import do_chunks, do_job, wait_for_parts
+from transformer.bulk.pace import Pace
+from transformer.bulk.parts import Parts, Stream, open_stream
 
 TEXTS = [f"line {n} ä" for n in range(10)] + ["", "  ", "end"]
 BACKWARDS = "".join(f"{text[::-1]}\n" for text in TEXTS).encode()

@@ -6,11 +6,11 @@ from itertools import count, islice
 
 import pytest
 
-from transformer import chunks
-from transformer.chunks import Chunk, read_chunks, stream_sizes
-from transformer.formats import make_packer, write_chunk
+from transformer.bulk import chunks
+from transformer.bulk.chunks import Chunk, read_chunks, stream_sizes
+from transformer.bulk.formats import make_packer, write_chunk
+from transformer.bulk.pace import Pace
 from transformer.lines import Lines
-from transformer.pace import Pace
 from transformer.progress import LiveLine
 from transformer.translator import Translation
 

@@ -16,11 +16,11 @@ from test_checkpoint import make_state, save
 
 from runs import run, write_config
 from transformer import report, storage
-from transformer.bulk import do_job
+from transformer.bulk.job import Job
+from transformer.bulk.loop import do_job
 from transformer.checkpoint import Checkpoints
 from transformer.config import Config
 from transformer.fingerprint import fingerprints
-from transformer.job import Job
 from transformer.progress import Progress
 from transformer.tokenizer import PiecesTokenizer
 from transformer.translator import Translator

@@ -6,8 +6,8 @@ import random
 import pytest
 from scored import evaluation
 
-from transformer.comparison import check_comparable, compare
 from transformer.config import Config
+from transformer.evaluation.comparison import check_comparable, compare
 
 WORDS = [
     "der",

@@ -1,4 +1,4 @@
-"""evaluation.py and checkpoint_series.py: a model, its test set, and its checkpoints in turn."""
+"""A model, its test set, and its checkpoints in turn."""
 
 import json
 import random
@@ -11,17 +11,17 @@ import pytest
 import sacrebleu
 from tiny import random_params, tiny_config
 
-from transformer import evaluation
 from transformer.batching import Batch
 from transformer.checkpoint import Checkpoints
-from transformer.checkpoint_series import (
+from transformer.config import Config
+from transformer.evaluation import evaluate as evaluation
+from transformer.evaluation.checkpoint_series import (
     choose_checkpoints,
     each_checkpoint,
     summary,
     table_lines,
 )
-from transformer.config import Config
-from transformer.evaluation import evaluate
+from transformer.evaluation.evaluate import evaluate
 from transformer.tokenizer import PiecesTokenizer
 from transformer.training import TrainState
 from transformer.translator import Translator

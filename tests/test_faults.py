@@ -1,8 +1,8 @@
-"""faults.py: what is empty, copied or a loop is counted, and nothing else is."""
+"""Faults: what is empty, copied or a loop is counted, and nothing else is."""
 
 import pytest
 
-from transformer.faults import count_faults, find_faults, words
+from transformer.evaluation.faults import count_faults, find_faults, words
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 import pytest
 from scored import CORPUS, evaluation
 
-from transformer import svg
-from transformer.checkpoint_series import summary
-from transformer.comparison import compare
-from transformer.html_report import render
+from transformer.evaluation.checkpoint_series import summary
+from transformer.evaluation.comparison import compare
+from transformer.page import svg
+from transformer.page.document import render
 
 EVIL = '<script>alert("1")</script> & "quoted" <img src=x onerror=y>'
 MAP = {

@@ -4,7 +4,7 @@ import pytest
 import sacrebleu
 from scored import CORPUS, evaluation
 
-from transformer.segments import bleu_by_length, worst_and_best
+from transformer.evaluation.segments import bleu_by_length, worst_and_best
 
 
 def test_bleu_of_a_length_is_sacrebleu_s_of_those_sentences_alone():

@@ -4,7 +4,7 @@ import re
 import warnings
 
 from transformer.checkpoint import open_for_reading
-from transformer.results import MAIN_SCORES
+from transformer.evaluation.results import MAIN_SCORES
 from transformer.translator import Translator
 from transformer.workdir import WorkDir
 

@@ -4,10 +4,17 @@ import json
 from dataclasses import asdict, dataclass, field
 
 import transformer
-from transformer import html_report, metrics
-from transformer.faults import word_unit
+from transformer import metrics
+from transformer.evaluation.faults import word_unit
+from transformer.evaluation.segments import (
+    Segment,
+    bleu_by_length,
+    describe_outputs,
+    sides,
+    worst_and_best,
+)
 from transformer.metrics import Score
-from transformer.segments import Segment, bleu_by_length, describe_outputs, sides, worst_and_best
+from transformer.page import document
 from transformer.storage import write_atomically
 
 NUM_BOOTSTRAP = 1000  # resamples behind a 95% interval
@@ -38,7 +45,7 @@ class Conditions:
 
 @dataclass
 class Evaluation:
-    """What was found of one test set. maps: attention of some sentences, for `html_report`."""
+    """What was found of one test set. maps: attention of some sentences, for `page`."""
 
     conditions: Conditions
     segments: list[Segment]
@@ -69,7 +76,7 @@ class Evaluation:
         lines += [f"  {s.name:<45} {s.figures:>13}  {s.signature}" for s in self.second]
         lines += [f"BLEU by {self.length_unit} of the source:"]
         for row in self.by_length:
-            score, lengths = row["bleu"], html_report.length_range(row)
+            score, lengths = row["bleu"], document.length_range(row)
             lines.append(f"  {lengths:<11} {score.num_sentences:>7,} sentences {score.figures:>15}")
         ours, theirs = self.outputs["translations"], self.outputs["references"]
         counts = [f"{ours[name]:,} {name} ({theirs[name]:,})" for name in ours]
@@ -118,7 +125,7 @@ class Evaluation:
         contents = {
             "translations.txt": "".join(f"{s.translation}\n" for s in self.segments),
             "segments.jsonl": "".join(f"{line}\n" for line in lines),
-            "report.html": html_report.render(
+            "report.html": document.render(
                 self, str(workdir.path), curves=workdir.read_metrics(), checkpoints=checkpoints,
                 comparison=comparison,
             ),

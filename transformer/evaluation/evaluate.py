@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from transformer.evaluation.results import Conditions, make_evaluation
+from transformer.evaluation.segments import make_segments
 from transformer.hosts import share
-from transformer.results import Conditions, make_evaluation
-from transformer.segments import make_segments
 from transformer.translator import Translation
 
 MAP_WORDS = 8  # of the sentences whose attention is drawn, or nearly so: few enough to be read

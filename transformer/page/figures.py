@@ -2,7 +2,7 @@
 
 from html import escape
 
-from transformer import svg
+from transformer.page import svg
 
 COLOURS = {"loss": "a", "validation_loss": "b", "validation_bleu": "c", "learning_rate": "d"}
 

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 
 from transformer import metrics
-from transformer.faults import count_faults, find_faults, words
+from transformer.evaluation.faults import count_faults, find_faults, words
 
 LENGTHS = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, None))  # words of the source
 

@@ -10,9 +10,9 @@ import time
 import jax
 
 from transformer import hosts
-from transformer.formats import make_packer
-from transformer.pace import Pace
-from transformer.parts import Parts, open_stream
+from transformer.bulk.formats import make_packer
+from transformer.bulk.pace import Pace
+from transformer.bulk.parts import Parts, open_stream
 from transformer.progress import LiveLine
 from transformer.stopping import DONE, RESUMABLE, Interruption, Stopping
 

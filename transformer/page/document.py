@@ -2,11 +2,11 @@
 
 from html import escape
 
-from transformer import svg
-from transformer.faults import DEFINITIONS
-from transformer.html_figures import attention_maps, score_curves, training_curves
-from transformer.segments import worst_and_best
-from transformer.web_page import marked, page, side_by_side, table
+from transformer.evaluation.faults import DEFINITIONS
+from transformer.evaluation.segments import worst_and_best
+from transformer.page import svg
+from transformer.page.figures import attention_maps, score_curves, training_curves
+from transformer.page.web_page import marked, page, side_by_side, table
 
 
 def render(result, title, *, curves=(), checkpoints=(), comparison=None):

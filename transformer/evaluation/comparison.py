@@ -6,9 +6,9 @@ from sacrebleu.metrics import CHRF
 from sacrebleu.significance import PairedTest
 
 from transformer import metrics
+from transformer.evaluation.results import NUM_BOOTSTRAP, Evaluation
+from transformer.evaluation.segments import sides
 from transformer.metrics import Score
-from transformer.results import NUM_BOOTSTRAP, Evaluation
-from transformer.segments import sides
 
 
 @dataclass

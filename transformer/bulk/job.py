@@ -10,9 +10,9 @@ from itertools import repeat
 from pathlib import Path
 
 from transformer import storage
-from transformer.chunks import CHUNK_LINES, Chunk, check_equal, read_chunks, stream_sizes
+from transformer.bulk.chunks import CHUNK_LINES, Chunk, check_equal, read_chunks, stream_sizes
+from transformer.bulk.formats import write_chunk
 from transformer.fingerprint import fingerprints
-from transformer.formats import write_chunk
 from transformer.lines import count_lines, open_lines
 from transformer.translator import Translation
 

@@ -1,0 +1,1 @@
+"""Corpora of any size: chunk by chunk, on several hosts, and on from where they were stopped."""

@@ -1,0 +1,1 @@
+"""A test set and what a translator makes of it: scores, counts, comparisons."""
