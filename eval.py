@@ -55,15 +55,9 @@ SCORES = flags.DEFINE_bool("scores", False, "Write the score after each translat
 JSONL = flags.DEFINE_bool("jsonl", False, "Write an object of JSON a line, with source and scores.")
 SCORE = flags.DEFINE_string("score", "", "File with translations: write log-probability and score.")
 PREFIXES = flags.DEFINE_string("prefixes", "", "File with how each translation has to begin.")
-LINES_AT_ONCE = flags.DEFINE_integer(
-    "chunk_lines", CHUNK_LINES, "Lines at once, which are kept when done."
-)
-BATCH_SIZE = flags.DEFINE_integer(
-    "batch_size", None, "Sentences at once on each device, in place of the config's."
-)
-DTYPE = flags.DEFINE_enum(
-    "dtype", None, ["float32", "bfloat16"], "Of the computation, in place of the config's."
-)
+LINES_AT_ONCE = flags.DEFINE_integer("chunk_lines", CHUNK_LINES, "Lines done and kept at once.")
+BATCH_SIZE = flags.DEFINE_integer("batch_size", None, "Sentences at once on each device.")
+DTYPE = flags.DEFINE_enum("dtype", None, ["float32", "bfloat16"], "Of the computation.")
 BEAM_SIZE = flags.DEFINE_integer("beam_size", None, "In place of the config's; 1: greedy.")
 ALPHA = flags.DEFINE_float("alpha", None, "Length penalty in place of the config's.")
 SAMPLE = flags.DEFINE_bool("sample", False, "Sample instead of searching.")
@@ -87,6 +81,8 @@ def main():
         raise ValueError(f"--checkpoints={CHECKPOINTS.value} are several; that is to score only.")
     translator = Translator.from_checkpoint(WORKDIR.value, names[0], **settings())
     code = draw_attention(translator) if ATTENTION.value else translate_lines(translator)
+    if OUTPUT.value:
+        say_programs(translator)
     num_cut = sum(map(int, hosts.exchange(str(translator.num_truncated).encode())))
     if num_cut:
         say(
@@ -96,6 +92,12 @@ def main():
     return code
 
 
+def say_programs(translator):
+    """How much was compiled, of how much there can be."""
+    most = translator.most_programs(**search_options())
+    say(f"compiled {translator.num_programs()} programs of at most {most} for this search")
+
+
 def is_scoring():
     """Whether the flags ask for scores: not for a picture, and not for translations alone."""
     return not ATTENTION.value and bool(REFERENCE.value or not INPUT.value)
@@ -103,18 +105,16 @@ def is_scoring():
 
 def check_flags():
     """Refuses flags that would have no effect, and files that are not there."""
-    if REFERENCE.value and not INPUT.value:
-        raise ValueError("--reference needs the sources too: --input=FILE.")
-    if OUTPUT.value and not INPUT.value:
-        raise ValueError("--output needs something to translate: --input=FILE.")
-    if OUTPUT.value and REFERENCE.value:
-        raise ValueError("--output goes without --reference: what is scored is kept in results/.")
-    if SPLIT.value and INPUT.value:
-        raise ValueError("--split goes without --input: it names a part of the run's own corpus.")
-    if COMPARE.value and not is_scoring():
-        raise ValueError("--compare goes with a test set that is scored: leave out --input.")
-    if COMPARE_CHECKPOINT.value and not COMPARE.value:
-        raise ValueError("--compare_checkpoint needs the other run: --compare=FOLDER.")
+    for flag, is_right, sentence in (
+        (REFERENCE, INPUT.value, "needs the sources too: --input=FILE"),
+        (OUTPUT, INPUT.value, "needs something to translate: --input=FILE"),
+        (OUTPUT, not REFERENCE.value, "goes without --reference: scores are kept in results/"),
+        (SPLIT, not INPUT.value, "goes without --input: it names a part of the run's own corpus"),
+        (COMPARE, is_scoring(), "goes with a test set that is scored: leave out --input"),
+        (COMPARE_CHECKPOINT, COMPARE.value, "needs the other run: --compare=FOLDER"),
+    ):
+        if flag.value and not is_right:
+            raise ValueError(f"--{flag.name} {sentence}.")
     for flag in (NBEST, SCORES, JSONL, SCORE, PREFIXES):
         if flag.value and (REFERENCE.value or ATTENTION.value or not INPUT.value):
             raise ValueError(f"--{flag.name} goes with --input alone, to translate it or to score.")
@@ -194,6 +194,7 @@ def score(names):
             tell(table_lines(rows)[0 if len(rows) == 1 else -1 :])
     say(f"{corpus_name}, checkpoint {result.checkpoint}:")
     tell([*result.lines(), *result.detail_lines()])
+    say_programs(translator)
     comparison = compare_with(other, result, pairs) if other else None
     try:
         saved = result.save(workdir, name, checkpoints=rows, comparison=comparison)
