@@ -20,9 +20,6 @@ class FakeTranslator:
         self.source_tokenizer = self.tokenizer = SimpleNamespace(to_bytes=bytes, encode=list)
         self.dies_at, self.sentences, self.options = dies_at, [], []
 
-    def largest_bucket(self):
-        return 100
-
     def translate(self, sentences, *, nbest=None, prefixes=None, **options):
         if self.dies_at in sentences:
             raise Killed

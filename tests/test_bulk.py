@@ -234,9 +234,6 @@ def test_formats_prefixes_and_scores(source, monkeypatch):
     assert first_line(prefixes=other) == "0ä 0 enil"
     assert first_line(score=other) == "-1.000000\t-8.000000"
     assert json.loads(first_line(score=other, jsonl=True))["pieces"] == 2
-    monkeypatch.setattr(FakeTranslator, "largest_bucket", lambda self: 7)
-    with pytest.warns(UserWarning, match="lines of more than 7 pieces get nan for a score"):
-        assert first_line(score=other) == "nan\tnan"
     record = json.loads(first_line(jsonl=True, nbest=3))
     assert record["source"] == "line 0 ä" and len(record["translations"]) == 3
 

@@ -84,7 +84,7 @@ def test_everyone_arrives_once_and_as_alone(rows, lanes, most_waiting, monkeypat
         np.testing.assert_array_equal(ids[:, :length], alone.ids[index])
         np.testing.assert_allclose(log_probs, alone.log_probs[index], rtol=1e-5)
         np.testing.assert_allclose(scores, alone.scores[index], rtol=1e-5)
-    assert V == 4 and programs.num_compiled() <= room.most_programs([1, 8, 24, 30], LONGEST)
+    assert V == 4 and programs.num_compiled() <= room.most_programs(rows, 16, LONGEST - 16)
 
 
 def test_the_few_of_several_batches_are_put_together(monkeypatch):

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from transformer.bucketing import batch_rows
+from transformer.bucketing import batch_rows, buckets
 from transformer.search import advance_riders, begin, cache_lengths, collect, lengthen
 
 STRIDE = 8  # places between two looks at who is done
@@ -53,11 +53,15 @@ class Programs:
         return sum(program._cache_size() for program in programs)
 
 
-def most_programs(rows, max_length):
-    """What one bucket of source lengths needs at most: `rows` are the sizes of its batches."""
-    num_caches = len(cache_lengths(max_length))
-    to_fewer_or_as_many = len(rows) * (len(rows) + 1) // 2
-    return len(rows) * 2 * num_caches + to_fewer_or_as_many * num_caches
+def most_programs(batch_size, largest_bucket, extra_length):
+    """What a search needs at most: for each source length, size of batch and length of cache."""
+    total = 0
+    for bucket in buckets(largest_bucket):
+        num_sizes = len(batch_rows(batch_size, bucket))
+        num_caches = len(cache_lengths(bucket + extra_length))
+        to_fewer_or_as_many = num_sizes * (num_sizes + 1) // 2
+        total += num_caches * (2 * num_sizes + to_fewer_or_as_many)
+    return total
 
 
 def make_lanes(devices):

@@ -133,10 +133,12 @@ def perplexity(nll, num_tokens):
 def corpus_perplexity(log_probs, counts, direction, *, vocab_size, num_bootstrap=1):
     """Perplexity of references, of which each has a log-probability and a number of pieces.
 
-    Every piece counts as one, the end of a sentence too. The interval is that of sacrebleu's
-    bootstrap: the same seed, the same resamples.
+    Every piece counts as one, the end of a sentence too; what has nan is left out, and not among
+    the number of sentences. The interval is that of sacrebleu's bootstrap: the same seed, the same
+    resamples.
     """
     nll, counts = -np.asarray(log_probs, float), np.asarray(counts, float)
+    nll, counts = nll[~np.isnan(nll)], counts[~np.isnan(nll)]
     signature = f"unit:piece|eos:yes|vocab:{vocab_size}|smooth:no|dropout:no"
     interval = None
     if num_bootstrap > 1:

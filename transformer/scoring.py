@@ -30,7 +30,7 @@ def smallest_batch():
 def make_log_probs(model, lanes):
     """A function (params, plan, source, target) -> log p of every target, EOS included.
 
-    plan: as `bucketing.plan_batches` yields it; source, target: a `Ragged` each.
+    plan: of the longer sides, as `bucketing.plan_batches` yields it; source, target: a `Ragged`.
     """
 
     @jax.jit
@@ -44,8 +44,7 @@ def make_log_probs(model, lanes):
         for indices, bucket in plan:
             rows = indices.ravel()
             inside = rows[rows >= 0]
-            longest = max(source.lengths[inside].max(), target.lengths[inside].max())
-            batch = pairs_batch(source, target, rows, int(max(bucket, longest)))
+            batch = pairs_batch(source, target, rows, bucket)
             of_rows = jax.device_get(of_batch(params, split(lanes, batch)))
             found[inside] = of_rows[rows >= 0]
         return found

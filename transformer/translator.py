@@ -1,5 +1,6 @@
 """Sentences to sentences: the public object, made from a work directory in one line."""
 
+import warnings
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -8,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.bucketing import batch_rows, buckets, plan_batches
+from transformer.bucketing import plan_batches
 from transformer.checkpoint import open_for_reading
 from transformer.conveyor import Conveyor, Programs, make_lanes, most_programs, replicate
 from transformer.decoding import make_length_penalty
@@ -175,11 +176,8 @@ class Translator:
     def most_programs(self, **options):
         """How many programs one search needs at most, whatever is translated."""
         search = Search.from_config(self.config.decoding, **options)
-        rows = partial(batch_rows, self.config.decoding.batch_size)
-        return sum(
-            most_programs(rows(bucket), bucket + search.max_extra_length)
-            for bucket in buckets(self.largest_bucket())
-        )
+        size = self.config.decoding.batch_size
+        return most_programs(size, self.largest_bucket(), search.max_extra_length)
 
     def _programs(self, search):
         if search not in self._searches:
@@ -200,7 +198,11 @@ class Translator:
     # ---- given translations
 
     def score(self, sources, targets):
-        """The Translations that `targets` are of `sources`, with log-probability and score."""
+        """The Translations that `targets` are of `sources`, with log-probability and score.
+
+        Both are nan, with a warning, where a side is longer than the largest bucket: the arithmetic
+        grows with the square of the length.
+        """
         sources, targets = list(sources), list(targets)
         if len(sources) != len(targets):
             raise ValueError(
@@ -210,8 +212,13 @@ class Translator:
         target = Ragged.encode(self.tokenizer, targets)
         decoding = self.config.decoding
         penalty = make_length_penalty(decoding.length_penalty, decoding.alpha)
-        plan = self._plan(np.maximum(source.lengths, target.lengths))
-        log_probs = self._log_probs(self._params, plan, source, target)
+        lengths, longest = np.maximum(source.lengths, target.lengths), self.largest_bucket()
+        fits = np.flatnonzero(lengths <= longest)
+        if len(fits) < len(targets):
+            warnings.warn(f"pairs of more than {longest} pieces get nan for a score", stacklevel=2)
+        log_probs = np.full(len(targets), np.nan, np.float32)
+        sides = source.take(fits), target.take(fits)
+        log_probs[fits] = self._log_probs(self._params, self._plan(lengths[fits]), *sides)
         return [
             Translation(text, float(log_prob / penalty(len(ids))), float(log_prob), ids.tolist())
             for text, ids, log_prob in zip(targets, target, log_probs, strict=True)
@@ -220,8 +227,7 @@ class Translator:
     def attention(self, source, translation):
         """Encoder-decoder attention of a `Translation` of a sentence.
 
-        Returns (source pieces, target pieces, weights [layers, N, T, S]); row t is where the
-        decoder looked when it chose target piece t.
+        Returns (source pieces, target pieces, weights [layers, N, T, S]); row t is of piece t.
         """
         ids = Ragged.encode(self.source_tokenizer, [source])[0]
         weights = self._attention(self._params, ids, translation.ids)

@@ -1,9 +1,7 @@
 """What is to be done with a text, as the flags of eval.py say it: translate, or score targets."""
 
-import math
 import os
 import sys
-import warnings
 import zlib
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -14,7 +12,6 @@ from transformer.bulk.chunks import CHUNK_LINES, Chunk, check_equal, read_chunks
 from transformer.bulk.formats import write_chunk
 from transformer.fingerprint import fingerprints
 from transformer.lines import count_lines, open_lines
-from transformer.translator import Translation
 
 FOR_SPEED = "batch"  # in the names of settings that change no translation
 
@@ -88,7 +85,7 @@ class Job:
 
     def work(self, translator, chunk):
         """(bytes that are the lines of a chunk in the format that is wanted, their pieces)."""
-        ask = _score if self.score else self._translate
+        ask = self._score if self.score else self._translate
         try:
             found = ask(translator, chunk)
         except ValueError as error:
@@ -98,6 +95,9 @@ class Job:
             raise ValueError(f"{place}: {error}") from None
         found = found if self.nbest else [[translation] for translation in found]
         return write_chunk(self.style, chunk, found), sum(len(best[0].ids) for best in found)
+
+    def _score(self, translator, chunk):
+        return translator.score(chunk.lines, chunk.companions)
 
     def _translate(self, translator, chunk):
         options = self.options | {"nbest": self.nbest or None, "prefixes": chunk.companions}
@@ -128,22 +128,3 @@ class Job:
             "chunk_lines": self.chunk_lines,
             "packed as": Path(self.output).suffix if self.output.endswith((".gz", ".xz")) else "",
         }
-
-
-def _score(translator, chunk):
-    """Translations with the scores of the targets; nan for what is longer than can be translated.
-
-    The arithmetic grows with the square of the longest line.
-    """
-    longest = translator.largest_bucket()
-    sides = (translator.source_tokenizer, chunk.lines), (translator.tokenizer, chunk.companions)
-    lengths = [[len(ids) for ids in tokenizer.encode(lines)] for tokenizer, lines in sides]
-    places = [i for i, both in enumerate(zip(*lengths, strict=True)) if max(both) <= longest]
-    if len(places) < len(chunk.lines):
-        warnings.warn(f"lines of more than {longest} pieces get nan for a score", stacklevel=2)
-    found = [Translation(target, math.nan, math.nan) for target in chunk.companions]
-    pairs = [(chunk.lines[i], chunk.companions[i]) for i in places]
-    scored = translator.score(*zip(*pairs, strict=True)) if pairs else []
-    for place, translation in zip(places, scored, strict=True):
-        found[place] = translation
-    return found

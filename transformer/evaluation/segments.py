@@ -1,5 +1,6 @@
 """The sentences of a test set one by one: the worst, the best, lengths and faults."""
 
+import math
 from dataclasses import asdict, dataclass
 
 from transformer import metrics
@@ -23,7 +24,9 @@ class Segment:
     faults: list[str]
 
     def to_json(self):
-        return asdict(self)
+        """The fields; of a reference too long to be scored, null."""
+        missing = {"reference_log_prob": None} if math.isnan(self.reference_log_prob) else {}
+        return asdict(self) | missing
 
 
 def make_segments(sources, references, found, reference_log_probs, languages):
