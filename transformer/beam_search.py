@@ -75,7 +75,7 @@ class BeamSearch:
         return beams.finished
 
 
-BLOCK = 128  # scores of which at first only the largest counts
+BLOCKS = 64, 256  # the least and the most scores in one, of which at first only the largest counts
 
 
 def _top(log_probs, count):
@@ -86,15 +86,23 @@ def _top(log_probs, count):
     """
     rows, _, vocab_size = log_probs.shape
     flat = log_probs.reshape(rows, -1)
-    missing = max(-flat.shape[1] % BLOCK, count * BLOCK - flat.shape[1])
-    blocks = jnp.pad(flat, ((0, 0), (0, missing)), constant_values=-jnp.inf)
-    blocks = blocks.reshape(rows, -1, BLOCK)
+    size = _block_size(flat.shape[1])
+    missing = max(-flat.shape[1] % size, count * size - flat.shape[1])
+    if missing:  # padding goes through all scores once more: a few times the cost of the rest
+        flat = jnp.pad(flat, ((0, 0), (0, missing)), constant_values=-jnp.inf)
+    blocks = flat.reshape(rows, -1, size)
     _, best = jax.lax.top_k(blocks.max(-1), count)
     best = jnp.sort(best, axis=-1)  # of equal scores the first wins, as without blocks
     scores = jnp.take_along_axis(blocks, best[..., None], axis=1).reshape(rows, -1)
     values, places = jax.lax.top_k(scores, count)
-    places = jnp.take_along_axis(best, places // BLOCK, axis=1) * BLOCK + places % BLOCK
+    places = jnp.take_along_axis(best, places // size, axis=1) * size + places % size
     return values, places // vocab_size, places % vocab_size
+
+
+def _block_size(number):
+    """Such that blocks are full, if there is one; the nearest to the larger limit."""
+    least, most = BLOCKS
+    return next((size for size in range(most, least - 1, -1) if number % size == 0), most)
 
 
 def _best(old, new):

@@ -42,7 +42,8 @@ class SearchBatches:
             self.num_truncated += num_cut
             max_lengths = np.where(lengths > 0, lengths + extra, 0)
             limits = Limits(max_lengths, force(self._forced, rows, bucket + extra))
-            yield indices, bucket, (inputs, lengths, limits, make_rngs(self._search.seed, inputs))
+            rngs = make_rngs(self._search.seed, inputs) if self._search.sample else no_rngs(inputs)
+            yield indices, bucket, (inputs, lengths, limits, rngs)
 
 
 def force(prefixes, rows, length):
@@ -57,6 +58,11 @@ def force(prefixes, rows, length):
             )
         forced[row, : len(ids)] = ids
     return forced
+
+
+def no_rngs(inputs):
+    """In their place where nothing is drawn: to make them waits for the device."""
+    return np.zeros((len(inputs), 2), np.uint32)
 
 
 def make_rngs(seed, inputs):
