@@ -7,7 +7,9 @@
     python eval.py --workdir=runs/NAME --input=a.en --output=a.de       a file of any size
     echo "…" | python eval.py --workdir=runs/NAME --input=-             standard input
     python eval.py --workdir=runs/NAME --attention=map.png              where a translation looked
+    python eval.py --workdir=runs/NAME --prompt="…"                     a language model goes on
 
+A run that is not of translation is scored by its own metric, and answers --input line by line.
 Translations go to --output or standard output, one line for each line of input and nothing else;
 everything else goes to standard error. The same command goes on with a file that was not finished.
 On several hosts, start it on each. Exit codes: 0 done, 2 wrong input, 75 stopped by SIGTERM,
@@ -20,11 +22,11 @@ from pathlib import Path
 import jax
 from absl import flags
 
-from transformer import command_line, corpus, hosts, lines, report
+from transformer import command_line, corpus, family, hosts, lines, report
 from transformer.bulk.chunks import CHUNK_LINES
 from transformer.bulk.job import Job
 from transformer.bulk.loop import do_job
-from transformer.command_line import say
+from transformer.command_line import given_flags, say, tell
 from transformer.evaluation.checkpoint_series import (
     choose_checkpoints,
     each_checkpoint,
@@ -65,11 +67,16 @@ TEMPERATURE = flags.DEFINE_float("temperature", None, "Of sampling.")
 TOP_K = flags.DEFINE_integer("top_k", None, "Sample from the k most probable pieces.")
 TOP_P = flags.DEFINE_float("top_p", None, "Sample from the pieces that make up probability p.")
 SEED = flags.DEFINE_integer("seed", None, "Of sampling.")
+PROMPT = flags.DEFINE_string("prompt", None, "Text that a language model continues.")
+NUM_PIECES = flags.DEFINE_integer("num_pieces", None, "How long its continuation is at most.")
 ATTENTION = flags.DEFINE_string("attention", "", "Picture of the attention of the first sentence.")
 command_line.define_hosts()
 
 
 def main():
+    task = WorkDir(WORKDIR.value).load_config().task
+    if task != "translation":
+        return family.use(task, WORKDIR.value, given_flags(globals()), say, tell)
     check_flags()
     command_line.connect_hosts()
     hosts.check_accelerator(say)
@@ -82,7 +89,7 @@ def main():
     translator = Translator.from_checkpoint(WORKDIR.value, names[0], **settings())
     code = draw_attention(translator) if ATTENTION.value else translate_lines(translator)
     if OUTPUT.value:
-        say_programs(translator)
+        say(programs_line(translator))
     num_cut = sum(map(int, hosts.exchange(str(translator.num_truncated).encode())))
     if num_cut:
         say(
@@ -92,10 +99,10 @@ def main():
     return code
 
 
-def say_programs(translator):
+def programs_line(translator):
     """How much was compiled, of how much there can be."""
     most = translator.most_programs(**search_options())
-    say(f"compiled {translator.num_programs()} programs of at most {most} for this search")
+    return f"compiled {translator.num_programs()} programs of at most {most} for this search"
 
 
 def is_scoring():
@@ -118,6 +125,9 @@ def check_flags():
     for flag in (NBEST, SCORES, JSONL, SCORE, PREFIXES):
         if flag.value and (REFERENCE.value or ATTENTION.value or not INPUT.value):
             raise ValueError(f"--{flag.name} goes with --input alone, to translate it or to score.")
+    for flag in (PROMPT, NUM_PIECES):
+        if flag.value is not None:
+            raise ValueError(f"--{flag.name} is for a language model; this run is of translation.")
     for flag in (INPUT, REFERENCE, SCORE, PREFIXES):
         if flag.value not in ("", "-") and not lines.is_there(flag.value):
             raise ValueError(f"--{flag.name} must be a file (or -); {flag.value} is not there.")
@@ -194,19 +204,13 @@ def score(names):
             tell(table_lines(rows)[0 if len(rows) == 1 else -1 :])
     say(f"{corpus_name}, checkpoint {result.checkpoint}:")
     tell([*result.lines(), *result.detail_lines()])
-    say_programs(translator)
+    say(programs_line(translator))
     comparison = compare_with(other, result, pairs) if other else None
     try:
         saved = result.save(workdir, name, checkpoints=rows, comparison=comparison)
         say(f"scores: {saved}   page: {saved.with_name('report.html')}")
     except OSError as error:  # somebody else's run, that can only be read
         say(f"warning: the scores were not saved: {' '.join(str(error).split())}")
-
-
-def tell(lines):
-    """Scores go to standard output, from the first host alone."""
-    if jax.process_index() == 0:
-        print(*lines, sep="\n", flush=True)
 
 
 def compare_with(other, result, pairs):
@@ -219,12 +223,8 @@ def compare_with(other, result, pairs):
 
 def draw_attention(translator):
     """The attention of the first sentence of --input, or of the test set."""
-    if INPUT.value:
-        texts = [line for line in read_input(INPUT.value) if line.strip()]
-    else:
-        data = translator.config.data
-        pairs = corpus.load_evaluation_pairs(data, SPLIT.value or data.test_split)
-        texts = [pairs[0][0]]
+    texts = read_input(INPUT.value) if INPUT.value else [test_set(translator.config.data)[2][0][0]]
+    texts = [text for text in texts if text.strip()]
     if not texts:
         raise ValueError("--attention needs a sentence, but the input is empty.")
     translation = translator.translate(texts[:1], **search_options())[0]

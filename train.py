@@ -14,15 +14,12 @@ from absl import flags
 
 from transformer import card, command_line, hosts, report
 from transformer.command_line import say
-from transformer.evaluation.evaluate import evaluate
 from transformer.parallel import make_parallel
 from transformer.progress import format_seconds
-from transformer.step import step_without_data
+from transformer.splits import folder_name
 from transformer.stopping import DONE, Interruption, Stopping
 from transformer.topology import topology_devices
-from transformer.trainer import Trainer
-from transformer.translator import Translator
-from transformer.vocabulary import save_tokenizers
+from transformer.trainer import Trainer, step_without_data
 from transformer.workdir import WorkDir
 
 CONFIG = command_line.define_config()
@@ -40,7 +37,7 @@ def describe(config, step, task=None):
     lines = [card.model_line(config, num_params)]
     lines += card.device_lines(config, step.parallel, step.abstract_state)
     if task:
-        lines += [*card.data_lines(task), card.work_line(*task.work_per_step)]
+        lines += [*task.data_lines(), card.work_line(*task.work_per_step)]
     say("\n".join([*lines, f"steps       {config.training.num_train_steps:,}"]))
 
 
@@ -57,26 +54,26 @@ def describe_compiled(step):
 def conclude(trainer, step):
     """Scores the test set, draws the curves and says how to go on."""
     config, workdir = trainer.config, trainer.workdir
-    translator = Translator.from_checkpoint(workdir.path)
-    split = config.data.test_split
-    result = evaluate(translator, trainer.test_pairs, f"{config.data.corpus} {split}")
+    result = trainer.task.test(workdir)
     if not workdir.writes:
         return
-    file = result.save(workdir, split)
+    file = result.save(workdir, folder_name(config.data.test_split))
     say("\n" + "\n".join(result.sample_lines()))
     say(f"test set, checkpoint {result.checkpoint}:")
     say("\n".join(f"  {line}" for line in result.lines()))
     try:
         report.plot_curves(workdir.read_metrics(), workdir / "curves.png", str(workdir.path))
-        say(f"curves: {workdir / 'curves.png'}   scores: {file}")
+        page = file.with_name("report.html")
+        say(f"curves: {workdir / 'curves.png'}   scores: {page if page.exists() else file}")
     except ValueError as error:  # no matplotlib: the run is no worse for it
         say(str(error))
     # The last line of metrics.jsonl is also what says that the run is finished.
-    scores = {"test_bleu": result.bleu.value, "test_chrf": result.chrf.value}
+    scores = {f"test_{name}": score.value for name, score in result.main_scores().items()}
     workdir.append_metrics(
         {"step": step, **scores, "num_train_steps": config.training.num_train_steps}
     )
-    say("\n".join(card.how_to_go_on(str(workdir.path), trainer.test_pairs[0][0])))
+    folder = str(workdir.path)
+    say("\n".join(card.how_to_go_on(folder, *trainer.task.how_to_go_on(folder))))
 
 
 def main():
@@ -108,9 +105,9 @@ def main():
     except Interruption:
         say(f"stopped before the first step; start again with: {command_line.this_command()}")
         return stopping.exit_code
-    hosts.check_same("the text that they read", trainer.fingerprint)
+    hosts.check_same("the text that they read", trainer.task.fingerprint)
     if speaks and not workdir.has_run:
-        save_tokenizers(workdir.path, *trainer.task.tokenizers)
+        trainer.task.save(workdir.path)
     workdir.save_config(config)
     hosts.wait_for_all("the work directory")
     if not hosts.eventually(lambda: workdir.has_run):

@@ -13,9 +13,10 @@ CORPUS = [  # (source, reference, translation)
 ]
 
 
-def evaluation(rows=CORPUS, *, checkpoint="last (20)", tokenize="13a", maps=()):
+def evaluation(rows=CORPUS, *, checkpoint="last (20)", tokenize="13a", measure="bleu", maps=()):
     """An `Evaluation` of (source, reference, translation); every reference costs 2 nats a word."""
-    conditions = Conditions(checkpoint, "own", "en", "de", tokenize, 100, 256, {"beam_size": 4})
+    about = (checkpoint, "own", "en", "de", tokenize, 100, 256, {"beam_size": 4})
+    conditions = Conditions(*about, measure)
     sources, references, translations = (list(side) for side in zip(*rows, strict=True))
     counts = [len(reference.split()) + 1 for reference in references]
     found = [(translation, -1.0, -0.5) for translation in translations]

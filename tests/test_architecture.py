@@ -8,19 +8,23 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-TEXT = "validation config storage lines workdir"
-TEXT += " tfds_source corpus tokenizer vocabulary ragged batching bucketing"
+TEXT = "validation config storage splits lines workdir"
+TEXT += " tfds_source corpus labelled plain_text images labels tokenizer characters vocabulary"
+TEXT += " ragged batching masking windows image_batches bucketing"
 TEXT += " bulk.chunks bulk.parts bulk.formats"
-TENSORS = "masks attention embedding layers models"
+TENSORS = "masks alignment efficient_attention attention embedding layers models one_stack"
 DEVICES = "hosts mesh parallel topology prefetch"
-LEARNING = "loss optimizer training step costs fingerprint checkpoint"
+LEARNING = "loss optimizer training step costs fingerprint checkpoint restoring"
 SEARCH = "decoding beam_search sampling search search_batches conveyor scoring"
 PAGES = "metrics evaluation.faults evaluation.segments"
 PAGES += " page.svg page.web_page page.figures page.document evaluation.results"  # no jax either
-JOINTS = f"translator {PAGES} translation evaluation.evaluate"
-JOINTS += " evaluation.checkpoint_series evaluation.comparison"
+PAGES += " evaluation.outcome"
+JOINTS = f"translator classifier language_model {PAGES} evaluation.evaluate"
+JOINTS += " evaluation.checkpoint_series evaluation.comparison evaluation.classes"
+JOINTS += " evaluation.text_loss tasks.task tasks.labelled tasks.translation"
+JOINTS += " tasks.classification tasks.images tasks.masked_lm tasks.language_model"
 EFFECTS = "progress report card compile_cache command_line export stopping"
-EFFECTS += " bulk.pace bulk.job bulk.loop trainer"
+EFFECTS += " bulk.pace bulk.job bulk.loop family trainer"
 ORDER = " ".join((TEXT, TENSORS, DEVICES, LEARNING, SEARCH, JOINTS, EFFECTS)).split()
 PACKAGE = ROOT / "transformer"
 ROOMS = {  # "search" is search.py, "page.svg" is page/svg.py

@@ -66,6 +66,19 @@ def test_a_clearly_worse_run_differs_in_both_directions():
     assert ahead.to_json()["tests"][0]["ours"]["value"] == good.bleu.value
 
 
+def test_pronunciations_are_compared_by_their_word_error_rate():
+    """Catches a run of few whole words that is called better for its n-grams."""
+    rows = [(f"w{i}", "a b c d", "a b c d") for i in range(60)]
+    worse = [(*row[:2], "a b c x" if i % 3 else row[1]) for i, row in enumerate(rows)]
+    sides = [evaluation(r, measure="word_error_rate") for r in (rows, worse)]
+    first = compare(("a", "b"), *sides).tests[0]
+    assert (first.ours.name, first.ours.value, round(first.difference, 2)) == ("WER", 0, -66.67)
+    assert first.p_bootstrap < 0.01 and first.p_randomisation < 0.01
+    assert "unit:line" in first.theirs.signature and "ar:10000" in first.signatures[1]
+    again = compare(("a", "a"), sides[0], sides[0]).tests[0]
+    assert again.p_bootstrap == again.p_randomisation == 1
+
+
 def test_two_checkpoints_of_a_run_are_told_apart():
     """Catches a table whose two columns have the same head."""
     found = compare(("x", "x"), evaluation(checkpoint="1"), evaluation(checkpoint="2"))
@@ -99,4 +112,7 @@ def test_other_references_and_other_directions_are_refused():
     with pytest.raises(ValueError, match="this one has en-de, runs/y de-en"):
         check_comparable(ours, back, "runs/y")
     with pytest.raises(ValueError, match=r"runs/y tokenizer\.kind=pieces"):
+        check_comparable(ours, pieces, "runs/y")
+    pieces.tokenizer.kind, pieces.tokenizer.target_kind = "sentencepiece", "pieces"
+    with pytest.raises(ValueError, match=r"runs/y tokenizer\.target_kind=pieces"):
         check_comparable(ours, pieces, "runs/y")

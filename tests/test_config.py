@@ -7,7 +7,7 @@ import pathlib
 import pytest
 from sacrebleu.metrics import BLEU
 
-from configs import table3, wmt14_en_de_base, wmt14_en_de_big
+from configs import g2p, table3, wmt14_en_de_base, wmt14_en_de_big
 from transformer.config import Config
 from transformer.costs import num_parameters
 from transformer.validation import CHOICES
@@ -41,7 +41,7 @@ def test_every_config_is_a_lab_note(name):
     note = importlib.import_module(f"configs.{name}").__doc__
     assert f"--config=configs/{name}.py" in note or name == "embedded_en_de"
     assert "python train.py" in note and "python eval.py" in note
-    assert "BLEU" in note or "score" in note
+    assert "BLEU" in note or "score" in note or "error rate" in note
 
 
 def test_defaults_are_the_paper_s_base_model():
@@ -93,6 +93,18 @@ def test_unknown_row_is_answered_with_the_rows():
         table3.get_config("h2")
 
 
+def test_a_language_of_g2p_changes_its_data_alone():
+    """Catches two languages in one folder, and a misspelt one that is looked for on disk."""
+    base = g2p.get_config("hun")
+    for language in g2p.LANGUAGES:
+        config = g2p.get_config(language).validate()
+        names = {line.split(":")[0] for line in config.differences(base)}
+        assert names == (set() if language == "hun" else {"data.corpus", "data.source_language"})
+        assert config.data.corpus.endswith(f"/{language}")
+    with pytest.raises(ValueError, match=r"^The languages of .* not 'hungarian'\.$"):
+        g2p.get_config("hungarian")
+
+
 MISTAKES = {  # what is set: (parts of the one sentence)
     ("model__num_layers", "6"): ("model.num_layers", "of type int", "'6'"),
     ("model__num_layers", True): ("model.num_layers", "of type int", "True"),
@@ -100,6 +112,9 @@ MISTAKES = {  # what is set: (parts of the one sentence)
     ("tokenizer__shared", 1): ("tokenizer.shared", "of type bool", "1"),
     ("model__norm", "middle"): ("model.norm", "post, pre", "'middle'"),
     ("model__dtype", "float16"): ("model.dtype", "float32, bfloat16", "'float16'"),
+    ("tokenizer__kind", "character"): ("tokenizer.kind", "pieces, characters", "'character'"),
+    ("tokenizer__target_kind", "pieces"): ("target_kind=pieces", "kind=sentencepiece", "shared=F"),
+    ("data__measure", "WER"): ("data.measure", "bleu, word_error_rate", "'WER'"),
     ("data__bleu_tokenize", "13b"): ("data.bleu_tokenize", "13a", "'13b'"),
     ("decoding__length_penalty", ""): ("decoding.length_penalty", "gnmt, power", "''"),
     ("training__num_train_steps", 0): ("training.num_train_steps", "at least 1", "0"),

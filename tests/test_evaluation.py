@@ -100,7 +100,17 @@ def test_an_evaluation_is_of_what_the_translator_says(translator):
     nll, count = (sum(getattr(s, n) for s in scored) for n in ("log_prob", "num_pieces"))
     assert result.perplexity.value == pytest.approx(np.exp(-nll / count), rel=1e-4)
     assert result.outputs["translations"]["empty"] == 0
-    assert sum(row["bleu"].num_sentences for row in result.by_length) == 10
+    assert sum(row["score"].num_sentences for row in result.by_length) == 10
+
+
+def test_the_configuration_says_which_score_comes_first(translator, monkeypatch):
+    """Catches a measure that is lost between the configuration and the scores."""
+    monkeypatch.setattr(translator.config.data, "measure", "word_error_rate")
+    test_set = [*pairs(9), ("", "")]
+    result = evaluate(translator, test_set, "own", num_maps=0)
+    num_wrong = sum(s.translation != s.reference for s in result.segments)
+    assert num_wrong < len(test_set) and result.first.name == "WER"
+    assert result.first.value == pytest.approx(100 * num_wrong / len(test_set))
 
 
 def test_hosts_can_tell_each_other_what_they_found(translator, monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 import sacrebleu
 
 from transformer import metrics
+from transformer.validation import CHOICES
 
 REFERENCES = ["The quick brown fox jumps over the lazy dog .", "It was a dark and stormy night ."]
 TRANSLATIONS = ["The quick brown fox leaps over the lazy dog .", "It was a dark and rainy night ."]
@@ -145,3 +146,33 @@ def test_tokens_are_counted_as_by_bleu():
     """Catches a length ratio of characters or of words between spaces."""
     assert metrics.count_tokens(["a, b"], ["a b."]) == (3, 3)
     assert metrics.count_tokens(["a, b"], ["a b c"], tokenize="none") == (2, 3)
+
+
+def test_word_error_rate_counts_lines_that_are_not_wholly_right():
+    """Catches phones counted for words, a fraction for a percentage, and a forgiving comparison."""
+    ours = ["a b c", "a b", "A b", "ab", ""]
+    theirs = ["a b c", "a c", "a b", "a b", "x"]
+    score = metrics.measure_score("word_error_rate", ours, theirs, "hun-ipa", num_bootstrap=500)
+    assert (score.name, score.value, score.num_sentences) == ("WER", 80, 5)
+    assert {"unit:line", "match:whole", "bs:500"} <= set(score.signature.split("|"))
+    assert metrics.measure_score("word_error_rate", theirs, theirs, "hun-ipa").value == 0
+    with pytest.raises(ValueError, match="there are 4 and 5"):
+        metrics.measure_score("word_error_rate", ours[1:], theirs, "hun-ipa")
+
+
+def test_the_interval_of_a_word_error_rate_is_that_of_a_proportion():
+    """Catches an interval over phones, and half of it or twice."""
+    ours = ["x" if i % 10 else "y" for i in range(1000)]
+    score = metrics.measure_score("word_error_rate", ours, ["x"] * 1000, "a-b", num_bootstrap=1000)
+    assert score.value == 10
+    assert score.interval == pytest.approx(1.96 * math.sqrt(0.1 * 0.9 / 1000) * 100, rel=0.1)
+
+
+def test_measures_are_those_that_a_configuration_may_name():
+    """Catches a measure that validates and fails at the first evaluation."""
+    assert tuple(metrics.MEASURES) == CHOICES["data.measure"]
+    for measure, name in metrics.MEASURES.items():
+        assert metrics.measure_score(measure, TRANSLATIONS, REFERENCES, "en-de").name == name
+    bleu = metrics.bleu(TRANSLATIONS, REFERENCES, "en-de", tokenize="none")
+    assert metrics.measure_score("bleu", TRANSLATIONS, REFERENCES, "en-de", tokenize="none") == bleu
+    assert metrics.MEASURES.keys() > metrics.LOWER_IS_BETTER

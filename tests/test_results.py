@@ -6,6 +6,7 @@ import math
 import pytest
 from scored import CORPUS, evaluation
 
+from transformer.evaluation.checkpoint_series import summary, table_lines
 from transformer.workdir import WorkDir
 
 
@@ -70,3 +71,21 @@ def test_faults_of_references_stand_beside_those_of_translations():
     assert outputs["references"] == {"empty": 0, "copied": 1, "repeating": 0}
     assert outputs["num_tokens"] == {"translations": 3, "references": 4}
     assert outputs["length_ratio"] == 0.75
+
+
+def test_the_measure_comes_first_wherever_scores_are_told(tmp_path):
+    """Catches a report of pronunciations headed by their BLEU, and lengths in words of one word."""
+    rows = [("a" * n, "x y", "x y" if n % 4 else "x") for n in range(1, 21)]
+    result = evaluation(rows, measure="word_error_rate")
+    assert list(result.main_scores()) == ["word_error_rate", "bleu", "chrf", "perplexity"]
+    assert result.lines()[0].startswith("WER 25.00 ± ")
+    assert [(row["from"], row["score"].value) for row in result.by_length] == [(1, 20), (11, 30)]
+    assert "WER by characters of the source:" in result.detail_lines()
+    path = result.save(WorkDir(tmp_path), "x", checkpoints=[summary(result)] * 2)
+    record, page = strict(path.read_text()), (path.parent / "report.html").read_text()
+    assert record["word_error_rate"]["value"] == 25 and record["measure"] == "word_error_rate"
+    assert record["checkpoints"][0]["word_error_rate"] == record["word_error_rate"]
+    assert page.index("WER</") < page.index("BLEU</") and "test WER" in page
+    heads, row, _ = table_lines([summary(result)] * 2)
+    assert heads.split() == ["checkpoint", "WER", "BLEU", "chrF2", "perplexity"]
+    assert len(heads) == len(row)

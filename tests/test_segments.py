@@ -1,22 +1,26 @@
 """segments.py: sentences keep their numbers, lengths their sentences."""
 
+from functools import partial
+
 import pytest
 import sacrebleu
 from scored import CORPUS, evaluation
 
-from transformer.evaluation.segments import bleu_by_length, worst_and_best
+from transformer.evaluation.segments import score_by_length, worst_and_best
+from transformer.metrics import bleu
 
 
 def test_bleu_of_a_length_is_sacrebleu_s_of_those_sentences_alone():
     """Catches a mean of sentence scores, and a sentence at the border that counts twice."""
     rows = [(" ".join(["w"] * n), *row[1:]) for n, row in zip((1, 10, 11, 20, 61, 0), CORPUS)]  # noqa: B905
-    found = bleu_by_length(evaluation(rows).segments, "en-de", "en", tokenize="13a")
+    segments = evaluation(rows).segments
+    found = score_by_length(segments, "words", partial(bleu, direction="en-de"))
     expected = {(1, 10): rows[:2], (11, 20): rows[2:4], (61, None): rows[4:5]}
     assert [(row["from"], row["to"]) for row in found] == list(expected)
     for row, inside in zip(found, expected.values(), strict=True):
         theirs = sacrebleu.corpus_bleu([r[2] for r in inside], [[r[1] for r in inside]])
-        assert row["bleu"].value == pytest.approx(theirs.score)
-        assert row["bleu"].num_sentences == len(inside)
+        assert row["score"].value == pytest.approx(theirs.score)
+        assert row["score"].num_sentences == len(inside)
 
 
 def test_the_worst_and_the_best_are_ordered_and_apart():

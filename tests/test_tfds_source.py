@@ -6,14 +6,66 @@ import pathlib
 import subprocess
 import sys
 import time
+from collections import Counter
 
+import numpy as np
 import pytest
 
-from transformer.tfds_source import load_tfds
+from transformer.config import DataConfig
+from transformer.images import load_images
+from transformer.labelled import load_evaluation_examples, load_training_examples
+from transformer.tfds_source import load_labelled, load_tfds
 
 ROOT = pathlib.Path(__file__).parents[1]
 TRAIN = [(f"A cat, no. {i}.", f"Eine Katze, Nr. {i}, süß.") for i in range(50)]
 TEST = [("It's a dog.\u2028", "Es ist ein Hund."), ("", "leer")]
+REVIEWS = [(f"Film no. {i}, süß.\u2028", ("good", "bad")[i % 2]) for i in range(20)]
+PICTURES = [(np.full((6, 4, 3), 12 * i, np.uint8), i % 3) for i in range(20)]
+
+
+def prepare(features_of, splits, folder):
+    """Prepares a dataset of a few rows; the folder of its version."""
+    import tensorflow_datasets as tfds
+
+    class Few(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+        """A few rows."""
+
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            features = tfds.features.FeaturesDict(features_of(tfds.features))
+            return tfds.core.DatasetInfo(builder=self, features=features, disable_shuffling=True)
+
+        def _split_generators(self, dl_manager):
+            return {split: self._generate_examples(rows) for split, rows in splits.items()}
+
+        def _generate_examples(self, rows):
+            yield from enumerate(rows)
+
+    builder = Few(data_dir=folder, file_format="array_record")
+    builder.download_and_prepare()
+    return str(builder.data_dir)
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory):
+    """A dataset of texts and named labels, whose test set has none (-1), as those of GLUE."""
+    rows = [{"sentence": text, "label": label} for text, label in REVIEWS]
+    return prepare(
+        lambda f: {"sentence": f.Text(), "label": f.ClassLabel(names=["bad", "good"])},
+        {"train": rows, "test": [{"sentence": "?", "label": -1}] * 2},
+        tmp_path_factory.mktemp("reviews"),
+    )
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """A dataset of images and labels without names."""
+    return prepare(
+        lambda f: {"image": f.Image(shape=(6, 4, 3)), "label": f.ClassLabel(num_classes=3)},
+        {"train": [{"image": image, "label": label} for image, label in PICTURES]},
+        tmp_path_factory.mktemp("pictures"),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -158,3 +210,43 @@ def test_a_format_of_tensorflow_is_named(data_dir, tmp_path):
     (copy / "dataset_info.json").write_text(info.replace("array_record", "tfrecord"))
     with pytest.raises(ValueError, match=r"of the format tfrecord.*python -m transformer\.tfds"):
         load_tfds(str(copy), "train", "en", "de")
+
+
+def test_texts_and_their_labels(reviews):
+    """Catches numbers for names, bytes for text, another order, and a part taken twice."""
+    assert load_labelled(reviews, "train", ["text", "sentence"]) == [
+        (text.encode(), label) for text, label in REVIEWS
+    ]
+    config = DataConfig(corpus=f"tfds:{reviews}", train_split="train[:90%]")
+    texts, labels = load_training_examples(config, Counter())
+    assert list(zip(texts, labels, strict=True)) == REVIEWS[:18]
+    texts, labels = load_evaluation_examples(config, "train[90%:]", ["bad", "good"])
+    assert list(zip(texts, labels, strict=True)) == REVIEWS[18:]
+
+
+def test_images_and_their_labels(pictures):
+    """Catches pixels that are not scaled, channels lost, labels moved, and a part taken twice."""
+    images, labels = load_images(DataConfig(corpus=f"tfds:{pictures}"), "train[50%:]")
+    assert labels == [str(label) for _, label in PICTURES[10:]]
+    np.testing.assert_allclose(images, np.stack([p for p, _ in PICTURES[10:]]) / 255, rtol=1e-6)
+
+
+def test_examples_without_a_label_are_refused(reviews):
+    """Catches -1, which TFDS names as the last class: a test set that is "good" throughout."""
+    message = r"^The split 'test' of .* has 2 rows without a label\.$"
+    with pytest.raises(ValueError, match=message):
+        load_labelled(reviews, "test", ["sentence"])
+
+
+def test_a_dataset_without_label_or_example_says_what_it_has(reviews, pictures, data_dir):
+    """Catches a KeyError, for a dataset of another task."""
+    for name, features in (
+        (pictures, ["text", "sentence"]),
+        (reviews, ["image"]),
+        (str(data_dir / "small_talk/1.0.0"), ["en"]),
+    ):
+        message = rf" has \w+, \w+; it must have a label, and {' or '.join(features)}\.$"
+        with pytest.raises(ValueError, match=message):
+            load_labelled(name, "train", features)
+    with pytest.raises(ValueError, match=r"^The split 'dev' of .* cannot be read: [^\n]*'train'"):
+        load_labelled(reviews, "dev", ["sentence"])

@@ -9,7 +9,7 @@ import pytest
 from runs import run
 from transformer.config import Config
 from transformer.parallel import make_parallel
-from transformer.step import step_without_data
+from transformer.trainer import step_without_data
 from transformer.training import make_train_step
 
 needs_libtpu = pytest.mark.skipif(

@@ -14,6 +14,10 @@ KINDS = {
     "separate": TokenizerConfig(vocab_size=300, shared=False),
     "pieces": TokenizerConfig(kind="pieces"),
     "separate pieces": TokenizerConfig(kind="pieces", shared=False),
+    "characters": TokenizerConfig(kind="characters"),
+    "spelling and phones": TokenizerConfig(
+        kind="characters", target_kind="pieces", joiner="", shared=False
+    ),
 }
 
 
@@ -37,6 +41,16 @@ def test_separate_vocabularies_see_their_own_side():
     source, target = train_tokenizers(KINDS["separate"], PAIRS)
     assert len(source.encode(["number"])[0]) < len(target.encode(["number"])[0])
     assert len(target.encode(["Nummer"])[0]) < len(source.encode(["Nummer"])[0])
+
+
+def test_each_side_may_have_its_own_kind():
+    """Catches the source's kind on both sides, and phones that are joined to one word."""
+    source, target = train_tokenizers(
+        KINDS["spelling and phones"], [("hat  ", "h a t͡s"), ("x", "ŋ")]
+    )
+    assert len(source.encode(["hat "])[0]) == 5
+    ids = target.encode(["t͡s a ŋ"])[0]
+    assert len(ids) == 4 and target.decode(ids) == target.join("t͡s a ŋ") == "t͡s a ŋ"
 
 
 def test_a_sample_is_taken_from_all_of_the_text(monkeypatch):

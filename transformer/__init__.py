@@ -10,14 +10,20 @@ The axis key, used in every shape of this package (the letters of `jax.nn.dot_pr
 """
 
 __version__ = "0.1.0"
-__all__ = ["Config", "Transformer", "Translator"]
+__all__ = ["Classifier", "Config", "LanguageModel", "Transformer", "Translator"]
 
 
 def __getattr__(name):
     """Imports the public names on first use, so that the text rooms stay free of jax."""
     from importlib import import_module
 
-    homes = {"Config": "config", "Transformer": "models", "Translator": "translator"}
+    homes = {
+        "Classifier": "classifier",
+        "Config": "config",
+        "LanguageModel": "language_model",
+        "Transformer": "models",
+        "Translator": "translator",
+    }
     if name not in homes:
         raise AttributeError(f"module 'transformer' has no attribute '{name}'")
     return getattr(import_module(f"transformer.{homes[name]}"), name)

@@ -1,10 +1,19 @@
-"""Attention: the function softmax(QKᵀ/√d_k)V, and its multi-head module (paper, section 3.2)."""
+"""Multi-head attention over any alignment of queries and keys (paper, section 3.2), and dropout."""
 
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+
+from transformer.alignment import (
+    AdditiveAttention,
+    GeneralAttention,
+    dot_product_attention,
+    fused_attention,
+    scaled_dot_product_attention,
+)
+from transformer.efficient_attention import is_in_window, local_attention, performer_attention
 
 
 class Dropout(nn.Module):
@@ -41,48 +50,14 @@ def _mix(x):
     return x ^ (x >> 15)
 
 
-FEW_QUERIES = 8  # the beams of a search
-
-
-def scaled_dot_product_attention(query, key, value, *, mask=None, dropout=None):
-    """softmax(QKᵀ/√d_k)V, equation (1); the softmax in float32.
-
-    query [B, T, N, H]; key, value [B, S, N, H]; mask boolean, broadcastable to [B, N, T, S];
-    dropout a function applied to the attention weights. Returns [B, T, N, H]. A query that may
-    attend to nothing gets the mean of the values: finite, and of no consequence to the loss.
-    """
-    query = query * query.shape[-1] ** -0.5
-    if _is_search_step(query) and dropout is None:
-        return _attend_in_loops(query, key, value, mask)
-    query, key, value = (x.swapaxes(1, 2) for x in (query, key, value))  # heads first: no strides
-    logits = jnp.einsum("BNTH,BNSH->BNTS", query, key, preferred_element_type=jnp.float32)
-    if mask is not None:
-        logits = jnp.where(mask, logits, jnp.finfo(logits.dtype).min)
-    weights = jax.nn.softmax(logits).astype(value.dtype)
-    if dropout is not None:
-        weights = dropout(weights)
-    return jnp.einsum("BNTS,BNSH->BNTH", weights, value).swapaxes(1, 2)
-
-
-def _is_search_step(query):
-    """A few beams of several sentences on a CPU (of one sentence, jax 0.10 compiles it wrong)."""
-    rows, num_queries = query.shape[:2]
-    return rows > 1 and 1 < num_queries <= FEW_QUERIES and jax.default_backend() == "cpu"
-
-
-def _attend_in_loops(query, key, value, mask):
-    """The same for the few queries of a search step: one loop over everything, not many products.
-
-    A tenth of a step with beam 4 on a CPU. The weights are [B, T, S, N] here.
-    """
-    logits = (query[:, :, None] * key[:, None]).astype(jnp.float32).sum(-1)
-    if mask is not None:
-        logits = jnp.where(mask.transpose(0, 2, 3, 1), logits, jnp.finfo(logits.dtype).min)
-    weights = jax.nn.softmax(logits, axis=2).astype(value.dtype)
-    return (weights[..., None] * value[:, None]).sum(2)
-
-
-ATTENTION_FUNCTIONS = {"scaled_dot_product": scaled_dot_product_attention}
+FUNCTIONS = {  # of `config.model.attention`; the seam is in the docstring of `alignment`
+    "scaled_dot_product": scaled_dot_product_attention,
+    "dot_product": dot_product_attention,
+    "fused": fused_attention,
+    "local": local_attention,
+    "performer": performer_attention,
+}
+MODULES = {"general": GeneralAttention, "additive": AdditiveAttention}  # those with weights
 
 
 class MultiHeadAttention(nn.Module):
@@ -90,6 +65,8 @@ class MultiHeadAttention(nn.Module):
 
     As in the paper the four projections have no bias. Keys and values are projected by
     `keys_values` and passed in, so that a decoder can project the encoded source only once.
+    `attention` names what aligns queries and keys, a function or a module with weights; block and
+    num_features are for "local" and "performer".
     """
 
     d_model: int
@@ -99,6 +76,8 @@ class MultiHeadAttention(nn.Module):
     attention: str = "scaled_dot_product"
     dropout_rate: float = 0.0
     dtype: jnp.dtype = jnp.float32
+    block: int = 64
+    num_features: int = 256
 
     def setup(self):
         def projection(width):
@@ -109,6 +88,16 @@ class MultiHeadAttention(nn.Module):
         self.value = projection(self.num_heads * self.value_dim)
         self.output = projection(self.d_model)
         self.attention_dropout = Dropout(self.dropout_rate)
+        self.alignment = self._make_alignment()
+
+    def _make_alignment(self):
+        if self.attention in MODULES:
+            return MODULES[self.attention]()
+        options = {
+            "local": dict(block=self.block),
+            "performer": dict(num_features=self.num_features),
+        }
+        return partial(FUNCTIONS[self.attention], **options.get(self.attention, {}))
 
     def _split_heads(self, x):
         x = x.reshape(*x.shape[:-1], self.num_heads, -1)
@@ -123,9 +112,7 @@ class MultiHeadAttention(nn.Module):
 
     def __call__(self, x, keys_values, *, mask, deterministic):
         """Attends from x [B, T, D] to `keys_values` under `mask`; returns [B, T, D]."""
-        query = self._split_heads(self.query(x))
-        attended = self._attend(query, keys_values, mask, deterministic)
-        return self.output(attended.reshape(*x.shape[:-1], -1))
+        return self._attend(self.alignment, x, keys_values, mask, deterministic)
 
     def step(self, x, cache, position, *, mask):
         """Self-attention of one new position of every beam to what their ancestors wrote.
@@ -137,17 +124,23 @@ class MultiHeadAttention(nn.Module):
         write = jax.lax.dynamic_update_slice_in_dim
         cache = {name: write(cache[name], new[name][:, None], position, axis=1) for name in cache}
         seen = {name: a.reshape(len(a), -1, *a.shape[3:]) for name, a in cache.items()}
-        return self(x, seen, mask=mask, deterministic=True), cache
+        alignment = self.alignment
+        if self.attention == "local":  # these keys stand in no row: here the window is a mask
+            places = jnp.arange(seen["key"].shape[1]) // x.shape[1]
+            mask = mask & is_in_window(position, places, self.block)
+            alignment = scaled_dot_product_attention
+        return self._attend(alignment, x, seen, mask, True), cache
 
-    def _attend(self, query, keys_values, mask, deterministic):
-        attention_fn = ATTENTION_FUNCTIONS[self.attention]
+    def _attend(self, alignment, x, keys_values, mask, deterministic):
+        query = self._split_heads(self.query(x))
         key, value = keys_values["key"], keys_values["value"]
         if self.is_mutable_collection("intermediates"):
             # Attending to one-hot values returns the attention weights themselves, [B, T, N, S].
             one_hot = jnp.eye(key.shape[1], dtype=value.dtype)[None, :, None, :]
             one_hot = jnp.broadcast_to(one_hot, (*key.shape[:3], key.shape[1]))
-            self.sow("intermediates", "weights", attention_fn(query, key, one_hot, mask=mask))
+            self.sow("intermediates", "weights", alignment(query, key, one_hot, mask=mask))
         dropout = None
         if self.dropout_rate and not deterministic:
             dropout = partial(self.attention_dropout, deterministic=False)
-        return attention_fn(query, key, value, mask=mask, dropout=dropout)
+        attended = alignment(query, key, value, mask=mask, dropout=dropout)
+        return self.output(attended.reshape(*x.shape[:-1], -1))

@@ -98,17 +98,19 @@ def _longest_first(items, size):
 class PackedBatches:
     """`batches[step]` is a `Batch` of B rows, for every step from 0 on, epoch after epoch.
 
-    source, target: `Ragged` of the same pairs; rows_per_batch B; weights says how often an epoch
-    shows each pair (None: once). Evaluation reads the first `batches_per_epoch` of an object of its
-    own: each pair once, the last rows empty.
+    source, target: `Ragged` of the same pairs; row_length T; source_length S, 0: as goes with T;
+    rows_per_batch B; weights says how often an epoch shows each pair (None: once). Evaluation reads
+    the first `batches_per_epoch` of an object of its own: each pair once, the last rows empty.
     """
 
     TRIES = 4  # at a packing of an epoch that leaves no pair over
 
-    def __init__(self, source, target, *, row_length, rows_per_batch, seed, weights=None):
+    def __init__(
+        self, source, target, *, row_length, source_length=0, rows_per_batch, seed, weights=None
+    ):
         self.source, self.target, self.weights = source, target, weights
         self.seed, self.rows_per_batch = seed, rows_per_batch
-        self.shape = (self._source_row_length(row_length), row_length)
+        self.shape = (source_length or self._source_row_length(row_length), row_length)
         self._planning, self._planned = Lock(), lru_cache(maxsize=2)(self._make_plan)
         self.batches_per_epoch, self._first_packing = self._pack_first_epoch()
 

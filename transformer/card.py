@@ -1,6 +1,5 @@
 """The card of a run: what it is made of, before it costs anything, and what to do with it then."""
 
-import json
 import math
 import re
 import shlex
@@ -33,33 +32,12 @@ def parameter_table(params):
     return [*lines, f"  {'all':<{width}}  {'':>12}  {total:>12,}"]
 
 
-def data_lines(task):
-    """What was read, what was left out and why, and how it is packed."""
-    batches, validation = task.training_batches, task.validation_batches
-    padding = task.num_padding_rows
-    padding = f", and {padding} empty ones to deal them out evenly" if padding else ""
-    source_length, target_length = batches.shape
-    dropped = ", ".join(f"{count:,} of {reason}" for reason, count in task.notes.items())
-    lines = [
-        f"data        {task.config.data.corpus} {task.direction}: {len(batches.source):,} training "
-        f"pairs; left out: {dropped or 'none'}",
-        f"vocabulary  {' and '.join(f'{t.vocab_size:,}' for t in dict.fromkeys(task.tokenizers))} "
-        f"pieces",
-        f"batch       {batches.rows_per_batch} rows of {source_length} + {target_length} places, "
-        f"{batches.fill(10):.1%} of them real{padding}; {batches.batches_per_epoch:,} batches an "
-        f"epoch",
-        f"validation  {len(task.validation_pairs):,} pairs, {validation.batches_per_epoch} batches",
-    ]
-    for reason, count in task.not_in_loss.items():
-        lines.append(f"            {count:,} of {reason}: in the BLEU, not in the loss")
-    return lines
-
-
 def model_line(config, num_params):
     """The network."""
     m = config.model
+    layers = f"{m.num_layers}+{m.num_layers}" if config.task == "translation" else m.num_layers
     return (
-        f"model       {m.num_layers}+{m.num_layers} layers, d_model {m.d_model}, d_ff {m.d_ff}, "
+        f"model       {layers} layers, d_model {m.d_model}, d_ff {m.d_ff}, "
         f"{m.num_heads} heads, {m.norm}-norm, {m.dtype}: {num_params:,} parameters"
     )
 
@@ -129,19 +107,12 @@ def collectives_of(program):
     return found
 
 
-def how_to_go_on(workdir, sentence):
-    """The commands that use what was trained, ready for a shell."""
-    source, folder = (json.dumps(text, ensure_ascii=False) for text in (sentence, workdir))
-    program = (
-        f"from transformer import Translator; "
-        f"print(Translator.from_checkpoint({folder}).translate([{source}])[0])"
-    )
-    workdir = shlex.quote(workdir)
-    return [
-        "",
-        "go on:",
-        f"  python eval.py --workdir={workdir}",
-        f"  echo {shlex.quote(sentence)} | python eval.py --workdir={workdir} --input=-",
-        f"  python eval.py --workdir={workdir} --attention=attention.png",
-        f"  python -c {shlex.quote(program)}",
-    ]
+def how_to_go_on(workdir, text, program):
+    """The commands that use what was trained, ready for a shell; as `Task.how_to_go_on` says."""
+    folder = shlex.quote(workdir)
+    commands = [f"python eval.py --workdir={folder}"]
+    if text:
+        commands.append(f"echo {shlex.quote(text)} | python eval.py --workdir={folder} --input=-")
+    if program:
+        commands.append(f"python -c {shlex.quote(program)}")
+    return ["", "go on:", *(f"  {command}" for command in commands)]

@@ -86,6 +86,18 @@ def be_quiet():
     _is_quiet = True
 
 
+def tell(lines):
+    """Results go to standard output, from the first host alone."""
+    if jax.process_index() == 0:
+        print(*lines, sep="\n", flush=True)
+
+
+def given_flags(names):
+    """{name: value} of the flags among the `globals()` of a script that were given to it."""
+    ours = (flag for flag in names.values() if isinstance(flag, flags.FlagHolder))
+    return {flag.name: flag.value for flag in ours if flag.present}
+
+
 def this_command():
     """The command line that started this program."""
     return " ".join(["python", *map(shlex.quote, sys.argv)])

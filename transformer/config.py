@@ -27,7 +27,9 @@ class ModelConfig:
     positions: str = "sinusoidal"  # or "learned"
     max_positions: int = 512  # of learned positions
     embedding_sharing: str = "all"  # source, target and softmax; or "target", "none"
-    attention: str = "scaled_dot_product"
+    attention: str = "scaled_dot_product"  # or another of `attention.FUNCTIONS` and `MODULES`
+    attention_block: int = 64  # of "local": how many places it sees to either side
+    attention_features: int = 256  # of "performer": more are more exact
     dtype: str = "float32"  # of the computation, or "bfloat16"; parameters are float32
 
     @property
@@ -39,30 +41,39 @@ class ModelConfig:
 
 @dataclass
 class DataConfig:
-    """Which text. `corpus` is read by `corpus.load_pairs`; splits are its names for them."""
+    """Which text or images. A split may be a part of one: "train[:90%]"."""
 
-    corpus: str = "embedded"  # or a folder, or tfds:NAME; several: "a@2,b@0.5"
+    corpus: str = "embedded"  # or a folder, or tfds:NAME; several for pairs: "a@2,b@0.5"
     source_language: str = "en"
     target_language: str = "de"
     train_split: str = "train"
     validation_split: str = "validation"
     test_split: str = "test"
     max_validation_sentences: int = 1000  # translated at each evaluation; 0: all
+    measure: str = "bleu"  # which score comes first and decides; or "word_error_rate"
     bleu_tokenize: str = "13a"  # sacrebleu's; "none" if the text is tokenised already
     row_length: int = 256  # target pieces of a packed row, so also the longest sentence
     max_length_ratio: float = 9.0  # of source to target pieces or back; 0: no limit
     drop_identical: bool = True  # leave out training pairs whose sides are equal (untranslated)
+    mask_rate: float = 0.15  # of a masked language model: pieces that it has to guess
+    patch_size: int = 4  # of an image: so many pixels square are one place of the sequence
 
 
 @dataclass
 class TokenizerConfig:
     """How text becomes pieces."""
 
-    kind: str = "sentencepiece"  # or "pieces": text that is already split
+    kind: str = "sentencepiece"  # or "pieces": text that is already split; or "characters"
+    target_kind: str = ""  # of the target, if that is another; needs shared=False
     model: str = ""  # a SentencePiece model to use; empty: train one from the corpus
     vocab_size: int = 37_000
     shared: bool = True  # one vocabulary for both languages
     joiner: str = "@@"  # of ready-made pieces: marks a piece that the next one continues
+
+    @property
+    def kinds(self) -> tuple[str, str]:
+        """Of the source, and of the target."""
+        return self.kind, self.target_kind or self.kind
 
 
 @dataclass
@@ -75,6 +86,8 @@ class OptimizerConfig:
     beta2: float = 0.98
     epsilon: float = 1e-9
     clip_norm: float = 0.0  # of the gradient; 0: no clipping, as in the paper
+    decay_steps: int = 0  # 0: the paper's; else a cosine after warm-up, to a tenth at this step
+    weight_decay: float = 0.0  # of matrices (AdamW); the paper has none
 
 
 @dataclass
@@ -117,8 +130,9 @@ class MeshConfig:
 
 @dataclass
 class Config:
-    """All of it. What has no group, and `mesh`, arranges the work and changes no result."""
+    """All of it. What follows `task`, and `mesh`, arranges the work and changes no result."""
 
+    task: str = "translation"  # or another of `tasks.TASKS`
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)

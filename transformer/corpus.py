@@ -6,7 +6,6 @@ A corpus is `embedded`, a folder (`train.en` + `train.de`, or `train.tsv`; each 
 
 import lzma
 import math
-import os
 import warnings
 from collections import Counter
 from importlib import resources
@@ -14,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.lines import OPENERS, read_lines, split_lines
+from transformer.lines import find, read_lines, split_lines, what_is_there
+from transformer.splits import parse_split, part_of
 
 
 def parse_corpora(text):
@@ -73,13 +73,16 @@ def load_evaluation_pairs(config, split):
 def load_pairs(name, split, config, notes):
     """The pairs of one split of one corpus, whatever its kind."""
     source, target = config.source_language, config.target_language
-    if name == "embedded":
-        return _load_embedded(split, source, target)
     if name.startswith("tfds:"):
         from transformer.tfds_source import load_tfds
 
         return load_tfds(name.removeprefix("tfds:"), split, source, target)
-    return _load_folder(Path(name).expanduser(), split, source, target, notes)
+    split, start, stop = parse_split(split)
+    if name == "embedded":
+        pairs = _load_embedded(split, source, target)
+    else:
+        pairs = _load_folder(Path(name).expanduser(), split, source, target, notes)
+    return part_of(pairs, start, stop)
 
 
 def _is_useful(pair, config, notes):
@@ -114,17 +117,15 @@ def _load_embedded(split, source, target):
 
 
 def _load_folder(folder, split, source, target, notes):
-    tsv = _find(folder, f"{split}.tsv")
+    tsv = find(folder, f"{split}.tsv")
     if tsv:
         return _read_tsv(tsv, notes)
-    paths = [_find(folder, f"{split}.{language}") for language in (source, target)]
+    paths = [find(folder, f"{split}.{language}") for language in (source, target)]
     if None in paths:
         wanted = (
             f"{split}.{source} and {split}.{target} (or {split}.tsv; each may end in .gz or .xz)"
         )
-        raise ValueError(
-            f"The corpus folder {folder} must hold {wanted}; {_what_is_there(folder)}."
-        )
+        raise ValueError(f"The corpus folder {folder} must hold {wanted}; {what_is_there(folder)}.")
     sides = [read_lines(path, notes) for path in paths]
     if len(sides[0]) != len(sides[1]):
         raise ValueError(
@@ -132,17 +133,6 @@ def _load_folder(folder, split, source, target, notes):
             f"{paths[1]} has {len(sides[1])}."
         )
     return list(zip(*sides, strict=True))
-
-
-def _find(folder, name):
-    paths = [folder / f"{name}{ending}" for ending in OPENERS]
-    return next((path for path in paths if path.is_file()), None)
-
-
-def _what_is_there(folder):
-    if not folder.is_dir():
-        return f"there is no such folder (looked from {os.getcwd()}); set --config.data.corpus"
-    return f"it holds {', '.join(sorted(p.name for p in folder.iterdir())[:12]) or 'nothing'}"
 
 
 def _read_tsv(path, notes):

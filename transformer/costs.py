@@ -49,6 +49,18 @@ def num_parameters(config: ModelConfig, source_vocab_size, target_vocab_size):
     return layers + last_norms + (tables + positions) * d
 
 
+def stack_flops(config: ModelConfig, lengths, *, causal=False, outputs=0):
+    """Arithmetic of training a model of one Stack once on sequences of these lengths.
+
+    outputs: multiplications by weights before and after the stack, of all sequences together.
+    """
+    n = np.asarray(lengths, np.float64)
+    heads = config.num_heads * sum(config.widths_of_head)
+    weights = 2 * config.d_model * heads + 2 * config.d_model * config.d_ff
+    looks = heads * (n * (n + 1) / 2 if causal else n**2)
+    return 2 * 3 * float(config.num_layers * (n * weights + looks).sum() + outputs)
+
+
 def training_flops(config: ModelConfig, target_vocab_size, source_lengths, target_lengths):
     """Arithmetic of training on sentences of these lengths once: forward, and twice that backward.
 

@@ -13,9 +13,11 @@ import jax.numpy as jnp
 
 from transformer.checkpoint import Checkpoints, open_for_reading
 from transformer.command_line import main_of_module, say
+from transformer.storage import write_atomically
 from transformer.training import TrainState
-from transformer.vocabulary import load_tokenizers, save_tokenizers
 from transformer.workdir import WorkDir
+
+BESIDES = {"tokenizer", "source_tokenizer", "target_tokenizer", "classes"}  # of what a run knows
 
 
 def export(workdir, folder, checkpoint="default"):
@@ -35,7 +37,9 @@ def export(workdir, folder, checkpoint="default"):
     checkpoints = Checkpoints(target.checkpoints)
     checkpoints.save(TrainState(jnp.array(step), params, opt_state=()))
     checkpoints.close()
-    save_tokenizers(target.path, *load_tokenizers(source.path))
+    for file in source.path.iterdir():
+        if file.stem in BESIDES:
+            write_atomically(target / file.name, file.read_bytes())
     config.model.dtype, config.decoding.average_checkpoints = "bfloat16", 1
     target.save_config(config)
     mib = sum(leaf.nbytes for leaf in jax.tree.leaves(params)) / 2**20

@@ -57,20 +57,24 @@ class Block(nn.Module):
         c = self.config
         dtype = jnp.dtype(c.dtype)
 
-        def attention():
+        def attention(name):
             return MultiHeadAttention(
                 c.d_model,
                 c.num_heads,
                 *c.widths_of_head,
-                c.attention,
+                name,
                 c.attention_dropout_rate,
                 dtype,
+                c.attention_block,
+                c.attention_features,
             )
 
-        self.self_attention = attention()
+        self.self_attention = attention(c.attention)
         self.self_residual = Residual(c.norm, c.dropout_rate, dtype)
         if self.cross_attention:
-            self.encoder_attention = attention()
+            # A place of the target has no neighbours in the source: there a window is the whole.
+            name = "scaled_dot_product" if c.attention == "local" else c.attention
+            self.encoder_attention = attention(name)
             self.encoder_residual = Residual(c.norm, c.dropout_rate, dtype)
         self.feed_forward = FeedForward(c.d_ff, dtype)
         self.feed_forward_residual = Residual(c.norm, c.dropout_rate, dtype)

@@ -154,3 +154,16 @@ def count_lines(path):
         while block := file.read(2**20):
             count, last = count + block.count(b"\n"), block[-1:]
     return count + (last != b"\n")
+
+
+def find(folder, name):
+    """The file of this name in a folder, compressed or not; None if there is none."""
+    paths = [folder / f"{name}{ending}" for ending in OPENERS]
+    return next((path for path in paths if path.is_file()), None)
+
+
+def what_is_there(folder):
+    """What to say of a folder in which something is missing."""
+    if not folder.is_dir():
+        return f"there is no such folder (looked from {os.getcwd()}); set --config.data.corpus"
+    return f"it holds {', '.join(sorted(p.name for p in folder.iterdir())[:12]) or 'nothing'}"

@@ -1,4 +1,7 @@
-"""Scores one can publish: BLEU, chrF and perplexity, each with signature, count and interval."""
+"""Scores one can publish: BLEU, chrF, word error rate and perplexity.
+
+Each with signature, count and a 95% interval, by sacrebleu's bootstrap over lines.
+"""
 
 import math
 import os
@@ -7,8 +10,11 @@ from typing import ClassVar
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import base as sacrebleu_base
 from sacrebleu.significance import estimate_ci
 
+MEASURES = {"bleu": "BLEU", "word_error_rate": "WER"}  # what `data.measure` may be; its name
+LOWER_IS_BETTER = {"word_error_rate"}
 TOKENISATIONS = {"13a": "mteval-13a tokenisation", "intl": "international tokenisation"}
 
 
@@ -22,6 +28,7 @@ class Score:
     direction: str
     num_sentences: int
     interval: float | None = None
+    unit: str = "sentences"  # of what there are so many
     DIGITS: ClassVar[int] = 2
 
     @property
@@ -32,13 +39,18 @@ class Score:
 
     def __str__(self):
         return (
-            f"{self.name} {self.figures}  ({self.direction}, {self.num_sentences:,} sentences)  "
+            f"{self.name} {self.figures}  ({self.direction}, {self.num_sentences:,} {self.unit})  "
             f"{self.signature}"
         )
 
     def to_json(self):
         """The fields as JSON has them: a value that is not finite is null."""
         return asdict(self) | ({} if math.isfinite(self.value) else {"value": None})
+
+
+def scores_in(row):
+    """The scores among the values of a dictionary, by name and in order."""
+    return {name: value for name, value in row.items() if isinstance(value, Score)}
 
 
 class Perplexity(Score):
@@ -61,6 +73,48 @@ def bleu(translations, references, direction, *, tokenize="13a", num_bootstrap=1
 def chrf(translations, references, direction, *, num_bootstrap=1):
     """Corpus chrF2."""
     return _score("chrF2", CHRF(), translations, references, direction, num_bootstrap)
+
+
+class _LineSignature(sacrebleu_base.Signature):
+    def __init__(self, args):
+        super().__init__(args)
+        self.info.update(case="mixed", unit="line", match="whole")
+
+
+class WordErrorRate(sacrebleu_base.Metric):
+    """The percentage of lines whose whole text is not the reference, as a metric of sacrebleu's.
+
+    So intervals and paired tests are those of the other scores. Of no error at all the bootstrap
+    finds an interval of 0: of 1,000 lines the true rate may still be 0.3% (the rule of three).
+    """
+
+    _SIGNATURE_TYPE = _LineSignature
+
+    def _preprocess_segment(self, sent):
+        return sent
+
+    def _extract_reference_info(self, refs):
+        return {"references": refs}
+
+    def _compute_segment_statistics(self, hypothesis, ref_kwargs):
+        return [int(hypothesis not in ref_kwargs["references"]), 1]
+
+    def _aggregate_and_compute(self, stats):
+        return self._compute_score_from_stats(np.sum(stats, axis=0))
+
+    def _compute_score_from_stats(self, stats):
+        return sacrebleu_base.Score("WER", 100 * float(stats[0]) / float(stats[1]))
+
+
+def measure_metric(measure, *, tokenize="13a"):
+    """What `data.measure` names, as a metric of sacrebleu's. tokenize: BLEU's."""
+    return WordErrorRate() if measure == "word_error_rate" else bleu_metric(tokenize)
+
+
+def measure_score(measure, translations, references, direction, *, tokenize="13a", num_bootstrap=1):
+    """The score that `data.measure` names. tokenize: BLEU's."""
+    metric = measure_metric(measure, tokenize=tokenize)
+    return _score(MEASURES[measure], metric, translations, references, direction, num_bootstrap)
 
 
 def second_scores(translations, references, direction, *, tokenize="13a", num_bootstrap=1):
@@ -151,3 +205,24 @@ def corpus_perplexity(log_probs, counts, direction, *, vocab_size, num_bootstrap
     value = perplexity(nll.sum(), counts.sum())
     interval = interval if math.isfinite(value) else None
     return Perplexity("perplexity", value, signature, direction, len(nll), interval)
+
+
+def accuracy(right, of_what):
+    """The percentage of True in a list, with Wilson's 95% interval (half its width)."""
+    number, z = len(right), 1.959964
+    share = sum(right) / number
+    interval = z * math.sqrt(share * (1 - share) / number + (z / (2 * number)) ** 2)
+    interval *= 100 / (1 + z * z / number)
+    return Score(
+        "accuracy", 100 * share, "interval:wilson", of_what, number, interval, unit="examples"
+    )
+
+
+def mean_loss(nll, number, unit):
+    """(nats a target, perplexity) of the negative log-likelihood of so many targets."""
+    about = dict(signature="smooth:no|dropout:no", num_sentences=number, unit=f"{unit}s")
+    direction = "natural logarithm"
+    return (
+        Perplexity(f"nats a {unit}", nll / number, direction=direction, **about),
+        Perplexity("perplexity", perplexity(nll, number), direction=f"of a {unit}", **about),
+    )

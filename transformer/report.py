@@ -5,6 +5,7 @@ import io
 import numpy as np
 from etils import epath
 
+from transformer.metrics import MEASURES
 from transformer.storage import write_atomically
 
 
@@ -22,7 +23,7 @@ def _pyplot():
 
 
 def plot_curves(records, path, title=""):
-    """Loss, BLEU and learning rate over steps; records as in metrics.jsonl."""
+    """Loss, measure and learning rate over steps; records as in metrics.jsonl."""
     pyplot = _pyplot()
     figure, (loss, rate) = pyplot.subplots(
         2, 1, sharex=True, figsize=(8, 6), height_ratios=(3, 1), layout="constrained"
@@ -31,11 +32,12 @@ def plot_curves(records, path, title=""):
     loss.plot(*_series(records, "validation_loss"), "o-", label="validation loss", color="tab:blue")
     loss.set(ylabel="nats a piece", title=title)
     handles = loss.lines[:]
-    steps, bleu = _series(records, "validation_bleu")
-    if steps:
-        score = loss.twinx()
-        handles += score.plot(steps, bleu, "s-", label="validation BLEU", color="tab:red")
-        score.set(ylabel="BLEU", ylim=(0, 100 if max(bleu) > 60 else 1.2 * max(bleu) + 1))
+    for measure, name in (MEASURES | {"accuracy": "accuracy"}).items():
+        steps, values = _series(records, f"validation_{measure}")
+        if steps:
+            score = loss.twinx()
+            handles += score.plot(steps, values, "s-", label=f"validation {name}", color="tab:red")
+            score.set(ylabel=name, ylim=(0, 100 if max(values) > 60 else 1.2 * max(values) + 1))
     loss.legend(handles=handles, loc="center right")
     rate.plot(*_series(records, "learning_rate"), color="tab:green")
     rate.set(xlabel="step", ylabel="learning rate")

@@ -2,11 +2,7 @@
 
 from functools import partial
 
-import numpy as np
-
 from transformer import training
-from transformer.batching import Batch, rows_of_batch
-from transformer.models import Transformer
 from transformer.optimizer import make_optimizer
 
 
@@ -48,17 +44,3 @@ class Step:
         """The step in the compiler's language; nothing is computed and no device need be there."""
         batch = self.parallel.abstract_batch(self.example, self._parts)
         return self._mapped.lower(self.abstract_state, batch)
-
-
-def step_without_data(config, parallel):
-    """The Step of a configuration whose text is not at hand.
-
-    Assumes rows as long on the source's side and vocabularies as large as the settings say.
-    """
-    vocab_size = config.tokenizer.vocab_size
-    model = Transformer(config.model, vocab_size, vocab_size, config.remat, config.scan_layers)
-    length = config.data.row_length
-    shape = rows_of_batch(config.training.batch_tokens, length), length
-    batch = Batch(*(np.zeros(shape, np.int32) for _ in Batch._fields))
-    loss_fn = training.make_loss_fn(model, config.training.label_smoothing)
-    return Step(config, parallel, model, loss_fn, batch)

@@ -1,4 +1,4 @@
-"""Translation datasets of TensorFlow Datasets, read without TensorFlow and without a network.
+"""Datasets of TensorFlow Datasets, read without TensorFlow and without a network.
 
 To prepare one of the catalogue, with a network and the `tf` extra:
 python -m transformer.tfds_source wmt14_translate/de-en
@@ -12,7 +12,10 @@ import tensorflow_datasets as tfds
 
 from transformer import storage
 
-CATALOGUE = "tensorflow_datasets.translate"  # registers wmt14_translate and its like
+# The parts of the catalogue that register wmt14_translate, imdb_reviews, mnist and their like.
+CATALOGUES = [
+    f"tensorflow_datasets.{part}" for part in ("translate", "text", "image_classification")
+]
 RANDOM_ACCESS = ("array_record", "parquet")  # the formats that are read without TensorFlow
 
 
@@ -22,6 +25,48 @@ def load_tfds(name, split, source, target):
     name: as in `tfds.builder`, e.g. "wmt14_translate/de-en", or the folder of a prepared dataset.
     TFDS_DATA_DIR says where datasets lie. Nothing is downloaded; ValueError says what is missing.
     """
+    builder = _open_prepared(name)
+    languages = list(builder.info.features.keys())
+    if not {source, target} <= set(languages):
+        raise ValueError(
+            f"The TFDS dataset {name} has {', '.join(languages)}, not {source} and {target}; set "
+            f"data.source_language and data.target_language."
+        )
+    return _read(builder, name, split, lambda row: (row[source].decode(), row[target].decode()))
+
+
+def load_labelled(name, split, features):
+    """All (example, name of its label) of `split` of a prepared dataset with a `label`.
+
+    features: the names under which the example may go. Otherwise as `load_tfds`.
+    """
+    builder = _open_prepared(name)
+    there = builder.info.features
+    feature = next((feature for feature in features if feature in there), None)
+    label_of = there["label"] if "label" in there else None
+    if feature is None or not hasattr(label_of, "int2str"):
+        raise ValueError(
+            f"The TFDS dataset {name} has {', '.join(there.keys())}; it must have a label, and "
+            f"{' or '.join(features)}."
+        )
+    rows = _read(builder, name, split, lambda row: (row[feature], row["label"]))
+    if unlabelled := sum(label < 0 for _, label in rows):  # -1, as in the test sets of GLUE
+        raise ValueError(f"The split '{split}' of {name} has {unlabelled} rows without a label.")
+    return [(example, label_of.int2str(label)) for example, label in rows]
+
+
+def _read(builder, name, split, take):
+    """What `take` makes of each row; in a damaged shard that may be None."""
+    try:
+        return [take(row) for row in builder.as_data_source(split)]
+    except Exception as error:  # TFDS and its readers raise of many types
+        raise ValueError(
+            f"The split '{split}' of {name} cannot be read: {_in_short(error)}"
+        ) from error
+
+
+def _open_prepared(name):
+    """The builder of a dataset that can be read here."""
     for place in (name, os.environ.get("TFDS_DATA_DIR", "")):
         if storage.is_object(place):
             storage.locate(place)  # says in one sentence if it is out of reach
@@ -30,19 +75,12 @@ def load_tfds(name, split, source, target):
     except ImportError as error:  # gs:// without its package
         raise ValueError(f"{name} cannot be read: {error}.") from error
     _check_prepared(name, builder)
-    languages = list(builder.info.features.keys())
-    if not {source, target} <= set(languages):
-        raise ValueError(
-            f"The TFDS dataset {name} has {', '.join(languages)}, not {source} and {target}; set "
-            f"data.source_language and data.target_language."
-        )
-    try:
-        rows = builder.as_data_source(split)
-        return [(row[source].decode(), row[target].decode()) for row in rows]
-    except Exception as error:  # TFDS and its readers raise of many types
-        raise ValueError(
-            f"The split '{split}' of {name} cannot be read: {_in_short(error)}"
-        ) from error
+    return builder
+
+
+def _register():
+    for catalogue in CATALOGUES:
+        importlib.import_module(catalogue)
 
 
 def _open(name):
@@ -55,7 +93,7 @@ def _open(name):
                 f"to name ends with the version, as in .../wmt14_translate/de-en/1.0.0)."
             )
         return tfds.builder_from_directory(folder)
-    importlib.import_module(CATALOGUE)
+    _register()
     try:
         return tfds.builder(name, try_gcs=False)
     except tfds.core.DatasetNotFoundError:
@@ -83,7 +121,7 @@ def _check_prepared(name, builder):
 
 def prepare(name):
     """Downloads a dataset of the catalogue into TFDS_DATA_DIR, as `load_tfds` reads it."""
-    importlib.import_module(CATALOGUE)
+    _register()
     tfds.builder(name, file_format="array_record").download_and_prepare()
 
 

@@ -1,6 +1,7 @@
 """Text to ids and back: SentencePiece BPE trained here, or pieces that are ready-made.
 
 Every sentence ends with EOS; ids below `NUM_SPECIAL` are control ids, which no text can produce.
+Characters as pieces: `characters`.
 """
 
 import io
@@ -11,6 +12,7 @@ import sentencepiece
 
 PAD, BOS, EOS, UNK = range(4)
 NUM_SPECIAL = 4
+SPECIAL_NAMES = ("<pad>", "<s>", "</s>", "<unk>")  # in pictures
 SURROGATE = re.compile("[\ud800-\udfff]")
 LONGEST_LINE = 16_384  # bytes of a line that a vocabulary is learnt from
 
@@ -72,7 +74,7 @@ class SentencePieceTokenizer:
 
     def decode(self, ids):
         """Ids up to the first EOS -> str on one line, control ids left out."""
-        return _one_line(self._processor.decode(_content(ids)))
+        return _one_line(self._processor.decode(content(ids)))
 
     def join(self, text):
         """Text as a reader sees it, to be compared with what `decode` gives."""
@@ -121,7 +123,7 @@ class PiecesTokenizer:
 
     def decode(self, ids):
         """Ids up to the first EOS -> str, pieces joined to words."""
-        return self.join(" ".join(self.pieces(_content(ids))))
+        return self.join(" ".join(self.pieces(content(ids))))
 
     def join(self, text):
         """Pieces with spaces between -> words."""
@@ -130,8 +132,8 @@ class PiecesTokenizer:
 
     def pieces(self, ids):
         """Ids -> the pieces as strings."""
-        special = ("<pad>", "<s>", "</s>", "<unk>")
-        return [special[i] if i < NUM_SPECIAL else self._vocabulary[i - NUM_SPECIAL] for i in ids]
+        names, first = self._vocabulary, NUM_SPECIAL
+        return [SPECIAL_NAMES[i] if i < first else names[i - first] for i in ids]
 
     @classmethod
     def from_bytes(cls, data):
@@ -146,7 +148,7 @@ class PiecesTokenizer:
         return "\n".join([self._joiner, *self._vocabulary]).encode()
 
 
-def _content(ids):
+def content(ids):
     """The ids before the first EOS, without padding and the start."""
     ids = [int(i) for i in ids]
     ids = ids[: ids.index(EOS)] if EOS in ids else ids

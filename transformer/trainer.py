@@ -5,7 +5,7 @@ import sys
 
 import jax
 
-from transformer import corpus, hosts
+from transformer import hosts
 from transformer.checkpoint import Checkpoints, warm_start
 from transformer.command_line import say, this_command
 from transformer.costs import chip
@@ -15,8 +15,8 @@ from transformer.prefetch import prefetched
 from transformer.progress import Meter, Progress
 from transformer.step import Step
 from transformer.stopping import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption
-from transformer.translation import TranslationTask
-from transformer.vocabulary import load_tokenizers
+from transformer.tasks import task_class
+from transformer.training import make_loss_fn
 
 
 class Trainer:
@@ -25,10 +25,7 @@ class Trainer:
     def __init__(self, config, workdir, stopping):
         self.config, self.workdir, self.stopping = config, workdir, stopping
         self.parallel = make_parallel(config)
-        tokenizers = load_tokenizers(workdir.path) if workdir.has_run else None
-        self.task = TranslationTask(config, self.parallel, tokenizers)
-        # Read now, so that a test set that is missing is said before the training and not after.
-        self.test_pairs = corpus.load_evaluation_pairs(config.data, config.data.test_split)
+        self.task = task_class(config.task)(config, self.parallel, workdir)
         self.schedule = make_schedule(config.optimizer, config.model.d_model)
         task = self.task
         self.step = Step(config, self.parallel, task.model, task.loss_fn, task.training_batches[0])
@@ -36,10 +33,6 @@ class Trainer:
     def _batch(self, step):
         self.task.training_batches.plan_ahead(step)
         return self.step.put(self.task.training_batches[step])
-
-    def fingerprint(self):
-        """Bytes that are alike on every host that reads the same text in the same way."""
-        return self.task.fingerprint() + repr(self.test_pairs).encode()
 
     def restore_or_init(self):
         """The state to go on from: the newest good checkpoint, another run's weights, or fresh."""
@@ -126,29 +119,27 @@ class Trainer:
             self._save(state)
 
     def _evaluate(self, step, params):
-        """The validation BLEU; None if a signal cut the evaluation short."""
+        """A score of the validation split; None if a signal cut the evaluation short."""
         try:
             with self.meter.paused(), self.stopping.at_once():
                 metrics, samples = self.task.evaluate(params)
         except Interruption:
             return None
         self.progress.log(step, metrics)
-        self.progress.say(
-            f"step {step:>6,}  validation: loss {metrics['validation_loss']:.4f}  perplexity "
-            f"{metrics['validation_perplexity']:.3f}  BLEU {metrics['validation_bleu']:.2f}"
-        )
-        source, reference, translation = samples[step % len(samples)]
-        self.progress.say(f"    {source}\n    = {reference}\n    > {translation}")
-        self.workdir.append_samples(step, samples[:20])
-        self.stopping.judge(metrics["validation_bleu"])
-        return metrics["validation_bleu"]
+        self.progress.say(f"step {step:>6,}  validation: {self.task.describe(metrics)}")
+        if samples:
+            self.progress.say(samples[step % len(samples)])
+            self.workdir.append_samples(step, samples[:20])
+        score = self.task.score(metrics)
+        self.stopping.judge(score)
+        return score
 
     def _recall_evaluations(self, step, state):
         """After a resumption: judges the evaluations before it, and makes up for one cut short."""
         scores = {
-            record["step"]: record["validation_bleu"]
+            record["step"]: self.task.score(record)
             for record in self.workdir.read_metrics()
-            if "validation_bleu" in record and record["step"] <= step
+            if self.task.DECIDES in record and record["step"] <= step
         }
         for score in scores.values():
             self.stopping.judge(score)
@@ -184,7 +175,8 @@ class Trainer:
         if not self._is_interrupted():
             if step < self.config.training.num_train_steps:
                 num_worse = self.stopping.num_worse
-                say(f"stopped at step {step:,}: no better BLEU since {num_worse} evaluation(s)")
+                name = self.task.DECIDES
+                say(f"stopped at step {step:,}: no better {name} since {num_worse} evaluation(s)")
             try:
                 with self.stopping.at_once():
                     conclude(step)
@@ -204,3 +196,13 @@ class Trainer:
             f"optimizer.peak_learning_rate or set optimizer.clip_norm, in another --workdir."
         )
         return DIVERGED
+
+
+def step_without_data(config, parallel):
+    """The Step of a configuration whose data are not at hand: its task says what shapes to expect.
+
+    Vocabularies are as large as the settings say.
+    """
+    model, batch = task_class(config.task).without_data(config)
+    loss_fn = make_loss_fn(model, config.training.label_smoothing)
+    return Step(config, parallel, model, loss_fn, batch)

@@ -2,7 +2,6 @@
 
 import warnings
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 
 import jax
@@ -10,17 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.bucketing import plan_batches
-from transformer.checkpoint import open_for_reading
 from transformer.conveyor import Conveyor, Programs, make_lanes, most_programs, replicate
 from transformer.decoding import make_length_penalty
 from transformer.models import Transformer
 from transformer.ragged import Ragged
+from transformer.restoring import cast_matrices, check_shapes, restore
 from transformer.scoring import make_attention, make_log_probs, smallest_batch
 from transformer.search import Search
 from transformer.search_batches import SearchBatches, pair_up
 from transformer.tokenizer import EOS
 from transformer.vocabulary import load_tokenizers
-from transformer.workdir import WorkDir
 
 WINDOW = 16_384  # sentences of an iterator that are sorted by length together
 
@@ -72,24 +70,17 @@ class Translator:
     ):
         """Restores a work directory or an export, local or gs://, whatever wrote it.
 
-        checkpoint: "last", "best", a step, "average:N" (the mean of the last N), or "default": the
-        mean of `decoding.average_checkpoints` if that is above 1, else the best, else the last.
-        dtype: "float32" or "bfloat16", to compute in another one than the run did; batch_size: in
-        place of `decoding.batch_size`, how many sentences each device searches at once.
+        checkpoint as `restoring.restore` takes it. dtype: "float32" or "bfloat16", to compute in
+        another one than the run did; batch_size: in place of `decoding.batch_size`, how many
+        sentences each device searches at once.
         """
-        workdir = WorkDir(path)
-        config = workdir.load_config()
-        if dtype is not None:
-            config.model.dtype = dtype if isinstance(dtype, str) else jnp.dtype(dtype).name
-        if batch_size is not None:
-            config.decoding.batch_size = batch_size
-        config.validate()
-        tokenizers = load_tokenizers(workdir.path)
-        checkpoints = open_for_reading(workdir.path, config)
-        name, params = checkpoints.load(checkpoint, config.decoding.average_checkpoints)
-        translator = cls(config, None, tokenizers, devices)
-        translator._check_shapes(params)
-        translator.params, translator.checkpoint = params, name
+        restored = restore(
+            path, checkpoint, tasks=["translation"], dtype=dtype, batch_size=batch_size
+        )
+        tokenizers = load_tokenizers(restored.workdir.path)
+        translator = cls(restored.config, None, tokenizers, devices)
+        check_shapes(translator.model, smallest_batch(), restored.params)
+        translator.params, translator.checkpoint = restored.params, restored.checkpoint
         return translator
 
     @property
@@ -99,24 +90,8 @@ class Translator:
 
     @params.setter
     def params(self, params):
-        dtype = jnp.dtype(self.config.model.dtype)  # a matrix is only ever used in this format
-        cast = partial(jax.tree.map, lambda a: a.astype(dtype) if a.ndim > 1 else a)
-        self._params = None if params is None else replicate(self.lanes, cast(params))
-
-    def _check_shapes(self, params):
-        """Refuses parameters of another model or vocabulary than config and tokenizer say."""
-        init = partial(self.model.init, deterministic=True)
-        expected = jax.eval_shape(init, jax.random.PRNGKey(0), smallest_batch())["params"]
-        for (path, want), got in zip(
-            jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(params), strict=False
-        ):
-            if want.shape != got.shape:
-                raise ValueError(
-                    f"The checkpoint does not fit config.json and the tokenizer beside it: "
-                    f"{jax.tree_util.keystr(path)} must be {want.shape}, but is {got.shape}."
-                )
-        if jax.tree.structure(expected) != jax.tree.structure(params):
-            raise ValueError("The checkpoint holds other layers than config.json says.")
+        dtype = jnp.dtype(self.config.model.dtype)
+        self._params = params and replicate(self.lanes, cast_matrices(params, dtype))
 
     # ---- search
 

@@ -3,26 +3,40 @@
 import math
 
 CHOICES = {
+    "task": ("translation", "classification", "language_model", "masked_lm", "images"),
     "model.norm": ("post", "pre"),
     "model.positions": ("sinusoidal", "learned"),
     "model.embedding_sharing": ("all", "target", "none"),
-    "model.attention": ("scaled_dot_product",),
+    "model.attention": (
+        "scaled_dot_product",
+        "dot_product",
+        "general",
+        "additive",
+        "fused",
+        "local",
+        "performer",
+    ),
     "model.dtype": ("float32", "bfloat16"),
     "data.bleu_tokenize": ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"),
-    "tokenizer.kind": ("sentencepiece", "pieces"),
+    "data.measure": ("bleu", "word_error_rate"),
+    "tokenizer.kind": ("sentencepiece", "pieces", "characters"),
+    "tokenizer.target_kind": ("", "sentencepiece", "pieces", "characters"),
     "decoding.length_penalty": ("gnmt", "power"),
     "parallelism": ("sharded", "pmap"),
 }
 POSITIVE = """model.d_model model.d_ff model.num_heads model.num_layers model.max_positions
-    data.row_length tokenizer.vocab_size optimizer.warmup_steps training.num_train_steps
+    model.attention_block model.attention_features
+    data.row_length data.patch_size tokenizer.vocab_size optimizer.warmup_steps
+    training.num_train_steps
     training.batch_tokens training.accumulate_steps training.log_every training.eval_every
     training.checkpoint_every training.keep_checkpoints decoding.beam_size decoding.batch_size
     decoding.average_checkpoints""".split()  # noqa: SIM905
 NOT_NEGATIVE = """model.head_dim model.value_dim data.max_validation_sentences
     data.max_length_ratio training.seed
-    optimizer.peak_learning_rate optimizer.epsilon optimizer.clip_norm training.patience
+    optimizer.peak_learning_rate optimizer.epsilon optimizer.clip_norm
+    optimizer.decay_steps optimizer.weight_decay training.patience
     decoding.alpha decoding.max_extra_length""".split()  # noqa: SIM905
-RATES = """model.dropout_rate model.attention_dropout_rate training.label_smoothing
+RATES = """model.dropout_rate model.attention_dropout_rate training.label_smoothing data.mask_rate
     optimizer.beta1 optimizer.beta2""".split()  # noqa: SIM905
 MESH_AXES = ("mesh.data", "mesh.fsdp", "mesh.tensor")
 
@@ -57,6 +71,27 @@ def _check(name, value, wanted, is_right):
         raise ValueError(f"{name} must be {wanted}, not {value!r}.")
 
 
+def _vocabulary_rules(m, tokenizer):
+    """(whether it is right, what is wanted) of each rule that a tokenizer has part in."""
+    return (
+        (
+            tokenizer.shared or m.embedding_sharing != "all",
+            "model.embedding_sharing=all needs one vocabulary: set tokenizer.shared=True, or "
+            "model.embedding_sharing=target.",
+        ),
+        (
+            not tokenizer.shared or len(set(tokenizer.kinds)) == 1,
+            f"tokenizer.target_kind={tokenizer.target_kind} is not tokenizer.kind="
+            f"{tokenizer.kind}, so they cannot share one vocabulary: set tokenizer.shared=False.",
+        ),
+        (
+            not tokenizer.model or (tokenizer.shared and tokenizer.kind == "sentencepiece"),
+            "tokenizer.model names one SentencePiece vocabulary: set tokenizer.shared=True and "
+            "tokenizer.kind=sentencepiece.",
+        ),
+    )
+
+
 def check_together(config):
     """Settings that are right alone and wrong together."""
     m, d, tokenizer = config.model, config.data, config.tokenizer
@@ -69,24 +104,27 @@ def check_together(config):
             f"({m.num_heads}); change one of them or set model.head_dim.",
         ),
         (
+            m.attention_dropout_rate == 0 or m.attention not in ("fused", "performer"),
+            f"model.attention={m.attention} has no weights to drop: set "
+            "model.attention_dropout_rate=0, or model.attention=scaled_dot_product.",
+        ),
+        (
+            m.attention != "performer" or config.task == "images",
+            "model.attention=performer has no mask that differs between queries, as decoders and "
+            "packed rows need: it is for task=images; choose another model.attention.",
+        ),
+        (
             m.d_model % 2 == 0,
             f"model.d_model must be even, as sines and cosines come in pairs, not {m.d_model}.",
         ),
         (
-            m.positions == "sinusoidal" or m.max_positions >= d.row_length,
+            config.task == "images"
+            or m.positions == "sinusoidal"
+            or m.max_positions >= d.row_length,
             f"model.max_positions ({m.max_positions}) must be at least data.row_length "
             f"({d.row_length}), the longest sentence; raise it or lower the other.",
         ),
-        (
-            tokenizer.shared or m.embedding_sharing != "all",
-            "model.embedding_sharing=all needs one vocabulary: set tokenizer.shared=True, or "
-            "model.embedding_sharing=target.",
-        ),
-        (
-            not tokenizer.model or (tokenizer.shared and tokenizer.kind == "sentencepiece"),
-            "tokenizer.model names one SentencePiece vocabulary: set tokenizer.shared=True and "
-            "tokenizer.kind=sentencepiece.",
-        ),
+        *_vocabulary_rules(m, tokenizer),
         (
             averaged <= kept,
             f"decoding.average_checkpoints ({averaged}) must be at most "

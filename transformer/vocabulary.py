@@ -2,6 +2,7 @@
 
 from etils import epath
 
+from transformer.characters import CharacterTokenizer
 from transformer.storage import locate, write_atomically
 from transformer.tokenizer import PiecesTokenizer, SentencePieceTokenizer
 
@@ -10,6 +11,7 @@ PAIR = {"source_tokenizer", "target_tokenizer"}
 READERS = {
     SentencePieceTokenizer.suffix: SentencePieceTokenizer,
     PiecesTokenizer.suffix: PiecesTokenizer.from_bytes,
+    CharacterTokenizer.suffix: CharacterTokenizer.from_bytes,
 }
 
 
@@ -24,14 +26,23 @@ def train_tokenizers(config, pairs):
     sample = pairs[:: -(-len(pairs) // SAMPLE)]  # from all of it: corpora stand one after another
     sides = [[pair[side] for pair in sample] for side in (0, 1)]
     if config.shared:
-        tokenizer = _train(config, sides[0] + sides[1])
+        tokenizer = _train(config, config.kind, sides[0] + sides[1])
         return tokenizer, tokenizer
-    return tuple(_train(config, side) for side in sides)
+    return tuple(map(_train, (config, config), config.kinds, sides))
 
 
-def _train(config, sentences):
-    if config.kind == "pieces":
+def train_tokenizer(config, sentences):
+    """The tokenizer of a text for `TokenizerConfig`."""
+    if config.model:
+        return _load(locate(config.model), SentencePieceTokenizer)
+    return _train(config, config.kind, sentences)
+
+
+def _train(config, kind, sentences):
+    if kind == "pieces":
         return PiecesTokenizer.train(sentences, config.joiner)
+    if kind == "characters":
+        return CharacterTokenizer.train(sentences)
     return SentencePieceTokenizer.train(sentences, config.vocab_size)
 
 
@@ -52,8 +63,8 @@ def load_tokenizers(folder):
     files = _files(folder)
     if "tokenizer" not in files and not files.keys() >= PAIR:
         raise ValueError(
-            f"{folder} holds no tokenizer: neither tokenizer.model nor tokenizer.vocab, nor a "
-            f"source_ and a target_tokenizer."
+            f"{folder} holds no tokenizer: neither tokenizer{', tokenizer'.join(READERS)} nor "
+            f"a source_ and a target_tokenizer."
         )
     if "tokenizer" in files:
         tokenizer = _load(files["tokenizer"], READERS[files["tokenizer"].suffix])

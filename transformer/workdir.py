@@ -119,9 +119,8 @@ class WorkDir:
         return records
 
     def append_samples(self, step, samples):
-        """Translations of the validation set beside their references, for a reader."""
-        rows = [f"    {source}\n    = {target}\n    > {ours}\n" for source, target, ours in samples]
-        self._append("samples.txt", "".join([f"step {step}\n", *rows]))
+        """Outputs for the validation set, texts for a reader."""
+        self._append("samples.txt", "\n".join([f"step {step}", *samples, ""]))
 
     def append_batch(self, step, batch):
         """The ids of a batch that went wrong, as one JSON line; returns the file's path."""

@@ -4,7 +4,7 @@ import re
 import warnings
 
 from transformer.checkpoint import open_for_reading
-from transformer.evaluation.results import MAIN_SCORES
+from transformer.metrics import scores_in
 from transformer.translator import Translator
 from transformer.workdir import WorkDir
 
@@ -59,12 +59,13 @@ def each_checkpoint(path, names, **settings):
 def summary(result):
     """The row of one checkpoint: its name, its (last) step, its scores."""
     step = re.search(r"(\d+)\)?$", result.checkpoint)
-    scores = {name: getattr(result, name) for name in MAIN_SCORES}
-    return {"checkpoint": result.checkpoint, "step": int(step[1]) if step else None, **scores}
+    step = int(step[1]) if step else None
+    return {"checkpoint": result.checkpoint, "step": step, **result.scores}
 
 
 def table_lines(rows):
     """A table of the rows of `summary`: its head, and a line each."""
-    lines = [("checkpoint", "BLEU", "chrF2", "perplexity")]
-    lines += [(row["checkpoint"], *(row[name].figures for name in MAIN_SCORES)) for row in rows]
-    return [f"{name:<28}{bleu:>16}{chrf:>16}{ppl:>18}" for name, bleu, chrf, ppl in lines]
+    lines = [("checkpoint", *(score.name for score in scores_in(rows[0]).values()))]
+    for row in rows:
+        lines.append((row["checkpoint"], *(score.figures for score in scores_in(row).values())))
+    return [f"{name:<28}{''.join(f'{cell:>18}' for cell in cells)}" for name, *cells in lines]

@@ -101,8 +101,10 @@ class Comparison:
 def check_comparable(config, other, name):
     """ValueError unless a run can translate the same test set. name: the other work directory."""
     pairs = [f"{side.data.source_language}-{side.data.target_language}" for side in (config, other)]
-    kinds = [f"tokenizer.kind={side.tokenizer.kind}" for side in (config, other)]
-    for ours, theirs in (pairs, kinds):
+    both = (config.tokenizer, other.tokenizer)
+    kinds = [f"tokenizer.kind={side.kind}" for side in both]
+    of_targets = [f"tokenizer.target_kind={side.kinds[1]}" for side in both]
+    for ours, theirs in (pairs, kinds, of_targets):
         if ours != theirs:
             raise ValueError(
                 f"--compare needs a run that translates the same text: this one has {ours}, {name} "
@@ -118,19 +120,21 @@ def compare(paths, ours, theirs):
             f"{names[0]} and {names[1]} have other references of the same test set (their "
             f"tokenizers join words differently), so that their scores cannot be compared."
         )
-    tokenize, direction = ours.conditions.tokenize, ours.conditions.direction
+    measure, tokenize = ours.conditions.measure, ours.conditions.tokenize
     texts, references = zip(*(sides(side.segments) for side in (ours, theirs)), strict=True)
     systems = list(zip(("ours", "theirs"), texts, strict=True))
-    scorers = {"BLEU": metrics.bleu_metric(tokenize), "chrF2": CHRF()}
+    first = metrics.measure_metric(measure, tokenize=tokenize)
+    scorers = {metrics.MEASURES[measure]: first, "chrF2": CHRF()}
     # Between equally good systems sacrebleu 2.6's bootstrap finds p < 0.05 in 10% of all cases
     # (39 of 400 that we made), its randomisation in 3% (12): so both are told.
     outcomes = [
         PairedTest(systems, scorers, references[:1], test_type=kind)() for kind in ("bs", "ar")
     ]
-    bleu = metrics.bleu(  # theirs.bleu may be of another tokenisation
-        texts[1], references[1], direction, tokenize=tokenize, num_bootstrap=NUM_BOOTSTRAP
-    )
-    pairs = {"BLEU": (ours.bleu, bleu), "chrF2": (ours.chrf, theirs.chrf)}
+    score = metrics.measure_score(  # theirs may be another measure, or of another tokenisation
+        measure, texts[1], references[1], ours.conditions.direction,
+        tokenize=tokenize, num_bootstrap=NUM_BOOTSTRAP,
+    )  # fmt: skip
+    pairs = {score.name: (ours.first, score), "chrF2": (ours.chrf, theirs.chrf)}
     tests = [PairedScores(*pair, *_outcome(name, outcomes)) for name, pair in pairs.items()]
     return Comparison(names, ours, theirs, tests)
 

@@ -60,6 +60,7 @@ def _conditions(translator, corpus, options):
         translator.tokenizer.vocab_size,
         translator.largest_bucket(),
         {name: getattr(decoding, name) for name in names} | options,
+        data.measure,
     )
 
 

@@ -16,13 +16,18 @@ UNSPACED = ("zh", "ja", "th", "lo", "km", "my")  # languages without spaces betw
 
 
 def word_unit(language):
-    """What `words` splits a language into."""
+    """What the words of a language are split into: "words", or "characters"."""
     return "characters" if re.split("[-_]", language)[0] in UNSPACED else "words"
 
 
 def words(text, language):
     """The text between spaces, or the characters where a language puts no spaces."""
-    return text.split() if word_unit(language) == "words" else list("".join(text.split()))
+    return split_units(text, word_unit(language))
+
+
+def split_units(text, unit):
+    """The words between spaces, or the characters that are none, as `unit` says."""
+    return text.split() if unit == "words" else list("".join(text.split()))
 
 
 def find_faults(source, translation, source_language, target_language):

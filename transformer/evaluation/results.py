@@ -2,14 +2,15 @@
 
 import json
 from dataclasses import asdict, dataclass, field
+from functools import partial
 
 import transformer
 from transformer import metrics
 from transformer.evaluation.faults import word_unit
 from transformer.evaluation.segments import (
     Segment,
-    bleu_by_length,
     describe_outputs,
+    score_by_length,
     sides,
     worst_and_best,
 )
@@ -18,12 +19,14 @@ from transformer.page import document
 from transformer.storage import write_atomically
 
 NUM_BOOTSTRAP = 1000  # resamples behind a 95% interval
-MAIN_SCORES = ("bleu", "chrf", "perplexity")
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What scores depend on besides the texts. tokenize: BLEU's; search: the options used."""
+    """What scores depend on besides the texts.
+
+    tokenize: BLEU's; search: the options used; measure: the name of the score that comes first.
+    """
 
     checkpoint: str
     corpus: str
@@ -33,6 +36,13 @@ class Conditions:
     vocab_size: int
     longest_source: int
     search: dict
+    measure: str = "bleu"
+
+    @property
+    def length_unit(self):
+        """What source lengths are counted in: words, but a word alone in its characters."""
+        is_of_words = self.measure == "word_error_rate"
+        return "characters" if is_of_words else word_unit(self.source_language)
 
     @property
     def languages(self):
@@ -45,13 +55,14 @@ class Conditions:
 
 @dataclass
 class Evaluation:
-    """What was found of one test set. maps: attention of some sentences, for `page`."""
+    """What was found of one test set.
+
+    scores: by name, that of the `measure` first; maps: attention of some sentences, for `page`.
+    """
 
     conditions: Conditions
     segments: list[Segment]
-    bleu: Score
-    chrf: Score
-    perplexity: Score
+    scores: dict[str, Score]
     second: list[Score]
     by_length: list[dict]
     outputs: dict
@@ -62,21 +73,37 @@ class Evaluation:
         return self.conditions.checkpoint
 
     @property
-    def length_unit(self):
-        """What source lengths are counted in."""
-        return word_unit(self.conditions.source_language)
+    def first(self):
+        """The score by which runs are compared first."""
+        return self.scores[self.conditions.measure]
+
+    @property
+    def bleu(self):
+        return self.scores["bleu"]
+
+    @property
+    def chrf(self):
+        return self.scores["chrf"]
+
+    @property
+    def perplexity(self):
+        return self.scores["perplexity"]
+
+    def main_scores(self):
+        """{name: Score}, as every task has them; that of the measure first."""
+        return self.scores
 
     def lines(self):
         """What a person reads first: a line a score, each with its signature."""
-        return [str(getattr(self, name)) for name in MAIN_SCORES]
+        return list(map(str, self.scores.values()))
 
     def detail_lines(self):
         """The other scores, what length does, and what the translations look like."""
         lines = ["scored otherwise:"]
         lines += [f"  {s.name:<45} {s.figures:>13}  {s.signature}" for s in self.second]
-        lines += [f"BLEU by {self.length_unit} of the source:"]
+        lines += [f"{self.first.name} by {self.conditions.length_unit} of the source:"]
         for row in self.by_length:
-            score, lengths = row["bleu"], document.length_range(row)
+            score, lengths = row["score"], document.length_range(row)
             lines.append(f"  {lengths:<11} {score.num_sentences:>7,} sentences {score.figures:>15}")
         ours, theirs = self.outputs["translations"], self.outputs["references"]
         counts = [f"{ours[name]:,} {name} ({theirs[name]:,})" for name in ours]
@@ -100,10 +127,10 @@ class Evaluation:
             "version": transformer.__version__,
             **asdict(self.conditions),
             "num_sentences": len(self.segments),
-            **{name: getattr(self, name).to_json() for name in MAIN_SCORES},
+            **{name: score.to_json() for name, score in self.scores.items()},
             "second": [score.to_json() for score in self.second],
-            "length_unit": self.length_unit,
-            "by_length": [row | {"bleu": row["bleu"].to_json()} for row in self.by_length],
+            "length_unit": self.conditions.length_unit,
+            "by_length": [row | {"score": row["score"].to_json()} for row in self.by_length],
             "outputs": self.outputs,
             "worst": [segment.to_json() for segment in worst],
             "best": [segment.to_json() for segment in best],
@@ -117,7 +144,7 @@ class Evaluation:
         folder = workdir / "results" / name
         record = self.to_json() | {
             "checkpoints": [
-                row | {name: row[name].to_json() for name in MAIN_SCORES} for row in checkpoints
+                row | {name: row[name].to_json() for name in self.scores} for row in checkpoints
             ],
             "comparison": comparison and comparison.to_json(),
         }
@@ -142,22 +169,23 @@ def make_evaluation(conditions, segments, piece_counts, num_cut=0):
     """Scores and counts segments. piece_counts: of each reference; num_cut: sources cut."""
     texts = *sides(segments), conditions.direction
     options = dict(tokenize=conditions.tokenize, num_bootstrap=NUM_BOOTSTRAP)
-    bleu = metrics.bleu(*texts, **options)
-    by_length = bleu_by_length(
-        segments, conditions.direction, conditions.source_language, **options
+    score = partial(
+        metrics.measure_score, conditions.measure, direction=conditions.direction, **options
     )
     perplexity = metrics.corpus_perplexity(
         [segment.reference_log_prob for segment in segments], piece_counts, conditions.direction,
         vocab_size=conditions.vocab_size, num_bootstrap=NUM_BOOTSTRAP,
     )  # fmt: skip
+    scores = {conditions.measure: score(*sides(segments))}
+    if "bleu" not in scores:
+        scores["bleu"] = metrics.bleu(*texts, **options)
+    scores |= {"chrf": metrics.chrf(*texts, num_bootstrap=NUM_BOOTSTRAP), "perplexity": perplexity}
     outputs = describe_outputs(segments, conditions.languages, conditions.tokenize)
     return Evaluation(
         conditions,
         segments,
-        bleu,
-        metrics.chrf(*texts, num_bootstrap=NUM_BOOTSTRAP),
-        perplexity,
+        scores,
         metrics.second_scores(*texts, **options),
-        by_length,
+        score_by_length(segments, conditions.length_unit, score),
         outputs | {"cut_sources": num_cut},
     )

@@ -4,9 +4,9 @@ import math
 from dataclasses import asdict, dataclass
 
 from transformer import metrics
-from transformer.evaluation.faults import count_faults, find_faults, words
+from transformer.evaluation.faults import count_faults, find_faults, split_units
 
-LENGTHS = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, None))  # words of the source
+LENGTHS = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, None))  # units of the source
 
 
 @dataclass
@@ -56,19 +56,18 @@ def worst_and_best(segments, count=5):
     return ordered[:count], ordered[count:][::-1][:count]
 
 
-def bleu_by_length(segments, direction, language, **options):
-    """[{"from", "to", "bleu"}] for each range of source lengths in which there is a sentence.
+def score_by_length(segments, unit, score):
+    """[{"from", "to", "score"}] for each range of source lengths in which there is a sentence.
 
-    options: as `metrics.bleu` takes them.
+    unit: "words" or "characters"; score: (translations, references) -> `Score`.
     """
-    lengths = [len(words(segment.source, language)) for segment in segments]
+    lengths = [len(split_units(segment.source, unit)) for segment in segments]
     rows = []
     for low, high in LENGTHS:
         is_inside = [low <= length <= (high or length) for length in lengths]
         inside = [segment for segment, keep in zip(segments, is_inside, strict=True) if keep]
         if inside:
-            score = metrics.bleu(*sides(inside), direction, **options)
-            rows.append({"from": low, "to": high, "bleu": score})
+            rows.append({"from": low, "to": high, "score": score(*sides(inside))})
     return rows
 
 

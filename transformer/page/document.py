@@ -4,6 +4,7 @@ from html import escape
 
 from transformer.evaluation.faults import DEFINITIONS
 from transformer.evaluation.segments import worst_and_best
+from transformer.metrics import scores_in
 from transformer.page import svg
 from transformer.page.figures import attention_maps, score_curves, training_curves
 from transformer.page.web_page import marked, page, side_by_side, table
@@ -31,7 +32,7 @@ def render(result, title, *, curves=(), checkpoints=(), comparison=None):
         _segments("Best segments", best, languages),
         HOW_COUNTED,
     ]
-    head = f"{title}: {result.bleu.name} {result.bleu.figures}"
+    head = f"{title}: {result.first.name} {result.first.figures}"
     return page(head, "\n".join(section for section in sections if section))
 
 
@@ -61,7 +62,7 @@ def _scores(result):
     tiles = "".join(
         f'<div class="tile"><span class="quiet">{escape(score.name)}</span>'
         f"<b>{_figures(score)}</b><code>{escape(score.signature)}</code></div>"
-        for score in (result.bleu, result.chrf, result.perplexity)
+        for score in result.scores.values()
     )
     rows = [
         (f"{escape(score.name)}<br><code>{escape(score.signature)}</code>", _figures(score))
@@ -78,21 +79,22 @@ def _figures(score):
 
 
 def _checkpoints(rows):
-    scores = [[row[name] for name in ("bleu", "chrf", "perplexity")] for row in rows]
+    scores = [list(scores_in(row).values()) for row in rows]
     cells = [
         (escape(row["checkpoint"]), *map(_figures, some))
         for row, some in zip(rows, scores, strict=True)
     ]
     heads = ("checkpoint", *(score.name for score in scores[0]))
+    numbers = table(heads, cells, numbers=set(range(1, len(heads))))
     return (
-        f"<h2>Checkpoints</h2>\n{score_curves(rows)}\n{table(heads, cells, numbers={1, 2, 3})}\n"
+        f"<h2>Checkpoints</h2>\n{score_curves(rows)}\n{numbers}\n"
         f'<p class="quiet">The rest of this page is of the last one. A checkpoint that is chosen '
         f"by its score on a test set flatters that score.</p>"
     )
 
 
 def _lengths(result):
-    scores = [row["bleu"] for row in result.by_length]
+    scores = [row["score"] for row in result.by_length]
     largest = max((score.value + (score.interval or 0) for score in scores), default=0)
     rows = [
         (
@@ -103,12 +105,12 @@ def _lengths(result):
         )
         for row, score in zip(result.by_length, scores, strict=True)
     ]
-    heads = (f"{result.length_unit} of the source", "sentences", result.bleu.name, "")
+    heads = (f"{result.conditions.length_unit} of the source", "sentences", result.first.name, "")
     return "<h2>By length of the source</h2>\n" + table(heads, rows, numbers={1, 2})
 
 
 def length_range(row):
-    """The lengths of a row of `bleu_by_length`, as printed."""
+    """The lengths of a row of `score_by_length`, as printed."""
     return f"{row['from']}–{row['to']}" if row["to"] else f"{row['from']} and more"
 
 

@@ -2,17 +2,18 @@
 
 from html import escape
 
+from transformer.metrics import MEASURES, scores_in
 from transformer.page import svg
 
-COLOURS = {"loss": "a", "validation_loss": "b", "validation_bleu": "c", "learning_rate": "d"}
+COLOURS = {"loss": "a", "validation_loss": "b", "learning_rate": "d"}
 
 
 def training_curves(records):
-    """Loss, BLEU and learning rate over steps; records as in metrics.jsonl."""
+    """Loss, measure and learning rate over steps; records as in metrics.jsonl."""
 
     def line(label, name):
         points = [(record["step"], record[name]) for record in records if name in record]
-        return svg.Line(label, COLOURS[name], points)
+        return svg.Line(label, COLOURS.get(name, "c"), points)
 
     losses = [
         line("training (smoothed labels, dropout)", "loss"),
@@ -20,15 +21,16 @@ def training_curves(records):
     ]
     charts = [
         svg.chart(losses, "loss, nats a piece"),
-        svg.chart([line("validation", "validation_bleu")], "BLEU"),
+        *(svg.chart([line("validation", f"validation_{m}")], name) for m, name in MEASURES.items()),
         svg.chart([line("", "learning_rate")], "learning rate"),
     ]
     return _section("Training", f'<div class="charts">{"".join(charts)}</div>', any(charts))
 
 
 def score_curves(rows):
-    """BLEU and perplexity of a test set over the checkpoints."""
-    charts = (_score_curve(rows, *named) for named in (("bleu", "c"), ("perplexity", "b")))
+    """The first score and perplexity of a test set over the checkpoints."""
+    first = next(iter(scores_in(rows[0])))
+    charts = (_score_curve(rows, *named) for named in ((first, "c"), ("perplexity", "b")))
     return f'<div class="charts">{"".join(charts)}</div>'
 
 

@@ -1,0 +1,42 @@
+"""A causal language model of characters in nanoGPT's CPU setting: tiny Shakespeare.
+
+4 layers of width 128, context 64, 12 rows, 2,000 steps, no dropout; nanoGPT reaches 1.88 nats a
+character on the last tenth (github.com/karpathy/nanoGPT). About 2 minutes on 2 CPU cores.
+
+Data: input.txt (or .gz) of github.com/karpathy/char-rnn, data/tinyshakespeare.
+
+    python train.py --config=configs/shakespeare.py --workdir=runs/shakespeare
+    echo 'ROMEO:' | python eval.py --workdir=runs/shakespeare --input=-
+"""
+
+from transformer.config import Config
+
+
+def get_config():
+    config = Config(task="language_model")
+    config.model.d_model, config.model.d_ff = 128, 512
+    config.model.num_heads, config.model.num_layers = 4, 4
+    config.model.dropout_rate = 0.0
+    config.model.norm = "pre"
+    config.model.positions, config.model.max_positions = "learned", 64
+
+    config.data.corpus = "data/tinyshakespeare/input.txt.gz"
+    config.data.train_split = "all[:90%]"
+    config.data.validation_split = config.data.test_split = "all[90%:]"
+    config.data.row_length = 64
+    config.tokenizer.kind = "characters"
+
+    config.optimizer.warmup_steps = 100
+    config.optimizer.peak_learning_rate = 0.004
+    config.optimizer.beta2 = 0.99
+    config.optimizer.epsilon = 1e-8
+    config.optimizer.clip_norm = 1.0
+    config.optimizer.decay_steps = 2000
+    config.optimizer.weight_decay = 0.1
+
+    config.training.num_train_steps = 2000
+    config.training.batch_tokens = 12 * 64
+    config.training.label_smoothing = 0.0
+    config.training.log_every = 100
+    config.training.eval_every = config.training.checkpoint_every = 500
+    return config

@@ -1,0 +1,31 @@
+"""Question classification: TREC, 6 classes, from scratch.
+
+Data: train.tsv (LABEL<tab>TEXT, or .gz) in data/trec, of https://github.com/harvardnlp/sent-conv-torch
+(TREC.train.all); 90% to train, the last 10% to validate, as there is no other split.
+
+    python train.py --config=configs/trec.py --workdir=runs/trec
+    echo 'Who wrote Hamlet ?' | python eval.py --workdir=runs/trec --input=-
+"""
+
+from transformer.config import Config
+
+
+def get_config():
+    config = Config(task="classification")
+    config.model.d_model, config.model.d_ff = 128, 256
+    config.model.num_heads, config.model.num_layers = 4, 2
+    config.model.dropout_rate = 0.3
+
+    config.data.corpus = "data/trec"
+    config.data.train_split = "train[:90%]"
+    config.data.validation_split = config.data.test_split = "train[90%:]"
+    config.data.row_length = 64
+    config.tokenizer.vocab_size = 4000
+
+    config.optimizer.warmup_steps = 100
+    config.optimizer.peak_learning_rate = 0.001
+    config.training.num_train_steps = 600
+    config.training.batch_tokens = 1024
+    config.training.log_every = 20
+    config.training.eval_every = config.training.checkpoint_every = 50
+    return config

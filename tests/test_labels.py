@@ -1,0 +1,60 @@
+"""labels.py: names of classes to numbers, the same in every run that loads them."""
+
+import pytest
+
+from transformer.labels import FILE, Labels
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (["10", "2", "1", "2"], ["1", "2", "10"]),
+        (["b", "a", "b", "C"], ["C", "a", "b"]),
+        (["x", "10", "9"], ["9", "10", "x"]),
+        (["neg", "2x", "10x"], ["10x", "2x", "neg"]),
+    ],
+)
+def test_classes_are_in_order_and_numbers_as_numbers(labels, names):
+    """Catches "10" before "2", a class twice, and an order that depends on the text's."""
+    assert Labels.of(labels).names == Labels.of(labels[::-1]).names == names
+
+
+def test_a_label_is_the_number_of_its_name():
+    """Catches numbers by occurrence, and an array that the device would have to convert."""
+    numbers = Labels(["a", "b", "c"]).encode(["c", "a", "c", "b"])
+    assert numbers.tolist() == [2, 0, 2, 1] and numbers.dtype == "int32"
+    assert Labels(["a"]).encode([]).shape == (0,)
+
+
+def test_an_unknown_label_is_refused_with_the_classes():
+    """Catches a KeyError."""
+    with pytest.raises(ValueError, match=r"^'neutral' is not one of the classes neg, pos\.$"):
+        Labels(["neg", "pos"]).encode(["pos", "neutral"])
+
+
+@pytest.mark.parametrize("shape", [(), (8, 8, 1)])
+def test_what_is_saved_is_loaded(shape, tmp_path):
+    """Catches another order, a tuple that is not equal to its list, and text that is not ASCII."""
+    labels = Labels.of(["süß", "10", "2", 'a "b"', "\u2028"], shape)
+    labels.save(tmp_path)
+    assert Labels.load(tmp_path) == labels and labels.image_shape == list(shape)
+
+
+DAMAGED = [
+    *(b"", b'{"names": ["a", ', b"[]", b"null", b"{}", b'{"names": ["a"], "other": 1}'),
+    *(b'{"names": 5}', b'{"names": "ab"}', b'{"names": ["a", "a"]}', b'{"names": ["\xff"]}'),
+]
+
+
+@pytest.mark.parametrize("data", DAMAGED, ids=repr)
+def test_a_damaged_file_is_refused_in_one_sentence(data, tmp_path):
+    """Catches a stack trace, and classes that are the letters of a word."""
+    (tmp_path / FILE).write_bytes(data)
+    with pytest.raises(ValueError, match=rf"^\S*{FILE} does not hold the classes: [^\n]*\.$"):
+        Labels.load(tmp_path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    """Catches a work directory of another task that fails without a word on what is missing."""
+    with pytest.raises(ValueError, match=rf"^\S*{FILE} does not hold the classes: .*No such file"):
+        Labels.load(tmp_path)

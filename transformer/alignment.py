@@ -1,0 +1,156 @@
+"""Exact attention: softmax(alignment of Q and K) V, for several ways to align them.
+
+All are called the same way: query [B, T, N, H], key and value [B, S, N, H], `mask` boolean and
+broadcastable to [B, N, T, S], `dropout` a function of the attention weights; they return
+[B, T, N, H]. What one of them cannot honour it refuses with ValueError. A query that may attend to
+nothing gets the mean of the values: finite, and of no consequence to the loss.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+FEW_QUERIES = 8  # the beams of a search
+CUDNN_WIDTH = 128  # the widest head that cuDNN takes on every GPU that has its kernel
+
+
+def scaled_dot_product_attention(query, key, value, *, mask=None, dropout=None):
+    """softmax(QKᵀ/√d_k)V, equation (1) of the paper; the softmax in float32.
+
+    query [B, T, N, H]; key, value [B, S, N, H]; mask to [B, N, T, S]. Returns [B, T, N, H].
+    """
+    query = query * query.shape[-1] ** -0.5
+    return dot_product_attention(query, key, value, mask=mask, dropout=dropout)
+
+
+def dot_product_attention(query, key, value, *, mask=None, dropout=None):
+    """softmax(QKᵀ)V, "dot" of Luong et al. (arXiv 1508.04025): the paper's without the scale.
+
+    query [B, T, N, H]; key, value [B, S, N, H]; mask to [B, N, T, S]. Returns [B, T, N, H]. What
+    the scale is for: `benchmarks/attention_scale.py`.
+    """
+    if _is_search_step(query) and dropout is None:
+        return _attend_in_loops(query, key, value, mask)
+    query, key, value = (x.swapaxes(1, 2) for x in (query, key, value))  # heads first: no strides
+    return attend(align(query, key), value, mask, dropout).swapaxes(1, 2)
+
+
+def align(query, key):
+    """QKᵀ in float32: [..., T, H] and [..., S, H] -> [..., T, S]."""
+    return jnp.einsum("...TH,...SH->...TS", query, key, preferred_element_type=jnp.float32)
+
+
+def attend(logits, value, mask, dropout):
+    """softmax(logits)V: [..., T, S] float32 and [..., S, H] -> [..., T, H] (paper, 3.2.1)."""
+    if mask is not None:
+        logits = jnp.where(mask, logits, jnp.finfo(logits.dtype).min)
+    weights = jax.nn.softmax(logits).astype(value.dtype)
+    if dropout is not None:
+        weights = dropout(weights)
+    return jnp.einsum("...TS,...SH->...TH", weights, value)
+
+
+def _is_search_step(query):
+    """A few beams of several sentences on a CPU (of one sentence, jax 0.10 compiles it wrong)."""
+    rows, num_queries = query.shape[:2]
+    return rows > 1 and 1 < num_queries <= FEW_QUERIES and jax.default_backend() == "cpu"
+
+
+def _attend_in_loops(query, key, value, mask):
+    """The same for the few queries of a search step: one loop over everything, not many products.
+
+    A tenth of a step with beam 4 on a CPU. The weights are [B, T, S, N] here.
+    """
+    logits = (query[:, :, None] * key[:, None]).astype(jnp.float32).sum(-1)
+    if mask is not None:
+        logits = jnp.where(mask.transpose(0, 2, 3, 1), logits, jnp.finfo(logits.dtype).min)
+    weights = jax.nn.softmax(logits, axis=2).astype(value.dtype)
+    return (weights[..., None] * value[:, None]).sum(2)
+
+
+def _scaled_identity(rng, shape):
+    del rng
+    return jnp.broadcast_to(jnp.eye(shape[-1]) * shape[-1] ** -0.5, shape)
+
+
+class GeneralAttention(nn.Module):
+    """softmax(QWKᵀ)V, a matrix W [N, H, H]: "general" of Luong et al. (arXiv 1508.04025).
+
+    W starts as the unit matrix over √d_k, so that training starts from equation (1).
+    """
+
+    @nn.compact
+    def __call__(self, query, key, value, *, mask=None, dropout=None):
+        """query [B, T, N, H]; key, value [B, S, N, H]; mask to [B, N, T, S] -> [B, T, N, H]."""
+        shape = (*query.shape[2:], key.shape[-1])
+        matrix = self.param("matrix", _scaled_identity, shape).astype(query.dtype)
+        query = jnp.einsum("BTNH,NHK->BTNK", query, matrix)
+        return dot_product_attention(query, key, value, mask=mask, dropout=dropout)
+
+
+class AdditiveAttention(nn.Module):
+    """softmax(vᵀtanh(Q + K))V, a vector v [N, H]: Bahdanau et al. (arXiv 1409.0473).
+
+    Their two matrices are the projections W^Q and W^K that each head has anyway. Every pair of
+    places costs H tanh: far more than a product, and why the paper prefers products (3.2.1).
+    """
+
+    @nn.compact
+    def __call__(self, query, key, value, *, mask=None, dropout=None):
+        """query [B, T, N, H]; key, value [B, S, N, H]; mask to [B, N, T, S] -> [B, T, N, H]."""
+        init = nn.initializers.normal(query.shape[-1] ** -0.5)
+        vector = self.param("vector", init, query.shape[2:])
+        logits = _align_by_layer(query, key, vector)
+        return attend(logits, value.swapaxes(1, 2), mask, dropout).swapaxes(1, 2)
+
+
+@jax.checkpoint  # or the backward pass would keep the hidden layer, [B, N, T, S, H]
+def _align_by_layer(query, key, vector):
+    query, key = (x.swapaxes(1, 2) for x in (query, key))
+    hidden = jnp.tanh(query[:, :, :, None] + key[:, :, None]).astype(jnp.float32)
+    return (hidden * vector[:, None, None]).sum(-1)
+
+
+def fused_attention(query, key, value, *, mask=None, dropout=None):
+    """Equation (1) by `jax.nn.dot_product_attention`: one kernel where there is one.
+
+    query [B, T, N, H]; key, value [B, S, N, H]; mask to [B, N, T, S]. Returns [B, T, N, H]. With
+    bfloat16 on an NVIDIA GPU it is cuDNN's flash attention (Dao et al., arXiv 2205.14135), which
+    never stores the weights of all pairs; else XLA's. Neither can drop weights: refused.
+    """
+    if dropout is not None:
+        raise ValueError(
+            "Fused attention has no weights to drop: set model.attention_dropout_rate=0, or "
+            "model.attention=scaled_dot_product."
+        )
+    width, value_width = query.shape[-1], value.shape[-1]
+    # The kernels want one width; zeros change no product, and are cut off the values.
+    query, key, value = (_widen(x, max(width, value_width)) for x in (query, key, value))
+    implementation = "cudnn" if _cudnn_takes(query, key, mask) else "xla"
+    if implementation == "cudnn" and mask is not None:
+        mask = jnp.broadcast_to(mask, (*mask.shape[:2], query.shape[1], key.shape[1]))
+    attended = jax.nn.dot_product_attention(
+        query, key, value, mask=mask, scale=width**-0.5, implementation=implementation
+    )
+    return attended[..., :value_width]
+
+
+def _widen(x, width):
+    return jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, width - x.shape[-1])))
+
+
+def _cudnn_takes(query, key, mask):
+    """Whether jax 0.10's cuDNN kernel accepts this; left alone, `jax.nn` never chooses it.
+
+    A mask becomes a bias there, and the gradient of a bias wants even lengths.
+    """
+    device = jax.devices()[0]
+    width, lengths = query.shape[-1], (query.shape[1], key.shape[1])
+    return (
+        "NVIDIA" in device.device_kind
+        and float(device.compute_capability) >= 8
+        and query.dtype in (jnp.bfloat16, jnp.float16)
+        and width % 8 == 0
+        and width <= CUDNN_WIDTH
+        and (mask is None or all(length % 2 == 0 for length in lengths))
+    )

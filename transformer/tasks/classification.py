@@ -1,0 +1,118 @@
+"""The task of classification: sentences and their labels."""
+
+import json
+from functools import cached_property
+from itertools import islice
+
+import numpy as np
+
+from transformer.batching import PackedBatches, rows_of_batch
+from transformer.classifier import Classifier
+from transformer.costs import stack_flops
+from transformer.labelled import load_evaluation_examples, load_training_examples
+from transformer.labels import Labels
+from transformer.ragged import Ragged
+from transformer.tasks.labelled import LabelledTask
+from transformer.vocabulary import load_tokenizers, save_tokenizers, train_tokenizer
+
+AT_ONCE = 4096  # lines that are sorted by length together
+
+
+class ClassificationTask(LabelledTask):
+    """A sentence is a source, and its target one id: the number of its class.
+
+    So sentences are packed into rows by the packing of translation; a row has as many places for
+    classes as it holds sentences of mean length.
+    """
+
+    def __init__(self, config, parallel, workdir):
+        super().__init__(config, parallel)
+        data, settings = config.data, config.training
+        texts, labels = load_training_examples(data, self.notes)
+        if workdir.has_run:
+            self.labels = Labels.load(workdir.path)
+            self.tokenizer = load_tokenizers(workdir.path)[0]
+        else:
+            self.labels = Labels.of(labels)
+            self.tokenizer = train_tokenizer(config.tokenizer, texts)
+        names = self.labels.names
+        self.validation = load_evaluation_examples(data, data.validation_split, names)
+        self.test_examples = load_evaluation_examples(data, data.test_split, names)
+        rows = rows_of_batch(settings.batch_tokens, data.row_length)
+        self.classifier = Classifier(config, None, self.labels, self.tokenizer)
+        self._set_up_classifier(
+            self._pack(texts, labels, rows, "longer"),
+            self._pack(*self.validation, -(-rows // settings.accumulate_steps), "validation"),
+        )
+
+    def _pack(self, texts, labels, rows_per_batch, what):
+        """Batches of the sentences that fit a row; the others are counted in `notes`."""
+        length = self.config.data.row_length
+        source = Ragged.encode(self.tokenizer, texts)
+        fits = np.flatnonzero(source.lengths <= length)
+        if len(fits) < len(texts):
+            self.notes[f"{what} than {length} pieces"] += len(texts) - len(fits)
+        if not len(fits):
+            raise ValueError(
+                f"No sentence has at most data.row_length ({length}) pieces; raise it."
+            )
+        numbers = self.labels.encode(labels)
+        target = Ragged(numbers, np.arange(len(numbers)), np.ones(len(numbers), np.int64))
+        source = source.take(fits)
+        return PackedBatches(
+            source,
+            target.take(fits),
+            row_length=max(1, round(length / source.lengths.mean())),
+            source_length=length,
+            rows_per_batch=rows_per_batch,
+            seed=self.config.training.seed,
+        )
+
+    load_split = staticmethod(load_evaluation_examples)
+
+    @staticmethod
+    def answer(path, checkpoint, lines, options, **settings):
+        classifier = Classifier.from_checkpoint(path, checkpoint, **settings)
+        while part := list(islice(lines, AT_ONCE)):
+            for text, found in zip(part, classifier.classify(part), strict=True):
+                row = {"text": text, "label": found.label, "probabilities": found.probabilities}
+                yield json.dumps(row, ensure_ascii=False) if options.get("jsonl") else found.label
+
+    def contents(self):
+        batches = self.training_batches, self.validation_batches
+        sides = [side for b in batches for side in (b.source, b.target)]
+        return [x for s in sides for x in (s.flat, s.starts)] + [
+            self.validation,
+            self.test_examples,
+        ]
+
+    def save(self, folder):
+        save_tokenizers(folder, self.tokenizer, self.tokenizer)
+        self.labels.save(folder)
+
+    @cached_property
+    def work_per_step(self):
+        source, model = self.training_batches.source, self.config.model
+        outputs = len(source) * model.d_model * len(self.labels.names)
+        steps = self.training_batches.batches_per_epoch
+        return stack_flops(model, source.lengths, outputs=outputs) / steps, len(source) / steps
+
+    def how_to_go_on(self, workdir):
+        sentence = self.test_examples[0][0]
+        folder, text = (json.dumps(t, ensure_ascii=False) for t in (workdir, sentence))
+        return sentence, (
+            f"from transformer import Classifier; "
+            f"print(Classifier.from_checkpoint({folder}).classify([{text}])[0])"
+        )
+
+    def data_lines(self):
+        batches = self.training_batches
+        length, places = batches.shape
+        fill = (batches[0].input_segments != 0).mean()
+        return [
+            f"data        {self.config.data.corpus}: {len(batches.source):,} training sentences of "
+            f"{len(self.labels.names)} classes; left out: {self.left_out()}",
+            f"vocabulary  {self.tokenizer.vocab_size:,} pieces",
+            self.batch_line(f"{length} places, {fill:.1%} of them real", f", {places} classes"),
+            f"validation  {len(self.validation[0]):,} sentences",
+        ]

@@ -1,0 +1,112 @@
+"""The task of causal language modelling: a text, one piece after the other."""
+
+import json
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+
+from transformer.costs import stack_flops
+from transformer.evaluation.text_loss import score_loss
+from transformer.language_model import LanguageModel
+from transformer.one_stack import CausalLM
+from transformer.plain_text import load_text_lines
+from transformer.ragged import Ragged
+from transformer.restoring import restore
+from transformer.tasks.task import Task
+from transformer.vocabulary import load_tokenizers, save_tokenizers, train_tokenizer
+from transformer.windows import EveryWindow, RandomWindows, Window
+
+SAMPLE_PIECES = 200
+AT_ONCE = 1024  # prompts
+
+
+class LanguageModelTask(Task):
+    """Training sees windows that begin anywhere; validation every piece once."""
+
+    def __init__(self, config, parallel, workdir):
+        super().__init__(config, parallel)
+        data, settings = config.data, config.training
+        splits = data.train_split, data.validation_split, data.test_split
+        lines = {s: load_text_lines(data, s, self.notes) for s in dict.fromkeys(splits)}
+        if workdir.has_run:
+            self.tokenizer = load_tokenizers(workdir.path)[0]
+        else:
+            self.tokenizer = train_tokenizer(config.tokenizer, lines[data.train_split])
+        ids = {split: Ragged.encode(self.tokenizer, lines[split]).flat for split in lines}
+        size = window_size(config)
+        self.generator = LanguageModel(config, None, self.tokenizer)
+        self._set_up(
+            self.generator.model.clone(remat=config.remat, scan_layers=config.scan_layers),
+            RandomWindows(ids[data.train_split], **size, seed=settings.seed),
+            EveryWindow(ids[data.validation_split], **size),
+            settings.label_smoothing,
+        )
+
+    @staticmethod
+    def without_data(config):
+        model = CausalLM(
+            config.model, config.tokenizer.vocab_size, config.remat, config.scan_layers
+        )
+        length = config.data.row_length
+        shape = max(1, config.training.batch_tokens // length), length
+        return model, Window(np.zeros(shape, np.int32), np.zeros(shape, np.int32))
+
+    def evaluate(self, params):
+        self.generator.params = self.parallel.on_one_device(params)
+        pieces = min(SAMPLE_PIECES, self.config.data.row_length)
+        (text,) = self.generator.generate([""], num_pieces=pieces)
+        self.generator.params = None
+        return self.evaluate_loss(params), ["\n".join(f"    {t}" for t in text.split("\n"))]
+
+    @staticmethod
+    def score_split(path, checkpoint, split, **settings):
+        restored = restore(path, checkpoint, tasks=["language_model"], **settings)
+        config, tokenizer = restored.config, load_tokenizers(restored.workdir.path)[0]
+        lines = load_text_lines(config.data, split, Counter())
+        batches = EveryWindow(Ragged.encode(tokenizer, lines).flat, **window_size(config))
+        model = CausalLM(config.model, tokenizer.vocab_size)
+        return score_loss(model, restored, batches, f"{config.data.corpus} {split}", "piece")
+
+    @staticmethod
+    def answer(path, checkpoint, lines, options, **settings):
+        model = LanguageModel.from_checkpoint(path, checkpoint, **settings)
+        while part := list(islice(lines, AT_ONCE)):
+            yield from model.generate(part, one_line=True, **options)
+
+    def contents(self):
+        return [self.training_batches.ids, self.validation_batches.ids]
+
+    def save(self, folder):
+        save_tokenizers(folder, self.tokenizer, self.tokenizer)
+
+    @property
+    def work_per_step(self):
+        batches, model = self.training_batches, self.config.model
+        lengths = np.full(batches.rows_per_batch, batches.length)
+        outputs = lengths.sum() * model.d_model * self.tokenizer.vocab_size
+        return stack_flops(model, lengths, causal=True, outputs=outputs), int(lengths.sum())
+
+    def how_to_go_on(self, workdir):
+        program = (
+            f"from transformer import LanguageModel; "
+            f"print(LanguageModel.from_checkpoint({json.dumps(workdir)}).generate(['The '])[0])"
+        )
+        return "The ", program
+
+    def data_lines(self):
+        num_pieces, num_validation = (
+            len(batches.ids) for batches in (self.training_batches, self.validation_batches)
+        )
+        return [
+            f"data        {self.config.data.corpus}: {num_pieces:,} training pieces",
+            f"vocabulary  {self.tokenizer.vocab_size:,} pieces",
+            self.batch_line(f"{self.training_batches.length} places"),
+            f"validation  {num_validation:,} pieces",
+        ]
+
+
+def window_size(config):
+    """How long windows are and how many a batch holds; `training.batch_tokens` counts pieces."""
+    length = config.data.row_length
+    return dict(length=length, rows_per_batch=max(1, config.training.batch_tokens // length))

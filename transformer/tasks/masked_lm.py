@@ -1,0 +1,105 @@
+"""The task of masked language modelling, whose encoder other runs can start from."""
+
+from collections import Counter
+from functools import cached_property
+
+import numpy as np
+
+from transformer.batching import PackedBatches, rows_of_batch
+from transformer.costs import stack_flops
+from transformer.evaluation.text_loss import score_loss
+from transformer.masking import MaskedBatches
+from transformer.one_stack import MaskedLM
+from transformer.plain_text import load_text_lines
+from transformer.ragged import Ragged
+from transformer.restoring import restore
+from transformer.tasks.task import Task
+from transformer.tasks.translation import blank_batch
+from transformer.vocabulary import load_tokenizers, save_tokenizers, train_tokenizer
+
+
+class MaskedLMTask(Task):
+    """Each line of a text is a sentence; empty ones are left out, long ones cut into rows."""
+
+    def __init__(self, config, parallel, workdir):
+        super().__init__(config, parallel)
+        data, settings = config.data, config.training
+        splits = data.train_split, data.validation_split, data.test_split
+        lines = {s: load_sentences(config, s, self.notes) for s in dict.fromkeys(splits)}
+        if workdir.has_run:
+            self.tokenizer = load_tokenizers(workdir.path)[0]
+        else:
+            self.tokenizer = train_tokenizer(config.tokenizer, lines[data.train_split])
+        rows = rows_of_batch(settings.batch_tokens, data.row_length)
+        few = -(-rows // settings.accumulate_steps)
+        self._set_up(
+            MaskedLM(config.model, self.tokenizer.vocab_size, config.remat, config.scan_layers),
+            mask_text(config, self.tokenizer, lines[data.train_split], rows),
+            mask_text(config, self.tokenizer, lines[data.validation_split], few),
+        )
+
+    @staticmethod
+    def without_data(config):
+        size = config.tokenizer.vocab_size
+        return MaskedLM(config.model, size, config.remat, config.scan_layers), blank_batch(config)
+
+    @classmethod
+    def score_split(cls, path, checkpoint, split, **settings):
+        restored = restore(path, checkpoint, tasks=["masked_lm"], **settings)
+        config, tokenizer = restored.config, load_tokenizers(restored.workdir.path)[0]
+        rows = rows_of_batch(config.training.batch_tokens, config.data.row_length)
+        batches = mask_text(config, tokenizer, load_sentences(config, split, Counter()), rows)
+        model = MaskedLM(config.model, tokenizer.vocab_size)
+        return score_loss(model, restored, batches, f"{config.data.corpus} {split}", "guess")
+
+    def contents(self):
+        return [
+            batches.packed.source.flat
+            for batches in (self.training_batches, self.validation_batches)
+        ]
+
+    def save(self, folder):
+        save_tokenizers(folder, self.tokenizer, self.tokenizer)
+
+    @cached_property
+    def work_per_step(self):
+        lengths, model = self.training_batches.packed.source.lengths, self.config.model
+        outputs = lengths.sum() * model.d_model * self.tokenizer.vocab_size
+        steps = self.training_batches.batches_per_epoch
+        guesses = lengths.sum() * self.config.data.mask_rate
+        return stack_flops(model, lengths, outputs=outputs) / steps, guesses / steps
+
+    def how_to_go_on(self, workdir):
+        return "", ""
+
+    def data_lines(self):
+        packed = self.training_batches.packed
+        return [
+            f"data        {self.config.data.corpus}: {packed.source.lengths.sum():,} training "
+            f"pieces; {self.config.data.mask_rate:.0%} of them to be guessed",
+            f"vocabulary  {self.tokenizer.vocab_size:,} pieces",
+            self.batch_line(f"{packed.shape[0]} places", f", {packed.fill(10):.1%} of them real"),
+            f"validation  {self.validation_batches.packed.source.lengths.sum():,} pieces",
+        ]
+
+
+def load_sentences(config, split, notes):
+    """The lines of a split that are not empty."""
+    return [line for line in load_text_lines(config.data, split, notes) if line.strip()]
+
+
+def mask_text(config, tokenizer, lines, rows_per_batch):
+    """`MaskedBatches` of the lines."""
+    data, seed = config.data, config.training.seed
+    text = in_rows(Ragged.encode(tokenizer, lines), data.row_length)
+    rows = dict(row_length=data.row_length, rows_per_batch=rows_per_batch)
+    packed = PackedBatches(text, text, **rows, seed=seed)
+    return MaskedBatches(packed, rate=data.mask_rate, vocab_size=tokenizer.vocab_size, seed=seed)
+
+
+def in_rows(text, length):
+    """A `Ragged` whose sentences are no longer than a row: a longer one goes on in the next."""
+    counts = -(-text.lengths // length)
+    nth = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    lengths = np.minimum(np.repeat(text.lengths, counts) - nth * length, length)
+    return Ragged(text.flat, np.repeat(text.starts, counts) + nth * length, lengths)

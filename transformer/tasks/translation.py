@@ -1,0 +1,159 @@
+"""The task of translation: pairs of sentences."""
+
+import json
+from collections import Counter
+from functools import cached_property
+
+import numpy as np
+
+from transformer import corpus, metrics
+from transformer.batching import Batch, PackedBatches, rows_of_batch, usable
+from transformer.costs import training_flops
+from transformer.evaluation.evaluate import evaluate
+from transformer.hosts import share
+from transformer.models import Transformer
+from transformer.ragged import Ragged
+from transformer.tasks.task import Task
+from transformer.translator import Translator
+from transformer.vocabulary import load_tokenizers, save_tokenizers, train_tokenizers
+
+
+class TranslationTask(Task):
+    """Its data, model and measures; the tokenizers are the run's, or learnt from its text."""
+
+    DECIDES, HIGHER_IS_BETTER = "validation_bleu", True
+
+    def __init__(self, config, parallel, workdir):
+        super().__init__(config, parallel)
+        self.direction = f"{config.data.source_language}-{config.data.target_language}"
+        pairs, weights = corpus.load_training_pairs(config.data, self.notes)
+        if workdir.has_run:
+            self.tokenizers = load_tokenizers(workdir.path)
+        else:
+            self.tokenizers = train_tokenizers(config.tokenizer, pairs)
+        settings = config.training
+        rows = rows_of_batch(settings.batch_tokens, config.data.row_length)
+        ratio = config.data.max_length_ratio
+        training_batches = self._pack(pairs, weights, rows, ratio, self.notes)
+        split = config.data.validation_split
+        self.validation_pairs = corpus.load_evaluation_pairs(config.data, split)
+        # Read now, so that a test set that is missing is said before the training and not after.
+        self.test_pairs = corpus.load_evaluation_pairs(config.data, config.data.test_split)
+        self.not_in_loss = Counter()  # validation pairs that are too long for a row
+        validation_batches = self._pack(  # no larger than what a training step holds at once
+            self.validation_pairs, None, -(-rows // settings.accumulate_steps), 0, self.not_in_loss
+        )
+        self.translator = Translator(config, None, self.tokenizers)
+        model = self.translator.model.clone(remat=config.remat, scan_layers=config.scan_layers)
+        self._set_up(model, training_batches, validation_batches, settings.label_smoothing)
+
+    @staticmethod
+    def without_data(config):
+        """(model, batch of zeros), for rows as long on the source's side, and full vocabularies."""
+        size = config.tokenizer.vocab_size
+        model = Transformer(config.model, size, size, config.remat, config.scan_layers)
+        return model, blank_batch(config)
+
+    def contents(self):
+        packed = self.training_batches, self.validation_batches
+        sides = [side for batches in packed for side in (batches.source, batches.target)]
+        arrays = [x for side in sides for x in (side.flat, side.starts, side.lengths)]
+        return [*arrays, self.validation_pairs, self.test_pairs]
+
+    def save(self, folder):
+        save_tokenizers(folder, *self.tokenizers)
+
+    @cached_property
+    def work_per_step(self):
+        batches = self.training_batches
+        lengths = [side.lengths[batches.first_epoch] for side in (batches.source, batches.target)]
+        vocab_size = self.tokenizers[1].vocab_size
+        flops = training_flops(self.config.model, vocab_size, *lengths)
+        steps = batches.batches_per_epoch
+        return flops / steps, lengths[1].sum() / steps
+
+    def _pack(self, pairs, weights, rows_per_batch, max_length_ratio, notes):
+        """Batches of what fits; the rest is counted in `notes`."""
+        row_length = self.config.data.row_length
+        sides = [
+            Ragged.encode(tokenizer, [pair[side] for pair in pairs])
+            for side, tokenizer in enumerate(self.tokenizers)
+        ]
+        kept = usable(*sides, row_length, max_length_ratio, notes)
+        if not len(kept):
+            raise ValueError(
+                f"No pair is left of {len(pairs)} ({dict(notes)}); raise data.row_length or "
+                f"data.max_length_ratio."
+            )
+        return PackedBatches(
+            *(side.take(kept) for side in sides),
+            row_length=row_length,
+            rows_per_batch=rows_per_batch,
+            seed=self.config.training.seed,
+            weights=None if weights is None or (weights == 1).all() else weights[kept],
+        )
+
+    def evaluate(self, params):
+        """(metrics of the validation split, every translation beside its reference)."""
+        limit = self.config.data.max_validation_sentences or len(self.validation_pairs)
+        sources, targets = zip(*self.validation_pairs[:limit], strict=True)
+        references = [self.tokenizers[1].join(target) for target in targets]
+        self.translator.params = self.parallel.on_one_device(params)
+        try:
+            translations = share(self._translate, sources)
+        finally:
+            self.translator.params = None  # a whole copy, where training may have room for a part
+        bleu = metrics.bleu(
+            translations, references, self.direction, tokenize=self.config.data.bleu_tokenize
+        )
+        measured = {**self.evaluate_loss(params), "validation_bleu": bleu.value}
+        texts = zip(sources, references, translations, strict=True)
+        return measured, [f"    {a}\n    = {b}\n    > {c}" for a, b, c in texts]
+
+    def _translate(self, sources):
+        return [translation.text for translation in self.translator.translate(sources)]
+
+    def describe(self, metrics):
+        return (
+            f"loss {metrics['validation_loss']:.4f}  perplexity "
+            f"{metrics['validation_perplexity']:.3f}  BLEU {metrics['validation_bleu']:.2f}"
+        )
+
+    def test(self, workdir):
+        translator = Translator.from_checkpoint(workdir.path)
+        data = self.config.data
+        return evaluate(translator, self.test_pairs, f"{data.corpus} {data.test_split}")
+
+    def how_to_go_on(self, workdir):
+        sentence = self.test_pairs[0][0]
+        folder, source = (json.dumps(text, ensure_ascii=False) for text in (workdir, sentence))
+        return sentence, (
+            f"from transformer import Translator; "
+            f"print(Translator.from_checkpoint({folder}).translate([{source}])[0])"
+        )
+
+    def data_lines(self):
+        batches, validation = self.training_batches, self.validation_batches
+        sizes = (f"{t.vocab_size:,}" for t in dict.fromkeys(self.tokenizers))
+        source_length, target_length = batches.shape
+        lines = [
+            f"data        {self.config.data.corpus} {self.direction}: {len(batches.source):,} "
+            f"training pairs; left out: {self.left_out()}",
+            f"vocabulary  {' and '.join(sizes)} pieces",
+            self.batch_line(
+                f"{source_length} + {target_length} places",
+                f", {batches.fill(10):.1%} of them real",
+            ),
+            f"validation  {len(self.validation_pairs):,} pairs, {validation.batches_per_epoch} "
+            f"batches",
+        ]
+        for reason, count in self.not_in_loss.items():
+            lines.append(f"            {count:,} of {reason}: in the BLEU, not in the loss")
+        return lines
+
+
+def blank_batch(config):
+    """A `Batch` of the shape that a configuration of packed sentences says, for shapes only."""
+    length = config.data.row_length
+    shape = rows_of_batch(config.training.batch_tokens, length), length
+    return Batch(*(np.zeros(shape, np.int32) for _ in Batch._fields))
