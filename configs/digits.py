@@ -1,8 +1,10 @@
 """An image transformer on scikit-learn's 8 × 8 digits: patches of 2 × 2 pixels for tokens.
 
-About a minute on 2 CPU cores.
+36 seconds on 2 CPU cores. Reached: accuracy 98.33 on the last fifth, in a fixed random order.
+Needs scikit-learn: pip install -e '.[images]'.
 
     python train.py --config=configs/digits.py --workdir=runs/digits
+    python eval.py --workdir=runs/digits
 """
 
 from transformer.config import Config

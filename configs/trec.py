@@ -20,12 +20,13 @@ def get_config():
     config.data.train_split = "train[:90%]"
     config.data.validation_split = config.data.test_split = "train[90%:]"
     config.data.row_length = 64
-    config.tokenizer.vocab_size = 4000
+    config.tokenizer.kind = "pieces"  # the text is tokenised; a word is a piece
 
     config.optimizer.warmup_steps = 100
     config.optimizer.peak_learning_rate = 0.001
     config.training.num_train_steps = 600
     config.training.batch_tokens = 1024
+    config.training.keep_checkpoints = 5
     config.training.log_every = 20
     config.training.eval_every = config.training.checkpoint_every = 50
     return config

@@ -169,7 +169,9 @@ def test_the_performer_s_error_falls_with_its_features():
 def test_the_performer_sees_exactly_the_keys_it_may():
     """Catches a padded key that is summed up, or that sets the scale of the others."""
     query, key, value = arrays(12)
-    key[1, 7:] = value[1, 7:] = 100
+    features = random_features(32, H)
+    longest = features[(features**2).sum(1).argmax()]
+    key[1, 7:], value[1, 7:] = longest * H**0.25, 100  # no key has a larger feature
     mask = (np.arange(12) < [[12], [7]])[:, None, None]
     ours = performer_attention(query, key, value, mask=mask, num_features=32)
     for row, length in enumerate((12, 7)):

@@ -90,9 +90,9 @@ def test_eval_scores_and_answers_line_by_line(classes):
     code, out, err = evaluate(classes)
     assert code == 0, err
     assert b"accuracy" in out and b"interval:wilson" in out
-    report = json.loads((classes / "results" / "train_80-" / "report.json").read_text())
+    report = json.loads((classes / "results" / "train_80_" / "report.json").read_text())
     assert report["accuracy"]["num_sentences"] == 60 and report["accuracy"]["value"] > 95
-    rows = (classes / "results" / "train_80-" / "examples.jsonl").read_text().splitlines()
+    rows = (classes / "results" / "train_80_" / "examples.jsonl").read_text().splitlines()
     right = [row["label"] == row["found"] for row in map(json.loads, rows)]
     assert 100 * sum(right) / 60 == pytest.approx(report["accuracy"]["value"])
     code, out, err = evaluate(classes, "--input=-", stdin=b"a b\nx a\n")

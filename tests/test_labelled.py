@@ -46,7 +46,7 @@ def test_a_message_shows_the_begin_of_a_long_line(tmp_path):
 
 def test_training_leaves_out_empty_texts_and_counts_them(tmp_path):
     """Catches labels that go to the wrong texts once some are left out, and silence about it."""
-    config = corpus_of(tmp_path, train="a\tone\nb\t\nc\t \nb\ttwo\n")
+    config = corpus_of(tmp_path, train="b\t\na\tone\nc\t \nb\ttwo\n")
     notes = Counter()
     assert load_training_examples(config, notes) == (["one", "two"], ["a", "b"])
     assert notes == {"an empty text": 2}

@@ -32,8 +32,18 @@ def test_a_file_or_a_folder(ending, tmp_path):
     path = tmp_path / f"train.txt{ending}"
     path.write_bytes(compress("ä\r\nb\u2028c\n".encode()))
     (tmp_path / "test.txt").write_text("other\n")
-    assert lines_of(path) == lines_of(path, "all") == lines_of(tmp_path) == ["ä", "b\u2028c"]
+    assert lines_of(path, "all") == lines_of(tmp_path) == ["ä", "b\u2028c"]
     assert lines_of(tmp_path, "test") == ["other"]
+
+
+def test_one_file_has_no_split_of_another_name(tmp_path):
+    """Catches training, validation and test that read the same text without a word."""
+    path = tmp_path / "input.txt"
+    path.write_text("a\n")
+    with pytest.raises(
+        ValueError, match=r"is one file: its split is 'all', or a part .* not 'val'"
+    ):
+        lines_of(path, "val")
 
 
 @pytest.mark.parametrize("end", ["", "\n"])

@@ -1,5 +1,6 @@
 """tfds_source.py: real TFDS datasets, prepared and read with no TensorFlow and no network."""
 
+import io
 import json
 import os
 import pathlib
@@ -20,7 +21,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 TRAIN = [(f"A cat, no. {i}.", f"Eine Katze, Nr. {i}, süß.") for i in range(50)]
 TEST = [("It's a dog.\u2028", "Es ist ein Hund."), ("", "leer")]
 REVIEWS = [(f"Film no. {i}, süß.\u2028", ("good", "bad")[i % 2]) for i in range(20)]
-PICTURES = [(np.full((6, 4, 3), 12 * i, np.uint8), i % 3) for i in range(20)]
+PICTURES = [(np.arange(i, 72 + i, dtype=np.uint8).reshape(6, 4, 3), i % 3) for i in range(20)]
 
 
 def prepare(features_of, splits, folder):
@@ -61,9 +62,16 @@ def reviews(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
     """A dataset of images and labels without names."""
+    pillow = pytest.importorskip("PIL.Image", reason="TFDS reads images with Pillow")
+
+    def png(pixels):
+        file = io.BytesIO()
+        pillow.fromarray(pixels).save(file, "png")
+        return io.BytesIO(file.getvalue())
+
     return prepare(
         lambda f: {"image": f.Image(shape=(6, 4, 3)), "label": f.ClassLabel(num_classes=3)},
-        {"train": [{"image": image, "label": label} for image, label in PICTURES]},
+        {"train": [{"image": png(pixels), "label": label} for pixels, label in PICTURES]},
         tmp_path_factory.mktemp("pictures"),
     )
 

@@ -163,9 +163,8 @@ def test_checkpoint_that_cannot_be_written(fails, code, config, tmp_path, monkey
 def test_evaluation_that_a_signal_cuts_short_is_made_up_for(config, tmp_path, monkeypatch):
     """Catches a resumption that goes on without the score of the step at which it stopped."""
     from transformer.stopping import Interruption, Stopping
+    from transformer.tasks.translation import TranslationTask
     from transformer.trainer import Trainer
-    from transformer.translation import TranslationTask
-    from transformer.vocabulary import save_tokenizers
     from transformer.workdir import WorkDir
 
     settings = short_settings(config)
@@ -179,7 +178,7 @@ def test_evaluation_that_a_signal_cuts_short_is_made_up_for(config, tmp_path, mo
         monkeypatch.setattr(TranslationTask, "evaluate", patched)
         workdir = WorkDir(tmp_path)
         trainer = Trainer(settings, workdir, Stopping(0))
-        save_tokenizers(workdir.path, *trainer.task.tokenizers)
+        trainer.task.save(workdir.path)
         workdir.save_config(settings)
         said.append(trainer.run(lambda step: None))
     assert said == [75, 0]
@@ -226,7 +225,7 @@ def test_patience_ends_a_run_that_no_longer_improves(config, tmp_path):
     command += ["--config.optimizer.peak_learning_rate=1e-9"]
     code, _, err = run(*command)
     assert code == 0, err
-    assert "stopped at step 4: no better BLEU since" in err
+    assert "stopped at step 4: no better validation_bleu since" in err
     assert "already finished" in run(*command)[2]
 
 

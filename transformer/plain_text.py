@@ -1,6 +1,7 @@
 """A name or file -> one long text, for language models.
 
-A corpus is a text file (also .gz, .xz) or a folder with one for each split (`train.txt` …).
+A corpus is a text file (also .gz, .xz), whose split is "all", or a folder with a file for each
+split (`train.txt` …).
 """
 
 from pathlib import Path
@@ -13,6 +14,11 @@ def load_text_lines(config, split, notes):
     """The lines of a split of a `DataConfig`. A part of a split is counted in characters."""
     name, start, stop = parse_split(split)
     place = Path(config.corpus).expanduser()
+    if place.is_file() and name != "all":
+        raise ValueError(
+            f"{place} is one file: its split is 'all', or a part as all[:90%] and all[90%:], not "
+            f"'{split}'; set data.train_split, data.validation_split and data.test_split."
+        )
     path = place if place.is_file() else find(place, f"{name}.txt")
     if path is None:
         raise ValueError(

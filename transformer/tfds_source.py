@@ -41,12 +41,12 @@ def load_labelled(name, split, features):
     features: the names under which the example may go. Otherwise as `load_tfds`.
     """
     builder = _open_prepared(name)
-    there = builder.info.features
+    there = dict(builder.info.features.items())
     feature = next((feature for feature in features if feature in there), None)
-    label_of = there["label"] if "label" in there else None
+    label_of = there.get("label")
     if feature is None or not hasattr(label_of, "int2str"):
         raise ValueError(
-            f"The TFDS dataset {name} has {', '.join(there.keys())}; it must have a label, and "
+            f"The TFDS dataset {name} has {', '.join(there)}; it must have a label, and "
             f"{' or '.join(features)}."
         )
     rows = _read(builder, name, split, lambda row: (row[feature], row["label"]))

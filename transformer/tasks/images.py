@@ -24,7 +24,7 @@ class ImageTask(LabelledTask):
         else:
             self.labels = Labels.of(labels, images.shape[1:])
         self.validation = load_images(data, data.validation_split)
-        self.test_examples = load_images(data, data.test_split)
+        self.labels.encode(load_images(data, data.test_split)[1])  # refuses what is not known
         self.num_patches = to_patches(images[:1], data.patch_size).shape[1]
         places = config.model.max_positions
         if config.model.positions == "learned" and self.num_patches > places:

@@ -1,0 +1,33 @@
+"""A masked language model (BERT's game) on the lines of a text, for classifiers to start from.
+
+Scored in nats a guess.
+Data: train.txt and val.txt (or .gz), a sentence each line, in data/text. Then, with its vocabulary:
+
+    python train.py --config=configs/masked_lm.py --workdir=runs/masked
+    python eval.py --workdir=runs/masked
+    python train.py --config=configs/trec.py --workdir=runs/trec_tuned \\
+        --config.training.init_from=runs/masked --config.tokenizer.kind=sentencepiece \\
+        --config.tokenizer.model=runs/masked/tokenizer.model
+"""
+
+from configs import trec
+
+
+def get_config():
+    config = trec.get_config()
+    config.task = "masked_lm"
+    config.data.corpus = "data/text"
+    config.data.train_split = "train"
+    config.data.validation_split = config.data.test_split = "val"
+    config.tokenizer.kind, config.tokenizer.vocab_size = "sentencepiece", 8000
+    config.model.dropout_rate = 0.1
+
+    config.optimizer.warmup_steps = 200
+    config.optimizer.peak_learning_rate = 0.002
+    config.optimizer.decay_steps = 2000
+    config.training.num_train_steps = 2000
+    config.training.batch_tokens = 4096
+    config.training.label_smoothing = 0.0
+    config.training.log_every = 50
+    config.training.eval_every = config.training.checkpoint_every = 250
+    return config
