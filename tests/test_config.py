@@ -1,9 +1,9 @@
 """config.py and configs/: every experiment is possible, every mistake gets one sentence."""
 
 import importlib
-import re
 import json
 import pathlib
+import re
 
 import pytest
 from sacrebleu.metrics import BLEU

@@ -13,7 +13,7 @@ class LabelledTask(Task):
     load_split(data, split, classes) reads such a pair.
     """
 
-    DECIDES, HIGHER_IS_BETTER = "validation_accuracy", True
+    decides, higher_is_better = "validation_accuracy", True
 
     def _set_up_classifier(self, batches, validation_batches):
         config = self.config

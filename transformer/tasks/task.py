@@ -16,10 +16,10 @@ class Task:
 
     training_batches: `[step]` is a batch, a tuple of arrays that lead with the row; besides
     `rows_per_batch`, `batches_per_epoch` and `plan_ahead(step)`. notes: what was left out of the
-    training data, by reason. DECIDES: the metric that says which checkpoint is the best.
+    training data, by reason. decides: the metric that says which checkpoint is the best.
     """
 
-    DECIDES, HIGHER_IS_BETTER = "validation_loss", False
+    decides, higher_is_better = "validation_loss", False
 
     def __init__(self, config, parallel):
         self.config, self.parallel, self.notes = config, parallel, Counter()
@@ -85,7 +85,7 @@ class Task:
 
     def score(self, metrics):
         """A number that is higher for a better model."""
-        return metrics[self.DECIDES] * (1 if self.HIGHER_IS_BETTER else -1)
+        return metrics[self.decides] * (1 if self.higher_is_better else -1)
 
     def describe(self, metrics):
         """The metrics of an evaluation on one line."""

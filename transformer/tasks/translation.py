@@ -21,10 +21,11 @@ from transformer.vocabulary import load_tokenizers, save_tokenizers, train_token
 class TranslationTask(Task):
     """Its data, model and measures; the tokenizers are the run's, or learnt from its text."""
 
-    DECIDES, HIGHER_IS_BETTER = "validation_bleu", True
-
     def __init__(self, config, parallel, workdir):
         super().__init__(config, parallel)
+        self.measure = config.data.measure
+        self.decides = f"validation_{self.measure}"
+        self.higher_is_better = self.measure not in metrics.LOWER_IS_BETTER
         self.direction = f"{config.data.source_language}-{config.data.target_language}"
         pairs, weights = corpus.load_training_pairs(config.data, self.notes)
         if workdir.has_run:
@@ -103,20 +104,21 @@ class TranslationTask(Task):
             translations = share(self._translate, sources)
         finally:
             self.translator.params = None  # a whole copy, where training may have room for a part
-        bleu = metrics.bleu(
-            translations, references, self.direction, tokenize=self.config.data.bleu_tokenize
-        )
-        measured = {**self.evaluate_loss(params), "validation_bleu": bleu.value}
+        texts = translations, references, self.direction
+        tokenize = self.config.data.bleu_tokenize
+        score = metrics.measure_score(self.measure, *texts, tokenize=tokenize)
+        measured = {**self.evaluate_loss(params), self.decides: score.value}
         texts = zip(sources, references, translations, strict=True)
         return measured, [f"    {a}\n    = {b}\n    > {c}" for a, b, c in texts]
 
     def _translate(self, sources):
         return [translation.text for translation in self.translator.translate(sources)]
 
-    def describe(self, metrics):
+    def describe(self, found):
         return (
-            f"loss {metrics['validation_loss']:.4f}  perplexity "
-            f"{metrics['validation_perplexity']:.3f}  BLEU {metrics['validation_bleu']:.2f}"
+            f"loss {found['validation_loss']:.4f}  perplexity "
+            f"{found['validation_perplexity']:.3f}  {metrics.MEASURES[self.measure]} "
+            f"{found[self.decides]:.2f}"
         )
 
     def test(self, workdir):
