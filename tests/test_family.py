@@ -164,6 +164,13 @@ def test_a_language_model_goes_on(text):
     assert both[2] == ("abcdefgh\n" * 9)[:50]
     assert model.generate(["abcd"], one_line=True, **options) == ["efgh"]
     assert model.generate([]) == []
+    for wrong, sentence in (
+        ({"num_pieces": 0}, "num_pieces must be at least 1"),
+        ({"top_p": 2.0}, "top_p must be above 0 and at most 1"),
+        ({"beam_size": 2}, "beam_size is no option of generate"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            model.generate(["a"], **wrong)
 
 
 def test_a_stream_is_what_is_generated(text):

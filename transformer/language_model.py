@@ -17,6 +17,7 @@ from transformer.tokenizer import EOS, UNK
 from transformer.vocabulary import load_tokenizers
 from transformer.windows import Window
 
+OPTIONS = ("temperature", "top_k", "top_p")
 NO_END = FREE  # the id of an end that no piece has: the text goes on
 
 
@@ -96,37 +97,39 @@ class LanguageModel:
         return "\n".join(self.tokenizer.decode(part) for part in np.split(ids, ends))
 
     def _write(self, prompts, rows, num_pieces, one_line, seed, sampling):
-        """Yields what is written so far for each of so many rows, ids, after every few places."""
+        """Yields what is written so far for each prompt, ids, after every few places."""
+        if num_pieces < 1:
+            raise ValueError(f"num_pieces must be at least 1, not {num_pieces}.")
         end = EOS if one_line else NO_END
+        if unknown := sampling.keys() - set(OPTIONS):
+            raise ValueError(
+                f"{unknown.pop()} is no option of generate; they are {', '.join(OPTIONS)}."
+            )
         method = Sampling(Rules(EOS, end, "power", 0.0), **sampling)
-        texts = [self.ids_of(prompt)[:-1] for prompt in prompts]
-        if num_unknown := sum(int((ids == UNK).sum()) for ids in texts):
+        given = [self.ids_of(prompt)[:-1] for prompt in prompts]
+        if num_unknown := sum(int((ids == UNK).sum()) for ids in given):
             warnings.warn(f"the prompts have {num_unknown} unknown pieces", stacklevel=4)
-        given = [len(ids) for ids in texts]
-        window = self.config.data.row_length
-        while True:
-            texts = [ids.astype(np.int32) for ids in texts]
-            wanted = [len_ + num_pieces - len(ids) for len_, ids in zip(given, texts, strict=True)]
-            seen = [ids if len(ids) + n <= window else ids[-(window // 2) :]
-                    for ids, n in zip(texts, wanted, strict=True)]  # fmt: skip
-            grown = texts
-            for new in self._fill_window(method, rows, seen, wanted, seed):
-                grown = [np.append(a, b) for a, b in zip(texts, new, strict=True)]
-                yield [_before(ids[len_:], end) for ids, len_ in zip(grown, given, strict=True)]
-            texts = grown
-            done = [
-                len(ids) - len_ >= num_pieces or end in ids[len_:]
-                for ids, len_ in zip(texts, given, strict=True)
-            ]
-            if all(done) or not prompts:
-                return
+        written = [np.zeros(0, np.int32) for _ in prompts]
+        while any(len(ids) < num_pieces and end not in ids for ids in written):
+            left = [num_pieces - len(ids) for ids in written]
+            before = written
+            texts = map(np.append, given, before)
+            seen = [self._last_part(text, n) for text, n in zip(texts, left, strict=True)]
+            for new in self._fill_window(method, rows, seen, left, seed):
+                written = [np.append(old, ids) for old, ids in zip(before, new, strict=True)]
+                yield [_up_to(end, ids) for ids in written]
 
-    def _fill_window(self, method, rows, seen, wanted, seed):
+    def _last_part(self, text, num_left):
+        """What the model is shown of a text: all if the rest fits behind it, else half a window."""
+        window = self.config.data.row_length
+        return text if len(text) + num_left <= window else text[-(window // 2) :]
+
+    def _fill_window(self, method, rows, seen, left, seed):
         """Yields the new pieces of each text after every few places, until the window is full."""
         window = self.config.data.row_length
         forced = np.full((rows, window), FREE, np.int32)
         lengths = np.zeros(rows, np.int32)  # up to where each is written
-        for row, (ids, number) in enumerate(zip(seen, wanted, strict=True)):
+        for row, (ids, number) in enumerate(zip(seen, left, strict=True)):
             forced[row, : len(ids)] = ids
             lengths[row] = min(window, len(ids) + number) if number > 0 else 0
         limits = Limits(np.where(lengths, window + 1, 0), forced)  # no place is the last
@@ -150,7 +153,7 @@ class LanguageModel:
                 return
 
 
-def _before(ids, end):
+def _up_to(end, ids):
     """The ids before an end, or all."""
     ends = np.flatnonzero(ids == end)
     return ids[: ends[0]] if len(ends) else ids

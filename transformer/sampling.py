@@ -33,6 +33,15 @@ class Sampling:
     top_k: int = 0
     top_p: float = 1.0
 
+    def __post_init__(self):
+        for name, is_right, wanted in (
+            ("temperature", self.temperature >= 0, "at least 0"),
+            ("top_k", self.top_k >= 0, "at least 0"),
+            ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
+        ):
+            if not is_right:
+                raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)}.")
+
     def start(self, limits, cache, rngs=None):
         """Empty hypotheses; rngs [B, 2] are needed unless the temperature is 0."""
         num_sentences, max_length = limits.forced.shape

@@ -47,6 +47,7 @@ class Search:
             raise ValueError(
                 f"The options of translate are {known}, not {', '.join(options)}."
             ) from None
+        search.method()  # which checks its own
         return search._checked()
 
     def _checked(self):
@@ -59,8 +60,6 @@ class Search:
             ("max_extra_length", self.max_extra_length >= 0, "at least 0"),
             ("min_length", self.min_length >= 0, "at least 0"),
             ("temperature", self.temperature > 0, "above 0"),
-            ("top_k", self.top_k >= 0, "at least 0"),
-            ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
         ):
             if not is_right:
                 raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)}.")
