@@ -68,7 +68,7 @@ def test_a_score_carries_all_that_it_takes_to_compare_it():
     text = str(score)
     assert all(part in text for part in ("BLEU", "±", "en-de", "2 sentences", score.signature))
     assert score.to_json().keys() == {
-        *("name", "value", "signature", "direction", "num_sentences", "interval")
+        *("name", "value", "signature", "direction", "num_sentences", "interval", "unit")
     }
     none = metrics.bleu(TRANSLATIONS, REFERENCES, "en-de", tokenize="none")
     assert "tok:none" in none.signature and none.interval is None and "±" not in str(none)
@@ -176,3 +176,19 @@ def test_measures_are_those_that_a_configuration_may_name():
     bleu = metrics.bleu(TRANSLATIONS, REFERENCES, "en-de", tokenize="none")
     assert metrics.measure_score("bleu", TRANSLATIONS, REFERENCES, "en-de", tokenize="none") == bleu
     assert metrics.MEASURES.keys() > metrics.LOWER_IS_BETTER
+
+
+def test_accuracy_has_wilsons_interval():
+    """Catches a share for a percentage, and an interval of 0 where nothing went wrong."""
+    score = metrics.accuracy([True] * 81 + [False] * 19, "2 classes")
+    assert score.value == pytest.approx(81)
+    assert score.interval == pytest.approx((87.45 - 72.22) / 2, abs=0.02)  # Wilson, of a table
+    assert "100 examples" in str(score)
+    assert metrics.accuracy([True] * 50, "2 classes").interval > 3
+
+
+def test_a_mean_loss_and_its_perplexity_agree():
+    """Catches a loss in bits, or a perplexity of something else."""
+    loss, perplexity = metrics.mean_loss(200.0, 100, "piece")
+    assert loss.value == 2.0 and perplexity.value == pytest.approx(math.exp(2))
+    assert "nats a piece 2.000" in str(loss) and "100 pieces" in str(loss)
