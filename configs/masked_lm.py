@@ -1,6 +1,6 @@
 """A masked language model (BERT's game) on the lines of a text, for classifiers to start from.
 
-Scored in nats a guess.
+Scored in nats a hidden piece.
 Data: train.txt and val.txt (or .gz), a sentence each line, in data/text. Then, with its vocabulary:
 
     python train.py --config=configs/masked_lm.py --workdir=runs/masked

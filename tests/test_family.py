@@ -218,7 +218,7 @@ def test_a_masked_model_learns_and_a_classifier_starts_from_it(tmp_path):
     losses = [record["validation_loss"] for record in records if "validation_loss" in record]
     assert losses[-1] < 1.0 < losses[0] or losses[-1] < 0.7  # 2.1 by chance
     code, out, err = evaluate(tmp_path / "masked")
-    assert code == 0 and b"nats a guess" in out, err
+    assert code == 0 and b"nats a hidden piece" in out, err
     code, err = train(
         tmp_path / "tuned", "classification", corpus, *SPLITS, characters,
         f"training.init_from={tmp_path / 'masked'}",

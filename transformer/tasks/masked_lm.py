@@ -50,7 +50,7 @@ class MaskedLMTask(Task):
         rows = rows_of_batch(config.training.batch_tokens, config.data.row_length)
         batches = mask_text(config, tokenizer, load_sentences(config, split, Counter()), rows)
         model = MaskedLM(config.model, tokenizer.vocab_size)
-        return score_loss(model, restored, batches, f"{config.data.corpus} {split}", "guess")
+        return score_loss(model, restored, batches, f"{config.data.corpus} {split}", "hidden piece")
 
     def contents(self):
         return [
