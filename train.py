@@ -6,6 +6,7 @@ Exit codes: 0 done, 2 wrong input, 3 numbers that are not finite, 75 stopped by 
 resumable, 130 stopped by SIGINT, any other an error (as when another host is lost).
 """
 
+import math
 import time
 from functools import partial
 
@@ -68,7 +69,11 @@ def conclude(trainer, step):
     except ValueError as error:  # no matplotlib: the run is no worse for it
         say(str(error))
     # The last line of metrics.jsonl is also what says that the run is finished.
-    scores = {f"test_{name}": score.value for name, score in result.main_scores().items()}
+    scores = {
+        f"test_{name}": score.value
+        for name, score in result.main_scores().items()
+        if math.isfinite(score.value)  # JSON knows no other number
+    }
     workdir.append_metrics(
         {"step": step, **scores, "num_train_steps": config.training.num_train_steps}
     )

@@ -10,6 +10,15 @@ https://github.com/sigmorphon/2021-task1, as data/g2p/LANG/train.tsv and data/g2
 .tsv.gz). The test split is val, by which the best checkpoint is chosen too, as the published
 figures are of it; what is scored is the mean of the last 10 checkpoints, which is not chosen.
 
+Word error rate on it, by beam 5, and that of the Transformer of github.com/juletx/writing-systems:
+
+               hun         fre         arm_e       dut          mean
+    here       2.2 ± 0.9   8.5 ± 1.9   5.8 ± 1.4   11.5 ± 2.0   7.0
+    published  2.8         9.5         6.5         12.0         7.7
+
+1.4 million parameters. 13 to 26 minutes a language on 2 busy CPU cores, some 8 when they are idle;
+French is of the first 3,919 steps, at which it was interrupted. The other languages were not run.
+
     python train.py --config=configs/g2p.py:hun --workdir=runs/g2p_hun
     python eval.py --workdir=runs/g2p_hun
 """
