@@ -1,13 +1,11 @@
 """A masked language model (BERT's game) on the lines of a text, for classifiers to start from.
 
-Scored in nats a hidden piece.
-Data: train.txt and val.txt (or .gz), a sentence each line, in data/text. Then, with its vocabulary:
+Scored in nats a hidden piece. Data: train.txt and val.txt (or .gz), a sentence each line, in
+data/text.
 
     python train.py --config=configs/masked_lm.py --workdir=runs/masked
     python eval.py --workdir=runs/masked
-    python train.py --config=configs/trec.py --workdir=runs/trec_tuned \\
-        --config.training.init_from=runs/masked --config.tokenizer.kind=sentencepiece \\
-        --config.tokenizer.model=runs/masked/tokenizer.model
+    python train.py --config=configs/trec_tuned.py --workdir=runs/trec_tuned
 """
 
 from configs import trec
@@ -20,6 +18,7 @@ def get_config():
     config.data.train_split = "train"
     config.data.validation_split = config.data.test_split = "val"
     config.tokenizer.kind, config.tokenizer.vocab_size = "sentencepiece", 8000
+    config.model.d_model, config.model.d_ff, config.model.num_heads = 128, 256, 4
     config.model.dropout_rate = 0.1
 
     config.optimizer.warmup_steps = 200
