@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from transformer.batching import Batch
@@ -13,7 +12,7 @@ from transformer.images import to_patches
 from transformer.labels import Labels
 from transformer.one_stack import ImageClassifier, TextClassifier
 from transformer.ragged import Ragged
-from transformer.restoring import cast_matrices, check_shapes, restore
+from transformer.restoring import cast_matrices, put_restored, restore
 from transformer.vocabulary import load_tokenizers
 
 TASKS = ["classification", "images"]
@@ -61,9 +60,7 @@ class Classifier:
         folder, config = restored.workdir.path, restored.config
         tokenizer = None if config.task == "images" else load_tokenizers(folder)[0]
         classifier = cls(config, None, Labels.load(folder), tokenizer)
-        check_shapes(classifier.model, classifier.smallest_batch(), restored.params)
-        classifier.params, classifier.checkpoint = restored.params, restored.checkpoint
-        return classifier
+        return put_restored(classifier, restored, classifier.smallest_batch())
 
     @property
     def is_of_images(self):
@@ -76,8 +73,7 @@ class Classifier:
 
     @params.setter
     def params(self, params):
-        dtype = jnp.dtype(self.config.model.dtype)
-        self._params = params and jax.device_put(cast_matrices(params, dtype))
+        self._params = params and jax.device_put(cast_matrices(params, self.config))
 
     def smallest_batch(self):
         """One example, for the shapes of parameters."""

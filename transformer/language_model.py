@@ -3,13 +3,12 @@
 import warnings
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from transformer.conveyor import STRIDE, Programs, make_lanes, replicate
 from transformer.decoding import FREE, Limits, Rules
 from transformer.one_stack import CausalLM
-from transformer.restoring import cast_matrices, check_shapes, restore
+from transformer.restoring import cast_matrices, put_restored, restore
 from transformer.sampling import Sampling
 from transformer.search import cache_lengths
 from transformer.search_batches import make_rngs
@@ -46,9 +45,7 @@ class LanguageModel:
         tasks = ["language_model"]
         restored = restore(path, checkpoint, tasks=tasks, dtype=dtype, batch_size=batch_size)
         model = cls(restored.config, None, load_tokenizers(restored.workdir.path)[0])
-        check_shapes(model.model, smallest_window(), restored.params)
-        model.params, model.checkpoint = restored.params, restored.checkpoint
-        return model
+        return put_restored(model, restored, smallest_window())
 
     @property
     def params(self):
@@ -57,8 +54,7 @@ class LanguageModel:
 
     @params.setter
     def params(self, params):
-        dtype = jnp.dtype(self.config.model.dtype)
-        self._params = params and replicate(self.lanes, cast_matrices(params, dtype))
+        self._params = params and replicate(self.lanes, cast_matrices(params, self.config))
 
     def generate(self, prompts, *, num_pieces=200, one_line=False, seed=0, **sampling):
         """The continuation of each prompt (list of str), without the prompt.
@@ -133,7 +129,9 @@ class LanguageModel:
             forced[row, : len(ids)] = ids
             lengths[row] = min(window, len(ids) + number) if number > 0 else 0
         limits = Limits(np.where(lengths, window + 1, 0), forced)  # no place is the last
-        programs = self._programs.setdefault(method, Programs(self.model, method, self.lanes))
+        if method not in self._programs:
+            self._programs[method] = Programs(self.model, method, self.lanes)
+        programs = self._programs[method]
         nothing = np.zeros((rows, 1), np.int32), np.ones(rows, np.int32)
         rngs = make_rngs(seed, np.maximum(forced, 0))
         riders = programs.begin(self._params, *nothing, limits, rngs)

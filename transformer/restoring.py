@@ -45,8 +45,16 @@ def restore(path, checkpoint="default", *, tasks, dtype=None, batch_size=None):
     )
 
 
-def cast_matrices(params, dtype):
+def put_restored(owner, restored, batch):
+    """Gives an object what was restored, if it fits its `model`; batch: one, for the shapes."""
+    check_shapes(owner.model, batch, restored.params)
+    owner.params, owner.checkpoint = restored.params, restored.checkpoint
+    return owner
+
+
+def cast_matrices(params, config):
     """In the number format of the computation: a matrix is only ever used in that."""
+    dtype = jnp.dtype(config.model.dtype)
     return jax.tree.map(lambda a: a.astype(dtype) if a.ndim > 1 else a, params)
 
 

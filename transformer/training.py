@@ -1,5 +1,6 @@
 """The train and eval steps: pure functions of state and batch; of the task they know `loss_fn`."""
 
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -102,3 +103,12 @@ def make_eval_step(loss_fn, axis_name=None):
         return jax.lax.psum(sums, axis_name) if axis_name else sums
 
     return eval_step
+
+
+def sums_over(batches, evaluate):
+    """What evaluate(batch) sums, over the first `batches_per_epoch` of batches: {name: float}."""
+    sums = Counter()
+    for index in range(batches.batches_per_epoch):
+        found = jax.device_get(evaluate(batches[index]))
+        sums.update({name: float(value) for name, value in found.items()})
+    return sums

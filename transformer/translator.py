@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from transformer.bucketing import plan_batches
@@ -13,7 +12,7 @@ from transformer.conveyor import Conveyor, Programs, make_lanes, most_programs, 
 from transformer.decoding import make_length_penalty
 from transformer.models import Transformer
 from transformer.ragged import Ragged
-from transformer.restoring import cast_matrices, check_shapes, restore
+from transformer.restoring import cast_matrices, put_restored, restore
 from transformer.scoring import make_attention, make_log_probs, smallest_batch
 from transformer.search import Search
 from transformer.search_batches import SearchBatches, pair_up
@@ -79,9 +78,7 @@ class Translator:
         )
         tokenizers = load_tokenizers(restored.workdir.path)
         translator = cls(restored.config, None, tokenizers, devices)
-        check_shapes(translator.model, smallest_batch(), restored.params)
-        translator.params, translator.checkpoint = restored.params, restored.checkpoint
-        return translator
+        return put_restored(translator, restored, smallest_batch())
 
     @property
     def params(self):
@@ -90,8 +87,7 @@ class Translator:
 
     @params.setter
     def params(self, params):
-        dtype = jnp.dtype(self.config.model.dtype)
-        self._params = params and replicate(self.lanes, cast_matrices(params, dtype))
+        self._params = params and replicate(self.lanes, cast_matrices(params, self.config))
 
     # ---- search
 

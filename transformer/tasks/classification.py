@@ -1,19 +1,20 @@
 """The task of classification: sentences and their labels."""
 
 import json
+from collections import Counter
 from functools import cached_property
 from itertools import islice
 
 import numpy as np
 
-from transformer.batching import PackedBatches, rows_of_batch
+from transformer.batching import PackedBatches, rows_of_batch, usable
 from transformer.classifier import Classifier
 from transformer.costs import stack_flops
 from transformer.labelled import load_evaluation_examples, load_training_examples
 from transformer.labels import Labels
 from transformer.ragged import Ragged
 from transformer.tasks.labelled import LabelledTask
-from transformer.vocabulary import load_tokenizers, save_tokenizers, train_tokenizer
+from transformer.vocabulary import save_tokenizers
 
 AT_ONCE = 4096  # lines that are sorted by length together
 
@@ -31,33 +32,31 @@ class ClassificationTask(LabelledTask):
         texts, labels = load_training_examples(data, self.notes)
         if workdir.has_run:
             self.labels = Labels.load(workdir.path)
-            self.tokenizer = load_tokenizers(workdir.path)[0]
         else:
             self.labels = Labels.of(labels)
-            self.tokenizer = train_tokenizer(config.tokenizer, texts)
+        self.tokenizer = self._one_tokenizer(workdir, texts)
         names = self.labels.names
         self.validation = load_evaluation_examples(data, data.validation_split, names)
         self.test_examples = load_evaluation_examples(data, data.test_split, names)
+        self.not_in_loss = Counter()  # validation sentences that are too long for a row
         rows = rows_of_batch(settings.batch_tokens, data.row_length)
         self.classifier = Classifier(config, None, self.labels, self.tokenizer)
         self._set_up_classifier(
-            self._pack(texts, labels, rows, "longer"),
-            self._pack(*self.validation, -(-rows // settings.accumulate_steps), "validation"),
+            self._pack(texts, labels, rows, self.notes),
+            self._pack(*self.validation, -(-rows // settings.accumulate_steps), self.not_in_loss),
         )
 
-    def _pack(self, texts, labels, rows_per_batch, what):
+    def _pack(self, texts, labels, rows_per_batch, notes):
         """Batches of the sentences that fit a row; the others are counted in `notes`."""
         length = self.config.data.row_length
         source = Ragged.encode(self.tokenizer, texts)
-        fits = np.flatnonzero(source.lengths <= length)
-        if len(fits) < len(texts):
-            self.notes[f"{what} than {length} pieces"] += len(texts) - len(fits)
+        numbers = self.labels.encode(labels)
+        target = Ragged(numbers, np.arange(len(numbers)), np.ones(len(numbers), np.int64))
+        fits = usable(source, target, length, 0, notes)
         if not len(fits):
             raise ValueError(
                 f"No sentence has at most data.row_length ({length}) pieces; raise it."
             )
-        numbers = self.labels.encode(labels)
-        target = Ragged(numbers, np.arange(len(numbers)), np.ones(len(numbers), np.int64))
         source = source.take(fits)
         return PackedBatches(
             source,
@@ -109,10 +108,15 @@ class ClassificationTask(LabelledTask):
         batches = self.training_batches
         length, places = batches.shape
         fill = (batches[0].input_segments != 0).mean()
-        return [
+        lines = [
             f"data        {self.config.data.corpus}: {len(batches.source):,} training sentences of "
             f"{len(self.labels.names)} classes; left out: {self.left_out()}",
             f"vocabulary  {self.tokenizer.vocab_size:,} pieces",
             self.batch_line(f"{length} places, {fill:.1%} of them real", f", {places} classes"),
             f"validation  {len(self.validation[0]):,} sentences",
         ]
+        for reason, count in self.not_in_loss.items():
+            lines.append(
+                f"            {count:,} of {reason}: cut for the accuracy, not in the loss"
+            )
+        return lines

@@ -14,7 +14,7 @@ from transformer.plain_text import load_text_lines
 from transformer.ragged import Ragged
 from transformer.restoring import restore
 from transformer.tasks.task import Task
-from transformer.vocabulary import load_tokenizers, save_tokenizers, train_tokenizer
+from transformer.vocabulary import load_tokenizers, save_tokenizers
 from transformer.windows import EveryWindow, RandomWindows, Window
 
 SAMPLE_PIECES = 200
@@ -29,17 +29,16 @@ class LanguageModelTask(Task):
         data, settings = config.data, config.training
         splits = data.train_split, data.validation_split, data.test_split
         lines = {s: load_text_lines(data, s, self.notes) for s in dict.fromkeys(splits)}
-        if workdir.has_run:
-            self.tokenizer = load_tokenizers(workdir.path)[0]
-        else:
-            self.tokenizer = train_tokenizer(config.tokenizer, lines[data.train_split])
-        ids = {split: Ragged.encode(self.tokenizer, lines[split]).flat for split in lines}
+        self.tokenizer = self._one_tokenizer(workdir, lines[data.train_split])
+        ids, validation_ids = (
+            Ragged.encode(self.tokenizer, lines[split]).flat for split in splits[:2]
+        )
         size = window_size(config)
         self.generator = LanguageModel(config, None, self.tokenizer)
         self._set_up(
             self.generator.model.clone(remat=config.remat, scan_layers=config.scan_layers),
-            RandomWindows(ids[data.train_split], **size, seed=settings.seed),
-            EveryWindow(ids[data.validation_split], **size),
+            RandomWindows(ids, **size, seed=settings.seed),
+            EveryWindow(validation_ids, **size),
             settings.label_smoothing,
         )
 
@@ -48,8 +47,8 @@ class LanguageModelTask(Task):
         model = CausalLM(
             config.model, config.tokenizer.vocab_size, config.remat, config.scan_layers
         )
-        length = config.data.row_length
-        shape = max(1, config.training.batch_tokens // length), length
+        size = window_size(config)
+        shape = size["rows_per_batch"], size["length"]
         return model, Window(np.zeros(shape, np.int32), np.zeros(shape, np.int32))
 
     def evaluate(self, params):

@@ -15,7 +15,7 @@ from transformer.ragged import Ragged
 from transformer.restoring import restore
 from transformer.tasks.task import Task
 from transformer.tasks.translation import blank_batch
-from transformer.vocabulary import load_tokenizers, save_tokenizers, train_tokenizer
+from transformer.vocabulary import load_tokenizers, save_tokenizers
 
 
 class MaskedLMTask(Task):
@@ -26,10 +26,7 @@ class MaskedLMTask(Task):
         data, settings = config.data, config.training
         splits = data.train_split, data.validation_split, data.test_split
         lines = {s: load_sentences(config, s, self.notes) for s in dict.fromkeys(splits)}
-        if workdir.has_run:
-            self.tokenizer = load_tokenizers(workdir.path)[0]
-        else:
-            self.tokenizer = train_tokenizer(config.tokenizer, lines[data.train_split])
+        self.tokenizer = self._one_tokenizer(workdir, lines[data.train_split])
         rows = rows_of_batch(settings.batch_tokens, data.row_length)
         few = -(-rows // settings.accumulate_steps)
         self._set_up(

@@ -4,11 +4,11 @@ import zlib
 from collections import Counter
 from functools import partial
 
-import jax
 import numpy as np
 
 from transformer.metrics import perplexity
-from transformer.training import make_eval_step, make_loss_fn
+from transformer.training import make_eval_step, make_loss_fn, sums_over
+from transformer.vocabulary import load_tokenizers, train_tokenizer
 
 
 class Task:
@@ -29,6 +29,12 @@ class Task:
         self.training_batches, self.validation_batches = training_batches, validation_batches
         self.loss_fn = make_loss_fn(model, label_smoothing)
         self._eval_step = self.parallel.map_step(partial(make_eval_step, self.loss_fn))
+
+    def _one_tokenizer(self, workdir, texts):
+        """The tokenizer of the run in `workdir`; learnt from texts, if none has begun there."""
+        if workdir.has_run:
+            return load_tokenizers(workdir.path)[0]
+        return train_tokenizer(self.config.tokenizer, texts)
 
     # ---- for each task to say
 
@@ -123,11 +129,10 @@ class Task:
 
     def evaluate_loss(self, params):
         """Of every validation target, each once, in nats."""
-        sums = Counter()
-        for step in range(self.validation_batches.batches_per_epoch):
-            batch = self.parallel.put_batch(self.validation_batches[step])
-            found = jax.device_get(self._eval_step(params, batch))
-            sums.update({name: float(value) for name, value in found.items()})
+        sums = sums_over(
+            self.validation_batches,
+            lambda batch: self._eval_step(params, self.parallel.put_batch(batch)),
+        )
         return {
             "validation_loss": sums["loss"] / sums["tokens"],
             "validation_perplexity": perplexity(sums["nll"], sums["tokens"]),
