@@ -12,10 +12,11 @@ TEXT = "validation config storage splits lines workdir"
 TEXT += " tfds_source corpus labelled plain_text images labels tokenizer characters vocabulary"
 TEXT += " ragged batching masking windows image_batches bucketing"
 TEXT += " bulk.chunks bulk.parts bulk.formats"
-TENSORS = "masks alignment efficient_attention attention embedding layers models one_stack"
+TENSORS = "masks alignment efficient_attention key_value_cache"
+TENSORS += " attention embedding layers models one_stack"
 DEVICES = "hosts mesh parallel topology prefetch"
 LEARNING = "loss optimizer training step costs fingerprint checkpoint restoring"
-SEARCH = "decoding beam_search sampling search search_batches conveyor scoring"
+SEARCH = "decoding ranking beam_search sampling search search_batches conveyor scoring"
 PAGES = "metrics evaluation.faults evaluation.segments"
 PAGES += " page.svg page.web_page page.figures page.document evaluation.results"  # no jax either
 PAGES += " evaluation.outcome"
@@ -73,9 +74,10 @@ def test_imports_go_only_downwards(room):
 
 def test_seams():
     """Catches training that knows a model, and a search or loss that knows anything of ours."""
-    assert rooms_of(ROOMS["decoding"]) == rooms_of(ROOMS["loss"]) == set()
+    assert rooms_of(ROOMS["decoding"]) == rooms_of(ROOMS["ranking"]) == set()
+    assert rooms_of(ROOMS["loss"]) == set()
     for room in ("beam_search", "sampling"):
-        assert rooms_of(ROOMS[room]) == {"decoding"}
+        assert rooms_of(ROOMS[room]) == {"decoding", "ranking"}
     assert rooms_of(ROOMS["training"]) == {"loss"}
     assert not rooms_of(ROOMS["checkpoint"]) & {*TENSORS.split(), "training"}
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fake_model import BOS, EOS, FakeModel, V, hypotheses, make_limits, make_rules, trim
 
-from transformer.beam_search import BeamSearch, _top
+from transformer.beam_search import BeamSearch
 from transformer.decoding import advance, make_length_penalty, search_to_end
 from transformer.sampling import Sampling
 
@@ -166,17 +166,6 @@ def test_no_step_sorts_the_vocabulary():
 
     assert max(sorted_lengths(jnp.sort, jnp.zeros((2, vocab_size)))) == vocab_size
     assert max(sorted_lengths(run, model.cache(beam_size)), default=0) < vocab_size
-
-
-@pytest.mark.parametrize("vocab_size", [3, 129, 1000])
-def test_top_finds_what_a_sort_finds(vocab_size):
-    """Catches a block whose best is overlooked, padding that is chosen, and ties in any order."""
-    rng = np.random.default_rng(0)
-    scores = rng.normal(size=(5, 4, vocab_size)).round(1).astype(np.float32)  # with many ties
-    values, beams, pieces = _top(jnp.asarray(scores), 8)
-    order = np.argsort(-scores.reshape(5, -1), axis=1, kind="stable")[:, :8]
-    np.testing.assert_array_equal(beams * vocab_size + pieces, order)
-    np.testing.assert_array_equal(values, np.take_along_axis(scores.reshape(5, -1), order, 1))
 
 
 @pytest.mark.parametrize("stops", [(12,), (1, 5, 12), (3, 3, 12)])

@@ -59,7 +59,7 @@ def test_a_longer_cache_changes_nothing(started):
     fixed, state = (riders.limits, riders.encoded), riders.state
     state, _, short = advance(params, fixed, state, 0, 10)
     _, _, expected = advance(params, fixed, state, 10, 16)
-    _, done, found = advance(params, fixed, lengthen(state), 10, 16)
+    _, done, found = advance(params, fixed, lengthen(model, method, state), 10, 16)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
     np.testing.assert_array_equal(found.ids, expected.ids)
     assert done.shape == (ROWS,) and not np.array_equal(short.ids, found.ids)

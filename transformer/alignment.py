@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-FEW_QUERIES = 8  # the beams of a search
 CUDNN_WIDTH = 128  # the widest head that cuDNN takes on every GPU that has its kernel
 
 
@@ -29,8 +28,6 @@ def dot_product_attention(query, key, value, *, mask=None, dropout=None):
     query [B, T, N, H]; key, value [B, S, N, H]; mask to [B, N, T, S]. Returns [B, T, N, H]. What
     the scale is for: `benchmarks/attention_scale.py`.
     """
-    if _is_search_step(query) and dropout is None:
-        return _attend_in_loops(query, key, value, mask)
     query, key, value = (x.swapaxes(1, 2) for x in (query, key, value))  # heads first: no strides
     return attend(align(query, key), value, mask, dropout).swapaxes(1, 2)
 
@@ -48,24 +45,6 @@ def attend(logits, value, mask, dropout):
     if dropout is not None:
         weights = dropout(weights)
     return jnp.einsum("...TS,...SH->...TH", weights, value)
-
-
-def _is_search_step(query):
-    """A few beams of several sentences on a CPU (of one sentence, jax 0.10 compiles it wrong)."""
-    rows, num_queries = query.shape[:2]
-    return rows > 1 and 1 < num_queries <= FEW_QUERIES and jax.default_backend() == "cpu"
-
-
-def _attend_in_loops(query, key, value, mask):
-    """The same for the few queries of a search step: one loop over everything, not many products.
-
-    A tenth of a step with beam 4 on a CPU. The weights are [B, T, S, N] here.
-    """
-    logits = (query[:, :, None] * key[:, None]).astype(jnp.float32).sum(-1)
-    if mask is not None:
-        logits = jnp.where(mask.transpose(0, 2, 3, 1), logits, jnp.finfo(logits.dtype).min)
-    weights = jax.nn.softmax(logits, axis=2).astype(value.dtype)
-    return (weights[..., None] * value[:, None]).sum(2)
 
 
 def _scaled_identity(rng, shape):

@@ -14,6 +14,7 @@ from transformer.alignment import (
     scaled_dot_product_attention,
 )
 from transformer.efficient_attention import is_in_window, local_attention, performer_attention
+from transformer.key_value_cache import as_rows, attend_to_cache, lay_out, write
 
 
 class Dropout(nn.Module):
@@ -57,6 +58,7 @@ FUNCTIONS = {  # of `config.model.attention`; the seam is in the docstring of `a
     "local": local_attention,
     "performer": performer_attention,
 }
+EXACT_PRODUCTS = "scaled_dot_product", "dot_product", "fused", "local"  # alike to a search
 MODULES = {"general": GeneralAttention, "additive": AdditiveAttention}  # those with weights
 
 
@@ -112,35 +114,38 @@ class MultiHeadAttention(nn.Module):
 
     def __call__(self, x, keys_values, *, mask, deterministic):
         """Attends from x [B, T, D] to `keys_values` under `mask`; returns [B, T, D]."""
-        return self._attend(self.alignment, x, keys_values, mask, deterministic)
-
-    def step(self, x, cache, position, *, mask):
-        """Self-attention of one new position of every beam to what their ancestors wrote.
-
-        x [B, W, D]; cache leaves [B, T, W, N, H]; position a scalar, the place to write in T; mask
-        as `masks.ancestor_mask` makes it. Returns ([B, W, D], cache).
-        """
-        new = self.keys_values(x)
-        write = jax.lax.dynamic_update_slice_in_dim
-        cache = {name: write(cache[name], new[name][:, None], position, axis=1) for name in cache}
-        seen = {name: a.reshape(len(a), -1, *a.shape[3:]) for name, a in cache.items()}
-        alignment = self.alignment
-        if self.attention == "local":  # these keys stand in no row: here the window is a mask
-            places = jnp.arange(seen["key"].shape[1]) // x.shape[1]
-            mask = mask & is_in_window(position, places, self.block)
-            alignment = scaled_dot_product_attention
-        return self._attend(alignment, x, seen, mask, True), cache
-
-    def _attend(self, alignment, x, keys_values, mask, deterministic):
         query = self._split_heads(self.query(x))
         key, value = keys_values["key"], keys_values["value"]
         if self.is_mutable_collection("intermediates"):
             # Attending to one-hot values returns the attention weights themselves, [B, T, N, S].
             one_hot = jnp.eye(key.shape[1], dtype=value.dtype)[None, :, None, :]
             one_hot = jnp.broadcast_to(one_hot, (*key.shape[:3], key.shape[1]))
-            self.sow("intermediates", "weights", alignment(query, key, one_hot, mask=mask))
+            self.sow("intermediates", "weights", self.alignment(query, key, one_hot, mask=mask))
         dropout = None
         if self.dropout_rate and not deterministic:
             dropout = partial(self.attention_dropout, deterministic=False)
-        attended = alignment(query, key, value, mask=mask, dropout=dropout)
+        attended = self.alignment(query, key, value, mask=mask, dropout=dropout)
+        return self.output(attended.reshape(*x.shape[:-1], -1))
+
+    def step(self, x, cache, position, *, mask):
+        """Self-attention of one new position of every beam to what their ancestors wrote.
+
+        x [B, W, D]; cache as in `key_value_cache`; position a scalar, the place to write; mask as
+        `masks.ancestor_mask` makes it. Returns ([B, W, D], cache).
+        """
+        cache = write(cache, lay_out(self.keys_values(x)), position)
+        if self.attention == "local":  # these keys stand in no row: here the window is a mask
+            places = jnp.arange(mask.shape[-1]) // x.shape[1]
+            mask = mask & is_in_window(position, places, self.block)
+        return self.look(x, cache, mask=mask), cache
+
+    def look(self, x, cache, *, mask):
+        """Attention of one position of every beam, x [B, W, D], to a cache; returns [B, W, D]."""
+        query = self._split_heads(self.query(x))
+        if self.attention in EXACT_PRODUCTS:
+            is_scaled = self.attention != "dot_product"
+            query = query * query.shape[-1] ** -0.5 if is_scaled else query
+            attended = attend_to_cache(query, cache, mask)
+        else:
+            attended = self.alignment(query, *as_rows(cache), mask=mask)
         return self.output(attended.reshape(*x.shape[:-1], -1))

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from transformer.decoding import Hypotheses, Rules
+from transformer.decoding import FREE, Hypotheses, Rules
+from transformer.ranking import log_sum_exp, top_continuations
 
 
 class Beams(NamedTuple):
@@ -57,8 +58,11 @@ class BeamSearch:
         tokens = jax.lax.dynamic_index_in_dim(beams.ids, position, axis=2, keepdims=False)
         ancestors = beams.ancestors.at[:, :, position].set(jnp.arange(self.width))
         logits, cache = step_fn(tokens, beams.cache, position, ancestors)
-        log_probs = self.rules.log_softmax(logits, position, limits)
-        candidates, parents, pieces = _top(beams.log_probs[..., None] + log_probs, 2 * self.width)
+        totals = beams.log_probs - log_sum_exp(logits)  # + logits: log p of the whole
+        allowed = self.rules.without_early_end(logits, position)
+        found = top_continuations(allowed, totals, 2 * self.width)
+        required = self.rules.required(position, limits)
+        candidates, parents, pieces = self._keep_to(required, found, logits, totals)
         ids = beams.ids[rows, parents].at[:, :, position + 1].set(pieces)
         ends = pieces == self.rules.eos
         ended = jnp.where(ends, candidates, -jnp.inf)
@@ -70,39 +74,23 @@ class BeamSearch:
             ids[rows, kept], log_probs, ancestors[rows, parents[rows, kept]], finished, cache
         )
 
+    def _keep_to(self, required, found, logits, totals):
+        """What was found; where a piece is required, every hypothesis goes on with that alone."""
+        piece = jnp.maximum(required, 0)[:, None]
+        log_probs = totals + jnp.take_along_axis(logits, piece[..., None], axis=-1)[..., 0]
+        beams = jnp.broadcast_to(jnp.arange(self.width), log_probs.shape)
+        nobody = jnp.full_like(log_probs, -jnp.inf)
+        only = (
+            jnp.concatenate([log_probs, nobody], axis=1),
+            jnp.concatenate([beams, beams], axis=1),
+            jnp.broadcast_to(piece, (len(piece), 2 * self.width)),
+        )
+        is_free = (required == FREE)[:, None]
+        return tuple(jnp.where(is_free, a, b) for a, b in zip(found, only, strict=True))
+
     def results(self, beams):
         """`Hypotheses`, best first."""
         return beams.finished
-
-
-BLOCKS = 64, 256  # the least and the most scores in one, of which at first only the largest counts
-
-
-def _top(log_probs, count):
-    """The `count` best of [B, W, V]: (values, beams, pieces), each [B, count].
-
-    They lie in the `count` blocks with the largest maxima, so that few scores have to be ranked.
-    The results of top_k are not sliced: XLA on the CPU would sort all W·V scores at every step.
-    """
-    rows, _, vocab_size = log_probs.shape
-    flat = log_probs.reshape(rows, -1)
-    size = _block_size(flat.shape[1])
-    missing = max(-flat.shape[1] % size, count * size - flat.shape[1])
-    if missing:  # padding goes through all scores once more: a few times the cost of the rest
-        flat = jnp.pad(flat, ((0, 0), (0, missing)), constant_values=-jnp.inf)
-    blocks = flat.reshape(rows, -1, size)
-    _, best = jax.lax.top_k(blocks.max(-1), count)
-    best = jnp.sort(best, axis=-1)  # of equal scores the first wins, as without blocks
-    scores = jnp.take_along_axis(blocks, best[..., None], axis=1).reshape(rows, -1)
-    values, places = jax.lax.top_k(scores, count)
-    places = jnp.take_along_axis(best, places // size, axis=1) * size + places % size
-    return values, places // vocab_size, places % vocab_size
-
-
-def _block_size(number):
-    """Such that blocks are full, if there is one; the nearest to the larger limit."""
-    least, most = BLOCKS
-    return next((size for size in range(most, least - 1, -1) if number % size == 0), most)
 
 
 def _best(old, new):

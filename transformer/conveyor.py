@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from transformer.bucketing import batch_rows, buckets
-from transformer.search import advance_riders, begin, cache_lengths, collect, lengthen
+from transformer.search import advance_riders, begin, cache_lengths, collect, lengthen, next_stop
 
 STRIDE = 8  # places between two looks at who is done
 IN_FLIGHT = 2  # batches: one for the devices while the host looks at the other
@@ -40,7 +40,7 @@ class Programs:
             (all_lanes, lane, lane, all_lanes, all_lanes),
             donate=() if is_cpu else (2,),  # on the CPU it takes half as long again
         )
-        self.lengthen = self._map(lengthen, (lane,))
+        self.lengthen = self._map(partial(lengthen, model, method), (lane,))
         self.collect = self._map(collect, (lane, lane, lane))
 
     def _map(self, function, in_specs, donate=()):
@@ -102,8 +102,9 @@ class _Load:
         return int(self.is_there.sum(1).max())
 
     @property
-    def cache_length(self):
-        return jax.tree.leaves(self.riders.state.cache)[0].shape[1]
+    def lengths(self):
+        """What the cache goes through."""
+        return cache_lengths(self.riders.limits.forced.shape[1])
 
 
 class Conveyor:
@@ -166,10 +167,10 @@ class Conveyor:
         fewer = [n for n in sizes if load.most_in_a_lane <= n < rows]
         if fewer:
             load = self._collect(load, None, fewer[0])
-        if load.position == load.cache_length:
+        if load.position in load.lengths:
             load.riders = load.riders._replace(state=self._programs.lengthen(load.riders.state))
         limits, encoded, state = load.riders
-        stop = min(load.position + STRIDE, load.cache_length)
+        stop = next_stop(load.position, load.lengths, STRIDE)
         where = np.int32(load.position), np.int32(stop)
         state, *load.outcome = self._programs.advance(
             self._params, (limits, encoded), state, *where

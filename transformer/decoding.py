@@ -49,18 +49,18 @@ class Rules:
         """The divisor of the log-probability of a hypothesis of `length` pieces."""
         return make_length_penalty(self.length_penalty, self.alpha)(length)
 
-    def log_softmax(self, logits, position, limits):
-        """log p of every piece [B, W, V] by the model; -inf for those that must not stand here."""
-        log_probs = logits - jax.nn.logsumexp(logits, axis=-1, keepdims=True)
-        is_last = position + 1 >= limits.max_lengths
+    def required(self, position, limits):
+        """The piece that must stand at `position`, [B], or FREE."""
         forced = jax.lax.dynamic_index_in_dim(limits.forced, position, axis=1, keepdims=False)
-        only = jnp.where(forced == FREE, jnp.where(is_last, self.eos, FREE), forced)[:, None]
-        pieces = jnp.arange(logits.shape[-1])
-        allowed = (only == FREE) | (pieces == only)
-        if self.min_length:
-            too_short = ~is_last & (position + 1 < self.min_length)
-            allowed &= ~(too_short[:, None] & (pieces == self.eos))
-        return jnp.where(allowed[:, None], log_probs, -jnp.inf)
+        is_last = position + 1 >= limits.max_lengths
+        return jnp.where(forced == FREE, jnp.where(is_last, self.eos, FREE), forced)
+
+    def without_early_end(self, logits, position):
+        """The logits [B, W, V]; -inf for an end that would come too soon."""
+        if not self.min_length:
+            return logits
+        too_soon = (position + 1 < self.min_length) & (jnp.arange(logits.shape[-1]) == self.eos)
+        return jnp.where(too_soon, -jnp.inf, logits)
 
 
 def make_length_penalty(kind, alpha):

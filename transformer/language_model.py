@@ -10,7 +10,7 @@ from transformer.decoding import FREE, Limits, Rules
 from transformer.one_stack import CausalLM
 from transformer.restoring import cast_matrices, put_restored, restore
 from transformer.sampling import Sampling
-from transformer.search import cache_lengths
+from transformer.search import cache_lengths, next_stop
 from transformer.search_batches import make_rngs
 from transformer.tokenizer import EOS, UNK
 from transformer.vocabulary import load_tokenizers
@@ -139,7 +139,7 @@ class LanguageModel:
         while place < lengths.max():
             if place in caches:
                 riders = riders._replace(state=programs.lengthen(riders.state))
-            stop = min([place + STRIDE, *(n for n in caches if n > place)])
+            stop = next_stop(place, caches, STRIDE)
             where = np.int32(place), np.int32(stop)
             state, done, found = programs.advance(self._params, riders[:2], riders.state, *where)
             place, riders = stop, riders._replace(state=state)

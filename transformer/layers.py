@@ -10,6 +10,7 @@ from flax import linen as nn
 
 from transformer.attention import Dropout, MultiHeadAttention
 from transformer.config import ModelConfig
+from transformer.key_value_cache import empty_cache, lay_out, lengthen
 from transformer.masks import ancestor_mask
 
 
@@ -86,15 +87,19 @@ class Block(nn.Module):
         def attend(y):
             return attention(y, attention.keys_values(y), mask=mask, deterministic=deterministic)
 
-        x = self.self_residual(x, attend, deterministic=deterministic)
-        keys_values = self.encoder_attention.keys_values(encoded) if self.cross_attention else None
-        x = self._rest(x, keys_values, encoded_mask, deterministic)
+        def attend_to_source(y):
+            keys_values = self.encoder_attention.keys_values(encoded)
+            return self.encoder_attention(
+                y, keys_values, mask=encoded_mask, deterministic=deterministic
+            )
+
+        x = self._run(x, attend, attend_to_source, deterministic)
         return nn.with_logical_constraint(x, ("batch", "length", "embed"))
 
     def step(self, x, cache, position, *, mask, encoded=None, encoded_mask=None):
         """One new position of every beam: x [B, W, D] -> ([B, W, D], cache).
 
-        encoded: the source as this block's keys and values, [B, S, N, H].
+        encoded: the source as this block's keys and values, a `key_value_cache`.
         """
         written = {}
 
@@ -102,18 +107,15 @@ class Block(nn.Module):
             attended, written["cache"] = self.self_attention.step(y, cache, position, mask=mask)
             return attended
 
-        x = self.self_residual(x, attend, deterministic=True)
-        return self._rest(x, encoded, encoded_mask, deterministic=True), written["cache"]
+        def attend_to_source(y):
+            return self.encoder_attention.look(y, encoded, mask=encoded_mask)
 
-    def _rest(self, x, encoded, encoded_mask, deterministic):
+        return self._run(x, attend, attend_to_source, deterministic=True), written["cache"]
+
+    def _run(self, x, attend, attend_to_source, deterministic):
+        x = self.self_residual(x, attend, deterministic=deterministic)
         if self.cross_attention:
-
-            def attend(y):
-                return self.encoder_attention(
-                    y, encoded, mask=encoded_mask, deterministic=deterministic
-                )
-
-            x = self.encoder_residual(x, attend, deterministic=deterministic)
+            x = self.encoder_residual(x, attend_to_source, deterministic=deterministic)
         return self.feed_forward_residual(x, self.feed_forward, deterministic=deterministic)
 
 
@@ -169,16 +171,20 @@ class Stack(nn.Module):
         return x
 
     def keys_values(self, encoded):
-        """The encoded source [B, S, D] as keys and values of every block, projected once."""
-        return [block.encoder_attention.keys_values(encoded) for block in self.layer]
+        """The encoded source [B, S, D] as a `key_value_cache` of every block, projected once."""
+        return [lay_out(block.encoder_attention.keys_values(encoded)) for block in self.layer]
 
     def init_cache(self, batch_size, num_beams, length):
-        """Zeroed self-attention keys and values: leaves [B, T, W, N, H]."""
+        """An empty `key_value_cache` of every block, for self-attention to `length` places."""
         c = self.config
-        places = (batch_size, length, num_beams, c.num_heads)
-        widths = zip(("key", "value"), c.widths_of_head, strict=True)
-        zeros = {name: jnp.zeros((*places, width), jnp.dtype(c.dtype)) for name, width in widths}
-        return [zeros] * c.num_layers
+        sizes = batch_size, num_beams, length, c.num_heads
+        return [empty_cache(*sizes, c.widths_of_head, jnp.dtype(c.dtype))] * c.num_layers
+
+    def lengthen_cache(self, cache, num_beams, lengths):
+        """The cache with as many places as the next of `lengths`."""
+        length = cache[0]["key"].shape[-1] // num_beams
+        missing = lengths[lengths.index(length) + 1] - length
+        return [lengthen(block_cache, num_beams * missing) for block_cache in cache]
 
     def step(self, x, cache, position, *, ancestors, encoded=None, encoded_mask=None):
         """One new position of every beam: x [B, W, D] -> ([B, W, D], cache).
@@ -186,7 +192,8 @@ class Stack(nn.Module):
         ancestors [B, W, T'], as `decoding` has them, for at least the places of the cache; encoded:
         the source as `keys_values` returns it.
         """
-        mask = ancestor_mask(ancestors, cache[0]["key"].shape[1])
+        num_keys = cache[0]["key"].shape[-1]
+        mask = ancestor_mask(ancestors, num_keys // x.shape[1])
         written = []
         for i, block in enumerate(self.layer):
             sources = dict(encoded=encoded[i] if encoded else None, encoded_mask=encoded_mask)

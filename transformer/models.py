@@ -62,7 +62,7 @@ class Transformer(nn.Module):
         return self._logits(x)
 
     def encode(self, inputs, positions, segments, *, deterministic):
-        """inputs, positions, segments [B, S] -> the source as the decoder sees it, [B, S, D]."""
+        """inputs, segments [B, S], positions [B, S] or [S] -> the source encoded, [B, S, D]."""
         table = self._table("source_embedding")
         x = self._add_positions(table(inputs), self.source_positions(positions), deterministic)
         return self.encoder(x, mask=segment_mask(segments, segments), deterministic=deterministic)
@@ -73,14 +73,18 @@ class Transformer(nn.Module):
         Returns (keys and values of each block, mask [B, 1, 1, S]); they lead with the sentence and
         are shared by its beams.
         """
-        positions = jnp.broadcast_to(jnp.arange(inputs.shape[1]), inputs.shape)
+        positions = jnp.arange(inputs.shape[1])
         segments = (positions < lengths[:, None]).astype(jnp.int32)
         encoded = self.encode(inputs, positions, segments, deterministic=True)
         return self.decoder.keys_values(encoded), (segments != 0)[:, None, None]
 
     def init_cache(self, batch_size, num_beams, length):
-        """An empty cache for `length` positions: leaves [B, T, W, N, H]."""
+        """An empty cache for `length` positions of every beam."""
         return self.decoder.init_cache(batch_size, num_beams, length)
+
+    def lengthen_cache(self, cache, num_beams, lengths):
+        """The cache with as many positions as the next of `lengths`."""
+        return self.decoder.lengthen_cache(cache, num_beams, lengths)
 
     def decode_step(self, tokens, cache, position, ancestors, encoded):
         """The piece after `tokens` [B, W], which stand at `position`: (logits [B, W, V], cache).
@@ -88,8 +92,7 @@ class Transformer(nn.Module):
         ancestors [B, W, T'] as in `decoding`; encoded as `encode_for_search` returns it.
         """
         keys_values, mask = encoded
-        positions = jnp.broadcast_to(position, tokens.shape)
-        x = self._embed_target(tokens, positions, deterministic=True)
+        x = self._embed_target(tokens, jnp.asarray(position), deterministic=True)
         sources = dict(encoded=keys_values, encoded_mask=mask)
         x, cache = self.decoder.step(x, cache, position, ancestors=ancestors, **sources)
         return self._logits(x), cache

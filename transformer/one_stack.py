@@ -128,12 +128,16 @@ class CausalLM(nn.Module):
         return ()
 
     def init_cache(self, batch_size, num_beams, length):
-        """An empty cache for `length` positions: leaves [B, T, W, N, H]."""
+        """An empty cache for `length` positions of every beam."""
         return self.decoder.init_cache(batch_size, num_beams, length)
+
+    def lengthen_cache(self, cache, num_beams, lengths):
+        """The cache with as many positions as the next of `lengths`."""
+        return self.decoder.lengthen_cache(cache, num_beams, lengths)
 
     def decode_step(self, tokens, cache, position, ancestors, encoded):
         """The piece after `tokens` [B, W], which stand at `position`: (logits [B, W, V], cache)."""
-        x = self.tokens(tokens, jnp.broadcast_to(position, tokens.shape), deterministic=True)
+        x = self.tokens(tokens, jnp.asarray(position), deterministic=True)
         x, cache = self.decoder.step(x, cache, position, ancestors=ancestors)
         no_text = jnp.array([PAD, BOS, UNK])
         return self.tokens.logits(x).at[..., no_text].set(-jnp.inf), cache

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from transformer.decoding import Hypotheses, Rules
+from transformer.decoding import FREE, Hypotheses, Rules
+from transformer.ranking import first_largest, log_sum_exp
 
 
 class Growing(NamedTuple):
@@ -66,10 +67,12 @@ class Sampling:
         ancestors = jnp.where(places <= position, own, -1)  # each has only itself
         ancestors = jnp.broadcast_to(ancestors, (len(tokens), *ancestors.shape))
         logits, cache = step_fn(tokens, growing.cache, position, ancestors)
-        log_probs = self.rules.log_softmax(logits, position, limits)
-        logits = jnp.where(log_probs == -jnp.inf, -jnp.inf, logits)
-        pieces = self._choose(logits, growing.rngs, position)
-        gained = jnp.take_along_axis(log_probs, pieces[..., None], axis=-1)[..., 0]
+        allowed = self.rules.without_early_end(logits, position)
+        required = self.rules.required(position, limits)[:, None]
+        chosen = self._choose(allowed, growing.rngs, position)
+        pieces = jnp.where(required == FREE, chosen, required)
+        gained = jnp.take_along_axis(logits, pieces[..., None], axis=-1)[..., 0]
+        gained -= log_sum_exp(logits)
         ends = live & (pieces == self.rules.eos)
         return Growing(
             growing.ids.at[:, :, position + 1].set(jnp.where(live, pieces, 0)),
@@ -90,13 +93,6 @@ class Sampling:
         """`Hypotheses`, in no order."""
         penalty = self.rules.penalty(growing.lengths.astype(jnp.float32))
         return Hypotheses(growing.ids[:, :, 1:], growing.log_probs, growing.log_probs / penalty)
-
-
-def first_largest(x):
-    """argmax over the last axis, as two reductions: XLA on the CPU does them ten times as fast."""
-    places = jax.lax.broadcasted_iota(jnp.int32, x.shape, x.ndim - 1)
-    is_largest = x == x.max(-1, keepdims=True)
-    return jnp.where(is_largest, places, x.shape[-1] - 1).min(-1)
 
 
 def truncate(logits, top_k=0, top_p=1.0):

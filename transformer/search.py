@@ -113,15 +113,15 @@ def advance_riders(model, method, params, fixed, state, start, stop):
     return state, method.is_done(limits, state), method.results(state)
 
 
-def lengthen(state):
+def next_stop(position, lengths, stride):
+    """Where to pause after `position`: after `stride` places, or where the cache is full."""
+    return min([position + stride, *(length for length in lengths if length > position)])
+
+
+def lengthen(model, method, state):
     """The state with a cache of the next length."""
-    lengths = cache_lengths(state.ids.shape[2] - 1)
-
-    def pad(leaf):
-        missing = lengths[lengths.index(leaf.shape[1]) + 1] - leaf.shape[1]
-        return jnp.pad(leaf, [(0, 0), (0, missing)] + [(0, 0)] * (leaf.ndim - 2))
-
-    return state._replace(cache=jax.tree.map(pad, state.cache))
+    inputs = state.cache, method.width, cache_lengths(state.ids.shape[2] - 1)
+    return state._replace(cache=model.apply({}, *inputs, method="lengthen_cache"))
 
 
 def collect(riders, others, places):

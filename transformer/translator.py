@@ -160,11 +160,16 @@ class Translator:
         return plan_batches(lengths, self.largest_bucket(), size, self.lanes.size)
 
     def _read(self, found, search):
+        """The Translations of the `nbest` best of a sentence's hypotheses, as far as there are."""
+        best = [
+            one
+            for one in zip(*found, strict=True)
+            if one[2] > -np.inf  # its score
+        ][: search.nbest]
         return [
             Translation(self.tokenizer.decode(ids), float(score), float(log_prob), _to_eos(ids))
-            for ids, log_prob, score in zip(*found, strict=True)
-            if score > -np.inf
-        ][: search.nbest]
+            for ids, log_prob, score in best
+        ]
 
     # ---- given translations
 

@@ -1,0 +1,49 @@
+"""Ranking by blocks against a sort of everything: ties, vocabularies without a divisor, -inf."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.ranking import first_largest, log_sum_exp, top_continuations
+
+SIZES = 3, 65, 127, 129, 1000  # few, a prime, those that no block divides, many
+
+
+def make_scores(*shape):
+    """Quarters, so that there are ties and every sum is exact."""
+    rng = np.random.default_rng(0)
+    return (rng.normal(size=shape) * 4).round().astype(np.float32) / 4
+
+
+@pytest.mark.parametrize("vocab_size", SIZES)
+def test_top_finds_what_a_sort_finds(vocab_size):
+    """Catches a block whose best is overlooked, padding that is chosen, and ties in any order."""
+    logits, totals = make_scores(5, 4, vocab_size), make_scores(5, 4)
+    totals[0, 1:] = -np.inf  # as at the first step: one hypothesis is live
+    values, beams, pieces = jax.jit(top_continuations, static_argnums=2)(logits, totals, 8)
+    scores = (logits + totals[..., None]).reshape(5, -1)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :8]
+    expected = np.take_along_axis(scores, order, 1)
+    np.testing.assert_array_equal(values, expected)
+    found = np.where(np.isfinite(expected), beams * vocab_size + pieces, -1)
+    np.testing.assert_array_equal(found, np.where(np.isfinite(expected), order, -1))
+
+
+@pytest.mark.parametrize("vocab_size", SIZES)
+def test_first_largest_is_argmax(vocab_size):
+    """Catches a tie that the later one wins, and a row where everything but one is excluded."""
+    scores = make_scores(4, 3, vocab_size)
+    scores[0] = -np.inf
+    scores[0, :, -1] = -5.0
+    scores[1] = -1.5  # all alike
+    np.testing.assert_array_equal(first_largest(jnp.asarray(scores)), scores.argmax(-1))
+
+
+@pytest.mark.parametrize("vocab_size", SIZES)
+def test_log_sum_exp_is_jaxs(vocab_size):
+    """Catches padding that counts, large scores that overflow, and excluded pieces."""
+    scores = make_scores(4, 3, vocab_size) + np.float32(500)
+    scores[1, :, 1:] = -np.inf
+    expected = jax.nn.logsumexp(scores, axis=-1)
+    np.testing.assert_allclose(log_sum_exp(jnp.asarray(scores)), expected, rtol=1e-6)
