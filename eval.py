@@ -22,7 +22,7 @@ from pathlib import Path
 import jax
 from absl import flags
 
-from transformer import command_line, corpus, family, hosts, lines, report
+from transformer import command_line, corpus, costs, family, hosts, lines, report
 from transformer.bulk.chunks import CHUNK_LINES
 from transformer.bulk.job import Job
 from transformer.bulk.loop import do_job
@@ -74,10 +74,12 @@ command_line.define_hosts()
 
 
 def main():
-    task = WorkDir(WORKDIR.value).load_config().task
-    if task != "translation":
-        return family.use(task, WORKDIR.value, given_flags(globals()), say, tell)
+    config = WorkDir(WORKDIR.value).load_config()
+    if config.task != "translation":
+        return family.use(config.task, WORKDIR.value, given_flags(globals()), say, tell)
     check_flags()
+    if costs.fits_a_core(config.model):
+        hosts.make_cores_devices()
     command_line.connect_hosts()
     hosts.check_accelerator(say)
     names = choose_checkpoints(WORKDIR.value, CHECKPOINTS.value)

@@ -1,6 +1,7 @@
 """Two processes of four fake devices each, as two hosts of a run; and what one host can tell."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -207,3 +208,32 @@ def test_errors_that_say_nothing_of_memory_are_raised_as_they_are():
 def test_share_of_one_host_is_everything():
     assert hosts.share(lambda items: [x * 2 for x in items], [1, 2, 3]) == [2, 4, 6]
     hosts.check_same("nothing", bytes)
+
+
+@pytest.mark.parametrize(
+    "chosen, number",
+    [
+        ({}, min(8, len(os.sched_getaffinity(0)))),
+        ({"JAX_NUM_CPU_DEVICES": "1"}, 1),
+        ({"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}, 3),
+    ],
+)
+def test_cores_become_devices_unless_the_user_chose(chosen, number):
+    """Catches a choice that is overruled, and a crash where JAX runs already."""
+    program = (
+        "import jax\n"
+        "from transformer import hosts\n"
+        "hosts.make_cores_devices()\n"
+        "print(len(jax.devices()))\n"
+        "hosts.make_cores_devices()\n"
+    )
+    inherited = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    inherited.pop("JAX_NUM_CPU_DEVICES", None)
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=inherited | {"JAX_PLATFORMS": "cpu"} | chosen,
+        capture_output=True,
+        text=True,
+    )
+    assert (result.stdout, result.returncode) == (f"{number}\n", 0), result.stderr

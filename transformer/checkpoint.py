@@ -46,6 +46,7 @@ class Checkpoints:
             "about": ocp.JsonCheckpointHandler(),
         }
         self._manager = ocp.CheckpointManager(self.folder, item_handlers=handlers, options=options)
+        self._params_like = None  # shapes and types
 
     def save(self, state, score=None):
         """Starts to save a TrainState under its step; `score` decides which is the best.
@@ -111,14 +112,17 @@ class Checkpoints:
         """(step, parameters) as numpy arrays, whatever devices wrote them."""
 
         def read(step):
-            metadata = self._manager.item_metadata(step)["params"].tree
-            device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-            like = jax.tree.map(
-                lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=device), metadata
-            )
-            return step, jax.device_get(self._read(step, {"params": like})["params"])
+            like = self._params_like or self._read_params_like(step)
+            params = jax.device_get(self._read(step, {"params": like})["params"])
+            self._params_like = like  # of every step of a run; to read it takes as long as they do
+            return step, params
 
         return self._first_good(step, read)
+
+    def _read_params_like(self, step):
+        tree = self._manager.item_metadata(step)["params"].tree
+        device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=device), tree)
 
     def load(self, name, num_averaged=1):
         """(what was loaded, parameters) of "last", "best", a step, "average:N" or "default".

@@ -11,7 +11,7 @@ import stat
 
 import jax
 
-ENTRY_SECONDS = 0.2  # programs that compile faster are not kept
+ENTRY_SECONDS = 0.05  # programs that compile faster are not kept
 
 
 def use(say):

@@ -33,6 +33,14 @@ def chip(device_kind):
     return next((values for name, values in CHIPS.items() if name in device_kind), None)
 
 
+FEW_PARAMETERS = 4_000_000  # in the layers: with their results they fit the cache of a CPU core
+
+
+def fits_a_core(config: ModelConfig):
+    """Whether each core of a CPU had better search for itself than all of them together."""
+    return num_parameters(config, 0, 0) <= FEW_PARAMETERS
+
+
 def num_parameters(config: ModelConfig, source_vocab_size, target_vocab_size):
     """The number of weights by the formula, without building anything."""
     d, norm = config.d_model, 2 * config.d_model

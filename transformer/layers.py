@@ -193,11 +193,18 @@ class Stack(nn.Module):
         the source as `keys_values` returns it.
         """
         num_keys = cache[0]["key"].shape[-1]
-        mask = ancestor_mask(ancestors, num_keys // x.shape[1])
+        sources = dict(mask=ancestor_mask(ancestors, num_keys // x.shape[1]))
+        pure = Block(self.config, self.cross_attention, parent=None)
+
+        @jax.jit  # traced once for all blocks
+        def step(params, x, cache, encoded):
+            inputs = dict(encoded=encoded, encoded_mask=encoded_mask) | sources
+            return pure.apply({"params": params}, x, cache, position, **inputs, method="step")
+
         written = []
         for i, block in enumerate(self.layer):
-            sources = dict(encoded=encoded[i] if encoded else None, encoded_mask=encoded_mask)
-            x, block_cache = block.step(x, cache[i], position, mask=mask, **sources)
+            params = block.variables["params"]
+            x, block_cache = step(params, x, cache[i], encoded[i] if encoded else None)
             written.append(block_cache)
         return self._finish(x), written
 
