@@ -243,6 +243,8 @@ def test_images_are_learnt_and_other_shapes_refused(tmp_path):
     assert np.mean([c.label == str(n) for c, n in zip(found, labels[160:], strict=True)]) > 0.9
     with pytest.raises(ValueError, match="images of 4 × 4 × 1, not an array"):
         classifier.classify(images[:, :3])
+    with pytest.raises(ValueError, match="from 0 to 1, these go from 0 to 255; divide"):
+        classifier.classify(np.eye(4, dtype=np.uint8)[None] * 255)
     code, err = train(tmp_path / "other", "images", tmp_path, *SPLITS, "data.patch_size=3")
     assert code == 2
     assert "data.patch_size (3) must divide" in err and err.count("\n") == 1

@@ -1,14 +1,23 @@
-"""The training step for TPUs: lowered without one always, compiled where libtpu is installed."""
+"""The programs for TPUs: lowered without one always, compiled where libtpu is installed."""
 
 import importlib.util
+from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from runs import run
 from transformer.config import Config
+from transformer.conveyor import Programs, make_lanes
+from transformer.decoding import Limits
+from transformer.models import Transformer
 from transformer.parallel import make_parallel
+from transformer.search import Search, advance_riders, begin, collect, lengthen
+from transformer.topology import topology_devices
 from transformer.trainer import step_without_data
 from transformer.training import make_train_step
 
@@ -40,6 +49,68 @@ def test_step_lowers_for_tpu(arranged):
     train_step = make_train_step(step.loss_fn, step.optimizer, seed=0)
     lowered = jax.jit(train_step).trace(shapes, batch).lower(lowering_platforms=("tpu",))
     assert "bf16" in lowered.as_text()
+
+
+def search_of(config, beam_size, rows):
+    """(model, method, shapes of parameters, and of what `search.begin` takes for so many rows)."""
+    size, source, longest = config.tokenizer.vocab_size, 16, 40
+    model = Transformer(config.model, size, size)
+    method = Search.from_config(config.decoding, beam_size=beam_size).method()
+    step = step_without_data(config, make_parallel(config, jax.devices()[:1]))
+    params = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), step.abstract_state.params
+    )
+    limits = Limits(np.zeros(rows, np.int32), np.zeros((rows, longest), np.int32))
+    sentences = np.zeros((rows, source), np.int32), np.zeros(rows, np.int32)
+    inputs = *sentences, limits, np.zeros((rows, 2), np.uint32)
+    return model, method, params, jax.eval_shape(lambda x: x, inputs)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("platform", ["tpu", "cuda"])
+def test_search_lowers_for_accelerators(platform, beam_size, monkeypatch):
+    """Catches an operation that only the CPU has, in what it does not run itself."""
+    monkeypatch.setattr(jax, "default_backend", lambda: platform)
+    model, method, params, inputs = search_of(small_config(), beam_size, rows=4)
+    start = partial(begin, model, method)
+    riders = jax.eval_shape(start, params, *inputs)
+    place = jax.ShapeDtypeStruct((), jnp.int32)
+    where = jax.ShapeDtypeStruct((4,), jnp.int32)
+    fixed, state = (riders.limits, riders.encoded), riders.state
+    for program, arguments in (
+        (start, (params, *inputs)),
+        (partial(advance_riders, model, method), (params, fixed, state, place, place)),
+        (partial(lengthen, model, method), (state,)),
+        (collect, (riders, riders, where)),
+    ):
+        jax.jit(program).trace(*arguments).lower(lowering_platforms=(platform,))
+
+
+@needs_libtpu
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_search_compiles_for_a_slice_that_is_not_there(beam_size, monkeypatch):
+    """Catches what lowers and then does not compile, and a step that sorts the vocabulary."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    config = small_config()
+    devices = topology_devices("v5e:2x2")
+    model, method, params, inputs = search_of(config, beam_size, rows=4 * len(devices))
+    programs = Programs(model, method, make_lanes(devices))
+
+    def placed(tree, spec):
+        sharding = NamedSharding(programs.mesh, spec)
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree
+        )
+
+    params, inputs = placed(params, P()), placed(inputs, P("lane"))
+    lowered = programs.begin.lower(params, *inputs)
+    lowered.compile()
+    riders = placed(lowered.out_info, P("lane"))
+    place = placed(jax.ShapeDtypeStruct((), jnp.int32), P())
+    fixed = riders.limits, riders.encoded
+    text = programs.advance.lower(params, fixed, riders.state, place, place).compile().as_text()
+    sorts = [line for line in text.split("\n") if " sort(" in line]
+    assert not [line for line in sorts if f",{beam_size * config.tokenizer.vocab_size}]" in line]
 
 
 @needs_libtpu

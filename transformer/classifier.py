@@ -117,18 +117,27 @@ class Classifier:
             yield indices[0], sentence_batch(inputs, lengths)
 
     def _image_batches(self, images):
-        images, size = np.asarray(images, np.float32), self.config.decoding.batch_size
-        if list(images.shape[1:]) == self.labels.image_shape[:2]:
-            images = images[..., None]
-        if list(images.shape[1:]) != self.labels.image_shape:
-            shape = " × ".join(map(str, self.labels.image_shape))
-            raise ValueError(f"This run classifies images of {shape}, not an array {images.shape}.")
-        patches = to_patches(images, self.config.data.patch_size)
+        size = self.config.decoding.batch_size
+        patches = to_patches(self._checked(images), self.config.data.patch_size)
         for start in range(0, len(patches), size):
             part = patches[start : start + size]
             indices = np.full(size, -1)
             indices[: len(part)] = np.arange(start, start + len(part))
             yield indices, fill_images(part, np.zeros(len(part), np.int32), size)
+
+    def _checked(self, images):
+        images = np.asarray(images, np.float32)
+        if list(images.shape[1:]) == self.labels.image_shape[:2]:
+            images = images[..., None]
+        if list(images.shape[1:]) != self.labels.image_shape:
+            shape = " × ".join(map(str, self.labels.image_shape))
+            raise ValueError(f"This run classifies images of {shape}, not an array {images.shape}.")
+        if len(images) and not (images.min() > -0.01 and images.max() < 1.01):
+            raise ValueError(
+                f"Images are numbers from 0 to 1, these go from {images.min():g} to "
+                f"{images.max():g}; divide those of bytes by 255."
+            )
+        return images
 
 
 def sentence_batch(inputs, lengths):

@@ -193,12 +193,12 @@ class Stack(nn.Module):
         the source as `keys_values` returns it.
         """
         num_keys = cache[0]["key"].shape[-1]
-        sources = dict(mask=ancestor_mask(ancestors, num_keys // x.shape[1]))
+        mask = ancestor_mask(ancestors, num_keys // x.shape[1])
         pure = Block(self.config, self.cross_attention, parent=None)
 
         @jax.jit  # traced once for all blocks
         def step(params, x, cache, encoded):
-            inputs = dict(encoded=encoded, encoded_mask=encoded_mask) | sources
+            inputs = dict(mask=mask, encoded=encoded, encoded_mask=encoded_mask)
             return pure.apply({"params": params}, x, cache, position, **inputs, method="step")
 
         written = []
