@@ -199,6 +199,17 @@ def test_min_length_is_kept_unless_a_sentence_may_not_be_so_long():
     assert min(lengths[0]) >= 9 and set(lengths[1]) == {3}
 
 
+@pytest.mark.parametrize("width", [1, 4])
+def test_a_model_that_wants_to_end_does_so_at_the_min_length(width):
+    """Catches an end that is forbidden, or allowed, at one place too many."""
+    table = np.zeros((V, V))
+    table[:, EOS], table[:, 0] = 0.9, 0.1
+    rules = make_rules(min_length=5)
+    method = Sampling(rules, temperature=0.0) if width == 1 else BeamSearch(rules, width)
+    found = search_to_end(method, table_model(table), make_limits([9]), jnp.zeros((1, width)))
+    assert trim(found.ids[0, 0]) == (0, 0, 0, 0, EOS)
+
+
 def test_unknown_length_penalty_is_refused():
     """Catches a misspelt penalty that means none."""
     with pytest.raises(ValueError, match="gnmt"):

@@ -18,6 +18,7 @@ from transformer.search import (
     cache_lengths,
     collect,
     lengthen,
+    next_stop,
 )
 
 ROWS, SOURCE_LENGTH, LONGEST = 4, 16, 66
@@ -50,6 +51,14 @@ def started():
 def test_caches_double_and_end_at_the_longest(longest, lengths):
     """Catches a cache that ends before the longest hypothesis, and one for two more places."""
     assert cache_lengths(longest) == lengths
+
+
+def test_a_stretch_ends_where_the_cache_does():
+    """Catches places written beyond a cache, where its end is no multiple of the stride."""
+    lengths, stops = [16, 32, 40], [0]
+    while stops[-1] < 40:
+        stops.append(next_stop(stops[-1], lengths, 6))
+    assert stops == [0, 6, 12, 16, 22, 28, 32, 38, 40]
 
 
 def test_a_longer_cache_changes_nothing(started):
