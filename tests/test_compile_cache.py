@@ -54,3 +54,15 @@ def test_the_users_own_choice_stands(tmp_path):
     (tmp_path / "no").write_text("")
     _, folder, said = start(tmp_path / "no")
     assert folder == "None" and "not kept" in said
+
+
+def test_the_oldest_programs_make_room(tmp_path, monkeypatch):
+    """Catches a folder that grows without end, and the newest thrown away."""
+    from transformer import compile_cache
+
+    monkeypatch.setattr(compile_cache, "MOST_BYTES", 25)
+    for age, name in enumerate("abcd"):
+        (tmp_path / name).write_bytes(bytes(10))
+        os.utime(tmp_path / name, (1000 - age, 1000 - age))
+    compile_cache._forget_oldest(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]

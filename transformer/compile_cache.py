@@ -12,6 +12,7 @@ import stat
 import jax
 
 ENTRY_SECONDS = 0.05  # programs that compile faster are not kept
+MOST_BYTES = 2**31  # thousands of programs; the oldest make room
 
 
 def use(say):
@@ -24,6 +25,7 @@ def use(say):
         return
     try:
         folder = _private_folder()
+        _forget_oldest(folder)
     except (OSError, RuntimeError) as error:  # RuntimeError: there is no home
         say(f"compiled programs are not kept for the next start: {error}")
         return
@@ -40,6 +42,18 @@ def _private_folder():
         if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise OSError(f"others may write to {path}")
     return folder
+
+
+def _forget_oldest(folder):
+    entries = sorted(
+        ((path.stat(), path) for path in folder.iterdir()), key=lambda e: e[0].st_mtime
+    )
+    excess = sum(status.st_size for status, _ in entries) - MOST_BYTES
+    for status, path in entries:
+        if excess <= 0:
+            break
+        path.unlink(missing_ok=True)
+        excess -= status.st_size
 
 
 def _machine():
