@@ -39,12 +39,17 @@ def align(query, key):
 
 def attend(logits, value, mask, dropout):
     """softmax(logits)V: [..., T, S] float32 and [..., S, H] -> [..., T, H] (paper, 3.2.1)."""
-    if mask is not None:
-        logits = jnp.where(mask, logits, jnp.finfo(logits.dtype).min)
-    weights = jax.nn.softmax(logits).astype(value.dtype)
+    weights = masked_softmax(logits, mask).astype(value.dtype)
     if dropout is not None:
         weights = dropout(weights)
     return jnp.einsum("...TS,...SH->...TH", weights, value)
+
+
+def masked_softmax(logits, mask):
+    """softmax over the last axis of what `mask` lets through, everything if it is None."""
+    if mask is not None:
+        logits = jnp.where(mask, logits, jnp.finfo(logits.dtype).min)
+    return jax.nn.softmax(logits)
 
 
 def _scaled_identity(rng, shape):

@@ -143,8 +143,8 @@ class MultiHeadAttention(nn.Module):
         """Attention of one position of every beam, x [B, W, D], to a cache; returns [B, W, D]."""
         query = self._split_heads(self.query(x))
         if self.attention in EXACT_PRODUCTS:
-            is_scaled = self.attention != "dot_product"
-            query = query * query.shape[-1] ** -0.5 if is_scaled else query
+            if self.attention != "dot_product":
+                query = query * query.shape[-1] ** -0.5
             attended = attend_to_cache(query, cache, mask)
         else:
             attended = self.alignment(query, *as_rows(cache), mask=mask)

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import jax
 import numpy as np
@@ -125,10 +125,8 @@ def make_cores_devices(most=8):
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if is_chosen or not cores:
         return
-    try:
+    with suppress(RuntimeError):  # JAX has started
         jax.config.update("jax_num_cpu_devices", min(cores, most))
-    except RuntimeError:  # JAX has started
-        return
 
 
 def check_same(what, make_data):

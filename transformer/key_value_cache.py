@@ -9,6 +9,8 @@ the source are its pieces, which all beams share.
 import jax
 import jax.numpy as jnp
 
+from transformer.alignment import attend, masked_softmax
+
 LENGTH_AXIS = {"key": 3, "value": 2}
 
 
@@ -62,16 +64,11 @@ def attend_to_cache(query, cache, mask):
     key, value = cache["key"], cache["value"]
     if query.shape[1] == 1:  # products of a vector: without the axis they are a third faster
         logits = jnp.einsum("BNH,BNHS->BNS", query[:, 0], key, preferred_element_type=jnp.float32)
-        weights = _softmax(logits, mask[:, :, 0]).astype(value.dtype)
+        weights = masked_softmax(logits, mask[:, :, 0]).astype(value.dtype)
         return jnp.einsum("BNS,BNSH->BNH", weights, value)[:, None]
     if jax.default_backend() == "cpu":
         logits = (query[..., None] * key[:, None]).astype(jnp.float32).sum(3)
-        weights = _softmax(logits, mask.swapaxes(1, 2)).astype(value.dtype)
+        weights = masked_softmax(logits, mask.swapaxes(1, 2)).astype(value.dtype)
         return (weights[..., None] * value[:, None]).sum(3)
     logits = jnp.einsum("BWNH,BNHS->BNWS", query, key, preferred_element_type=jnp.float32)
-    weights = _softmax(logits, mask).astype(value.dtype)
-    return jnp.einsum("BNWS,BNSH->BWNH", weights, value)
-
-
-def _softmax(logits, mask):
-    return jax.nn.softmax(jnp.where(mask, logits, jnp.finfo(logits.dtype).min))
+    return attend(logits, value, mask, None).swapaxes(1, 2)

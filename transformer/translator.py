@@ -161,14 +161,11 @@ class Translator:
 
     def _read(self, found, search):
         """The Translations of the `nbest` best of a sentence's hypotheses, as far as there are."""
-        best = [
-            one
-            for one in zip(*found, strict=True)
-            if one[2] > -np.inf  # its score
-        ][: search.nbest]
+        best = islice(zip(*found, strict=True), search.nbest)
         return [
             Translation(self.tokenizer.decode(ids), float(score), float(log_prob), _to_eos(ids))
             for ids, log_prob, score in best
+            if score > -np.inf
         ]
 
     # ---- given translations
