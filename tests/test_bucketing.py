@@ -17,7 +17,8 @@ def test_buckets_double_up_to_the_largest():
 
 def test_batches_of_long_sentences_have_fewer_rows():
     """Catches memory that grows with the length, and sizes in no order."""
-    assert batch_rows(64, 16) == batch_rows(64, 64) == [1, 8, 24, 64]
+    assert batch_rows(64, 16) == batch_rows(64, 64) == [1, 8, 24, 48, 64]
+    assert batch_rows(32, 16) == [1, 8, 24, 32]
     assert batch_rows(64, 256) == [1, 8, 16]
     assert batch_rows(2, 256) == [1]
 

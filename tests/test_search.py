@@ -18,7 +18,6 @@ from transformer.search import (
     cache_lengths,
     collect,
     lengthen,
-    next_stop,
 )
 
 ROWS, SOURCE_LENGTH, LONGEST = 4, 16, 66
@@ -53,22 +52,15 @@ def test_caches_double_and_end_at_the_longest(longest, lengths):
     assert cache_lengths(longest) == lengths
 
 
-def test_a_stretch_ends_where_the_cache_does():
-    """Catches places written beyond a cache, where its end is no multiple of the stride."""
-    lengths, stops = [16, 32, 40], [0]
-    while stops[-1] < 40:
-        stops.append(next_stop(stops[-1], lengths, 6))
-    assert stops == [0, 6, 12, 16, 22, 28, 32, 38, 40]
-
-
 def test_a_longer_cache_changes_nothing(started):
     """Catches keys that are moved, and new places that are seen before they are written."""
     model, params, method, riders = started
     advance = jax.jit(partial(advance_riders, model, method))
     fixed, state = (riders.limits, riders.encoded), riders.state
-    state, _, short = advance(params, fixed, state, 0, 10)
-    _, _, expected = advance(params, fixed, state, 10, 16)
-    _, done, found = advance(params, fixed, lengthen(model, method, state), 10, 16)
+    state, place, _, short = advance(params, fixed, state, np.array([0]), 10, 0)
+    assert place.tolist() == [10]
+    *_, expected = advance(params, fixed, state, place, 16, 0)
+    *_, done, found = advance(params, fixed, lengthen(model, method, state), place, 16, 0)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
     np.testing.assert_array_equal(found.ids, expected.ids)
     assert done.shape == (ROWS,) and not np.array_equal(short.ids, found.ids)
@@ -93,5 +85,6 @@ def test_the_programs_lower_for_accelerators(platform, started):
     model, params, method, riders = started
     advance = jax.jit(partial(advance_riders, model, method))
     state = (riders.limits, riders.encoded), riders.state
-    traced = advance.trace(params, *state, jnp.int32(0), jnp.int32(8))
+    where = jnp.zeros(1, jnp.int32), jnp.int32(8), jnp.int32(0)
+    traced = advance.trace(params, *state, *where)
     assert "while" in traced.lower(lowering_platforms=(platform,)).as_text()

@@ -8,7 +8,7 @@ import numpy as np
 from transformer.tokenizer import EOS
 
 SHORTEST_BUCKET = 16  # source lengths are rounded up to 16, 32, 64, …
-SMALL_BATCHES = (1, 8, 24)  # besides the full size: a single sentence need not pay for 64
+SMALL_BATCHES = (1, 8, 24)  # besides the larger ones: a single sentence need not pay for 64
 FULL_UP_TO = 64  # pieces; batches of longer sentences have fewer rows, to need no more memory
 
 
@@ -23,7 +23,8 @@ def buckets(largest):
 def batch_rows(batch_size, bucket):
     """The sizes of batch that a bucket may have, small ones first."""
     full = max(1, batch_size * FULL_UP_TO // max(bucket, FULL_UP_TO))
-    return [n for n in SMALL_BATCHES if n < full] + [full]
+    three_quarters = full * 3 // 4 // 8 * 8
+    return sorted({n for n in (*SMALL_BATCHES, three_quarters) if 0 < n < full} | {full})
 
 
 def plan_batches(lengths, largest_bucket, batch_size, num_lanes=1):

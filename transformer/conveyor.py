@@ -1,14 +1,14 @@
 """Batches of sentences through the programs of a search: those that are done get off at once.
 
-A batch grows by a few places, then its finished sentences leave. Where few remain, they wait for
-the remaining ones of another batch at the same place, so that the devices work on full batches.
-Which sentences share a batch changes nothing: a program treats every row alike, and the shapes that
-a sentence goes through are those of its own length.
+A batch grows until so many of its sentences are done that the others fit a smaller one. Where less
+than half remain, they wait at certain places for those of another batch, so that the devices work
+on full batches. Which sentences share a batch changes nothing: a program treats every row alike.
 """
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -17,11 +17,12 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from transformer.bucketing import batch_rows, buckets
-from transformer.search import advance_riders, begin, cache_lengths, collect, lengthen, next_stop
+from transformer.search import Riders, advance_riders, begin, cache_lengths, collect, lengthen
 
-STRIDE = 8  # places between two looks at who is done
+MEETING = 8  # places between two where small batches meet
 IN_FLIGHT = 2  # batches: one for the devices while the host looks at the other
 MOST_WAITING = 4  # batches, as they take memory
+PLACE = itemgetter(2)  # of a `_Load.key`
 
 
 class Programs:
@@ -37,7 +38,7 @@ class Programs:
         self.begin = self._map(partial(begin, model, method), (all_lanes, *[lane] * 4))
         self.advance = self._map(
             partial(advance_riders, model, method),
-            (all_lanes, lane, lane, all_lanes, all_lanes),
+            (all_lanes, lane, lane, lane, all_lanes, all_lanes),
             donate=() if is_cpu else (2,),  # on the CPU it takes half as long again
         )
         self.lengthen = self._map(partial(lengthen, model, method), (lane,))
@@ -59,8 +60,7 @@ def most_programs(batch_size, largest_bucket, extra_length):
     for bucket in buckets(largest_bucket):
         num_sizes = len(batch_rows(batch_size, bucket))
         num_caches = len(cache_lengths(bucket + extra_length))
-        to_fewer_or_as_many = num_sizes * (num_sizes + 1) // 2
-        total += num_caches * (2 * num_sizes + to_fewer_or_as_many)
+        total += num_caches * (2 * num_sizes + num_sizes**2)
     return total
 
 
@@ -86,12 +86,24 @@ class _Load:
     indices: np.ndarray
     bucket: int
     riders: Any
-    position: int = 0
-    outcome: Any = None  # (which are done, results) of the last advance
+    places: np.ndarray  # [lanes], how far each has come
+    cache_length: int  # places that there is room for
+    outcome: Any = None  # (places, which are done, results) of the last advance
 
     @property
     def key(self):
-        return self.indices.shape[1], self.bucket, self.position
+        """Of those that can be put together."""
+        return self.rows, self.bucket, self.place, self.cache_length
+
+    @property
+    def rows(self):
+        """Of a lane."""
+        return self.indices.shape[1]
+
+    @property
+    def place(self):
+        """Of the lane that is furthest."""
+        return int(self.places.max())
 
     @property
     def is_there(self):
@@ -102,9 +114,10 @@ class _Load:
         return int(self.is_there.sum(1).max())
 
     @property
-    def lengths(self):
-        """What the cache goes through."""
-        return cache_lengths(self.riders.limits.forced.shape[1])
+    def next_cache_length(self):
+        """Beyond the present one."""
+        lengths = cache_lengths(self.riders.limits.forced.shape[1])
+        return next(length for length in lengths if length > self.cache_length)
 
 
 class Conveyor:
@@ -126,64 +139,74 @@ class Conveyor:
             if not self._running:
                 if not self._waiting:
                     return
-                self._advance(self._waiting.pop(min(self._waiting, key=lambda key: key[2])))
+                self._advance(self._waiting.pop(min(self._waiting, key=PLACE)))
             load = self._running.popleft()
             yield from self._unload(load)
             if load.is_there.any():
                 self._go_on(load)
 
     def _start(self, indices, bucket, arrays):
-        self._advance(_Load(indices, bucket, self._programs.begin(self._params, *arrays)))
+        riders = self._programs.begin(self._params, *arrays)
+        length = cache_lengths(riders.limits.forced.shape[1])[0]
+        self._advance(_Load(indices, bucket, riders, np.zeros(len(indices), np.int32), length))
 
     def _unload(self, load):
-        done, results = load.outcome
-        gets_off = np.asarray(done).reshape(load.indices.shape) & load.is_there
+        places, done, results = load.outcome
+        places, gets_off = np.asarray(places), np.asarray(done).reshape(load.indices.shape) & load.is_there
         if gets_off.any():
             results = jax.device_get(results)
             for row in np.flatnonzero(gets_off):
                 yield load.indices.flat[row], [array[row] for array in results]
         load.indices = np.where(gets_off, -1, load.indices)
+        # A lane without sentences is wherever the others are.
+        load.places = np.where(load.is_there.any(1), places, places.max())
         load.outcome = None
 
     def _go_on(self, load):
-        """Runs a batch on, alone or with those that wait at the same place, or lets it wait."""
+        """Runs a batch on, on as few rows as it needs; a small one waits where another can come."""
+        sizes = self._sizes(load)
+        load = self._collect(load, None, next(n for n in sizes if load.most_in_a_lane <= n))
+        is_level = (load.places == load.place).all()
+        if not self._is_small(load) or not is_level or load.place % MEETING:
+            return self._advance(load)
         other = self._waiting.pop(load.key, None)
         if other is not None:
-            if (load.is_there.sum(1) + other.is_there.sum(1)).max() <= load.indices.shape[1]:
-                load = self._collect(load, other, load.indices.shape[1])
-            else:
-                load, other = sorted((load, other), key=lambda one: -one.most_in_a_lane)
-                self._waiting[other.key] = other
-                return self._advance(load)
-        if 2 * load.most_in_a_lane > load.indices.shape[1]:
-            return self._advance(load)
+            most = (load.is_there.sum(1) + other.is_there.sum(1)).max()
+            return self._go_on(self._collect(load, other, next(n for n in sizes if most <= n)))
         self._waiting[load.key] = load
         if len(self._waiting) > MOST_WAITING:
-            self._advance(self._waiting.pop(max(self._waiting, key=lambda key: key[2])))
+            self._advance(self._waiting.pop(max(self._waiting, key=PLACE)))
 
     def _advance(self, load):
-        rows = load.indices.shape[1]
-        sizes = batch_rows(self._batch_size, load.bucket)[1:]  # for one row no program is compiled
-        fewer = [n for n in sizes if load.most_in_a_lane <= n < rows]
-        if fewer:
-            load = self._collect(load, None, fewer[0])
-        if load.position in load.lengths:
-            load.riders = load.riders._replace(state=self._programs.lengthen(load.riders.state))
         limits, encoded, state = load.riders
-        stop = next_stop(load.position, load.lengths, STRIDE)
-        where = np.int32(load.position), np.int32(stop)
+        if load.place == load.cache_length:
+            state, load.cache_length = self._programs.lengthen(state), load.next_cache_length
+        stop = load.cache_length
+        if self._is_small(load):
+            stop = min(stop, load.place + MEETING - load.place % MEETING)
+        few = max((n for n in self._sizes(load) if n < load.rows), default=0)
         state, *load.outcome = self._programs.advance(
-            self._params, (limits, encoded), state, *where
+            self._params, (limits, encoded), state, load.places, np.int32(stop), np.int32(few)
         )
-        load.position, load.riders = stop, load.riders._replace(state=state)
+        load.riders = Riders(limits, encoded, state)
         self._running.append(load)
+
+    def _sizes(self, load):
+        """The rows that a batch may go on with: for one alone no program is compiled."""
+        sizes = batch_rows(self._batch_size, load.bucket)
+        return [n for n in sizes if n > 1 or n == load.rows]
+
+    def _is_small(self, load):
+        return 2 * load.most_in_a_lane <= self._sizes(load)[-1]
 
     def _collect(self, load, other, rows):
         """The sentences of one or two batches in one with so many rows a lane."""
+        if other is None and rows >= load.rows:
+            return load
         loads = [load] if other is None else [load, other]
         indices = np.concatenate([one.indices for one in loads], axis=1)
         order = np.argsort(indices < 0, axis=1, kind="stable")[:, :rows]
         indices = np.take_along_axis(indices, order, axis=1)
-        places = np.where(indices >= 0, order, 2 * load.indices.shape[1]).astype(np.int32)
+        places = np.where(indices >= 0, order, 2 * load.rows).astype(np.int32)
         riders = self._programs.collect(load.riders, loads[-1].riders, places.ravel())
-        return _Load(indices, load.bucket, riders, load.position)
+        return replace(load, indices=indices, riders=riders)

@@ -75,25 +75,26 @@ def make_length_penalty(kind, alpha):
     raise ValueError(f"The length penalty must be 'gnmt' or 'power', not {kind!r}.")
 
 
-def advance(method, step_fn, limits, state, start, stop):
-    """`state`, grown from place `start` to `stop`, or to where every sentence is done.
+def advance(method, step_fn, limits, state, start, stop, few=0):
+    """(state, place): grown from place `start` to `stop`, or to where only `few` are not done.
 
     method: a `beam_search.BeamSearch` or a `sampling.Sampling`, which made the state.
     """
 
     def is_unfinished(carry):
         position, state = carry
-        return (position < stop) & ~method.is_done(limits, state).all()
+        return (position < stop) & ((~method.is_done(limits, state)).sum() > few)
 
     def grow(carry):
         position, state = carry
         return position + 1, method.extend(step_fn, limits, state, position)
 
-    return jax.lax.while_loop(is_unfinished, grow, (jnp.int32(start), state))[1]
+    place, state = jax.lax.while_loop(is_unfinished, grow, (jnp.int32(start), state))
+    return state, place
 
 
 def search_to_end(method, step_fn, limits, cache, **start):
     """The `Hypotheses` of every sentence, in one go."""
     state = method.start(limits, cache, **start)
-    state = advance(method, step_fn, limits, state, 0, limits.forced.shape[1])
+    state, _ = advance(method, step_fn, limits, state, 0, limits.forced.shape[1])
     return method.results(state)

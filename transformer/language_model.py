@@ -5,12 +5,12 @@ import warnings
 import jax
 import numpy as np
 
-from transformer.conveyor import STRIDE, Programs, make_lanes, replicate
+from transformer.conveyor import Programs, make_lanes, replicate
 from transformer.decoding import FREE, Limits, Rules
 from transformer.one_stack import CausalLM
 from transformer.restoring import cast_matrices, put_restored, restore
 from transformer.sampling import Sampling
-from transformer.search import cache_lengths, next_stop
+from transformer.search import cache_lengths
 from transformer.search_batches import make_rngs
 from transformer.tokenizer import EOS, UNK
 from transformer.vocabulary import load_tokenizers
@@ -18,6 +18,7 @@ from transformer.windows import Window
 
 OPTIONS = ("temperature", "top_k", "top_p")
 NO_END = FREE  # the id of an end that no piece has: the text goes on
+STRIDE = 8  # places after which the new text is shown
 
 
 class LanguageModel:
@@ -139,9 +140,9 @@ class LanguageModel:
         while place < lengths.max():
             if place in caches:
                 riders = riders._replace(state=programs.lengthen(riders.state))
-            stop = next_stop(place, caches, STRIDE)
-            where = np.int32(place), np.int32(stop)
-            state, done, found = programs.advance(self._params, riders[:2], riders.state, *where)
+            stop = min([place + STRIDE, *(length for length in caches if length > place)])
+            where = np.array([place], np.int32), np.int32(stop), np.int32(0)
+            state, _, done, found = programs.advance(self._params, riders[:2], riders.state, *where)
             place, riders = stop, riders._replace(state=state)
             ids = np.asarray(found.ids)[:, 0]
             yield [

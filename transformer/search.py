@@ -1,8 +1,8 @@
 """The search of a translation: its options, and its programs for the model.
 
-A batch of sentences is encoded (`begin`), and grows by a few places at a time (`advance`), so that
-those that are done can leave and others take their places (`collect`), and so that attention and
-memory are of the length that is needed (`lengthen`). `conveyor` runs these programs.
+A batch of sentences is encoded (`begin`), and grows until some of them are done (`advance`), which
+leave it to the others, or to those of another batch (`collect`); its cache grows with it, so that
+attention and memory are of the length that is needed (`lengthen`). `conveyor` runs these programs.
 """
 
 from dataclasses import dataclass
@@ -101,21 +101,19 @@ def begin(model, method, params, inputs, source_lengths, limits, rngs):
     return Riders(limits, encoded, method.start(limits, cache, **start))
 
 
-def advance_riders(model, method, params, fixed, state, start, stop):
-    """(state, which are done [B], their results): grown from place `start` to `stop`."""
+def advance_riders(model, method, params, fixed, state, start, stop, few):
+    """(state, place [1], which are done [B], their results): grown from place `start` [1].
+
+    They grow to `stop`, or to where only `few` are not done.
+    """
     limits, encoded = fixed
 
     def step_fn(tokens, cache, position, ancestors):
         inputs = tokens, cache, position, ancestors, encoded
         return model.apply({"params": params}, *inputs, method="decode_step")
 
-    state = advance(method, step_fn, limits, state, start, stop)
-    return state, method.is_done(limits, state), method.results(state)
-
-
-def next_stop(position, lengths, stride):
-    """Where to pause after `position`: after `stride` places, or where the cache is full."""
-    return min([position + stride, *(length for length in lengths if length > position)])
+    state, place = advance(method, step_fn, limits, state, start[0], stop, few)
+    return state, place[None], method.is_done(limits, state), method.results(state)
 
 
 def lengthen(model, method, state):
