@@ -49,9 +49,7 @@ INPUT = flags.DEFINE_string("input", "", "File to translate, a line each; .gz, .
 OUTPUT = flags.DEFINE_string("output", "", "File for the lines, also .gz, .xz; empty: stdout.")
 REFERENCE = flags.DEFINE_string("reference", "", "File with references of --input: score it.")
 COMPARE = flags.DEFINE_string("compare", "", "Folder of a run to compare with on the test set.")
-COMPARE_CHECKPOINT = flags.DEFINE_string(
-    "compare_checkpoint", None, "Of --compare, in place of its default."
-)
+COMPARE_CHECKPOINT = flags.DEFINE_string("compare_checkpoint", None, "Not --compare's default.")
 NBEST = flags.DEFINE_integer("nbest", 0, "Write so many lines a sentence: number, text, score.")
 SCORES = flags.DEFINE_bool("scores", False, "Write the score after each translation and a tab.")
 JSONL = flags.DEFINE_bool("jsonl", False, "Write an object of JSON a line, with source and scores.")
@@ -62,6 +60,7 @@ BATCH_SIZE = flags.DEFINE_integer("batch_size", None, "Sentences at once on each
 DTYPE = flags.DEFINE_enum("dtype", None, ["float32", "bfloat16"], "Of the computation.")
 BEAM_SIZE = flags.DEFINE_integer("beam_size", None, "In place of the config's; 1: greedy.")
 ALPHA = flags.DEFINE_float("alpha", None, "Length penalty in place of the config's.")
+EARLY = flags.DEFINE_bool("early_stopping", None, "End with beam_size hypotheses; not exact.")
 SAMPLE = flags.DEFINE_bool("sample", False, "Sample instead of searching.")
 TEMPERATURE = flags.DEFINE_float("temperature", None, "Of sampling.")
 TOP_K = flags.DEFINE_integer("top_k", None, "Sample from the k most probable pieces.")
@@ -147,7 +146,7 @@ def settings():
 
 def search_options():
     """The options of `translate` that were given on the command line."""
-    chosen = (BEAM_SIZE, ALPHA, TEMPERATURE, TOP_K, TOP_P, SEED)
+    chosen = (BEAM_SIZE, ALPHA, EARLY, TEMPERATURE, TOP_K, TOP_P, SEED)
     options = {flag.name: flag.value for flag in chosen if flag.value is not None}
     return options | ({"sample": True} if SAMPLE.value else {})
 

@@ -18,13 +18,14 @@ EXTRA = 50  # pieces that a translation may have more than the longest source
 
 
 def make_search(workload):
-    """search(beam_size, alpha, num_pieces, nbest) -> the `nbest` translations of each sentence."""
+    """search(beam_size, alpha, …) -> the `nbest` translations of each sentence."""
     split, join = make_tokenizer(workload)
     translators = make_translators(workload)
     sentences = workload.sentences()
     longest = max(map(len, split(sentences)))
 
-    def run(candidate, beam_size, alpha, num_pieces=0, nbest=1):
+    def run(candidate, beam_size, alpha, num_pieces=0, nbest=1, early_stopping=True):
+        del early_stopping  # where lengths count it always does
         translator, _, max_batch_size, batch_type = candidate.split()
         results = translators[int(translator)].translate_batch(
             split(sentences),

@@ -15,7 +15,7 @@ EXTRA = 50  # pieces that a translation may have more than the longest source
 
 
 def make_search(workload):
-    """search(beam_size, alpha, num_pieces, nbest) -> the `nbest` translations of each sentence."""
+    """search(beam_size, alpha, …) -> the `nbest` translations of each sentence."""
     device = "cuda" if workload.device == "gpu" else "cpu"
     if device == "cpu":
         torch.set_num_threads(workload.num_threads)
@@ -24,7 +24,7 @@ def make_search(workload):
     split, join = make_tokenizer(workload, vocabulary)
     sentences = workload.sentences()
 
-    def generate(ids, beam_size, alpha, num_pieces, nbest):
+    def generate(ids, beam_size, alpha, num_pieces, nbest, early_stopping):
         inputs = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=PAD)
         lengths = torch.tensor([len(row) for row in ids])
         mask = torch.arange(inputs.shape[1]) < lengths[:, None]
@@ -35,16 +35,18 @@ def make_search(workload):
             num_beams=beam_size,
             num_return_sequences=nbest,
             length_penalty=alpha if beam_size > 1 else None,
+            early_stopping=early_stopping if beam_size > 1 else None,
             min_new_tokens=num_pieces or None,
             max_new_tokens=num_pieces or inputs.shape[1] + EXTRA,
         ).tolist()
 
-    def run(batch_size, beam_size, alpha, num_pieces=0, nbest=1):
+    def run(batch_size, beam_size, alpha, num_pieces=0, nbest=1, early_stopping=False):
         ids = [torch.tensor([*row, EOS]) for row in split(sentences)]
         order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
         results = [None] * len(ids)
         for batch in (order[i : i + batch_size] for i in range(0, len(order), batch_size)):
-            rows = generate([ids[i] for i in batch], beam_size, alpha, num_pieces, nbest)
+            inputs = [ids[i] for i in batch]
+            rows = generate(inputs, beam_size, alpha, num_pieces, nbest, early_stopping)
             for place, i in enumerate(batch):
                 results[i] = [join(row) for row in rows[place * nbest :][:nbest]]
         return results

@@ -65,6 +65,9 @@ def make_corpus(workdir, path, folder, device, **options):
         f"beam {width}, n^{alpha:g}": {"beam_size": width, "alpha": alpha}
         for alpha in dict.fromkeys((0.0, config.decoding.alpha))
     }
+    if config.decoding.alpha:  # with none the exact end is as early
+        early = {"beam_size": width, "alpha": config.decoding.alpha, "early_stopping": True}
+        searches[f"beam {width}, n^{config.decoding.alpha:g}, early stopping"] = early
     name = f"{pathlib.Path(workdir).name}, {pathlib.Path(path).name}"
     workload = SearchWorkload(name, str(folder), device=device, **options)
     return workload, searches | {"greedy": {"beam_size": 1, "alpha": 0.0}}

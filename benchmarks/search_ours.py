@@ -9,15 +9,16 @@ from transformer.translator import Translator
 
 
 def make_search(workload):
-    """search(beam_size, alpha, num_pieces, nbest) -> the `nbest` translations of each sentence.
+    """search(beam_size, alpha, …) -> the `nbest` translations of each sentence.
 
     num_pieces: as many pieces, all sources being equally long, or 0: up to the end of sentence.
     """
     translator = make_translator(workload)
     sentences = workload.sentences()
 
-    def search(beam_size, alpha, num_pieces=0, nbest=1):
+    def search(beam_size, alpha, num_pieces=0, nbest=1, early_stopping=False):
         options = dict(beam_size=beam_size, alpha=alpha, length_penalty="power", nbest=nbest)
+        options |= dict(early_stopping=early_stopping)
         if num_pieces:
             source_length = len(sentences[0].split()) + 1
             options |= dict(min_length=num_pieces, max_extra_length=num_pieces - source_length)

@@ -96,7 +96,7 @@ def test_the_few_of_several_batches_are_put_together(monkeypatch):
     calls = []
     advance = Conveyor._advance
     monkeypatch.setattr(
-        Conveyor, "_advance", lambda self, load: calls.append(load.position) or advance(self, load)
+        Conveyor, "_advance", lambda self, load: calls.append(load.place) or advance(self, load)
     )
     count, rows = 64, 8
     model = FakeModel(count)
@@ -109,4 +109,4 @@ def test_the_few_of_several_batches_are_put_together(monkeypatch):
     )
     assert len(arrived) == count
     assert calls.count(0) == 8
-    assert calls.count(room.STRIDE) == 2
+    assert calls.count(room.MEETING) == 2

@@ -109,7 +109,10 @@ def test_beam_finds_what_greedy_misses():
 
 
 def test_search_goes_on_while_a_longer_hypothesis_can_win():
-    """Catches a bound that divides by the present length: here the ninth piece decides."""
+    """Catches a bound that divides by the present length: here the ninth piece decides.
+
+    Also early stopping without effect: with it the search ends when two have ended, at the second.
+    """
     first, middle, last = (
         jnp.log(jnp.array(row) + 1e-9) for row in ((0.3, 0, 0.7, 0), (1, 0, 0, 0), (0, 0, 1, 0))
     )
@@ -121,6 +124,9 @@ def test_search_goes_on_while_a_longer_hypothesis_can_win():
     # log 0.7 / 1 = -0.36; log 0.3 / 9 = -0.13
     found = search(step_fn, [9], 2, kind="power", alpha=1.0)
     assert trim(found.ids[0, 0]) == (*[0] * 8, EOS)
+    early = BeamSearch(make_rules(kind="power", alpha=1.0), 2, early_stopping=True)
+    found = search_to_end(early, step_fn, make_limits([9]), jnp.zeros((1, 2)))
+    assert trim(found.ids[0, 0]) == (EOS,)
 
 
 def test_results_are_sorted_distinct_ended_and_scored_as_the_model_does():
@@ -175,10 +181,20 @@ def test_a_search_in_stretches_is_the_search_in_one_go(stops):
     method = BeamSearch(make_rules(), 3, 3)
     state, start = method.start(limits, model.cache(3)), 0
     for stop in stops:
-        state = advance(method, model.step_fn, limits, state, start, stop)
-        start = stop
+        state, start = advance(method, model.step_fn, limits, state, start, stop)
     whole = run_beam(model, [12, 7], 3, 3)
     jax.tree.map(np.testing.assert_array_equal, method.results(state), whole)
+
+
+@pytest.mark.parametrize("few, place", [(0, 12), (1, 7), (2, 3), (3, 0)])
+def test_a_stretch_ends_where_only_few_are_left(few, place):
+    """Catches steps for a batch that could be smaller, and a stretch that ends a place late."""
+    model, limits = FakeModel(3), make_limits([12, 3, 7])
+    method = BeamSearch(make_rules(min_length=12), 2)  # each uses all that it may
+    state = method.start(limits, model.cache(2))
+    state, found = advance(method, model.step_fn, limits, state, 0, 12, few)
+    assert found == place
+    assert (~method.is_done(limits, state)).sum() == few
 
 
 def test_prefixes_are_kept_and_their_scores_counted():

@@ -74,12 +74,13 @@ def test_search_lowers_for_accelerators(platform, beam_size, monkeypatch):
     model, method, params, inputs = search_of(small_config(), beam_size, rows=4)
     start = partial(begin, model, method)
     riders = jax.eval_shape(start, params, *inputs)
-    place = jax.ShapeDtypeStruct((), jnp.int32)
+    number = jax.ShapeDtypeStruct((), jnp.int32)
+    place = jax.ShapeDtypeStruct((1,), jnp.int32)
     where = jax.ShapeDtypeStruct((4,), jnp.int32)
     fixed, state = (riders.limits, riders.encoded), riders.state
     for program, arguments in (
         (start, (params, *inputs)),
-        (partial(advance_riders, model, method), (params, fixed, state, place, place)),
+        (partial(advance_riders, model, method), (params, fixed, state, place, number, number)),
         (partial(lengthen, model, method), (state,)),
         (collect, (riders, riders, where)),
     ):
@@ -106,9 +107,11 @@ def test_search_compiles_for_a_slice_that_is_not_there(beam_size, monkeypatch):
     lowered = programs.begin.lower(params, *inputs)
     lowered.compile()
     riders = placed(lowered.out_info, P("lane"))
-    place = placed(jax.ShapeDtypeStruct((), jnp.int32), P())
+    number = placed(jax.ShapeDtypeStruct((), jnp.int32), P())
+    places = placed(jax.ShapeDtypeStruct((len(devices),), jnp.int32), P("lane"))
     fixed = riders.limits, riders.encoded
-    text = programs.advance.lower(params, fixed, riders.state, place, place).compile().as_text()
+    arguments = params, fixed, riders.state, places, number, number
+    text = programs.advance.lower(*arguments).compile().as_text()
     sorts = [line for line in text.split("\n") if " sort(" in line]
     assert not [line for line in sorts if f",{beam_size * config.tokenizer.vocab_size}]" in line]
 

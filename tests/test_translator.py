@@ -193,6 +193,7 @@ def test_attention_rows_are_distributions_over_the_source(translator):
         ({"prefixes": ["w1 " * 900]}, "A prefix has 900 pieces"),
         ({"beam_size": 0}, "beam_size must be at least 1"),
         ({"nbest": 9}, "nbest must be at most beam_size"),
+        ({"beam_size": 1, "early_stopping": True}, "early_stopping must be False without a beam"),
         ({"sample": True, "temperature": 0.0}, "temperature must be above 0"),
         ({"sample": True, "top_p": 1.5}, "top_p"),
     ],

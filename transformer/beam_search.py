@@ -1,4 +1,4 @@
-"""Beam search, with an end that is exact: it stops when no live hypothesis can win any more."""
+"""Beam search, by default with an exact end: when no live hypothesis can win any more."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,12 +26,15 @@ class BeamSearch:
 
     At each step the 2W best continuations are looked at, so that W remain even if W of them end.
     A sentence is done when no live hypothesis can still enter its `nbest` best: the bound is exact,
-    as a log-probability only falls and is divided by no more than the longest's penalty.
+    as a log-probability only falls and is divided by no more than the longest's penalty. With
+    `early_stopping` also when W hypotheses have ended, as in other systems: what comes later and
+    is better is not found then.
     """
 
     rules: Rules
     width: int
     nbest: int = 1
+    early_stopping: bool = False
 
     def start(self, limits, cache):
         """One live hypothesis a sentence, which is empty."""
@@ -50,6 +53,8 @@ class BeamSearch:
         """Sentences [B] whose results no further step changes."""
         best_possible = beams.log_probs.max(1) / self.rules.penalty(limits.max_lengths)
         can_win = best_possible > beams.finished.scores[:, self.nbest - 1]
+        if self.early_stopping:
+            can_win &= beams.finished.scores[:, -1] == -jnp.inf
         return ~can_win | (limits.max_lengths == 0)
 
     def extend(self, step_fn, limits, beams, position):

@@ -1,8 +1,8 @@
-"""Batches of sentences through the programs of a search: those that are done get off at once.
+"""Batches of sentences through the programs of a search: those that are done get off early.
 
-A batch grows until so many of its sentences are done that the others fit a smaller one. Where less
-than half remain, they wait at certain places for those of another batch, so that the devices work
-on full batches. Which sentences share a batch changes nothing: a program treats every row alike.
+A batch grows until so many of its sentences are done that the others fit a smaller one. Where no
+more than half of the largest remain, they wait at the next meeting place for the rest of another
+batch. Which sentences share a batch changes nothing: a program treats every row alike.
 """
 
 from collections import deque
@@ -152,7 +152,8 @@ class Conveyor:
 
     def _unload(self, load):
         places, done, results = load.outcome
-        places, gets_off = np.asarray(places), np.asarray(done).reshape(load.indices.shape) & load.is_there
+        places, done = np.asarray(places), np.asarray(done)
+        gets_off = done.reshape(load.indices.shape) & load.is_there
         if gets_off.any():
             results = jax.device_get(results)
             for row in np.flatnonzero(gets_off):
@@ -163,16 +164,13 @@ class Conveyor:
         load.outcome = None
 
     def _go_on(self, load):
-        """Runs a batch on, on as few rows as it needs; a small one waits where another can come."""
-        sizes = self._sizes(load)
-        load = self._collect(load, None, next(n for n in sizes if load.most_in_a_lane <= n))
+        """Runs a batch on with as few rows as it needs; a small one waits at a meeting place."""
+        load = self._collect(load)
         is_level = (load.places == load.place).all()
         if not self._is_small(load) or not is_level or load.place % MEETING:
             return self._advance(load)
-        other = self._waiting.pop(load.key, None)
-        if other is not None:
-            most = (load.is_there.sum(1) + other.is_there.sum(1)).max()
-            return self._go_on(self._collect(load, other, next(n for n in sizes if most <= n)))
+        if load.key in self._waiting:
+            return self._go_on(self._collect(load, self._waiting.pop(load.key)))
         self._waiting[load.key] = load
         if len(self._waiting) > MOST_WAITING:
             self._advance(self._waiting.pop(max(self._waiting, key=PLACE)))
@@ -181,10 +179,12 @@ class Conveyor:
         limits, encoded, state = load.riders
         if load.place == load.cache_length:
             state, load.cache_length = self._programs.lengthen(state), load.next_cache_length
-        stop = load.cache_length
+        sizes, stop = self._sizes(load), load.cache_length
+        few = max((n for n in sizes if n < load.rows), default=0)
         if self._is_small(load):
             stop = min(stop, load.place + MEETING - load.place % MEETING)
-        few = max((n for n in self._sizes(load) if n < load.rows), default=0)
+        else:
+            few = max(few, sizes[-1] // 2)
         state, *load.outcome = self._programs.advance(
             self._params, (limits, encoded), state, load.places, np.int32(stop), np.int32(few)
         )
@@ -199,14 +199,16 @@ class Conveyor:
     def _is_small(self, load):
         return 2 * load.most_in_a_lane <= self._sizes(load)[-1]
 
-    def _collect(self, load, other, rows):
-        """The sentences of one or two batches in one with so many rows a lane."""
-        if other is None and rows >= load.rows:
-            return load
-        loads = [load] if other is None else [load, other]
+    def _collect(self, *loads):
+        """The sentences of one batch, or of two with one key, on as few rows as hold them."""
+        load, other = loads[0], loads[-1]
         indices = np.concatenate([one.indices for one in loads], axis=1)
+        most = (indices >= 0).sum(1).max()
+        rows = next(n for n in self._sizes(load) if n >= most)
+        if load is other and rows == load.rows:
+            return load
         order = np.argsort(indices < 0, axis=1, kind="stable")[:, :rows]
         indices = np.take_along_axis(indices, order, axis=1)
         places = np.where(indices >= 0, order, 2 * load.rows).astype(np.int32)
-        riders = self._programs.collect(load.riders, loads[-1].riders, places.ravel())
+        riders = self._programs.collect(load.riders, other.riders, places.ravel())
         return replace(load, indices=indices, riders=riders)

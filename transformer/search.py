@@ -29,6 +29,7 @@ class Search:
     max_extra_length: int
     min_length: int = 0
     nbest: int = 1
+    early_stopping: bool = False
     sample: bool = False
     temperature: float = 1.0
     top_k: int = 0
@@ -51,10 +52,12 @@ class Search:
         return search._checked()
 
     def _checked(self):
+        has_beam = self.beam_size > 1 and not self.sample
         for name, is_right, wanted in (
             ("beam_size", self.beam_size >= 1, "at least 1"),
             ("nbest", self.nbest >= 1, "at least 1"),
             ("nbest", self.sample or self.nbest <= self.beam_size, "at most beam_size"),
+            ("early_stopping", has_beam or not self.early_stopping, "False without a beam"),
             ("alpha", self.alpha >= 0, "at least 0"),
             ("length_penalty", self.length_penalty in ("gnmt", "power"), "gnmt or power"),
             ("max_extra_length", self.max_extra_length >= 0, "at least 0"),
@@ -72,7 +75,7 @@ class Search:
             return Sampling(rules, self.nbest, self.temperature, self.top_k, self.top_p)
         if self.beam_size == 1:
             return Sampling(rules, temperature=0.0)
-        return BeamSearch(rules, self.beam_size, self.nbest)
+        return BeamSearch(rules, self.beam_size, self.nbest, self.early_stopping)
 
 
 class Riders(NamedTuple):

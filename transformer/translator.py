@@ -98,7 +98,8 @@ class Translator:
         `WINDOW` sentences ahead. prefixes: how each translation has to begin ("" where it is free).
         attention: with each translation where the decoder looked. options: beam_size, alpha,
         length_penalty, max_extra_length and min_length (pieces, EOS included) in place of the
-        configuration's; or `sample=True` with temperature, top_k, top_p and seed.
+        configuration's; `early_stopping=True` ends each search with its beam_size-th hypothesis,
+        which is faster and can find less; or `sample=True` with temperature, top_k, top_p and seed.
 
         An empty sentence stays empty; one beyond the largest bucket is truncated and counted in
         `num_truncated`.
