@@ -114,7 +114,7 @@ def test_search_goes_on_while_a_longer_hypothesis_can_win():
     Also early stopping without effect: with it the search ends when two have ended, at the second.
     """
     first, middle, last = (
-        jnp.log(jnp.array(row) + 1e-9) for row in ((0.3, 0, 0.7, 0), (1, 0, 0, 0), (0, 0, 1, 0))
+        jnp.log(jnp.array(row) + 1e-9) for row in ((0.3, 0, 0.7, 0), (1, 0, 1e-6, 0), (0, 0, 1, 0))
     )
 
     def step_fn(tokens, cache, position, ancestors):
@@ -195,6 +195,18 @@ def test_a_stretch_ends_where_only_few_are_left(few, place):
     state, found = advance(method, model.step_fn, limits, state, 0, 12, few)
     assert found == place
     assert (~method.is_done(limits, state)).sum() == few
+
+
+def test_early_stopping_leaves_what_is_done_alone():
+    """Catches a translation that a neighbour changes, which is searched on: an end is for good."""
+    model, rules = FakeModel(4), make_rules(kind="power", alpha=3.0)
+    method = BeamSearch(rules, 3, early_stopping=True)
+    together = search_to_end(method, model.step_fn, make_limits([14] * 4), model.cache(3))
+    for row in range(4):
+        one = FakeModel(4)
+        one.start = model.start[[row]]
+        alone = search_to_end(method, one.step_fn, make_limits([14]), one.cache(3))
+        assert hypotheses(together, row) == hypotheses(alone, 0)
 
 
 def test_prefixes_are_kept_and_their_scores_counted():

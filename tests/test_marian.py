@@ -219,3 +219,18 @@ def test_no_translation_of_ctranslate2s_is_better(ours, make_ctranslate2, alpha)
     for translation, sentence, [(ids, score)] in zip(found, sentences, theirs, strict=True):
         if ids[-1] == EOS and len(ids) <= len(sentence.split()) + 1 + EXTRA:
             assert translation.score >= score - 1e-4
+
+
+def test_early_stopping_is_ctranslate2s(ours, make_ctranslate2):
+    """Catches hypotheses that count though the beam left them out, and an end a step too late."""
+    translate, sentences = make_ctranslate2(ours), make_sentences()
+    options = dict(beam_size=BEAM, num_hypotheses=BEAM, length_penalty=1.0, max_decoding_length=60)
+    theirs = search_with(translate, sentences, **options)
+    options = dict(beam_size=BEAM, nbest=BEAM, alpha=1.0, length_penalty="power")
+    found = ours.translate(sentences, **options, early_stopping=True)
+    num_compared = 0
+    for best, others, sentence in zip(found, theirs, sentences, strict=True):
+        if all(len(ids) <= len(sentence.split()) + EXTRA for ids, _ in others):
+            num_compared += 1
+            assert [t.ids for t in best] == [ids for ids, _ in others]
+    assert num_compared > 2

@@ -26,9 +26,10 @@ class BeamSearch:
 
     At each step the 2W best continuations are looked at, so that W remain even if W of them end.
     A sentence is done when no live hypothesis can still enter its `nbest` best: the bound is exact,
-    as a log-probability only falls and is divided by no more than the longest's penalty. With
-    `early_stopping` also when W hypotheses have ended, as in other systems: what comes later and
-    is better is not found then.
+    as a log-probability only falls and is divided by no more than the longest's penalty.
+
+    early_stopping: also when W hypotheses have ended, each of them among the W best of its step, as
+    in fairseq, CTranslate2 and Hugging Face. What would come later and be better is not found then.
     """
 
     rules: Rules
@@ -54,7 +55,7 @@ class BeamSearch:
         best_possible = beams.log_probs.max(1) / self.rules.penalty(limits.max_lengths)
         can_win = best_possible > beams.finished.scores[:, self.nbest - 1]
         if self.early_stopping:
-            can_win &= beams.finished.scores[:, -1] == -jnp.inf
+            can_win &= ~_is_full(beams)
         return ~can_win | (limits.max_lengths == 0)
 
     def extend(self, step_fn, limits, beams, position):
@@ -70,7 +71,10 @@ class BeamSearch:
         candidates, parents, pieces = self._keep_to(required, found, logits, totals)
         ids = beams.ids[rows, parents].at[:, :, position + 1].set(pieces)
         ends = pieces == self.rules.eos
-        ended = jnp.where(ends, candidates, -jnp.inf)
+        counts = ends
+        if self.early_stopping:  # a sentence that is done takes nothing more
+            counts = ends & (jnp.arange(2 * self.width) < self.width) & ~_is_full(beams)[:, None]
+        ended = jnp.where(counts, candidates, -jnp.inf)
         scores = ended / self.rules.penalty(position + 1.0)
         finished = _best(beams.finished, Hypotheses(ids[:, :, 1:], ended, scores))
         live = jnp.where(ends, -jnp.inf, candidates)
@@ -96,6 +100,11 @@ class BeamSearch:
     def results(self, beams):
         """`Hypotheses`, best first."""
         return beams.finished
+
+
+def _is_full(beams):
+    """Sentences [B] of which W hypotheses have ended."""
+    return beams.finished.scores[:, -1] > -jnp.inf
 
 
 def _best(old, new):

@@ -8,7 +8,6 @@ batch. Which sentences share a batch changes nothing: a program treats every row
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import jax
@@ -22,7 +21,6 @@ from transformer.search import Riders, advance_riders, begin, cache_lengths, col
 MEETING = 8  # places between two where small batches meet
 IN_FLIGHT = 2  # batches: one for the devices while the host looks at the other
 MOST_WAITING = 4  # batches, as they take memory
-PLACE = itemgetter(2)  # of a `_Load.key`
 
 
 class Programs:
@@ -139,7 +137,7 @@ class Conveyor:
             if not self._running:
                 if not self._waiting:
                     return
-                self._advance(self._waiting.pop(min(self._waiting, key=PLACE)))
+                self._call_up(min)
             load = self._running.popleft()
             yield from self._unload(load)
             if load.is_there.any():
@@ -173,7 +171,12 @@ class Conveyor:
             return self._go_on(self._collect(load, self._waiting.pop(load.key)))
         self._waiting[load.key] = load
         if len(self._waiting) > MOST_WAITING:
-            self._advance(self._waiting.pop(max(self._waiting, key=PLACE)))
+            self._call_up(max)
+
+    def _call_up(self, which):
+        """Runs the batch on that waits at the first place (min) or at the last (max)."""
+        load = which(self._waiting.values(), key=lambda load: load.place)
+        self._advance(self._waiting.pop(load.key))
 
     def _advance(self, load):
         limits, encoded, state = load.riders
