@@ -110,3 +110,31 @@ def test_the_few_of_several_batches_are_put_together(monkeypatch):
     assert len(arrived) == count
     assert calls.count(0) == 8
     assert calls.count(room.MEETING) == 2
+
+
+@pytest.mark.parametrize(
+    "shorter, expected",
+    [
+        ([5] * 8, [[0, 0], [5, 16]]),  # then both to the end, where the cache is full
+        ([5] * 4 + [33] * 4, [[0, 0], [16, 16], [33, 33]]),  # the other lane is empty then
+    ],
+)
+def test_lanes_that_differ_do_not_wait_for_each_other(shorter, expected, monkeypatch):
+    """Catches a lane that stands still while another is fuller, and one that ends far ahead."""
+    calls = []
+    advance = Conveyor._advance
+    monkeypatch.setattr(
+        Conveyor, "_advance", lambda self, load: calls.append(load.places) or advance(self, load)
+    )
+    rows, lanes = 16, 2
+    if lanes > len(jax.local_devices()):
+        pytest.skip(f"needs {lanes} devices")
+    model = FakeModel(rows * lanes)
+    # Half of one lane are shorter; no sentence ends before it must.
+    max_lengths = np.array(shorter + [LONGEST] * 24)
+    method = BeamSearch(make_rules(min_length=LONGEST), WIDTH)
+    programs = Programs(FakeTransformer(model), method, make_lanes(jax.local_devices()[:lanes]))
+    batches = make_batches(model.start, max_lengths, rows, lanes)
+    arrived = [index for index, _ in Conveyor(programs, {}, rows).run(batches)]
+    assert sorted(arrived) == list(range(rows * lanes))
+    assert [places.tolist() for places in calls] == expected

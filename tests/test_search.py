@@ -57,10 +57,11 @@ def test_a_longer_cache_changes_nothing(started):
     model, params, method, riders = started
     advance = jax.jit(partial(advance_riders, model, method))
     fixed, state = (riders.limits, riders.encoded), riders.state
-    state, place, _, short = advance(params, fixed, state, np.array([0]), 10, 0)
+    few = np.array([0])
+    state, place, _, short = advance(params, fixed, state, np.array([0]), 10, few)
     assert place.tolist() == [10]
-    *_, expected = advance(params, fixed, state, place, 16, 0)
-    *_, done, found = advance(params, fixed, lengthen(model, method, state), place, 16, 0)
+    *_, expected = advance(params, fixed, state, place, 16, few)
+    *_, done, found = advance(params, fixed, lengthen(model, method, state), place, 16, few)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
     np.testing.assert_array_equal(found.ids, expected.ids)
     assert done.shape == (ROWS,) and not np.array_equal(short.ids, found.ids)
@@ -85,6 +86,6 @@ def test_the_programs_lower_for_accelerators(platform, started):
     model, params, method, riders = started
     advance = jax.jit(partial(advance_riders, model, method))
     state = (riders.limits, riders.encoded), riders.state
-    where = jnp.zeros(1, jnp.int32), jnp.int32(8), jnp.int32(0)
+    where = jnp.zeros(1, jnp.int32), jnp.int32(8), jnp.zeros(1, jnp.int32)
     traced = advance.trace(params, *state, *where)
     assert "while" in traced.lower(lowering_platforms=(platform,)).as_text()

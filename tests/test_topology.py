@@ -80,7 +80,7 @@ def test_search_lowers_for_accelerators(platform, beam_size, monkeypatch):
     fixed, state = (riders.limits, riders.encoded), riders.state
     for program, arguments in (
         (start, (params, *inputs)),
-        (partial(advance_riders, model, method), (params, fixed, state, place, number, number)),
+        (partial(advance_riders, model, method), (params, fixed, state, place, number, place)),
         (partial(lengthen, model, method), (state,)),
         (collect, (riders, riders, where)),
     ):
@@ -110,7 +110,7 @@ def test_search_compiles_for_a_slice_that_is_not_there(beam_size, monkeypatch):
     number = placed(jax.ShapeDtypeStruct((), jnp.int32), P())
     places = placed(jax.ShapeDtypeStruct((len(devices),), jnp.int32), P("lane"))
     fixed = riders.limits, riders.encoded
-    arguments = params, fixed, riders.state, places, number, number
+    arguments = params, fixed, riders.state, places, number, places
     text = programs.advance.lower(*arguments).compile().as_text()
     sorts = [line for line in text.split("\n") if " sort(" in line]
     assert not [line for line in sorts if f",{beam_size * config.tokenizer.vocab_size}]" in line]

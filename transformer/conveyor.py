@@ -36,7 +36,7 @@ class Programs:
         self.begin = self._map(partial(begin, model, method), (all_lanes, *[lane] * 4))
         self.advance = self._map(
             partial(advance_riders, model, method),
-            (all_lanes, lane, lane, lane, all_lanes, all_lanes),
+            (all_lanes, lane, lane, lane, all_lanes, lane),
             donate=() if is_cpu else (2,),  # on the CPU it takes half as long again
         )
         self.lengthen = self._map(partial(lengthen, model, method), (lane,))
@@ -158,7 +158,8 @@ class Conveyor:
                 yield load.indices.flat[row], [array[row] for array in results]
         load.indices = np.where(gets_off, -1, load.indices)
         # A lane without sentences is wherever the others are.
-        load.places = np.where(load.is_there.any(1), places, places.max())
+        has_some = load.is_there.any(1)
+        load.places = np.where(has_some, places, places[has_some].max(initial=0))
         load.outcome = None
 
     def _go_on(self, load):
@@ -188,8 +189,10 @@ class Conveyor:
             stop = min(stop, load.place + MEETING - load.place % MEETING)
         else:
             few = max(few, sizes[-1] // 2)
+        # A lane that has so few already does not wait for the others to have no more.
+        few = np.where(load.is_there.sum(1) > few, few, 0).astype(np.int32)
         state, *load.outcome = self._programs.advance(
-            self._params, (limits, encoded), state, load.places, np.int32(stop), np.int32(few)
+            self._params, (limits, encoded), state, load.places, np.int32(stop), few
         )
         load.riders = Riders(limits, encoded, state)
         self._running.append(load)

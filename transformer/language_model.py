@@ -141,7 +141,7 @@ class LanguageModel:
             if place in caches:
                 riders = riders._replace(state=programs.lengthen(riders.state))
             stop = min([place + STRIDE, *(length for length in caches if length > place)])
-            where = np.array([place], np.int32), np.int32(stop), np.int32(0)
+            where = np.array([place], np.int32), np.int32(stop), np.zeros(1, np.int32)
             state, _, done, found = programs.advance(self._params, riders[:2], riders.state, *where)
             place, riders = stop, riders._replace(state=state)
             ids = np.asarray(found.ids)[:, 0]

@@ -107,7 +107,7 @@ def begin(model, method, params, inputs, source_lengths, limits, rngs):
 def advance_riders(model, method, params, fixed, state, start, stop, few):
     """(state, place [1], which are done [B], their results): grown from place `start` [1].
 
-    They grow to `stop`, or to where only `few` are not done.
+    They grow to `stop`, or to where only `few` [1] are not done.
     """
     limits, encoded = fixed
 
@@ -115,7 +115,7 @@ def advance_riders(model, method, params, fixed, state, start, stop, few):
         inputs = tokens, cache, position, ancestors, encoded
         return model.apply({"params": params}, *inputs, method="decode_step")
 
-    state, place = advance(method, step_fn, limits, state, start[0], stop, few)
+    state, place = advance(method, step_fn, limits, state, start[0], stop, few[0])
     return state, place[None], method.is_done(limits, state), method.results(state)
 
 
