@@ -1,7 +1,8 @@
 """Contestant: Hugging Face's MarianMTModel with the same weights.
 
 Sentences are sorted by length; the batches are of the size that was fastest. Its search ends by its
-defaults: when W hypotheses have ended and none that lives looks better at its present length.
+defaults, when W hypotheses have ended and none that lives looks better at its present length, or
+with early_stopping as soon as W have ended.
 """
 
 import pathlib

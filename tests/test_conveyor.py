@@ -91,13 +91,21 @@ def test_everyone_arrives_once_and_as_alone(rows, lanes, most_waiting, monkeypat
     assert V == 4 and programs.num_compiled() <= room.most_programs(rows, 16, LONGEST - 16)
 
 
+def record_places(monkeypatch):
+    """A list of where the lanes of a batch stand each time that one is run on."""
+    calls, advance = [], Conveyor._advance
+
+    def run_on(self, load):
+        calls.append(load.places.tolist())
+        return advance(self, load)
+
+    monkeypatch.setattr(Conveyor, "_advance", run_on)
+    return calls
+
+
 def test_the_few_of_several_batches_are_put_together(monkeypatch):
     """Catches batches that run on nearly empty: of 8 with one long sentence each, two go on."""
-    calls = []
-    advance = Conveyor._advance
-    monkeypatch.setattr(
-        Conveyor, "_advance", lambda self, load: calls.append(load.place) or advance(self, load)
-    )
+    calls = record_places(monkeypatch)
     count, rows = 64, 8
     model = FakeModel(count)
     max_lengths = np.where(np.arange(count) % rows == 0, LONGEST, 2)
@@ -108,8 +116,8 @@ def test_the_few_of_several_batches_are_put_together(monkeypatch):
         Conveyor(programs, {}, rows).run(make_batches(model.start, max_lengths, rows, 1))
     )
     assert len(arrived) == count
-    assert calls.count(0) == 8
-    assert calls.count(room.MEETING) == 2
+    assert calls.count([0]) == 8
+    assert calls.count([room.MEETING]) == 2
 
 
 @pytest.mark.parametrize(
@@ -121,11 +129,7 @@ def test_the_few_of_several_batches_are_put_together(monkeypatch):
 )
 def test_lanes_that_differ_do_not_wait_for_each_other(shorter, expected, monkeypatch):
     """Catches a lane that stands still while another is fuller, and one that ends far ahead."""
-    calls = []
-    advance = Conveyor._advance
-    monkeypatch.setattr(
-        Conveyor, "_advance", lambda self, load: calls.append(load.places) or advance(self, load)
-    )
+    calls = record_places(monkeypatch)
     rows, lanes = 16, 2
     if lanes > len(jax.local_devices()):
         pytest.skip(f"needs {lanes} devices")
@@ -137,4 +141,4 @@ def test_lanes_that_differ_do_not_wait_for_each_other(shorter, expected, monkeyp
     batches = make_batches(model.start, max_lengths, rows, lanes)
     arrived = [index for index, _ in Conveyor(programs, {}, rows).run(batches)]
     assert sorted(arrived) == list(range(rows * lanes))
-    assert [places.tolist() for places in calls] == expected
+    assert calls == expected
