@@ -22,20 +22,26 @@ from pathlib import Path
 import jax
 from absl import flags
 
-from transformer import command_line, corpus, costs, family, hosts, lines, report
-from transformer.bulk.chunks import CHUNK_LINES
-from transformer.bulk.job import Job
-from transformer.bulk.loop import do_job
-from transformer.command_line import given_flags, say, tell
-from transformer.evaluation.checkpoint_series import (
+from transformer.cli import evaluate_task as family
+from transformer.cli import flags as command_line
+from transformer.cli.flags import given_flags, say, tell
+from transformer.data import parallel_text as corpus
+from transformer.data import text_files as lines
+from transformer.evaluate import plots as report
+from transformer.evaluate.checkpoint_series import (
     choose_checkpoints,
     each_checkpoint,
     summary,
     table_lines,
 )
-from transformer.evaluation.comparison import check_comparable, compare
-from transformer.evaluation.evaluate import evaluate
-from transformer.translator import Translator
+from transformer.evaluate.compare_runs import check_comparable, compare
+from transformer.evaluate.translation import evaluate
+from transformer.inference.chunks import CHUNK_LINES
+from transformer.inference.file_job import Job
+from transformer.inference.run_job import do_job
+from transformer.inference.translator import Translator
+from transformer.model import costs
+from transformer.parallel import hosts
 from transformer.workdir import WorkDir
 
 WORKDIR = flags.DEFINE_string("workdir", "runs/embedded_en_de", "Folder of the run.")

@@ -13,14 +13,17 @@ from functools import partial
 import jax
 from absl import flags
 
-from transformer import card, command_line, hosts, report
-from transformer.command_line import say
-from transformer.parallel import make_parallel
-from transformer.progress import format_seconds
-from transformer.splits import folder_name
-from transformer.stopping import DONE, Interruption, Stopping
-from transformer.topology import topology_devices
-from transformer.trainer import Trainer, step_without_data
+from transformer.cli import flags as command_line
+from transformer.cli import startup_card as card
+from transformer.cli.flags import say
+from transformer.data.splits import folder_name
+from transformer.evaluate import plots as report
+from transformer.parallel import hosts
+from transformer.parallel.mapping import make_parallel
+from transformer.parallel.topology import topology_devices
+from transformer.signals import DONE, Interruption, Stopping
+from transformer.train.progress import format_seconds
+from transformer.train.trainer import Trainer, step_without_data
 from transformer.workdir import WorkDir
 
 CONFIG = command_line.define_config()

@@ -22,9 +22,9 @@ import numpy as np
 from referee import describe_machine
 from table import align
 
-from transformer.alignment import fused_attention, scaled_dot_product_attention
-from transformer.efficient_attention import local_attention, performer_attention
-from transformer.masks import causal_mask
+from transformer.model.attention_functions import fused_attention, scaled_dot_product_attention
+from transformer.model.efficient_attention import local_attention, performer_attention
+from transformer.model.masks import causal_mask
 
 
 def parse_arguments():

@@ -25,7 +25,7 @@ from flax import linen as nn
 from referee import describe_machine
 from table import align
 
-from transformer.attention import MultiHeadAttention
+from transformer.model.attention import MultiHeadAttention
 
 NUM_WORDS, NUM_VALUES, NUM_ENTRIES, NUM_QUESTIONS, NUM_ROWS = 64, 64, 16, 8, 32
 

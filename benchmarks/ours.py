@@ -6,11 +6,11 @@ The paper's: post-norm, no dropout on attention weights or within the feed-forwa
 import jax
 import numpy as np
 
-from transformer import training
-from transformer.batching import Batch, shift_right
 from transformer.config import ModelConfig, OptimizerConfig
-from transformer.models import Transformer
-from transformer.optimizer import make_optimizer
+from transformer.data.packing import Batch, shift_right
+from transformer.model.encoder_decoder import Transformer
+from transformer.train import steps as training
+from transformer.train.optimizer import make_optimizer
 
 
 def make_step(workload, model, accumulate_steps=1):

@@ -47,7 +47,7 @@ def make_corpus(workdir, path, folder, device, **options):
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     from flax.traverse_util import flatten_dict
 
-    from transformer.translator import Translator
+    from transformer.inference.translator import Translator
 
     translator = Translator.from_checkpoint(workdir)
     tokenizer, config = translator.tokenizer, translator.config

@@ -4,8 +4,8 @@ import jax
 from flax.traverse_util import unflatten_dict
 
 from transformer.config import Config, ModelConfig
-from transformer.tokenizer import NUM_SPECIAL, PiecesTokenizer
-from transformer.translator import Translator
+from transformer.data.tokenizer import NUM_SPECIAL, PiecesTokenizer
+from transformer.inference.translator import Translator
 
 
 def make_search(workload):

@@ -3,7 +3,7 @@
 from statistics import median
 
 from transformer.config import ModelConfig
-from transformer.costs import training_flops
+from transformer.model.costs import training_flops
 
 
 def flops(workload):

@@ -12,7 +12,7 @@ the computation is in bfloat16 (parameters, softmax and loss stay float32);
 Data: TFDS_DATA_DIR with the prepared dataset; once, with a network:
 
     pip install -e '.[tf]'
-    python -m transformer.tfds_source wmt14_translate/de-en
+    python -m transformer.data.tfds wmt14_translate/de-en
 
     python train.py --config=configs/wmt14_en_de_base.py --workdir=runs/wmt14_base
     python eval.py --workdir=runs/wmt14_base

@@ -7,7 +7,7 @@ what other base models have on newstest2017 in cased sacreBLEU 13a, in the upper
 Data: TFDS_DATA_DIR with the prepared dataset; once, with a network:
 
     pip install -e '.[tf]'
-    python -m transformer.tfds_source wmt17_translate/de-en
+    python -m transformer.data.tfds wmt17_translate/de-en
 
     python train.py --config=configs/wmt17_en_de_base.py --workdir=runs/wmt17_base
     python eval.py --workdir=runs/wmt17_base

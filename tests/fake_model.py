@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.decoding import FREE, Limits, Rules
+from transformer.search.decoding import FREE, Limits, Rules
 
 BOS, EOS, V, K = 1, 2, 4, 8
 

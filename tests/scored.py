@@ -1,7 +1,7 @@
 """Evaluations of texts that a test writes itself, without a model."""
 
-from transformer.evaluation.results import Conditions, make_evaluation
-from transformer.evaluation.segments import make_segments
+from transformer.evaluate.evaluation import Conditions, make_evaluation
+from transformer.evaluate.segments import make_segments
 
 CORPUS = [  # (source, reference, translation)
     ("a dog runs", "ein Hund rennt", "ein Hund rennt"),

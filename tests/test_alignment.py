@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from tiny import make_batch, random_params, sentence, tiny_config, tiny_model
 
-from transformer.alignment import fused_attention
-from transformer.attention import FUNCTIONS, MODULES
 from transformer.config import Config
-from transformer.layers import Stack
-from transformer.masks import causal_mask
-from transformer.training import make_loss_fn
-from transformer.validation import CHOICES
+from transformer.config_rules import CHOICES
+from transformer.model.attention import FUNCTIONS, MODULES
+from transformer.model.attention_functions import fused_attention
+from transformer.model.layers import Stack
+from transformer.model.masks import causal_mask
+from transformer.train.steps import make_loss_fn
 
 B, N, H = 2, 3, 4
 EXACT = ["scaled_dot_product", "dot_product", "general", "additive", "fused"]

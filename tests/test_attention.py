@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.attention import Dropout, MultiHeadAttention, scaled_dot_product_attention
+from transformer.model.attention import Dropout, MultiHeadAttention, scaled_dot_product_attention
 
 B, T, S, N, H, D = 2, 3, 5, 2, 4, 6
 

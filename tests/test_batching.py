@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from configs import embedded_en_de, multi30k_tiny
-from transformer import corpus
-from transformer.batching import PackedBatches, fill_rows, shift_right, usable
-from transformer.ragged import Ragged
-from transformer.tokenizer import BOS, EOS, PAD, PiecesTokenizer
-from transformer.vocabulary import train_tokenizers
+from transformer.data import parallel_text as corpus
+from transformer.data.packing import PackedBatches, fill_rows, shift_right, usable
+from transformer.data.ragged import Ragged
+from transformer.data.tokenizer import BOS, EOS, PAD, PiecesTokenizer
+from transformer.data.tokenizer_files import train_tokenizers
 
 ROOT = pathlib.Path(__file__).parents[1]
 CONFIGS = {"embedded": embedded_en_de, "multi30k": multi30k_tiny}
@@ -100,7 +100,7 @@ def test_ragged_gives_the_sentences_back():
 
 def test_chunks_are_joined(monkeypatch):
     """Catches a sentence lost where two chunks meet."""
-    monkeypatch.setattr("transformer.ragged.CHUNK", 3)
+    monkeypatch.setattr("transformer.data.ragged.CHUNK", 3)
     sentences = [f"{i} x" for i in range(10)]
     tokenizer = PiecesTokenizer.train(sentences, "")
     ids = Ragged.encode(tokenizer, sentences)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from transformer.bucketing import batch_rows, buckets, fill_inputs, plan_batches
-from transformer.ragged import Ragged
-from transformer.tokenizer import EOS
+from transformer.data.bucketing import batch_rows, buckets, fill_inputs, plan_batches
+from transformer.data.ragged import Ragged
+from transformer.data.tokenizer import EOS
 
 
 def test_buckets_double_up_to_the_largest():

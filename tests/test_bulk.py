@@ -12,13 +12,13 @@ import threading
 import pytest
 from fake_translator import FakeTranslator, Killed
 
-from transformer import hosts
-from transformer.bulk import loop as bulk
-from transformer.bulk.chunks import Chunk
-from transformer.bulk.job import Job
-from transformer.bulk.loop import do_chunks, do_job, wait_for_parts
-from transformer.bulk.pace import Pace
-from transformer.bulk.parts import Parts, Stream, open_stream
+from transformer.inference import run_job as bulk
+from transformer.inference.chunks import Chunk
+from transformer.inference.file_job import Job
+from transformer.inference.job_progress import Pace
+from transformer.inference.resumable_output import Parts, Stream, open_stream
+from transformer.inference.run_job import do_chunks, do_job, wait_for_parts
+from transformer.parallel import hosts
 
 TEXTS = [f"line {n} ä" for n in range(10)] + ["", "  ", "end"]
 BACKWARDS = "".join(f"{text[::-1]}\n" for text in TEXTS).encode()

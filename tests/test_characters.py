@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from transformer.characters import CharacterTokenizer
-from transformer.tokenizer import BOS, EOS, NUM_SPECIAL, PAD, UNK
+from transformer.data.simple_tokenizers import CharacterTokenizer
+from transformer.data.tokenizer import BOS, EOS, NUM_SPECIAL, PAD, UNK
 
 TEXT = ["dé ja  vu ", "a\tb\nc\rd\u2028e\x85f", "日本\U0001f600", "<s>", ""]
 

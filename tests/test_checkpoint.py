@@ -9,9 +9,9 @@ import numpy as np
 import optax
 import pytest
 
-from transformer.checkpoint import Checkpoints
-from transformer.fingerprint import fingerprints
-from transformer.training import TrainState
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.fingerprint import fingerprints
+from transformer.train.steps import TrainState
 
 
 def make_state(step):

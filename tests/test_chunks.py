@@ -6,13 +6,13 @@ from itertools import count, islice
 
 import pytest
 
-from transformer.bulk import chunks
-from transformer.bulk.chunks import Chunk, read_chunks, stream_sizes
-from transformer.bulk.formats import make_packer, write_chunk
-from transformer.bulk.pace import Pace
-from transformer.lines import Lines
-from transformer.progress import LiveLine
-from transformer.translator import Translation
+from transformer.data.text_files import Lines
+from transformer.inference import chunks
+from transformer.inference.chunks import Chunk, read_chunks, stream_sizes
+from transformer.inference.job_progress import Pace
+from transformer.inference.output_formats import make_packer, write_chunk
+from transformer.inference.translator import Translation
+from transformer.train.progress import LiveLine
 
 AWKWARD = 'a\tb\nc\rd"\\\u2028\u0085\x00\x1c\ud800{}'
 

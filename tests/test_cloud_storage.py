@@ -11,20 +11,21 @@ from importlib.util import find_spec
 import pytest
 from fake_cloud_storage import FakeCloudStorage
 from fake_translator import FakeTranslator, Killed
+from runs import run, write_config
 from scored import evaluation
 from test_checkpoint import make_state, save
 
-from runs import run, write_config
-from transformer import report, storage
-from transformer.bulk.job import Job
-from transformer.bulk.loop import do_job
-from transformer.checkpoint import Checkpoints
+from transformer import storage
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.fingerprint import fingerprints
 from transformer.config import Config
-from transformer.fingerprint import fingerprints
-from transformer.progress import Progress
-from transformer.tokenizer import PiecesTokenizer
-from transformer.translator import Translator
-from transformer.vocabulary import load_tokenizers, save_tokenizers
+from transformer.data.tokenizer import PiecesTokenizer
+from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
+from transformer.evaluate import plots as report
+from transformer.inference.file_job import Job
+from transformer.inference.run_job import do_job
+from transformer.inference.translator import Translator
+from transformer.train.progress import Progress
 from transformer.workdir import WorkDir
 
 pytestmark = pytest.mark.skipif(not find_spec("gcsfs"), reason="gs:// needs the extra 'gcs'")

@@ -7,7 +7,7 @@ import pytest
 from scored import evaluation
 
 from transformer.config import Config
-from transformer.evaluation.comparison import check_comparable, compare
+from transformer.evaluate.compare_runs import check_comparable, compare
 
 WORDS = [
     "der",

@@ -3,12 +3,11 @@
 import os
 
 import pytest
-
 from runs import run_python
 
 PROGRAM = """
 import jax, sys
-from transformer import compile_cache
+from transformer.cli import compile_cache
 compile_cache.ENTRY_SECONDS = 0
 compile_cache.use(lambda text: print(text, file=sys.stderr))
 events = []
@@ -58,7 +57,7 @@ def test_the_users_own_choice_stands(tmp_path):
 
 def test_the_oldest_programs_make_room(tmp_path, monkeypatch):
     """Catches a folder that grows without end, and the newest thrown away."""
-    from transformer import compile_cache
+    from transformer.cli import compile_cache
 
     monkeypatch.setattr(compile_cache, "MOST_BYTES", 25)
     for age, name in enumerate("abcd"):

@@ -10,8 +10,8 @@ from sacrebleu.metrics import BLEU
 
 from configs import g2p, table3, wmt14_en_de_base, wmt14_en_de_big
 from transformer.config import Config
-from transformer.costs import num_parameters
-from transformer.validation import CHOICES
+from transformer.config_rules import CHOICES
+from transformer.model.costs import num_parameters
 
 ROOT = pathlib.Path(__file__).parents[1]
 CONFIGS = sorted(path.stem for path in (ROOT / "configs").glob("*.py"))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from fake_model import FakeModel, V, make_limits, make_rules
 
-from transformer import conveyor as room
-from transformer.beam_search import BeamSearch
-from transformer.conveyor import Conveyor, Programs, make_lanes
-from transformer.decoding import search_to_end
+from transformer.search import continuous_batching as room
+from transformer.search.beam_search import BeamSearch
+from transformer.search.continuous_batching import Conveyor, Programs, make_lanes
+from transformer.search.decoding import search_to_end
 
 WIDTH, LONGEST = 3, 40
 

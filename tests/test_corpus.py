@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from transformer import corpus
 from transformer.config import DataConfig
+from transformer.data import parallel_text as corpus
 
 
 def write(folder, **files):

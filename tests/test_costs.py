@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tiny import VOCAB_SIZE, make_batch, sentence, tiny_model
 
-from transformer.costs import chip, training_flops
+from transformer.model.costs import chip, training_flops
 
 
 def products(jaxpr):

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from fake_model import BOS, EOS, FakeModel, V, hypotheses, make_limits, make_rules, trim
 
-from transformer.beam_search import BeamSearch
-from transformer.decoding import advance, make_length_penalty, search_to_end
-from transformer.sampling import Sampling
+from transformer.search.beam_search import BeamSearch
+from transformer.search.decoding import advance, make_length_penalty, search_to_end
+from transformer.search.sampling import Sampling
 
 
 def run_beam(model, lengths, width, nbest=1, prefixes=(), **rules):

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 from tiny import make_batch, random_params, sentence, tiny_config, tiny_model
 
-from transformer.alignment import scaled_dot_product_attention
 from transformer.config import Config
-from transformer.efficient_attention import local_attention, performer_attention, random_features
-from transformer.layers import Stack
+from transformer.model.attention_functions import scaled_dot_product_attention
+from transformer.model.efficient_attention import (
+    local_attention,
+    performer_attention,
+    random_features,
+)
+from transformer.model.layers import Stack
 
 B, N, H = 2, 3, 4
 

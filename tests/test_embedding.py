@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.embedding import Embedding, Positions, sinusoids
+from transformer.model.embedding import Embedding, Positions, sinusoids
 
 V, D = 7, 8
 

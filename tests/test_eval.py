@@ -7,7 +7,6 @@ import socket
 import time
 
 import pytest
-
 from runs import run, start, write_config
 
 HARD_LINES = [

@@ -11,21 +11,21 @@ import pytest
 import sacrebleu
 from tiny import random_params, tiny_config
 
-from transformer.batching import Batch
-from transformer.checkpoint import Checkpoints
+from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.config import Config
-from transformer.evaluation import evaluate as evaluation
-from transformer.evaluation.checkpoint_series import (
+from transformer.data.packing import Batch
+from transformer.data.tokenizer import PiecesTokenizer
+from transformer.data.tokenizer_files import save_tokenizers
+from transformer.evaluate import translation as evaluation
+from transformer.evaluate.checkpoint_series import (
     choose_checkpoints,
     each_checkpoint,
     summary,
     table_lines,
 )
-from transformer.evaluation.evaluate import evaluate
-from transformer.tokenizer import PiecesTokenizer
-from transformer.training import TrainState
-from transformer.translator import Translator
-from transformer.vocabulary import save_tokenizers
+from transformer.evaluate.translation import evaluate
+from transformer.inference.translator import Translator
+from transformer.train.steps import TrainState
 from transformer.workdir import WorkDir
 
 WORDS = [f"w{i}" for i in range(20)]

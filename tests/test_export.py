@@ -6,11 +6,11 @@ import sys
 import jax
 import jax.numpy as jnp
 import pytest
-
 from runs import ROOT, run, write_config
-from transformer.checkpoint import Checkpoints
-from transformer.export import export
-from transformer.translator import Translator
+
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.export import export
+from transformer.inference.translator import Translator
 
 SENTENCES = ["0 1 2", "5 5 4 3", "1"]
 
@@ -51,7 +51,7 @@ def test_exported_checkpoint_is_small_and_translates_alike(trained, tmp_path):
 def test_command_and_its_mistakes(trained, tmp_path):
     def command(*words):
         done = subprocess.run(
-            [sys.executable, "-m", "transformer.export", *map(str, words)],
+            [sys.executable, "-m", "transformer.checkpoint.export", *map(str, words)],
             cwd=ROOT, capture_output=True, text=True,
         )  # fmt: skip
         return done.returncode, done.stderr
@@ -60,7 +60,7 @@ def test_command_and_its_mistakes(trained, tmp_path):
     assert code == 0, said
     assert "last (150)" in said
     for words, problem in (
-        ((trained,), "expected python -m transformer.export WORKDIR FOLDER"),
+        ((trained,), "expected python -m transformer.checkpoint.export WORKDIR FOLDER"),
         ((trained, tmp_path / "a"), "holds a run already"),
         ((tmp_path / "none", tmp_path / "b"), "is not a work directory"),
         ((trained, tmp_path / "b", "7"), "not 7"),

@@ -5,8 +5,8 @@ import random
 
 import numpy as np
 import pytest
-
 from runs import run
+
 from transformer import Classifier, LanguageModel
 
 SETTINGS = """model.d_model=32 model.d_ff=64 model.num_heads=2 model.num_layers=1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer.evaluation.faults import count_faults, find_faults, words
+from transformer.evaluate.output_checks import count_faults, find_faults, words
 
 
 @pytest.mark.parametrize(

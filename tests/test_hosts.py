@@ -9,9 +9,9 @@ import sys
 import time
 
 import pytest
-
 from runs import ROOT, losses, run, start, write_config
-from transformer import hosts
+
+from transformer.parallel import hosts
 
 STEPS = ["--config.training.eval_every=6", "--config.training.checkpoint_every=4"]
 STEPS += ["--config.model.dropout_rate=0.0"]  # pmap draws its own for each device

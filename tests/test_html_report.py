@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 import pytest
 from scored import CORPUS, evaluation
 
-from transformer.evaluation.checkpoint_series import summary
-from transformer.evaluation.comparison import compare
-from transformer.page import svg
-from transformer.page.document import render
+from transformer.evaluate import svg
+from transformer.evaluate.checkpoint_series import summary
+from transformer.evaluate.compare_runs import compare
+from transformer.evaluate.html_report import render
 
 EVIL = '<script>alert("1")</script> & "quoted" <img src=x onerror=y>'
 MAP = {

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.alignment import scaled_dot_product_attention
-from transformer.key_value_cache import (
+from transformer.model.attention_functions import scaled_dot_product_attention
+from transformer.model.kv_cache import (
     as_rows,
     attend_to_cache,
     empty_cache,

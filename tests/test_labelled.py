@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from transformer.config import DataConfig
-from transformer.labelled import load_evaluation_examples, load_training_examples
+from transformer.data.labelled_text import load_evaluation_examples, load_training_examples
 
 
 def corpus_of(folder, **files):

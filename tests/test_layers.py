@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tiny import random_params, tiny_config
 
-from transformer.layers import FeedForward, Residual, Stack
-from transformer.masks import causal_mask
+from transformer.model.layers import FeedForward, Residual, Stack
+from transformer.model.masks import causal_mask
 
 B, W, T, S, D = 2, 3, 4, 5, 16
 

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from transformer import lines
-from transformer.lines import LONGEST_LINE, Lines, count_lines, open_lines, split_lines
+from transformer.data import text_files as lines
+from transformer.data.text_files import LONGEST_LINE, Lines, count_lines, open_lines, split_lines
 
 DATA = b"\xef\xbb\xbfa\r\n\nb\xff\n c \x00\n\xe2\x80\xa8d\xc2\x85\n\r\nlast"
 TEXTS = ["a", "", "b\ufffd", " c \x00", "\u2028d\u0085", "", "last"]

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.loss import cross_entropy
+from transformer.model.loss import cross_entropy
 
 B, T, V = 3, 4, 7
 

@@ -14,10 +14,10 @@ from flax.traverse_util import flatten_dict
 from tiny import make_batch, random_params, tiny_config
 
 from transformer.config import Config, DecodingConfig
-from transformer.embedding import sinusoids
-from transformer.models import Transformer
-from transformer.tokenizer import EOS, PiecesTokenizer
-from transformer.translator import Translator
+from transformer.data.tokenizer import EOS, PiecesTokenizer
+from transformer.inference.translator import Translator
+from transformer.model.embedding import sinusoids
+from transformer.model.encoder_decoder import Transformer
 
 WORDS = [f"w{i}" for i in range(36)]
 VOCABULARY = ["<pad>", "<s>", "</s>", "<unk>", *WORDS]

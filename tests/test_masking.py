@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from transformer.batching import PackedBatches
 from transformer.config import Config
-from transformer.masking import MASK, MaskedBatches
-from transformer.ragged import Ragged
+from transformer.data.masked_batches import MASK, MaskedBatches
+from transformer.data.packing import PackedBatches
+from transformer.data.ragged import Ragged
+from transformer.data.tokenizer import EOS, NUM_SPECIAL, PAD, PiecesTokenizer
 from transformer.tasks.masked_lm import in_rows, mask_text
-from transformer.tokenizer import EOS, NUM_SPECIAL, PAD, PiecesTokenizer
 
 VOCAB_SIZE = 1000
 

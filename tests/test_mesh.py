@@ -7,8 +7,8 @@ from jax.sharding import PartitionSpec
 from tiny import make_batch, tiny_model
 
 from transformer.config import MeshConfig
-from transformer.mesh import mesh_shape, place_of
-from transformer.training import init_state
+from transformer.parallel.mesh import mesh_shape, place_of
+from transformer.train.steps import init_state
 
 SIZES = {"data": 2, "fsdp": 2, "tensor": 2}
 

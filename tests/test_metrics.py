@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from transformer import metrics
-from transformer.validation import CHOICES
+from transformer.config_rules import CHOICES
+from transformer.evaluate import metrics
 
 REFERENCES = ["The quick brown fox jumps over the lazy dog .", "It was a dark and stormy night ."]
 TRANSLATIONS = ["The quick brown fox leaps over the lazy dog .", "It was a dark and rainy night ."]

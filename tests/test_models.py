@@ -9,9 +9,9 @@ import pytest
 from tiny import make_batch, random_params, sentence, tiny_model
 
 from transformer.config import ModelConfig
-from transformer.costs import num_parameters
-from transformer.models import Transformer
-from transformer.training import make_loss_fn
+from transformer.model.costs import num_parameters
+from transformer.model.encoder_decoder import Transformer
+from transformer.train.steps import make_loss_fn
 
 BIG = dict(d_model=1024, d_ff=4096, num_heads=16)
 TABLE_3 = {  # the paper's millions of parameters, for a vocabulary of about 37,000

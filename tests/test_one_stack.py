@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from tiny import VOCAB_SIZE, random_params, sentence, tiny_config
 
-from transformer.batching import Batch
-from transformer.decoding import FREE, Limits, Rules, search_to_end
-from transformer.image_batches import fill_images
-from transformer.masking import MASK
-from transformer.one_stack import CausalLM, ImageClassifier, MaskedLM, TextClassifier
-from transformer.sampling import Sampling
-from transformer.tokenizer import EOS
-from transformer.windows import Window
+from transformer.data.image_batches import fill_images
+from transformer.data.lm_batches import Window
+from transformer.data.masked_batches import MASK
+from transformer.data.packing import Batch
+from transformer.data.tokenizer import EOS
+from transformer.model.encoder_only import CausalLM, ImageClassifier, MaskedLM, TextClassifier
+from transformer.search.decoding import FREE, Limits, Rules, search_to_end
+from transformer.search.sampling import Sampling
 
 RNG = np.random.default_rng(0)
 
@@ -71,7 +71,7 @@ def test_a_causal_model_has_no_gradient_from_the_future():
     bound = model.bind({"params": params})
 
     def scores(x):
-        from transformer.masks import causal_mask
+        from transformer.model.masks import causal_mask
 
         return bound.decoder(x, mask=causal_mask(6), deterministic=True)[0].sum(-1)
 

@@ -6,7 +6,7 @@ import optax
 import pytest
 
 from transformer.config import OptimizerConfig
-from transformer.optimizer import make_optimizer, make_schedule
+from transformer.train.optimizer import make_optimizer, make_schedule
 
 
 @pytest.mark.parametrize("step", [1, 2000, 4000, 100_000])

@@ -16,10 +16,10 @@ import optax
 import pytest
 from tiny import make_batch, sentence, tiny_model
 
-from transformer.checkpoint import Checkpoints
+from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.config import Config, MeshConfig
-from transformer.parallel import make_parallel
-from transformer.training import init_state, make_loss_fn, make_train_step
+from transformer.parallel.mapping import make_parallel
+from transformer.train.steps import init_state, make_loss_fn, make_train_step
 
 ROOT = pathlib.Path(__file__).parents[1]
 NUM_STEPS, NUM_ROWS = 5, 13  # of which no number of devices is a divisor

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from transformer.config import DataConfig
-from transformer.plain_text import load_text_lines
+from transformer.data.plain_text import load_text_lines
 
 
 def lines_of(corpus, split="train", notes=None):

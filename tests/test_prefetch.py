@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from transformer.prefetch import prefetched
+from transformer.train.prefetch import prefetched
 
 
 def test_order_is_kept_and_work_is_done_ahead_by_another_thread():

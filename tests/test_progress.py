@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from transformer.progress import MAX_IN_FLIGHT, Meter, Progress, format_seconds
+from transformer.train.progress import MAX_IN_FLIGHT, Meter, Progress, format_seconds
 from transformer.workdir import WorkDir
 
 STEP = {"loss": 3.0, "learning_rate": 1e-3, "tokens_per_second": 1234.5}

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.ranking import first_largest, log_sum_exp, top_continuations
+from transformer.search.top_k import first_largest, log_sum_exp, top_continuations
 
 SIZES = 3, 65, 127, 129, 1000  # few, a prime, those that no block divides, many
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer import report
+from transformer.evaluate import plots as report
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")
 

@@ -6,7 +6,7 @@ import math
 import pytest
 from scored import CORPUS, evaluation
 
-from transformer.evaluation.checkpoint_series import summary, table_lines
+from transformer.evaluate.checkpoint_series import summary, table_lines
 from transformer.workdir import WorkDir
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from fake_model import EOS, FakeModel, V, hypotheses, make_limits, make_rules
 
-from transformer.decoding import search_to_end
-from transformer.sampling import Sampling, truncate
+from transformer.search.decoding import search_to_end
+from transformer.search.sampling import Sampling, truncate
 
 
 def rngs(*seeds):

@@ -10,8 +10,8 @@ from fake_model import make_limits
 from tiny import VOCAB_SIZE, random_params, tiny_model
 
 from transformer.config import Config
-from transformer.scoring import smallest_batch
-from transformer.search import (
+from transformer.inference.scoring import smallest_batch
+from transformer.search.programs import (
     Search,
     advance_riders,
     begin,

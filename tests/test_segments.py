@@ -6,8 +6,8 @@ import pytest
 import sacrebleu
 from scored import CORPUS, evaluation
 
-from transformer.evaluation.segments import score_by_length, worst_and_best
-from transformer.metrics import bleu
+from transformer.evaluate.metrics import bleu
+from transformer.evaluate.segments import score_by_length, worst_and_best
 
 
 def test_bleu_of_a_length_is_sacrebleu_s_of_those_sentences_alone():

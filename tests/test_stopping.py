@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from transformer.stopping import INTERRUPTED, RESUMABLE, Interruption, Stopping
+from transformer.signals import INTERRUPTED, RESUMABLE, Interruption, Stopping
 
 CAUGHT = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 

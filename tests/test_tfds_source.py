@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from transformer.config import DataConfig
-from transformer.images import load_images
-from transformer.labelled import load_evaluation_examples, load_training_examples
-from transformer.tfds_source import load_labelled, load_tfds
+from transformer.data.images import load_images
+from transformer.data.labelled_text import load_evaluation_examples, load_training_examples
+from transformer.data.tfds import load_labelled, load_tfds
 
 ROOT = pathlib.Path(__file__).parents[1]
 TRAIN = [(f"A cat, no. {i}.", f"Eine Katze, Nr. {i}, süß.") for i in range(50)]
@@ -123,7 +123,7 @@ def in_a_process(data_dir, *calls):
     """Results of load_tfds(*call) under TFDS_DATA_DIR: pairs or the message of a ValueError."""
     program = (
         "import json, sys, time\n"
-        "from transformer.tfds_source import load_tfds\n"
+        "from transformer.data.tfds import load_tfds\n"
         "out = []\n"
         "for call in json.loads(sys.argv[1]):\n"
         "    start = time.monotonic()\n"
@@ -173,7 +173,7 @@ def test_what_is_missing_is_said_in_one_sentence(tmp_path):
         ("gs://no-such-bucket/x/1.0.0", "train", "en", "de"),
     )
     assert f"is not prepared in {tmp_path}" in unprepared
-    for way_out in ("TFDS_DATA_DIR", ".[tf]", "python -m transformer.tfds_source wmt14_translate"):
+    for way_out in ("TFDS_DATA_DIR", ".[tf]", "python -m transformer.data.tfds wmt14_translate"):
         assert way_out in unprepared
     assert "knows no dataset 'no_such_dataset'" in unknown
     assert "xx-yy not found" in config

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from transformer.tokenizer import (
+from transformer.data.tokenizer import (
     BOS,
     EOS,
     LONGEST_LINE,
@@ -100,7 +100,7 @@ def test_the_same_text_gives_the_same_bytes(tokenizer):
     pieces = PiecesTokenizer.train(TEXT, "@@").to_bytes()
     program = (
         "import hashlib, sys\n"
-        "from transformer.tokenizer import *\n"
+        "from transformer.data.tokenizer import *\n"
         "text = [f'the cat no. {i} sat on the mat, über {i * 7 % 101} Mäuse' for i in range(300)]\n"
         "for t in SentencePieceTokenizer.train(text, 400), PiecesTokenizer.train(text, '@@'):\n"
         "    print(hashlib.sha256(t.to_bytes()).hexdigest())\n"

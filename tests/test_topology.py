@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-
 from runs import run
+
 from transformer.config import Config
-from transformer.conveyor import Programs, make_lanes
-from transformer.decoding import Limits
-from transformer.models import Transformer
-from transformer.parallel import make_parallel
-from transformer.search import Search, advance_riders, begin, collect, lengthen
-from transformer.topology import topology_devices
-from transformer.trainer import step_without_data
-from transformer.training import make_train_step
+from transformer.model.encoder_decoder import Transformer
+from transformer.parallel.mapping import make_parallel
+from transformer.parallel.topology import topology_devices
+from transformer.search.continuous_batching import Programs, make_lanes
+from transformer.search.decoding import Limits
+from transformer.search.programs import Search, advance_riders, begin, collect, lengthen
+from transformer.train.steps import make_train_step
+from transformer.train.trainer import step_without_data
 
 needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason="needs the TPU compiler, extra 'tpu'"
@@ -140,7 +140,7 @@ def test_unknown_slice_is_refused(tmp_path):
 
 
 def test_topology_without_its_compiler_or_dry_run_is_refused(monkeypatch, tmp_path):
-    from transformer import topology
+    from transformer.parallel import topology
 
     monkeypatch.setattr(topology.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"pip install -e '\.\[tpu\]'"):

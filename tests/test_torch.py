@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from tiny import VOCAB_SIZE, make_batch, random_params, sentence, tiny_model
 
-from transformer.embedding import sinusoids
+from transformer.model.embedding import sinusoids
 
 torch = pytest.importorskip("torch")
 

@@ -8,11 +8,11 @@ import time
 
 import jax
 import pytest
-
 from runs import losses, run, start, write_config
-from transformer.checkpoint import Checkpoints
-from transformer.export import export
-from transformer.translator import Translator
+
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.export import export
+from transformer.inference.translator import Translator
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +140,8 @@ def short_settings(config):
 @pytest.mark.parametrize(("fails", "code"), [("save", 0), ("wait", 1)])
 def test_checkpoint_that_cannot_be_written(fails, code, config, tmp_path, monkeypatch, capsys):
     """Catches a full disk that ends a run, or goes unsaid; only the last save decides."""
-    from transformer.stopping import Stopping
-    from transformer.trainer import Trainer
+    from transformer.signals import Stopping
+    from transformer.train.trainer import Trainer
     from transformer.workdir import WorkDir
 
     attempt, failed = getattr(Checkpoints, fails), []
@@ -162,9 +162,9 @@ def test_checkpoint_that_cannot_be_written(fails, code, config, tmp_path, monkey
 
 def test_evaluation_that_a_signal_cuts_short_is_made_up_for(config, tmp_path, monkeypatch):
     """Catches a resumption that goes on without the score of the step at which it stopped."""
-    from transformer.stopping import Interruption, Stopping
+    from transformer.signals import Interruption, Stopping
     from transformer.tasks.translation import TranslationTask
-    from transformer.trainer import Trainer
+    from transformer.train.trainer import Trainer
     from transformer.workdir import WorkDir
 
     settings = short_settings(config)

@@ -11,12 +11,12 @@ from fake_model import make_limits
 from tiny import make_batch, sentence, tiny_model
 
 from transformer.config import OptimizerConfig
-from transformer.decoding import Rules, search_to_end
-from transformer.loss import cross_entropy
-from transformer.optimizer import make_optimizer
-from transformer.sampling import Sampling
-from transformer.tokenizer import BOS, EOS
-from transformer.training import (
+from transformer.data.tokenizer import BOS, EOS
+from transformer.model.loss import cross_entropy
+from transformer.search.decoding import Rules, search_to_end
+from transformer.search.sampling import Sampling
+from transformer.train.optimizer import make_optimizer
+from transformer.train.steps import (
     TrainState,
     init_state,
     make_eval_step,

@@ -4,9 +4,9 @@ import json
 import random
 
 import pytest
-
 from runs import run
-from transformer.vocabulary import load_tokenizers
+
+from transformer.data.tokenizer_files import load_tokenizers
 
 CONFIG = """
 from transformer.config import Config

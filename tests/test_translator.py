@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from tiny import random_params, tiny_config
 
-from transformer import translator as room
 from transformer.config import Config
-from transformer.scoring import smallest_batch
-from transformer.tokenizer import EOS, PiecesTokenizer
-from transformer.translator import Translator
+from transformer.data.tokenizer import EOS, PiecesTokenizer
+from transformer.inference import translator as room
+from transformer.inference.scoring import smallest_batch
+from transformer.inference.translator import Translator
 
 WORDS = [f"w{i}" for i in range(20)]
 

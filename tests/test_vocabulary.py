@@ -2,10 +2,10 @@
 
 import pytest
 
-from transformer import vocabulary
 from transformer.config import TokenizerConfig
-from transformer.tokenizer import SentencePieceTokenizer
-from transformer.vocabulary import load_tokenizers, save_tokenizers, train_tokenizers
+from transformer.data import tokenizer_files as vocabulary
+from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
 
 PAIRS = [(f"the cat number {i} sat", f"die Katze Nummer {i} saß") for i in range(200)]
 SENTENCES = ["the cat", "die Katze", "new ☃"]

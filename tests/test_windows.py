@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from transformer.tokenizer import EOS, NUM_SPECIAL, PAD
-from transformer.windows import EveryWindow, RandomWindows
+from transformer.data.lm_batches import EveryWindow, RandomWindows
+from transformer.data.tokenizer import EOS, NUM_SPECIAL, PAD
 
 
 def text_of(length):

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.batching import Batch
 from transformer.config import ModelConfig
-from transformer.models import Transformer
-from transformer.tokenizer import BOS, EOS, NUM_SPECIAL
+from transformer.data.packing import Batch
+from transformer.data.tokenizer import BOS, EOS, NUM_SPECIAL
+from transformer.model.encoder_decoder import Transformer
 
 VOCAB_SIZE = 12
 

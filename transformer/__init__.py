@@ -18,11 +18,11 @@ def __getattr__(name):
     from importlib import import_module
 
     homes = {
-        "Classifier": "classifier",
+        "Classifier": "inference.classifier",
         "Config": "config",
-        "LanguageModel": "language_model",
-        "Transformer": "models",
-        "Translator": "translator",
+        "LanguageModel": "inference.language_model",
+        "Transformer": "model.encoder_decoder",
+        "Translator": "inference.translator",
     }
     if name not in homes:
         raise AttributeError(f"module 'transformer' has no attribute '{name}'")

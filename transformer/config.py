@@ -8,7 +8,7 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 
-from transformer.validation import check_together, check_type, check_values
+from transformer.config_rules import check_together, check_type, check_values
 
 
 @dataclass

@@ -7,14 +7,14 @@ from itertools import islice
 
 import numpy as np
 
-from transformer.batching import PackedBatches, rows_of_batch, usable
-from transformer.classifier import Classifier
-from transformer.costs import stack_flops
-from transformer.labelled import load_evaluation_examples, load_training_examples
-from transformer.labels import Labels
-from transformer.ragged import Ragged
+from transformer.data.labelled_text import load_evaluation_examples, load_training_examples
+from transformer.data.labels import Labels
+from transformer.data.packing import PackedBatches, rows_of_batch, usable
+from transformer.data.ragged import Ragged
+from transformer.data.tokenizer_files import save_tokenizers
+from transformer.inference.classifier import Classifier
+from transformer.model.costs import stack_flops
 from transformer.tasks.labelled import LabelledTask
-from transformer.vocabulary import save_tokenizers
 
 AT_ONCE = 4096  # lines that are sorted by length together
 

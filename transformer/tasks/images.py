@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 
-from transformer.classifier import Classifier
-from transformer.costs import stack_flops
-from transformer.image_batches import ImageBatches
-from transformer.images import load_images, to_patches
-from transformer.labels import Labels
+from transformer.data.image_batches import ImageBatches
+from transformer.data.images import load_images, to_patches
+from transformer.data.labels import Labels
+from transformer.inference.classifier import Classifier
+from transformer.model.costs import stack_flops
 from transformer.tasks.labelled import LabelledTask
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from transformer.classifier import Classifier
-from transformer.evaluation.classes import score_classes
+from transformer.evaluate.classification import score_classes
+from transformer.inference.classifier import Classifier
 from transformer.tasks.task import Task
 
 

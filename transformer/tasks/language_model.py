@@ -6,16 +6,16 @@ from itertools import islice
 
 import numpy as np
 
-from transformer.costs import stack_flops
-from transformer.evaluation.text_loss import score_loss
-from transformer.language_model import LanguageModel
-from transformer.one_stack import CausalLM
-from transformer.plain_text import load_text_lines
-from transformer.ragged import Ragged
-from transformer.restoring import restore
+from transformer.checkpoint.restore import restore
+from transformer.data.lm_batches import EveryWindow, RandomWindows, Window
+from transformer.data.plain_text import load_text_lines
+from transformer.data.ragged import Ragged
+from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
+from transformer.evaluate.loss import score_loss
+from transformer.inference.language_model import LanguageModel
+from transformer.model.costs import stack_flops
+from transformer.model.encoder_only import CausalLM
 from transformer.tasks.task import Task
-from transformer.vocabulary import load_tokenizers, save_tokenizers
-from transformer.windows import EveryWindow, RandomWindows, Window
 
 SAMPLE_PIECES = 200
 AT_ONCE = 1024  # prompts

@@ -5,17 +5,17 @@ from functools import cached_property
 
 import numpy as np
 
-from transformer.batching import PackedBatches, rows_of_batch
-from transformer.costs import stack_flops
-from transformer.evaluation.text_loss import score_loss
-from transformer.masking import MaskedBatches
-from transformer.one_stack import MaskedLM
-from transformer.plain_text import load_text_lines
-from transformer.ragged import Ragged
-from transformer.restoring import restore
+from transformer.checkpoint.restore import restore
+from transformer.data.masked_batches import MaskedBatches
+from transformer.data.packing import PackedBatches, rows_of_batch
+from transformer.data.plain_text import load_text_lines
+from transformer.data.ragged import Ragged
+from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
+from transformer.evaluate.loss import score_loss
+from transformer.model.costs import stack_flops
+from transformer.model.encoder_only import MaskedLM
 from transformer.tasks.task import Task
 from transformer.tasks.translation import blank_batch
-from transformer.vocabulary import load_tokenizers, save_tokenizers
 
 
 class MaskedLMTask(Task):

@@ -6,9 +6,9 @@ from functools import partial
 
 import numpy as np
 
-from transformer.metrics import perplexity
-from transformer.training import make_eval_step, make_loss_fn, sums_over
-from transformer.vocabulary import load_tokenizers, train_tokenizer
+from transformer.data.tokenizer_files import load_tokenizers, train_tokenizer
+from transformer.evaluate.metrics import perplexity
+from transformer.train.steps import make_eval_step, make_loss_fn, sums_over
 
 
 class Task:

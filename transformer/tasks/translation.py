@@ -6,16 +6,17 @@ from functools import cached_property
 
 import numpy as np
 
-from transformer import corpus, metrics
-from transformer.batching import Batch, PackedBatches, rows_of_batch, usable
-from transformer.costs import training_flops
-from transformer.evaluation.evaluate import evaluate
-from transformer.hosts import share
-from transformer.models import Transformer
-from transformer.ragged import Ragged
+from transformer.data import parallel_text as corpus
+from transformer.data.packing import Batch, PackedBatches, rows_of_batch, usable
+from transformer.data.ragged import Ragged
+from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
+from transformer.evaluate import metrics
+from transformer.evaluate.translation import evaluate
+from transformer.inference.translator import Translator
+from transformer.model.costs import training_flops
+from transformer.model.encoder_decoder import Transformer
+from transformer.parallel.hosts import share
 from transformer.tasks.task import Task
-from transformer.translator import Translator
-from transformer.vocabulary import load_tokenizers, save_tokenizers, train_tokenizers
 
 
 class TranslationTask(Task):

@@ -1,0 +1,189 @@
+"""The manners of train.py and eval.py: flags, one-line errors, exit codes."""
+
+import contextlib
+import difflib
+import inspect
+import re
+import shlex
+import sys
+import warnings
+from pathlib import Path
+
+import jax
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+from transformer.cli import compile_cache
+from transformer.config import Config
+from transformer.parallel import hosts
+
+WRONG_INPUT = 2  # exit code of everything the user can mend
+_is_quiet = False
+flags.disclaim_key_flags()  # what is defined here belongs to the script that asks for it
+
+
+def define_config():
+    """--config=FILE with --config.GROUP.FIELD=VALUE on top of it."""
+    return config_flags.DEFINE_config_file("config", None, "File with get_config().")
+
+
+def define_hosts():
+    """The flags of `connect_hosts`."""
+    flags.DEFINE_string(
+        "coordinator", "", "HOST:PORT of process 0; TPU slices, Slurm and Open MPI need none."
+    )
+    flags.DEFINE_integer("num_processes", 0, "How many processes work together.")
+    flags.DEFINE_integer("process_id", -1, "Which of them this is, from 0.")
+    flags.DEFINE_integer(
+        "wait_seconds", hosts.WAIT_SECONDS, "How long to wait for the other processes to start."
+    )
+
+
+def connect_hosts():
+    """Joins the other hosts, if any; returns whether this is the first, which alone speaks."""
+    given = flags.FLAGS
+    speaks = hosts.connect(
+        given.coordinator, given.num_processes, given.process_id,
+        wait_seconds=given.wait_seconds, say=say,
+    )  # fmt: skip
+    if not speaks:
+        be_quiet()
+    return speaks
+
+
+def run(main, usage, default_config=""):
+    """Parses the command line and exits with main(); a ValueError becomes one line and exit 2.
+
+    default_config: the --config of a command line that names none; "" for a script without one.
+    """
+    if any(word in ("--help", "-h", "-help") for word in sys.argv[1:]):
+        sys.exit(_guarded(lambda: print(_help(usage, default_config), flush=True)))
+    logging.set_verbosity(logging.ERROR)
+    warnings.showwarning = lambda message, *_: say(f"warning: {message}")
+    argv = list(sys.argv)
+    if default_config and not any(_name(word) == "config" for word in argv):
+        argv.insert(1, f"--config={default_config}")
+    compile_cache.use(say)
+    app.run(lambda _: sys.exit(_guarded(main)), argv, flags_parser=_parse)
+
+
+def main_of_module(main, usage, num_arguments):
+    """`run` for a python -m of ours, which takes so many words (a range) and no flags."""
+    if len(sys.argv) - 1 not in num_arguments or any(w.startswith("-") for w in sys.argv[1:]):
+        _fail(f"expected {usage.splitlines()[0].split(': ')[1]}")
+    _guarded(main)
+
+
+def say(text):
+    """Tells the user something; standard output belongs to translations."""
+    if not _is_quiet and sys.stderr:  # None if closed, when print would take standard output
+        with contextlib.suppress(OSError):  # the terminal has gone: the run is worth more
+            print(text, file=sys.stderr, flush=True)
+
+
+def be_quiet():
+    """From here on `say` is silent: another host speaks. Errors are still told."""
+    global _is_quiet
+    _is_quiet = True
+
+
+def tell(lines):
+    """Results go to standard output, from the first host alone."""
+    if jax.process_index() == 0:
+        print(*lines, sep="\n", flush=True)
+
+
+def given_flags(names):
+    """{name: value} of the flags among the `globals()` of a script that were given to it."""
+    ours = (flag for flag in names.values() if isinstance(flag, flags.FlagHolder))
+    return {flag.name: flag.value for flag in ours if flag.present}
+
+
+def this_command():
+    """The command line that started this program."""
+    return " ".join(["python", *map(shlex.quote, sys.argv)])
+
+
+def _fail(text, code=WRONG_INPUT):
+    if sys.stderr:
+        print(f"error: {text}", file=sys.stderr, flush=True)
+    hosts.leave(code)
+
+
+def _guarded(main):
+    try:
+        return main()
+    except ValueError as error:
+        return _fail(error)
+    except jax.errors.JaxRuntimeError as error:
+        return _fail(*hosts.explain(error))
+    except KeyboardInterrupt:
+        say("interrupted")
+        return hosts.leave(130)
+    except BrokenPipeError:  # the reader of our output has gone: nothing is wrong
+        sys.stdout = None  # nor is there anything left to flush
+        return 0
+
+
+def _parse(argv):
+    try:
+        rest = flags.FLAGS(argv)
+        if "config" in flags.FLAGS and flags.FLAGS.config is not None:
+            _ = flags.FLAGS.config.model  # a file that could not be read fails only when used
+    except (flags.Error, AttributeError, KeyError, TypeError, ValueError, OSError) as error:
+        return _fail(_explain(error, argv))
+    if len(rest) > 1:
+        return _fail(f"this command takes only --flags, not '{rest[1]}'; see --help.")
+    return rest
+
+
+def _explain(error, argv):
+    """What is wrong with the command line, and the nearest name that would be right."""
+    known = [f"config.{name}" for name, *_ in _fields()]
+    known += [name for name in flags.FLAGS if "-" not in name]
+    for word in argv[1:]:
+        name = _name(word)
+        if word.startswith("--") and name not in known and name.removeprefix("no") not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.5)
+            return f"there is no --{name}; " + (
+                f"did you mean --{near[0]}?" if near else "see --help."
+            )
+        file = Path(word.removeprefix("--config=").split(":")[0])
+        if word.startswith("--config=") and not (file.is_file() and file.suffix == ".py"):
+            there = ", ".join(sorted(str(path) for path in Path("configs").glob("*.py")))
+            return (
+                f"--config must name a Python file with get_config(), not {file}; there is {there}."
+            )
+    text = str(error).strip()
+    if "Traceback" in text:  # of a configuration file: its last line is the error
+        return text.rsplit("\n", 1)[-1]
+    return text.split("\n")[0]
+
+
+def _name(word):
+    """ "--config.model.d_ff=8" -> "config.model.d_ff"."""
+    return word.lstrip("-").split("=")[0]
+
+
+def _fields():
+    """(name, default, comment) of every field of the configuration, as `config.py` has them."""
+    defaults = Config()
+    for name, default in defaults.values().items():
+        group, _, leaf = name.rpartition(".")
+        home = type(getattr(defaults, group)) if group else Config
+        source = inspect.getsource(home)
+        comment = re.search(rf"^    {leaf}: .*?  # (.*)$", source, re.MULTILINE)
+        yield name, default, comment[1] if comment else ""
+
+
+def _help(usage, default_config):
+    lines = [usage.strip(), "", "Flags:"]
+    for flag in flags.FLAGS.get_key_flags_for_module(sys.argv[0]):
+        default = f" (default: {flag.default_as_str})" if flag.default not in (None, "") else ""
+        lines.append(f"  --{flag.name}: {flag.help}{default}")
+    if default_config:
+        lines.append(f"  --config: File with get_config() (default: {default_config})")
+        lines += ["", "Fields of the configuration, with the paper's values:"]
+        for name, value, comment in _fields():
+            lines.append(f"  {f'--config.{name}={value!r}':<48} {comment}".rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,32 @@
+"""A name or file -> one long text, for language models.
+
+A corpus is a text file (also .gz, .xz), whose split is "all", or a folder with a file for each
+split (`train.txt` …).
+"""
+
+from pathlib import Path
+
+from transformer.data.splits import parse_split, part_of
+from transformer.data.text_files import find, read_lines, what_is_there
+
+
+def load_text_lines(config, split, notes):
+    """The lines of a split of a `DataConfig`. A part of a split is counted in characters."""
+    name, start, stop = parse_split(split)
+    place = Path(config.corpus).expanduser()
+    if place.is_file() and name != "all":
+        raise ValueError(
+            f"{place} is one file: its split is 'all', or a part as all[:90%] and all[90%:], not "
+            f"'{split}'; set data.train_split, data.validation_split and data.test_split."
+        )
+    path = place if place.is_file() else find(place, f"{name}.txt")
+    if path is None:
+        raise ValueError(
+            f"data.corpus must be a text file, or a folder that holds {name}.txt (also .gz, .xz); "
+            f"{place}: {what_is_there(place)}."
+        )
+    lines = read_lines(path, notes)
+    text = part_of("".join(f"{line}\n" for line in lines), start, stop)
+    if not text.strip():
+        raise ValueError(f"The split '{split}' of {path} holds no text.")
+    return text.removesuffix("\n").split("\n")

@@ -1,1 +1,0 @@
-"""A test set and what a translator makes of it: scores, counts, comparisons."""
