@@ -9,7 +9,8 @@ import numpy as np
 from transformer.config import ModelConfig, OptimizerConfig
 from transformer.data.packing import Batch, shift_right
 from transformer.model.encoder_decoder import Transformer
-from transformer.train import steps as training
+from transformer.model.loss import make_loss_fn
+from transformer.train import steps
 from transformer.train.optimizer import make_optimizer
 
 
@@ -30,10 +31,10 @@ def make_step(workload, model, accumulate_steps=1):
     network = Transformer(config, workload.vocab_size, workload.vocab_size)
     optimizer = make_optimizer(OptimizerConfig(), config.d_model)
     batch = jax.device_put(make_batch(*workload.ids()))
-    state = jax.jit(lambda: training.init_state(network, optimizer, batch, seed=0))()
-    loss_fn = training.make_loss_fn(network, workload.label_smoothing)
+    state = jax.jit(lambda: steps.init_state(network, optimizer, batch, seed=0))()
+    loss_fn = make_loss_fn(network, workload.label_smoothing)
     train_step = jax.jit(
-        training.make_train_step(loss_fn, optimizer, seed=0, accumulate_steps=accumulate_steps),
+        steps.make_train_step(loss_fn, optimizer, seed=0, accumulate_steps=accumulate_steps),
         donate_argnums=0 if workload.device == "gpu" else (),  # as `parallel` does
     )
 

@@ -4,8 +4,9 @@ import jax
 from flax.traverse_util import unflatten_dict
 
 from transformer.config import Config, ModelConfig
-from transformer.data.tokenizer import NUM_SPECIAL, PiecesTokenizer
+from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.inference.translator import Translator
+from transformer.special_tokens import NUM_SPECIAL
 
 
 def make_search(workload):

@@ -9,19 +9,19 @@ from functools import partial
 from importlib.util import find_spec
 
 import pytest
-from fake_cloud_storage import FakeCloudStorage
-from fake_translator import FakeTranslator, Killed
-from runs import run, write_config
-from scored import evaluation
-from test_checkpoint import make_state, save
 
+from tests.checkpoint.test_checkpoints import make_state, save
+from tests.helpers.fake_cloud_storage import FakeCloudStorage
+from tests.helpers.fake_translator import FakeTranslator, Killed
+from tests.helpers.scored import evaluation
+from tests.helpers.scripts import run, write_config
 from transformer import storage
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.config import Config
-from transformer.data.tokenizer import PiecesTokenizer
+from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
-from transformer.evaluate import plots as report
+from transformer.evaluate import plots
 from transformer.inference.file_job import Job
 from transformer.inference.run_job import do_job
 from transformer.inference.translator import Translator
@@ -156,7 +156,7 @@ def test_scores_pictures_and_events_lie_beside_the_run(cloud):
     progress = Progress(workdir, 10, 0)
     progress.log(1, {"loss": 2.0})
     progress.close()
-    report.plot_curves(workdir.read_metrics(), workdir / "curves.png")
+    plots.plot_curves(workdir.read_metrics(), workdir / "curves.png")
     evaluation().save(workdir, "test")
     names = [name.removeprefix("a b/rün/") for name in cloud.names()]
     events, *others = sorted(names, key=lambda name: not name.startswith("events.out.tfevents."))

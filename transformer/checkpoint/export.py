@@ -1,20 +1,13 @@
-"""One checkpoint alone, in bfloat16: python -m transformer.checkpoint.export WORKDIR FOLDER [CHECKPOINT]
-
-A sixth of what a training checkpoint takes: half the bytes of the parameters, and no optimizer.
-FOLDER is again a work directory, for eval.py, for `Translator.from_checkpoint` and to start other
-runs from (--config.training.init_from=FOLDER). CHECKPOINT is as eval.py's --checkpoints takes it.
-"""
+"""Writes one checkpoint of a run to a folder of its own, in bfloat16."""
 
 import re
-import sys
 
 import jax
 import jax.numpy as jnp
 
 from transformer.checkpoint.checkpoints import Checkpoints, open_for_reading
-from transformer.cli.flags import main_of_module, say
+from transformer.checkpoint.train_state import TrainState
 from transformer.storage import write_atomically
-from transformer.train.steps import TrainState
 from transformer.workdir import WorkDir
 
 BESIDES = {"tokenizer", "source_tokenizer", "target_tokenizer", "classes"}  # of what a run knows
@@ -44,7 +37,3 @@ def export(workdir, folder, checkpoint="default"):
     target.save_config(config)
     mib = sum(leaf.nbytes for leaf in jax.tree.leaves(params)) / 2**20
     return f"{target.path}: {name} of {source.path} in bfloat16, {mib:,.1f} MiB of parameters"
-
-
-if __name__ == "__main__":
-    main_of_module(lambda: say(export(*sys.argv[1:])), __doc__, range(2, 4))

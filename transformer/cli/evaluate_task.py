@@ -7,10 +7,10 @@ import contextlib
 import sys
 from itertools import chain
 
-from transformer.data import text_files as lines
+from transformer.data import text_files
 from transformer.data.splits import folder_name
 from transformer.inference.language_model import LanguageModel
-from transformer.parallel import hosts
+from transformer.parallel import devices
 from transformer.tasks import task_class
 from transformer.workdir import WorkDir
 
@@ -31,7 +31,7 @@ def use(task, path, given, say, tell):
     say: takes a text for standard error; tell: lines for standard output.
     """
     _check(task, given)
-    hosts.check_accelerator(say)
+    devices.check_accelerator(say)
     settings = {name: given[name] for name in SETTINGS & given.keys()}
     run = path, given.get("checkpoints", "default")
     options = {name: given[name] for name in (SAMPLING | {"jsonl"}) & given.keys()}
@@ -52,7 +52,7 @@ def _check(task, given):
     for name, other in (("output", "input"), ("jsonl", "input"), ("num_pieces", "prompt")):
         if name in given and other not in given and "input" not in given:
             raise ValueError(f"--{name} needs --{other}.")
-    if given.get("input", "-") != "-" and not lines.is_there(given["input"]):
+    if given.get("input", "-") != "-" and not text_files.is_there(given["input"]):
         raise ValueError(f"--input must be a file (or -); {given['input']} is not there.")
 
 
@@ -67,7 +67,7 @@ def _score(task, run, split, tell, settings):
 
 
 def _texts(path):
-    return iter(lines.open_lines(path))
+    return iter(text_files.open_lines(path))
 
 
 def _write(answers, path):

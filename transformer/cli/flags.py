@@ -1,10 +1,8 @@
 """The manners of train.py and eval.py: flags, one-line errors, exit codes."""
 
-import contextlib
 import difflib
 import inspect
 import re
-import shlex
 import sys
 import warnings
 from pathlib import Path
@@ -15,10 +13,10 @@ from ml_collections import config_flags
 
 from transformer.cli import compile_cache
 from transformer.config import Config
+from transformer.console import be_quiet, say
 from transformer.parallel import hosts
 
 WRONG_INPUT = 2  # exit code of everything the user can mend
-_is_quiet = False
 flags.disclaim_key_flags()  # what is defined here belongs to the script that asks for it
 
 
@@ -57,7 +55,7 @@ def run(main, usage, default_config=""):
     default_config: the --config of a command line that names none; "" for a script without one.
     """
     if any(word in ("--help", "-h", "-help") for word in sys.argv[1:]):
-        sys.exit(_guarded(lambda: print(_help(usage, default_config), flush=True)))
+        sys.exit(_guarded(lambda: print(_help(usage, default_config, main.__module__), flush=True)))
     logging.set_verbosity(logging.ERROR)
     warnings.showwarning = lambda message, *_: say(f"warning: {message}")
     argv = list(sys.argv)
@@ -74,34 +72,10 @@ def main_of_module(main, usage, num_arguments):
     _guarded(main)
 
 
-def say(text):
-    """Tells the user something; standard output belongs to translations."""
-    if not _is_quiet and sys.stderr:  # None if closed, when print would take standard output
-        with contextlib.suppress(OSError):  # the terminal has gone: the run is worth more
-            print(text, file=sys.stderr, flush=True)
-
-
-def be_quiet():
-    """From here on `say` is silent: another host speaks. Errors are still told."""
-    global _is_quiet
-    _is_quiet = True
-
-
-def tell(lines):
-    """Results go to standard output, from the first host alone."""
-    if jax.process_index() == 0:
-        print(*lines, sep="\n", flush=True)
-
-
 def given_flags(names):
     """{name: value} of the flags among the `globals()` of a script that were given to it."""
     ours = (flag for flag in names.values() if isinstance(flag, flags.FlagHolder))
     return {flag.name: flag.value for flag in ours if flag.present}
-
-
-def this_command():
-    """The command line that started this program."""
-    return " ".join(["python", *map(shlex.quote, sys.argv)])
 
 
 def _fail(text, code=WRONG_INPUT):
@@ -116,7 +90,7 @@ def _guarded(main):
     except ValueError as error:
         return _fail(error)
     except jax.errors.JaxRuntimeError as error:
-        return _fail(*hosts.explain(error))
+        return _fail(*explain(error))
     except KeyboardInterrupt:
         say("interrupted")
         return hosts.leave(130)
@@ -176,9 +150,9 @@ def _fields():
         yield name, default, comment[1] if comment else ""
 
 
-def _help(usage, default_config):
+def _help(usage, default_config, module):
     lines = [usage.strip(), "", "Flags:"]
-    for flag in flags.FLAGS.get_key_flags_for_module(sys.argv[0]):
+    for flag in flags.FLAGS.get_key_flags_for_module(module):
         default = f" (default: {flag.default_as_str})" if flag.default not in (None, "") else ""
         lines.append(f"  --{flag.name}: {flag.help}{default}")
     if default_config:
@@ -187,3 +161,31 @@ def _help(usage, default_config):
         for name, value, comment in _fields():
             lines.append(f"  {f'--config.{name}={value!r}':<48} {comment}".rstrip())
     return "\n".join(lines)
+
+
+LOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")
+
+
+def explain(error):
+    """(sentence, exit code) for an error of JAX's runtime that the user can do something about.
+
+    Anything else is raised again.
+    """
+    reason = str(error).split("\n")[0]
+    if "RESOURCE_EXHAUSTED" in reason:
+        stats = jax.local_devices()[0].memory_stats() or {}
+        there = f" of {stats['bytes_limit'] / 2**30:.1f} GiB" if "bytes_limit" in stats else ""
+        return (
+            f"The memory{there} of a device does not suffice ({reason}). To train, raise "
+            f"training.accumulate_steps or lower training.batch_tokens, set remat=True, or share "
+            f"the parameters with mesh.fsdp; to translate, lower decoding.batch_size or "
+            f"decoding.beam_size.",
+            2,
+        )
+    if jax.process_count() > 1 and LOST.search(reason):
+        return (
+            f"Another host has stopped or cannot be reached ({reason}). Start the same command "
+            f"on every host again: the run goes on from its last checkpoint.",
+            75,
+        )
+    raise error

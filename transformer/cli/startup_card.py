@@ -7,7 +7,7 @@ from collections import Counter
 
 import jax
 
-from transformer.model.costs import chip
+from transformer.parallel.devices import chip
 
 MIB = 2**20
 COLLECTIVE = re.compile(

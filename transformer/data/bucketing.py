@@ -5,7 +5,7 @@ So a translation does not depend on what else is translated. Training packs inst
 
 import numpy as np
 
-from transformer.data.tokenizer import EOS
+from transformer.special_tokens import EOS
 
 SHORTEST_BUCKET = 16  # source lengths are rounded up to 16, 32, 64, …
 SMALL_BATCHES = (1, 8, 24)  # besides the larger ones: a single sentence need not pay for 64

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer.data.ragged import Ragged
-from transformer.data.tokenizer import BOS, PAD
+from transformer.special_tokens import BOS, PAD
 
 
 class Batch(NamedTuple):
@@ -210,3 +210,10 @@ def shift_right(targets, positions):
     """What the decoder sees: each sentence moved by one place, BOS first."""
     shifted = np.roll(targets, 1, axis=1)
     return np.where(positions == 0, np.where(targets == PAD, PAD, BOS), shifted).astype(np.int32)
+
+
+def blank_batch(config):
+    """A `Batch` of the shape that a configuration of packed sentences says, for shapes only."""
+    length = config.data.row_length
+    shape = rows_of_batch(config.training.batch_tokens, length), length
+    return Batch(*(np.zeros(shape, np.int32) for _ in Batch._fields))

@@ -6,13 +6,11 @@ Characters as pieces: `characters`.
 
 import io
 import re
-from collections import Counter
 
 import sentencepiece
 
-PAD, BOS, EOS, UNK = range(4)
-NUM_SPECIAL = 4
-SPECIAL_NAMES = ("<pad>", "<s>", "</s>", "<unk>")  # in pictures
+from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
+
 SURROGATE = re.compile("[\ud800-\udfff]")
 LONGEST_LINE = 16_384  # bytes of a line that a vocabulary is learnt from
 
@@ -86,66 +84,6 @@ class SentencePieceTokenizer:
 
     def to_bytes(self):
         return self.model
-
-
-class PiecesTokenizer:
-    """Text that is already split by spaces; the vocabulary is that of the training text.
-
-    `joiner` at the end of a piece says that the next one continues the word (subword-nmt's "@@").
-    """
-
-    suffix = ".vocab"
-
-    def __init__(self, vocabulary, joiner):
-        self._vocabulary, self._joiner = list(vocabulary), joiner
-        self._ids = {piece: i + NUM_SPECIAL for i, piece in enumerate(self._vocabulary)}
-        if not self._ids or len(self._ids) != len(self._vocabulary):
-            raise ValueError(
-                "A vocabulary must hold at least one piece, and none of them twice; restore the "
-                "file or train it anew."
-            )
-
-    @classmethod
-    def train(cls, sentences, joiner):
-        """Every piece of the text, the frequent ones first."""
-        counts = Counter(piece for sentence in sentences for piece in sentence.split())
-        if not counts:
-            raise ValueError("A tokenizer cannot be trained: the corpus holds no text.")
-        return cls(sorted(counts, key=lambda piece: (-counts[piece], piece)), joiner)
-
-    @property
-    def vocab_size(self):
-        return len(self._vocabulary) + NUM_SPECIAL
-
-    def encode(self, sentences):
-        """list of str -> list of lists of ids, each ending with EOS; new pieces become UNK."""
-        return [[*(self._ids.get(piece, UNK) for piece in s.split()), EOS] for s in sentences]
-
-    def decode(self, ids):
-        """Ids up to the first EOS -> str, pieces joined to words."""
-        return self.join(" ".join(self.pieces(content(ids))))
-
-    def join(self, text):
-        """Pieces with spaces between -> words."""
-        text = f"{text} ".replace(f"{self._joiner} ", "") if self._joiner else text
-        return text.strip()
-
-    def pieces(self, ids):
-        """Ids -> the pieces as strings."""
-        names, first = self._vocabulary, NUM_SPECIAL
-        return [SPECIAL_NAMES[i] if i < first else names[i - first] for i in ids]
-
-    @classmethod
-    def from_bytes(cls, data):
-        """Reads what `to_bytes` wrote: the joiner and the pieces, one a line."""
-        try:
-            joiner, *vocabulary = data.decode().split("\n")
-        except UnicodeDecodeError:
-            raise ValueError("This is not a vocabulary: it is not UTF-8.") from None
-        return cls(vocabulary, joiner)
-
-    def to_bytes(self):
-        return "\n".join([self._joiner, *self._vocabulary]).encode()
 
 
 def content(ids):

@@ -2,8 +2,8 @@
 
 from etils import epath
 
-from transformer.data.simple_tokenizers import CharacterTokenizer
-from transformer.data.tokenizer import PiecesTokenizer, SentencePieceTokenizer
+from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
+from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.storage import locate, write_atomically
 
 SAMPLE = 2_000_000  # pairs that a vocabulary is learnt from, at the most

@@ -5,8 +5,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 
 import transformer
-from transformer.evaluate import html_report as document
-from transformer.evaluate import metrics
+from transformer.evaluate import html_report, metrics
 from transformer.evaluate.metrics import Score
 from transformer.evaluate.output_checks import word_unit
 from transformer.evaluate.segments import (
@@ -103,7 +102,7 @@ class Evaluation:
         lines += [f"  {s.name:<45} {s.figures:>13}  {s.signature}" for s in self.second]
         lines += [f"{self.first.name} by {self.conditions.length_unit} of the source:"]
         for row in self.by_length:
-            score, lengths = row["score"], document.length_range(row)
+            score, lengths = row["score"], html_report.length_range(row)
             lines.append(f"  {lengths:<11} {score.num_sentences:>7,} sentences {score.figures:>15}")
         ours, theirs = self.outputs["translations"], self.outputs["references"]
         counts = [f"{ours[name]:,} {name} ({theirs[name]:,})" for name in ours]
@@ -152,7 +151,7 @@ class Evaluation:
         contents = {
             "translations.txt": "".join(f"{s.translation}\n" for s in self.segments),
             "segments.jsonl": "".join(f"{line}\n" for line in lines),
-            "report.html": document.render(
+            "report.html": html_report.render(
                 self, str(workdir.path), curves=workdir.read_metrics(), checkpoints=checkpoints,
                 comparison=comparison,
             ),

@@ -1,12 +1,13 @@
 """A language model and the batches of a test text: nats and perplexity of what it guesses."""
 
+from collections import Counter
 from functools import partial
 
 import jax
 
 from transformer.evaluate.metrics import mean_loss
 from transformer.evaluate.outcome import Outcome
-from transformer.train.steps import make_eval_step, make_loss_fn, sums_over
+from transformer.model.loss import make_loss_fn
 
 
 def score_loss(model, restored, batches, corpus, unit):
@@ -18,3 +19,22 @@ def score_loss(model, restored, batches, corpus, unit):
     sums = sums_over(batches, partial(step, jax.device_put(restored.params)))
     loss, perplexity = mean_loss(sums["nll"], int(sums["tokens"]), unit)
     return Outcome(restored.checkpoint, corpus, {"loss": loss, "perplexity": perplexity})
+
+
+def make_eval_step(loss_fn, axis_name=None):
+    """eval_step(params, batch) -> sums, without dropout; axis_name as for `make_train_step`."""
+
+    def eval_step(params, batch):
+        sums = loss_fn(params, batch, None)[1]
+        return jax.lax.psum(sums, axis_name) if axis_name else sums
+
+    return eval_step
+
+
+def sums_over(batches, evaluate):
+    """What evaluate(batch) sums, over the first `batches_per_epoch` of batches: {name: float}."""
+    sums = Counter()
+    for index in range(batches.batches_per_epoch):
+        found = jax.device_get(evaluate(batches[index]))
+        sums.update({name: float(value) for name, value in found.items()})
+    return sums

@@ -13,6 +13,8 @@ from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.metrics import base as sacrebleu_base
 from sacrebleu.significance import estimate_ci
 
+from transformer.model.loss import perplexity
+
 MEASURES = {"bleu": "BLEU", "word_error_rate": "WER"}  # what `data.measure` may be; its name
 LOWER_IS_BETTER = {"word_error_rate"}
 TOKENISATIONS = {"13a": "mteval-13a tokenisation", "intl": "international tokenisation"}
@@ -176,12 +178,6 @@ def count_tokens(translations, references, *, tokenize="13a"):
     check_paired(translations, references)
     result = bleu_metric(tokenize).corpus_score(translations, [references])
     return int(result.sys_len), int(result.ref_len)
-
-
-def perplexity(nll, num_tokens):
-    """exp of the mean negative log-likelihood of a piece; inf if it is beyond a float."""
-    mean = nll / max(num_tokens, 1)
-    return math.exp(mean) if mean < 700 else math.inf
 
 
 def corpus_perplexity(log_probs, counts, direction, *, vocab_size, num_bootstrap=1):

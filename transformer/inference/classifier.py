@@ -7,8 +7,7 @@ import numpy as np
 
 from transformer.checkpoint.restore import cast_matrices, put_restored, restore
 from transformer.data.bucketing import fill_inputs, plan_batches
-from transformer.data.image_batches import fill_images
-from transformer.data.images import to_patches
+from transformer.data.images import fill_images, to_patches
 from transformer.data.labels import Labels
 from transformer.data.packing import Batch
 from transformer.data.ragged import Ragged

@@ -2,7 +2,7 @@
 
 import time
 
-from transformer.train.progress import format_seconds
+from transformer.console import format_seconds
 
 SHOW_EVERY = 10  # seconds
 

@@ -7,14 +7,14 @@ import numpy as np
 
 from transformer.checkpoint.restore import cast_matrices, put_restored, restore
 from transformer.data.lm_batches import Window
-from transformer.data.tokenizer import EOS, UNK
 from transformer.data.tokenizer_files import load_tokenizers
-from transformer.model.encoder_only import CausalLM
+from transformer.model.decoder_only import CausalLM
 from transformer.search.batches import make_rngs
 from transformer.search.continuous_batching import Programs, make_lanes, replicate
 from transformer.search.decoding import FREE, Limits, Rules
 from transformer.search.programs import cache_lengths
 from transformer.search.sampling import Sampling
+from transformer.special_tokens import EOS, UNK
 
 OPTIONS = ("temperature", "top_k", "top_p")
 NO_END = FREE  # the id of an end that no piece has: the text goes on

@@ -9,12 +9,12 @@ import time
 
 import jax
 
+from transformer.console import LiveLine
 from transformer.inference.job_progress import Pace
 from transformer.inference.output_formats import make_packer
 from transformer.inference.resumable_output import Parts, open_stream
 from transformer.parallel import hosts
 from transformer.signals import DONE, RESUMABLE, Interruption, Stopping
-from transformer.train.progress import LiveLine
 
 POLL_EVERY = 1  # seconds
 

@@ -8,9 +8,9 @@ import numpy as np
 from transformer.data.bucketing import buckets
 from transformer.data.packing import Batch, fill_rows, shift_right
 from transformer.data.ragged import Ragged
-from transformer.data.tokenizer import EOS
 from transformer.model.loss import cross_entropy
 from transformer.search.continuous_batching import split
+from transformer.special_tokens import EOS
 
 
 def pairs_batch(source, target, indices, length):

@@ -10,7 +10,6 @@ import numpy as np
 from transformer.checkpoint.restore import cast_matrices, put_restored, restore
 from transformer.data.bucketing import plan_batches
 from transformer.data.ragged import Ragged
-from transformer.data.tokenizer import EOS
 from transformer.data.tokenizer_files import load_tokenizers
 from transformer.inference.scoring import make_attention, make_log_probs, smallest_batch
 from transformer.model.encoder_decoder import Transformer
@@ -23,7 +22,8 @@ from transformer.search.continuous_batching import (
     replicate,
 )
 from transformer.search.decoding import make_length_penalty
-from transformer.search.programs import Search
+from transformer.search.options import Search
+from transformer.special_tokens import EOS
 
 WINDOW = 16_384  # sentences of an iterator that are sorted by length together
 

@@ -4,35 +4,6 @@ import numpy as np
 
 from transformer.config import ModelConfig
 
-# Dense bfloat16 peak of a device as JAX counts devices, TFLOP/s, and its memory, GiB; by the
-# makers' data sheets, by a part of `device_kind`. The first that fits counts.
-CHIPS = {
-    "TPU v2": (22.5, 8),
-    "TPU v3": (61.5, 16),
-    "TPU v4": (275, 32),
-    "TPU v5 lite": (197, 16),
-    "TPU v5e": (197, 16),
-    "TPU v5": (459, 95),
-    "TPU v6": (918, 32),
-    "V100": (125, 32),
-    "A100-SXM4-40GB": (312, 40),
-    "A100-PCIE-40GB": (312, 40),
-    "A100": (312, 80),
-    "H100 PCIe": (756, 80),
-    "H100": (989, 80),
-    "H200": (989, 141),
-    "B200": (2250, 180),
-    "L40S": (362, 48),
-    "L40": (181, 48),
-    "L4": (121, 24),
-}
-
-
-def chip(device_kind):
-    """(peak TFLOP/s, GiB of memory) of a device, None if it is not known."""
-    return next((values for name, values in CHIPS.items() if name in device_kind), None)
-
-
 FEW_PARAMETERS = 4_000_000  # in the layers: with their results they fit the cache of a CPU core
 
 

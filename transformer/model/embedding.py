@@ -3,6 +3,9 @@
 import jax.numpy as jnp
 from flax import linen as nn
 
+from transformer.config import ModelConfig
+from transformer.model.dropout import Dropout
+
 
 class Embedding(nn.Module):
     """A table [V, D]: looked up times √d_model on the way in, its transpose on the way out."""
@@ -53,3 +56,25 @@ class Positions(nn.Module):
         init = nn.initializers.normal(self.d_model**-0.5)
         table = self.param("table", init, (self.max_length, self.d_model))
         return table[jnp.minimum(positions, self.max_length - 1)]
+
+
+class Tokens(nn.Module):
+    """Ids [...] as vectors [..., D]: table, positions and dropout; vectors as scores of ids."""
+
+    config: ModelConfig
+    vocab_size: int
+
+    def setup(self):
+        c = self.config
+        self.table = Embedding(self.vocab_size, c.d_model, jnp.dtype(c.dtype))
+        self.positions = Positions(c.d_model, c.positions, c.max_positions)
+        self.dropout = Dropout(c.dropout_rate)
+
+    def __call__(self, ids, positions, *, deterministic):
+        x = self.table(ids)
+        x = self.dropout(x + self.positions(positions).astype(x.dtype), deterministic=deterministic)
+        return nn.with_logical_constraint(x, ("batch", "length", "embed"))
+
+    def logits(self, x):
+        """x [..., D] -> float32 scores [..., V], by the same table (paper, section 3.4)."""
+        return self.table.logits(x)

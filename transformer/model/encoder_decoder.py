@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer.config import ModelConfig
-from transformer.model.attention import Dropout
+from transformer.model.dropout import Dropout
 from transformer.model.embedding import Embedding, Positions
 from transformer.model.layers import Stack
 from transformer.model.masks import causal_mask, segment_mask

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer.config import ModelConfig
-from transformer.model.attention import Dropout, MultiHeadAttention
+from transformer.model.attention import MultiHeadAttention
+from transformer.model.dropout import Dropout
 from transformer.model.kv_cache import empty_cache, lay_out, lengthen
 from transformer.model.masks import ancestor_mask
 

@@ -1,5 +1,6 @@
 """Label-smoothed cross-entropy as (sum, weight), so that any split of a batch adds up exactly."""
 
+import math
 from functools import partial
 
 import jax
@@ -42,3 +43,24 @@ def _backward(smoothing, residuals, gradients):
 
 
 _per_token.defvjp(_forward, _backward)
+
+
+def make_loss_fn(model, label_smoothing):
+    """loss_fn(params, batch, rng) -> (loss sum, sums); rng=None evaluates without dropout.
+
+    sums: {"loss", "nll", "tokens"}, each a sum over the batch's real target tokens.
+    """
+
+    def loss_fn(params, batch, rng):
+        rngs = None if rng is None else {"dropout": rng}
+        logits = model.apply({"params": params}, batch, deterministic=rng is None, rngs=rngs)
+        loss, nll, tokens = cross_entropy(logits, batch.targets, batch.weights, label_smoothing)
+        return loss, {"loss": loss, "nll": nll, "tokens": tokens}
+
+    return loss_fn
+
+
+def perplexity(nll, num_tokens):
+    """exp of the mean negative log-likelihood of a piece; inf if it is beyond a float."""
+    mean = nll / max(num_tokens, 1)
+    return math.exp(mean) if mean < 700 else math.inf

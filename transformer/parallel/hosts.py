@@ -3,16 +3,13 @@
 Every host runs the same program on its share of the devices; host 0 alone speaks and writes.
 """
 
-import glob
-import importlib.util
 import json
 import os
-import re
 import sys
 import threading
 import time
 import zlib
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import jax
 import numpy as np
@@ -83,52 +80,6 @@ def _patience(who, limit, say):
         arrived.set()
 
 
-ACCELERATORS = {  # device files, and the packages with which JAX uses them
-    "/dev/nvidia[0-9]*": ("jax_cuda12_plugin", "jax_cuda13_plugin"),
-    "/dev/accel[0-9]*": ("libtpu",),
-    "/dev/vfio/[0-9]*": ("libtpu",),
-}
-
-
-def check_accelerator(say, accelerators=ACCELERATORS):
-    """ValueError if there is an accelerator here but JAX has quietly fallen back to the CPU.
-
-    If JAX was installed without what an accelerator needs, that is only said.
-    """
-    is_meant = "cpu" in (jax.config.jax_platforms or "")
-    found = {pattern: sorted(glob.glob(pattern)) for pattern in accelerators}
-    found = {pattern: files[0] for pattern, files in found.items() if files}
-    if not found or is_meant or jax.default_backend() != "cpu":
-        return
-    for pattern, file in found.items():
-        if any(importlib.util.find_spec(package) for package in accelerators[pattern]):
-            raise ValueError(
-                f"There is an accelerator ({file}), but JAX cannot use it: another process may "
-                f"hold it, or its driver be too old. Free it, or set JAX_PLATFORMS=cpu to run on "
-                f"the CPU."
-            )
-    say(
-        f"There is an accelerator ({next(iter(found.values()))}), but JAX is installed for the CPU "
-        f"only; to use it: pip install -e '.[cuda12]' (or cuda13, tpu)."
-    )
-
-
-def make_cores_devices(most=8):
-    """Each CPU core a device of JAX, up to `most`, unless the user chose or JAX has started.
-
-    Small models search faster so: a batch on each core, where the threads of one would wait for
-    each other. Large ones do not, as every core then reads all weights.
-    """
-    is_chosen = jax.config.jax_num_cpu_devices > 0 or "device_count" in os.environ.get(
-        "XLA_FLAGS", ""
-    )
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if is_chosen or not cores:
-        return
-    with suppress(RuntimeError):  # JAX has started
-        jax.config.update("jax_num_cpu_devices", min(cores, most))
-
-
 def check_same(what, make_data):
     """ValueError on every host if the bytes that their make_data() returns differ."""
     if jax.process_count() == 1:
@@ -161,34 +112,6 @@ def exchange(data):
     padded[: len(data)] = np.frombuffer(data, np.uint8)
     everyone = multihost_utils.process_allgather(padded)
     return [bytes(row[:size]) for row, size in zip(everyone, sizes, strict=True)]
-
-
-LOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")
-
-
-def explain(error):
-    """(sentence, exit code) for an error of JAX's runtime that the user can do something about.
-
-    Anything else is raised again.
-    """
-    reason = str(error).split("\n")[0]
-    if "RESOURCE_EXHAUSTED" in reason:
-        stats = jax.local_devices()[0].memory_stats() or {}
-        there = f" of {stats['bytes_limit'] / 2**30:.1f} GiB" if "bytes_limit" in stats else ""
-        return (
-            f"The memory{there} of a device does not suffice ({reason}). To train, raise "
-            f"training.accumulate_steps or lower training.batch_tokens, set remat=True, or share "
-            f"the parameters with mesh.fsdp; to translate, lower decoding.batch_size or "
-            f"decoding.beam_size.",
-            2,
-        )
-    if jax.process_count() > 1 and LOST.search(reason):
-        return (
-            f"Another host has stopped or cannot be reached ({reason}). Start the same command "
-            f"on every host again: the run goes on from its last checkpoint.",
-            75,
-        )
-    raise error
 
 
 def wait_for_all(what):

@@ -5,77 +5,15 @@ leave it to the others, or to those of another batch (`collect`); its cache grow
 attention and memory are of the length that is needed (`lengthen`). `conveyor` runs these programs.
 """
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from transformer.data.tokenizer import BOS, EOS
-from transformer.search.beam_search import BeamSearch
-from transformer.search.decoding import Limits, Rules, advance
+from transformer.search.decoding import Limits, advance
 from transformer.search.sampling import Sampling
 
 FIRST_CACHE = 16  # places
-
-
-@dataclass(frozen=True)
-class Search:
-    """The options of one search; each set is compiled once a shape."""
-
-    beam_size: int
-    alpha: float
-    length_penalty: str
-    max_extra_length: int
-    min_length: int = 0
-    nbest: int = 1
-    early_stopping: bool = False
-    sample: bool = False
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 0
-
-    @classmethod
-    def from_config(cls, decoding, **options):
-        """A configuration's search with `options` in place of its own; ValueError if wrong."""
-        names = ("beam_size", "alpha", "length_penalty", "max_extra_length")
-        chosen = {name: getattr(decoding, name) for name in names} | options
-        try:
-            search = cls(**chosen)
-        except TypeError:
-            known = ", ".join(cls.__dataclass_fields__)
-            raise ValueError(
-                f"The options of translate are {known}, not {', '.join(options)}."
-            ) from None
-        search.method()  # which checks its own
-        return search._checked()
-
-    def _checked(self):
-        has_beam = self.beam_size > 1 and not self.sample
-        for name, is_right, wanted in (
-            ("beam_size", self.beam_size >= 1, "at least 1"),
-            ("nbest", self.nbest >= 1, "at least 1"),
-            ("nbest", self.sample or self.nbest <= self.beam_size, "at most beam_size"),
-            ("early_stopping", has_beam or not self.early_stopping, "False without a beam"),
-            ("alpha", self.alpha >= 0, "at least 0"),
-            ("length_penalty", self.length_penalty in ("gnmt", "power"), "gnmt or power"),
-            ("max_extra_length", self.max_extra_length >= 0, "at least 0"),
-            ("min_length", self.min_length >= 0, "at least 0"),
-            ("temperature", self.temperature > 0, "above 0"),
-        ):
-            if not is_right:
-                raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)}.")
-        return self
-
-    def method(self):
-        """How to search: a `BeamSearch` or a `Sampling`."""
-        rules = Rules(BOS, EOS, self.length_penalty, self.alpha, self.min_length)
-        if self.sample:
-            return Sampling(rules, self.nbest, self.temperature, self.top_k, self.top_p)
-        if self.beam_size == 1:
-            return Sampling(rules, temperature=0.0)
-        return BeamSearch(rules, self.beam_size, self.nbest, self.early_stopping)
 
 
 class Riders(NamedTuple):

@@ -4,8 +4,7 @@ import json
 
 import numpy as np
 
-from transformer.data.image_batches import ImageBatches
-from transformer.data.images import load_images, to_patches
+from transformer.data.images import ImageBatches, load_images, to_patches
 from transformer.data.labels import Labels
 from transformer.inference.classifier import Classifier
 from transformer.model.costs import stack_flops

@@ -14,7 +14,7 @@ from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
 from transformer.evaluate.loss import score_loss
 from transformer.inference.language_model import LanguageModel
 from transformer.model.costs import stack_flops
-from transformer.model.encoder_only import CausalLM
+from transformer.model.decoder_only import CausalLM
 from transformer.tasks.task import Task
 
 SAMPLE_PIECES = 200

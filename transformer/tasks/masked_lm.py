@@ -6,8 +6,8 @@ from functools import cached_property
 import numpy as np
 
 from transformer.checkpoint.restore import restore
-from transformer.data.masked_batches import MaskedBatches
-from transformer.data.packing import PackedBatches, rows_of_batch
+from transformer.data.lm_batches import MaskedBatches
+from transformer.data.packing import PackedBatches, blank_batch, rows_of_batch
 from transformer.data.plain_text import load_text_lines
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
@@ -15,7 +15,6 @@ from transformer.evaluate.loss import score_loss
 from transformer.model.costs import stack_flops
 from transformer.model.encoder_only import MaskedLM
 from transformer.tasks.task import Task
-from transformer.tasks.translation import blank_batch
 
 
 class MaskedLMTask(Task):

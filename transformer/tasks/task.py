@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 from transformer.data.tokenizer_files import load_tokenizers, train_tokenizer
-from transformer.evaluate.metrics import perplexity
-from transformer.train.steps import make_eval_step, make_loss_fn, sums_over
+from transformer.evaluate.loss import make_eval_step, sums_over
+from transformer.model.loss import make_loss_fn, perplexity
 
 
 class Task:

@@ -4,10 +4,8 @@ import json
 from collections import Counter
 from functools import cached_property
 
-import numpy as np
-
-from transformer.data import parallel_text as corpus
-from transformer.data.packing import Batch, PackedBatches, rows_of_batch, usable
+from transformer.data import parallel_text
+from transformer.data.packing import PackedBatches, blank_batch, rows_of_batch, usable
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.evaluate import metrics
@@ -28,7 +26,7 @@ class TranslationTask(Task):
         self.decides = f"validation_{self.measure}"
         self.higher_is_better = self.measure not in metrics.LOWER_IS_BETTER
         self.direction = f"{config.data.source_language}-{config.data.target_language}"
-        pairs, weights = corpus.load_training_pairs(config.data, self.notes)
+        pairs, weights = parallel_text.load_training_pairs(config.data, self.notes)
         if workdir.has_run:
             self.tokenizers = load_tokenizers(workdir.path)
         else:
@@ -38,9 +36,9 @@ class TranslationTask(Task):
         ratio = config.data.max_length_ratio
         training_batches = self._pack(pairs, weights, rows, ratio, self.notes)
         split = config.data.validation_split
-        self.validation_pairs = corpus.load_evaluation_pairs(config.data, split)
+        self.validation_pairs = parallel_text.load_evaluation_pairs(config.data, split)
         # Read now, so that a test set that is missing is said before the training and not after.
-        self.test_pairs = corpus.load_evaluation_pairs(config.data, config.data.test_split)
+        self.test_pairs = parallel_text.load_evaluation_pairs(config.data, config.data.test_split)
         self.not_in_loss = Counter()  # validation pairs that are too long for a row
         validation_batches = self._pack(  # no larger than what a training step holds at once
             self.validation_pairs, None, -(-rows // settings.accumulate_steps), 0, self.not_in_loss
@@ -153,10 +151,3 @@ class TranslationTask(Task):
         for reason, count in self.not_in_loss.items():
             lines.append(f"            {count:,} of {reason}: in the BLEU, not in the loss")
         return lines
-
-
-def blank_batch(config):
-    """A `Batch` of the shape that a configuration of packed sentences says, for shapes only."""
-    length = config.data.row_length
-    shape = rows_of_batch(config.training.batch_tokens, length), length
-    return Batch(*(np.zeros(shape, np.int32) for _ in Batch._fields))

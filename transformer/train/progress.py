@@ -5,13 +5,14 @@ import sys
 import time
 import warnings
 from collections import Counter, deque
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import jax
 from tensorboardX import SummaryWriter
 from tensorboardX.record_writer import register_writer_factory
 
-from transformer.evaluate.metrics import perplexity
+from transformer.console import LiveLine, format_seconds
+from transformer.model.loss import perplexity
 from transformer.storage import GrowingObject
 
 MAX_IN_FLIGHT = 2  # steps given to the device and not waited for: it is never idle nor far behind
@@ -115,36 +116,6 @@ class _EventsObjects:
 register_writer_factory("gs", _EventsObjects())
 
 
-class LiveLine:
-    """A line that is written anew on a terminal, and lines one below the other elsewhere."""
-
-    def __init__(self, stream):
-        self._stream, self._is_open = stream, False
-        self.is_live = stream.isatty()
-
-    def show(self, text):
-        """In place of what was shown before, if that can be."""
-        if not self.is_live:
-            return self.say(text)
-        self._print(f"\r\x1b[2K{text}", end="")
-        self._is_open = True
-
-    def say(self, text):
-        """A line that stays."""
-        self.close()
-        self._print(text)
-
-    def close(self):
-        """Leaves what is shown as it is."""
-        if self._is_open:
-            self._print("")
-            self._is_open = False
-
-    def _print(self, text, end="\n"):
-        with suppress(OSError):  # the terminal has gone: the run is worth more than its report
-            print(text, end=end, file=self._stream, flush=True)
-
-
 class Progress:
     """Shows and logs the metrics of a run: metrics.jsonl and TensorBoard in the work directory."""
 
@@ -195,11 +166,3 @@ def _shares(metrics):
     if metrics["input_wait"] > 0.01:
         text += f"  {metrics['input_wait']:.0%} waiting for data"
     return text + (f"  {metrics['skipped']:.0f} skipped" if metrics["skipped"] else "")
-
-
-def format_seconds(seconds):
-    """3725 -> "1 h 02 min"."""
-    minutes, seconds = divmod(round(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60:02} min"
-    return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"

@@ -1,24 +1,13 @@
 """The train and eval steps: pure functions of state and batch; of the task they know `loss_fn`."""
 
-from collections import Counter
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
-from flax import struct
 
-from transformer.model.loss import cross_entropy
-
-
-@struct.dataclass
-class TrainState:
-    """All that a run carries from step to step, and all that a checkpoint holds."""
-
-    step: jax.Array  # number of updates made
-    params: Any
-    opt_state: Any
+from transformer.checkpoint.train_state import TrainState
+from transformer.train.optimizer import make_optimizer
 
 
 def init_state(model, optimizer, batch, seed):
@@ -26,21 +15,6 @@ def init_state(model, optimizer, batch, seed):
     rng = jax.random.PRNGKey(seed)
     params = model.init({"params": rng}, batch, deterministic=True)["params"]
     return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
-
-
-def make_loss_fn(model, label_smoothing):
-    """loss_fn(params, batch, rng) -> (loss sum, sums); rng=None evaluates without dropout.
-
-    sums: {"loss", "nll", "tokens"}, each a sum over the batch's real target tokens.
-    """
-
-    def loss_fn(params, batch, rng):
-        rngs = None if rng is None else {"dropout": rng}
-        logits = model.apply({"params": params}, batch, deterministic=rng is None, rngs=rngs)
-        loss, nll, tokens = cross_entropy(logits, batch.targets, batch.weights, label_smoothing)
-        return loss, {"loss": loss, "nll": nll, "tokens": tokens}
-
-    return loss_fn
 
 
 def make_train_step(loss_fn, optimizer, seed, accumulate_steps=1, axis_name=None):
@@ -95,20 +69,41 @@ def _accumulate(gradient_fn, params, batch, rng, num_parts):
     return jax.lax.scan(add_part, zeros, parts)[0]
 
 
-def make_eval_step(loss_fn, axis_name=None):
-    """eval_step(params, batch) -> sums, without dropout; axis_name as for `make_train_step`."""
+class Step:
+    """Makes states and takes them a step further. batch: one of the run's, for its shapes."""
 
-    def eval_step(params, batch):
-        sums = loss_fn(params, batch, None)[1]
-        return jax.lax.psum(sums, axis_name) if axis_name else sums
+    def __init__(self, config, parallel, model, loss_fn, batch):
+        self.config, self.parallel, self.model = config, parallel, model
+        self.loss_fn, self.example = loss_fn, batch
+        self._parts = config.training.accumulate_steps
+        self.optimizer = make_optimizer(config.optimizer, config.model.d_model)
+        self.abstract_state = parallel.abstract(self._init)
+        make_step = partial(
+            make_train_step,
+            loss_fn,
+            self.optimizer,
+            config.training.seed,
+            self._parts,
+        )
+        self._mapped = parallel.map_step(make_step, self.abstract_state)
 
-    return eval_step
+    def _init(self):
+        seed = self.config.training.seed
+        return init_state(self.model, self.optimizer, self.example, seed)
 
+    def init_state(self):
+        """A fresh state, placed."""
+        return self.parallel.init(self._init)
 
-def sums_over(batches, evaluate):
-    """What evaluate(batch) sums, over the first `batches_per_epoch` of batches: {name: float}."""
-    sums = Counter()
-    for index in range(batches.batches_per_epoch):
-        found = jax.device_get(evaluate(batches[index]))
-        sums.update({name: float(value) for name, value in found.items()})
-    return sums
+    def put(self, batch):
+        """A batch of numpy arrays -> as the step takes it."""
+        return self.parallel.put_batch(batch, self._parts)
+
+    def __call__(self, state, batch):
+        """(state, what `put` gave) -> (the next state, sums); the old state is used up."""
+        return self._mapped(state, batch)
+
+    def lower(self):
+        """The step in the compiler's language; nothing is computed and no device need be there."""
+        batch = self.parallel.abstract_batch(self.example, self._parts)
+        return self._mapped.lower(self.abstract_state, batch)

@@ -6,17 +6,17 @@ import sys
 import jax
 
 from transformer.checkpoint.checkpoints import Checkpoints, warm_start
-from transformer.cli.flags import say, this_command
-from transformer.model.costs import chip
+from transformer.console import say, this_command
+from transformer.model.loss import make_loss_fn
 from transformer.parallel import hosts
+from transformer.parallel.devices import chip
 from transformer.parallel.mapping import make_parallel
 from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption
 from transformer.tasks import task_class
 from transformer.train.optimizer import make_schedule
 from transformer.train.prefetch import prefetched
 from transformer.train.progress import Meter, Progress
-from transformer.train.step import Step
-from transformer.train.steps import make_loss_fn
+from transformer.train.steps import Step
 
 
 class Trainer:

@@ -1,0 +1,116 @@
+"""What is restored is what was saved, or a warning and the next older one, or one sentence."""
+
+import random
+import shutil
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.fingerprint import fingerprints
+from transformer.checkpoint.train_state import TrainState
+
+
+def make_state(step):
+    params = {"a": {"w": jnp.full((40, 30), float(step))}, "b": jnp.arange(5.0) + step}
+    opt_state = optax.adam(1e-3).init(params)
+    return TrainState(jnp.asarray(step, jnp.int32), params, opt_state)
+
+
+def save(folder, steps, keep=3):
+    checkpoints = Checkpoints(folder, keep=keep)
+    for step, score in steps:
+        checkpoints.save(make_state(step), score)
+    checkpoints.wait()
+    return checkpoints
+
+
+def test_keeps_the_last_and_the_best(tmp_path):
+    """Orbax's own best-of policy deletes the newest step if its score is poor."""
+    steps = [(1, 5.0), (2, 9.0), (3, None), (4, 7.0), (5, None), (6, 0.0)]
+    checkpoints = save(tmp_path, steps, keep=2)
+    assert checkpoints.steps() == [2, 5, 6]
+    assert checkpoints.best_step() == 2
+    assert Checkpoints(tmp_path, read_only=True).best_step() == 2
+
+
+def test_restores_every_bit_and_type(tmp_path):
+    checkpoints = save(tmp_path, [(3, None)])
+    restored = checkpoints.restore(make_state(0))
+    assert fingerprints(restored) == fingerprints(make_state(3))
+    assert type(restored.opt_state) is type(make_state(3).opt_state)
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "value"),
+    [
+        ("default", "best (2)", 2.0),
+        ("last", "last (6)", 6.0),
+        ("4", "4", 4.0),
+        ("average:2", "mean of 2 (4 to 6)", 5.0),
+    ],
+)
+def test_loads_by_name(tmp_path, name, what, value):
+    save(tmp_path, [(2, 9.0), (4, None), (6, 1.0)], keep=2)
+    loaded, params = Checkpoints(tmp_path, keep=2, read_only=True).load(name)
+    assert loaded == what
+    assert params["a"]["w"][0, 0] == value
+
+
+def test_wrong_names_are_refused_with_what_there_is(tmp_path):
+    checkpoints = save(tmp_path, [(2, None)], keep=2)
+    with pytest.raises(ValueError, match="'last', 'best', a step or 'average:N', not 'newest'"):
+        checkpoints.load("newest")
+    with pytest.raises(ValueError, match=r"holds the steps \[2\], not 7"):
+        checkpoints.load("7")
+    with pytest.raises(ValueError, match="keep_checkpoints=9"):
+        checkpoints.load("average:9")
+    with pytest.raises(ValueError, match="has a score yet"):
+        checkpoints.load("best")
+    with pytest.raises(ValueError, match="holds no checkpoint"):
+        Checkpoints(tmp_path / "nothing").load("last")
+
+
+def data_files(folder):
+    return sorted(p for p in folder.rglob("*") if p.is_file() and p.stat().st_size)
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "delete"])
+def test_a_damaged_checkpoint_is_never_silently_another_value(tmp_path, damage):
+    """Whatever file is hit: the newest step is whole, or the older one is taken with a warning."""
+    save(tmp_path / "whole", [(1, None), (2, None)])
+    rng = random.Random(0)
+    files = [p.relative_to(tmp_path / "whole") for p in data_files(tmp_path / "whole" / "2")]
+    for number, name in enumerate(rng.sample(files, 8)):
+        folder = tmp_path / f"{damage}{number}"
+        shutil.copytree(tmp_path / "whole", folder)
+        hit(folder / name, damage, rng)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            restored = Checkpoints(folder, keep=3).restore(make_state(0))
+        step = int(restored.step)
+        assert fingerprints(restored) == fingerprints(make_state(step))
+        assert step == 2 or (step == 1 and "Checkpoint 2 cannot be used" in str(caught[0].message))
+
+
+def hit(path, damage, rng):
+    data = bytearray(path.read_bytes())
+    if damage == "flip":
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+    elif damage == "truncate":
+        path.write_bytes(data[: len(data) // 2])
+    else:
+        path.unlink()
+
+
+def test_a_fingerprint_sees_any_single_bit():
+    array = np.random.default_rng(0).normal(size=100).astype(np.float32)
+    whole = fingerprints([jnp.asarray(array)])
+    for _ in range(50):
+        bits = array.copy().view(np.uint32)
+        bits[np.random.randint(100)] ^= np.uint32(1 << np.random.randint(32))
+        assert fingerprints([jnp.asarray(bits.view(np.float32))]) != whole

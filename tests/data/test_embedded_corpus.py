@@ -1,0 +1,119 @@
+"""The committed corpus is what its README says; regenerating it gives the same bytes."""
+
+import collections
+import hashlib
+import importlib.metadata
+import lzma
+import pathlib
+import re
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+FOLDER = ROOT / "transformer" / "embedded"
+README = (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def data():
+    return lzma.decompress((FOLDER / "en-de.tsv.xz").read_bytes())
+
+
+@pytest.fixture(scope="module")
+def splits(data):
+    pairs = collections.defaultdict(list)
+    for line in data.decode("utf-8").split("\n")[:-1]:
+        split, source, target = line.split("\t")
+        pairs[split].append((source, target))
+    return pairs
+
+
+def test_digest_is_the_one_in_the_readme(data):
+    """Catches a corpus that was regenerated without its README, or the reverse."""
+    assert re.search(r"`([0-9a-f]{64})`", README).group(1) == hashlib.sha256(data).hexdigest()
+
+
+def test_counts(splits):
+    """Catches a filter that eats a split, and a count in the README that no longer holds."""
+    counts = {name: len(pairs) for name, pairs in splits.items()}
+    assert counts == {"train": 40_000, "validation": 500, "test": 1_000, "challenge": 500}
+    assert "| all | " + " | ".join(str(n) for n in counts.values()) + " |" in README
+
+
+@pytest.mark.parametrize("side", [0, 1], ids=["source", "target"])
+@pytest.mark.parametrize("split", ["validation", "test", "challenge"])
+def test_no_held_out_text_is_in_train(splits, split, side):
+    """Catches leakage: two contents that render alike on either side."""
+    assert not {pair[side] for pair in splits["train"]} & {pair[side] for pair in splits[split]}
+
+
+def test_no_date_of_test_is_in_train(splits):
+    """Catches a split by text: train would hold the same dates in another format."""
+    months = {"Januar": 1, "März": 3, "Mai": 5, "Juli": 7, "Oktober": 10}
+    # Only targets that are a date and no more: an interval is held out if one of its ends is.
+    found = [
+        re.fullmatch(rf"(\d+)\. ({'|'.join(months)}) (\d{{4}})", target)
+        for _, target in splits["test"]
+    ]
+    dates = [match.groups() for match in found if match]
+    train = "\n".join(target for _, target in splits["train"])
+    assert dates
+    for day, month, year in dates:
+        numeric = rf"{int(day):02d}\.{months[month]:02d}\.{year}"
+        assert not re.search(rf"\b{day}\. {month} {year}|{numeric}", train)
+
+
+def test_every_source_has_one_target(splits):
+    """Catches ambiguous sources, whose reference would be a matter of luck, and repeats."""
+    sources = [source for pairs in splits.values() for source, _ in pairs]
+    assert len(sources) == len(set(sources))
+
+
+def test_characters_are_plain(splits):
+    """Catches CLDR's no-break, narrow and thin spaces, direction marks and stray blanks."""
+    for pairs in splits.values():
+        for text in (text for pair in pairs for text in pair):
+            odd = {c for c in text if unicodedata.category(c) in {"Zs", "Zl", "Zp", "Cc", "Cf"}} - {
+                " "
+            }
+            assert text and not odd and text == " ".join(text.split()), repr(text)
+
+
+def test_few_pairs_are_identical(splits):
+    """Catches a corpus on which copying the source scores well."""
+    for name, pairs in splits.items():
+        assert sum(source == target for source, target in pairs) <= 0.03 * len(pairs), name
+
+
+def test_no_unknown_or_nonsensical_entries(splits):
+    """Catches CLDR's placeholders, unfilled slots, and "3,406 of the 2,546 participants"."""
+    for source, target in (pair for pairs in splits.values() for pair in pairs):
+        assert not re.search(r"pseudo|unknown|[{}]|\bNone\b", source + target, re.IGNORECASE), (
+            source
+        )
+        part = re.match(r"(\d+) of the (\d+) ", source)
+        assert not part or int(part.group(1)) < int(part.group(2)), source
+
+
+def test_regenerating_gives_the_same_bytes(data, tmp_path):
+    """Catches randomness from hashing, locale or time, and generator code that was edited since."""
+    made_with = dict(re.findall(r"(Babel|num2words) ([\d.]+\d)", README))
+    for package, version in made_with.items():
+        pytest.importorskip(package.lower())
+        if importlib.metadata.version(package) != version:
+            pytest.skip(f"the corpus was made with {package} {version}")
+    subprocess.run(
+        [
+            sys.executable,
+            ROOT / "tools/make_embedded_corpus.py",
+            "--target_language=de",
+            f"--output={tmp_path}",
+        ],
+        check=True,
+        capture_output=True,
+    )
+    assert lzma.decompress((tmp_path / "en-de.tsv.xz").read_bytes()) == data
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == README

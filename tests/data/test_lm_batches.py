@@ -1,0 +1,83 @@
+"""windows.py: windows of one long text; every id is a target, after the id before it."""
+
+import numpy as np
+import pytest
+
+from transformer.data.lm_batches import EveryWindow, RandomWindows
+from transformer.special_tokens import EOS, NUM_SPECIAL, PAD
+
+
+def text_of(length):
+    """Ids that tell their place: the number i is followed by i + 1."""
+    return np.arange(length, dtype=np.int32) + NUM_SPECIAL
+
+
+def random_windows(num_ids=100, *, length=10, rows=4, seed=0):
+    return RandomWindows(text_of(num_ids), length=length, rows_per_batch=rows, seed=seed)
+
+
+def every_batch(windows):
+    return [windows[step] for step in range(windows.batches_per_epoch)]
+
+
+def test_inputs_are_the_ids_before_the_targets():
+    """Catches a model that is shown what it has to guess, and rows that skip an id."""
+    for batch in (random_windows()[0], EveryWindow(text_of(100), length=10, rows_per_batch=4)[0]):
+        assert batch.inputs.shape == batch.targets.shape == (4, 10)
+        assert batch.inputs.dtype == batch.targets.dtype == np.int32
+        assert np.array_equal(batch.inputs[:, 1:], batch.targets[:, :-1])
+        before = np.where(batch.targets == NUM_SPECIAL, EOS, batch.targets - 1)
+        assert np.array_equal(batch.inputs, before)
+        assert (np.diff(batch.targets) == 1).all() and (batch.weights == 1).all()
+
+
+def test_a_drawn_text():
+    """Catches a first id without an input, and windows that overlap or leave a gap."""
+    (batch,) = every_batch(EveryWindow(np.array([7, 8, 9, 5, 6]), length=3, rows_per_batch=3))
+    assert batch.inputs.tolist() == [[EOS, 7, 8], [9, 5, 6], [PAD] * 3]
+    assert batch.targets.tolist() == [[7, 8, 9], [5, 6, PAD], [PAD] * 3]
+    assert batch.weights.tolist() == [[1, 1, 1], [1, 1, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("num_ids", [1, 9, 10, 11, 39, 40, 41, 123])
+def test_every_window_has_every_id_once_and_in_order(num_ids):
+    """Catches a perplexity over fewer ids than the text has, or over some of them twice."""
+    windows = EveryWindow(text_of(num_ids), length=10, rows_per_batch=4)
+    batches = every_batch(windows)
+    assert len(batches) == -(-num_ids // 40)
+    targets = np.concatenate([batch.targets[batch.weights == 1] for batch in batches])
+    assert np.array_equal(targets, text_of(num_ids))
+    assert {batch.targets.shape for batch in batches} == {(4, 10)}
+
+
+def test_random_windows_reach_both_ends():
+    """Catches a first or last id that is never a target, and a window beyond the end."""
+    windows = random_windows(13, length=10, rows=50)
+    starts = {int(start) for step in range(5) for start in windows[step].targets[:, 0]}
+    assert starts == {NUM_SPECIAL + i for i in range(4)}
+    only = random_windows(10, length=10)[0]
+    assert (only.targets == text_of(10)).all() and (only.inputs[:, 0] == EOS).all()
+
+
+def test_random_windows_are_a_function_of_seed_and_step():
+    """Catches state: a resumed run must see the batches of the uninterrupted one."""
+    windows, fresh = random_windows(1000), random_windows(1000)
+    in_order = [windows[step].targets for step in range(20)]
+    for step in reversed(range(20)):
+        assert np.array_equal(fresh[step].targets, in_order[step])
+    starts = [tuple(targets[:, 0]) for targets in in_order]
+    assert len(set(starts)) == 20
+    assert not np.array_equal(random_windows(1000, seed=1)[0].targets, in_order[0])
+
+
+def test_an_epoch_is_as_many_windows_as_the_text_has_room_for():
+    """Catches an epoch of no step, and one that counts windows that overlap."""
+    assert random_windows(1000).batches_per_epoch == 25
+    assert random_windows(10).batches_per_epoch == 1
+
+
+def test_a_text_shorter_than_a_window_is_refused():
+    """Catches an error that speaks of the generator of random numbers."""
+    message = r"^The text has 9 pieces, .*data\.row_length \(10\); lower it\.$"
+    with pytest.raises(ValueError, match=message):
+        random_windows(9)

@@ -1,0 +1,245 @@
+"""batching.py: every pair once an epoch, in static shapes; batches depend on seed and step only."""
+
+import pathlib
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from configs import embedded_en_de, multi30k_tiny
+from transformer.data import parallel_text
+from transformer.data.packing import PackedBatches, fill_rows, shift_right, usable
+from transformer.data.ragged import Ragged
+from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.tokenizer_files import train_tokenizers
+from transformer.special_tokens import BOS, EOS, PAD
+
+ROOT = pathlib.Path(__file__).parents[2]
+CONFIGS = {"embedded": embedded_en_de, "multi30k": multi30k_tiny}
+
+
+def ragged(sentences):
+    lengths = np.array([len(s) for s in sentences], np.int64)
+    flat = np.array([i for s in sentences for i in s], np.int32)
+    return Ragged(flat, np.cumsum(lengths) - lengths, lengths)
+
+
+def make_pairs(num_pairs, seed=0, longest=20):
+    """(source, target) of random lengths; the first piece of each is the pair's number + 10."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(2, longest, (2, num_pairs))
+    return tuple(
+        ragged([[i + 10, *[5] * (n - 2), EOS] for i, n in enumerate(side)]) for side in lengths
+    )
+
+
+def batches_of(num_pairs, *, rows=8, seed=0, row_length=32, weights=None, longest=20):
+    source, target = make_pairs(num_pairs, longest=longest)
+    return PackedBatches(
+        source, target, row_length=row_length, rows_per_batch=rows, seed=seed, weights=weights
+    )
+
+
+def read_pairs(batch):
+    """The pairs of a batch, read back by segment: [(source ids, target ids)]."""
+    pairs = []
+    for row in range(len(batch.inputs)):
+        for segment in range(1, batch.input_segments[row].max() + 1):
+            source = batch.inputs[row][batch.input_segments[row] == segment]
+            target = batch.targets[row][batch.target_segments[row] == segment]
+            pairs.append((source.tolist(), target.tolist()))
+        assert batch.target_segments[row].max() == batch.input_segments[row].max()
+    return pairs
+
+
+def epoch_of(batches, epoch):
+    n = batches.batches_per_epoch
+    return [pair for step in range(epoch * n, epoch * n + n) for pair in read_pairs(batches[step])]
+
+
+def equal(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def test_a_drawn_row():
+    """Catches positions, segments or decoder inputs that run on from one sentence to the next."""
+    sentences = ragged([[7, 8, EOS], [9, EOS], [6, 6, 6, EOS]])
+    ids, segments, positions = fill_rows(sentences, np.array([2, 1, 0]), np.array([2, 0, 1]), 8)
+    assert ids.tolist() == [
+        [6, 6, 6, EOS, 9, EOS, PAD, PAD],
+        [PAD] * 8,
+        [7, 8, EOS, PAD, PAD, PAD, PAD, PAD],
+    ]
+    assert segments.tolist() == [
+        [1, 1, 1, 1, 2, 2, 0, 0],
+        [0] * 8,
+        [1, 1, 1, 0, 0, 0, 0, 0],
+    ]
+    assert positions.tolist() == [
+        [0, 1, 2, 3, 0, 1, 0, 0],
+        [0] * 8,
+        [0, 1, 2, 0, 0, 0, 0, 0],
+    ]
+    assert shift_right(ids, positions).tolist() == [
+        [BOS, 6, 6, 6, BOS, 9, PAD, PAD],
+        [PAD] * 8,
+        [BOS, 7, 8, PAD, PAD, PAD, PAD, PAD],
+    ]
+
+
+def test_ragged_gives_the_sentences_back():
+    """Catches an offset by one, and a selection that copies the wrong sentences."""
+    sentences = ["c a", "", "b b b", "a"]
+    tokenizer = PiecesTokenizer.train(sentences, "")
+    ids = Ragged.encode(tokenizer, sentences)
+    assert [ids[i].tolist() for i in range(len(ids))] == tokenizer.encode(sentences)
+    taken = ids.take(np.array([2, 0])).take(np.array([1, 0]))
+    assert [taken[i].tolist() for i in range(2)] == tokenizer.encode(["c a", "b b b"])
+    assert taken.lengths.tolist() == [3, 4] and ids.flat.dtype == np.int32
+    assert len(Ragged.encode(tokenizer, [])) == 0
+
+
+def test_chunks_are_joined(monkeypatch):
+    """Catches a sentence lost where two chunks meet."""
+    monkeypatch.setattr("transformer.data.ragged.CHUNK", 3)
+    sentences = [f"{i} x" for i in range(10)]
+    tokenizer = PiecesTokenizer.train(sentences, "")
+    ids = Ragged.encode(tokenizer, sentences)
+    assert [ids[i].tolist() for i in range(10)] == tokenizer.encode(sentences)
+
+
+def test_pairs_that_do_not_fit_are_dropped_and_counted():
+    """Catches a sentence cut short, and one that is dropped in silence."""
+    source, target = (
+        ragged([[5] * n for n in lengths]) for lengths in ([4, 9, 2, 1], [4, 2, 8, 8])
+    )
+    notes = Counter()
+    assert usable(source, target, 8, 4.0, notes).tolist() == [0, 2]
+    assert notes == {"more than 8 pieces": 1, "a length ratio above 4": 1}
+    notes = Counter()
+    assert usable(source, target, 9, 0, notes).tolist() == [0, 1, 2, 3] and not notes
+
+
+@pytest.mark.parametrize("num_pairs", [1, 2, 7, 200, 1001])
+def test_every_pair_once_an_epoch(num_pairs):
+    """Catches pairs lost to a last batch that is not full, or shown twice."""
+    batches = batches_of(num_pairs)
+    source, target = batches.source, batches.target
+    expected = sorted((source[i].tolist(), target[i].tolist()) for i in range(num_pairs))
+    for epoch in (0, 1, 7):
+        assert sorted(epoch_of(batches, epoch)) == expected
+
+
+def test_no_pair_is_left_over_however_tight_the_rows(monkeypatch):
+    """Catches an epoch whose packing fails: the first one's, known to fit, must stand in."""
+    batches = batches_of(300)
+    expected = sorted(epoch_of(batches, 0))
+    monkeypatch.setattr(
+        batches, "_pack", lambda items, *_: np.where(np.arange(len(items)) == 3, -1, 0)
+    )
+    batches._planned.cache_clear()
+    for epoch in (0, 1):
+        assert sorted(epoch_of(batches, epoch)) == expected
+    assert epoch_of(batches, 0) != epoch_of(batches, 1)
+
+
+def test_epochs_and_seeds_differ_in_order():
+    """Catches the same order every epoch."""
+    batches, other = batches_of(200), batches_of(200, seed=1)
+    orders = [epoch_of(batches, 0), epoch_of(batches, 1), epoch_of(other, 0)]
+    assert all(a != b for i, a in enumerate(orders) for b in orders[:i])
+
+
+def test_a_batch_is_a_function_of_seed_and_step():
+    """Catches state: a resumed run must see the batches of the uninterrupted one."""
+    batches = batches_of(200)
+    steps = list(range(3 * batches.batches_per_epoch + 1))
+    in_order = [batches[step] for step in steps]
+    fresh = batches_of(200)
+    for step in reversed(steps):
+        assert equal(fresh[step], in_order[step])
+    assert equal(batches_of(200)[steps[-1]], in_order[-1])
+
+
+def test_batches_do_not_share_memory():
+    """Catches an array that the device still reads while the next batch is written into it."""
+    batches = batches_of(50)
+    assert not any(np.shares_memory(a, b) for a, b in zip(batches[0], batches[0], strict=True))
+
+
+def test_one_static_shape():
+    """Catches a last batch of another shape, which would cost a compile."""
+    for num_pairs in (1, 5, 300):
+        batches = batches_of(num_pairs)
+        for step in range(2 * batches.batches_per_epoch):
+            batch = batches[step]
+            assert {a.shape for a in batch[:3]} == {(8, batches.shape[0])}
+            assert {a.shape for a in batch[3:]} == {(8, 32)} and batches.shape[1] == 32
+            assert {a.dtype for a in batch} == {np.dtype(np.int32)}
+            assert np.array_equal(batch.weights, batch.targets != PAD)
+
+
+def test_a_sentence_as_long_as_the_row():
+    """Catches a longest sentence that finds no place, and an endless search for one."""
+    source, target = ragged([[5] * 31 + [EOS]] * 3), ragged([[5, EOS]] * 3)
+    batches = PackedBatches(source, target, row_length=32, rows_per_batch=2, seed=0)
+    assert len(epoch_of(batches, 0)) == 3
+
+
+@pytest.mark.parametrize("rows", [1, 3, 64])
+def test_rows_per_batch_changes_no_pair(rows):
+    """Catches a plan that depends on the number of devices: same pairs, whatever the rows."""
+    assert sorted(epoch_of(batches_of(100, rows=rows), 2)) == sorted(epoch_of(batches_of(100), 0))
+
+
+def test_weights_say_how_often_an_epoch_shows_a_pair():
+    """Catches weights that are ignored, or always rounded the same way."""
+    weights = np.repeat(np.float32([2, 0.5, 1.25]), 200)
+    batches = batches_of(600, weights=weights)
+    counts = np.zeros(600)
+    num_epochs = 20
+    for epoch in range(num_epochs):
+        for source, _ in epoch_of(batches, epoch):
+            counts[source[0] - 10] += 1
+    assert (counts[:200] == 2 * num_epochs).all()
+    assert counts[200:400].mean() / num_epochs == pytest.approx(0.5, abs=0.05)
+    assert counts[400:].mean() / num_epochs == pytest.approx(1.25, abs=0.05)
+    assert counts[200:400].min() > 0 and counts[200:400].max() < num_epochs
+
+
+def test_an_epoch_without_a_pair():
+    """Catches a division by zero where every weight is small."""
+    batches = batches_of(2, weights=np.float32([1e-6, 1e-6]))
+    assert not batches[0].weights.any()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_at_least_95_percent_of_the_tokens_are_real(name):
+    """Catches a packing that wastes the device; also: no pair of a real corpus is lost."""
+    config = CONFIGS[name].get_config()
+    if name == "multi30k":
+        config.data.corpus = str(ROOT / config.data.corpus)
+        if not pathlib.Path(config.data.corpus).is_dir():
+            pytest.skip("data/multi30k is not there")
+    pairs, _ = parallel_text.load_training_pairs(config.data, Counter())
+    tokenizers = train_tokenizers(config.tokenizer, pairs)
+    sides = [
+        Ragged.encode(tokenizer, [pair[side] for pair in pairs])
+        for side, tokenizer in enumerate(tokenizers)
+    ]
+    row_length = config.data.row_length
+    kept = usable(*sides, row_length, config.data.max_length_ratio, Counter())
+    assert len(kept) >= 0.99 * len(pairs)
+    source, target = (side.take(kept) for side in sides)
+    batches = PackedBatches(
+        source,
+        target,
+        row_length=row_length,
+        rows_per_batch=config.training.batch_tokens // row_length,
+        seed=0,
+    )
+    n = batches.batches_per_epoch
+    assert batches.fill(n) >= 0.95
+    for epoch in (0, 1):
+        steps = range(epoch * n, epoch * n + n)
+        assert sum(batches[step].weights.sum() for step in steps) == target.lengths.sum()

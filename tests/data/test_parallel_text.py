@@ -1,0 +1,200 @@
+"""corpus.py: lines in, pairs out; nothing is lost, added or moved in silence."""
+
+import gzip
+import lzma
+import warnings
+from collections import Counter
+
+import pytest
+
+from transformer.config import DataConfig
+from transformer.data import parallel_text
+
+
+def write(folder, **files):
+    """Writes train__en="..." as train.en; str or bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        data = content if isinstance(content, bytes) else content.encode()
+        (folder / name.replace("__", ".")).write_bytes(data)
+    return str(folder)
+
+
+LINES = {  # the bytes of a file: its lines
+    b"": [],
+    b"\n": [""],
+    b"a": ["a"],
+    b"a\n": ["a"],
+    b"a\nb": ["a", "b"],
+    b"a\n\nb\n": ["a", "", "b"],
+    b"a\r\nb\r\n": ["a", "b"],
+    b"a\r\nb\r": ["a", "b"],
+    b"a\rb\n": ["a\rb"],
+    b"a\r\r\n": ["a\r"],
+    b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n": ["a", "\ufeffb"],
+    "a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg\n".encode(): ["a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg"],
+    b"a\x00b\n": ["a\x00b"],
+    b" a\t b \n": [" a\t b "],
+    b"a\xffb\nc\n": ["a\ufffdb", "c"],
+    b"\xed\xa0\x80\n": ["\ufffd\ufffd\ufffd"],  # a surrogate is not UTF-8
+}
+
+
+@pytest.mark.parametrize(("data", "lines"), LINES.items(), ids=repr)
+def test_a_line_ends_at_its_line_feed_and_nowhere_else(data, lines, tmp_path):
+    """Catches splitlines(), universal newlines and strip(): each shifts or loses lines."""
+    assert parallel_text.split_lines(data) == lines
+    (tmp_path / "file").write_bytes(data)
+    assert parallel_text.read_lines(tmp_path / "file") == lines
+
+
+def test_compressed_files_read_alike(tmp_path):
+    """Catches text mode for one of the formats."""
+    data = "ä\r\nb\u2028c\n".encode()
+    for name, content in {
+        "a": data,
+        "a.gz": gzip.compress(data),
+        "a.xz": lzma.compress(data),
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        assert parallel_text.read_lines(tmp_path / name) == ["ä", "b\u2028c"]
+
+
+def test_bytes_that_are_not_utf8_are_counted_with_their_lines():
+    """Catches a Latin-1 file that is trained on without a word, or warned of a million times."""
+    notes = Counter()
+    parallel_text.split_lines(b"ok\n\xe4\nok \xef\xbf\xbd\n\xff\xfe\n", notes, "train.de")
+    (note,) = notes
+    assert "train.de line 2, 4)" in note and notes[note] == 2  # a genuine U+FFFD is no fault
+    notes = Counter()
+    parallel_text.split_lines(b"\xff\n" * 1000, notes, "train.de")
+    (note,) = notes
+    assert notes[note] == 1000 and len(note) < 100
+
+
+@pytest.mark.parametrize("name", ["a", "a.gz", "a.xz"])
+def test_unreadable_files_are_refused_in_one_sentence(name, tmp_path):
+    """Catches a stack trace for a missing, truncated or misnamed file."""
+    path = tmp_path / name
+    contents = [None]
+    if name != "a":
+        compress = gzip.compress if name == "a.gz" else lzma.compress
+        whole = compress(b"text " * 1000)
+        contents += [b"no such format", whole[: len(whole) // 2]]
+    for content in contents:
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"^\S*/a\S* cannot be read: [^\n]*\.$"):
+            parallel_text.read_lines(path)
+
+
+def test_unequal_sides_are_refused_with_both_counts(tmp_path):
+    """Catches zip(), which pairs what fits and drops the rest."""
+    folder = write(tmp_path, train__en="a\nb\nc\n", train__de="a\nb\n")
+    with pytest.raises(ValueError, match=r"train\.en has 3 and \S*train\.de has 2\.$"):
+        parallel_text.load_training_pairs(DataConfig(corpus=folder), Counter())
+
+
+def test_a_missing_folder_or_split_says_what_was_looked_for_and_what_is_there(tmp_path):
+    """Catches "No such file or directory" without a way out."""
+    with pytest.raises(ValueError, match=r"must hold train\.en and train\.de .*no such folder"):
+        parallel_text.load_training_pairs(DataConfig(corpus=str(tmp_path / "none")), Counter())
+    folder = write(tmp_path, train__en="a\n", dev__de="b\n")
+    with pytest.raises(ValueError, match=r"it holds dev\.de, train\.en\.$"):
+        parallel_text.load_training_pairs(DataConfig(corpus=folder), Counter())
+    empty = write(tmp_path / "empty")
+    with pytest.raises(ValueError, match=r"it holds nothing\.$"):
+        parallel_text.load_evaluation_pairs(DataConfig(corpus=empty), "test")
+
+
+def test_the_embedded_corpus_names_its_splits_and_languages():
+    """Catches a KeyError, and a corpus that is read in the wrong direction."""
+    with pytest.raises(ValueError, match="train, validation, test, challenge, not 'dev'"):
+        parallel_text.load_evaluation_pairs(DataConfig(), "dev")
+    with pytest.raises(ValueError, match="has no en-fr; it is en-de"):
+        parallel_text.load_evaluation_pairs(DataConfig(target_language="fr"), "test")
+    forward = parallel_text.load_evaluation_pairs(DataConfig(), "test")
+    backward = DataConfig(source_language="de", target_language="en")
+    assert parallel_text.load_evaluation_pairs(backward, "test") == [(b, a) for a, b in forward]
+
+
+def test_tsv(tmp_path):
+    """Catches a column too many that is dropped, and a tab split elsewhere."""
+    folder = write(tmp_path, train__tsv="a b\tc\u0085d\r\ne\tf\n")
+    pairs, _ = parallel_text.load_training_pairs(DataConfig(corpus=folder), Counter())
+    assert pairs == [("a b", "c\u0085d"), ("e", "f")]
+    write(tmp_path, train__tsv="a\tb\nc\td\te\n")
+    with pytest.raises(ValueError, match=r"train\.tsv line 2 must be .*has 3 columns\.$"):
+        parallel_text.load_training_pairs(DataConfig(corpus=folder), Counter())
+
+
+def test_weights_are_parsed():
+    """Catches a weight that is read as a part of the name, or a folder with an @ in it."""
+    assert parallel_text.parse_corpora("a@2, b") == [("a", 2.0), ("b", 1.0)]
+    assert parallel_text.parse_corpora("tfds:wmt14_translate/de-en@0.5") == [
+        ("tfds:wmt14_translate/de-en", 0.5)
+    ]
+    assert parallel_text.parse_corpora("a@b@3") == [("a@b", 3.0)]
+
+
+@pytest.mark.parametrize("text", ["", " , ", "a@", "a@b", "a@0", "a@-1", "a@nan", "a@inf"])
+def test_impossible_weights_are_refused(text):
+    """Catches a weight that shows nothing, or everything for ever."""
+    with pytest.raises(ValueError, match=r"^[^\n]*\.$"):
+        parallel_text.parse_corpora(text)
+
+
+def test_several_corpora_keep_their_order_and_weights(tmp_path):
+    """Catches weights that go to the wrong pairs once some are filtered out."""
+    a = write(tmp_path / "a", train__en="1\n\n3\n", train__de="eins\nzwei\ndrei\n")
+    b = write(tmp_path / "b", train__en="4\n", train__de="vier\n", test__en="x\n", test__de="y\n")
+    pairs, weights = parallel_text.load_training_pairs(
+        DataConfig(corpus=f"{a}@2,{b}@0.5"), Counter()
+    )
+    assert pairs == [("1", "eins"), ("3", "drei"), ("4", "vier")]
+    assert weights.tolist() == [2, 2, 0.5]
+    assert parallel_text.load_evaluation_pairs(DataConfig(corpus=f"{b},{a}"), "test") == [
+        ("x", "y")
+    ]
+
+
+def test_what_is_left_out_is_counted_by_reason(tmp_path):
+    """Catches a filter that nobody notices, and one that cannot be switched off."""
+    folder = write(tmp_path, train__en="a\n\n \nsame\nb\n", train__de="A\nB\nC\nsame \n\t\n")
+    notes = Counter()
+    pairs, _ = parallel_text.load_training_pairs(DataConfig(corpus=folder), notes)
+    assert pairs == [("a", "A")]
+    assert notes == {"an empty side": 3, "equal sides": 1}
+    notes = Counter()
+    pairs, _ = parallel_text.load_training_pairs(
+        DataConfig(corpus=folder, drop_identical=False), notes
+    )
+    assert pairs == [("a", "A"), ("same", "same ")]
+    assert notes == {"an empty side": 3}
+
+
+def test_evaluation_keeps_every_sentence(tmp_path):
+    """Catches a score over fewer sentences than the test set has."""
+    folder = write(tmp_path, test__en="a\n\nsame\n", test__de="A\nB\nsame\n")
+    pairs = parallel_text.load_evaluation_pairs(DataConfig(corpus=folder), "test")
+    assert pairs == [("a", "A"), ("", "B"), ("same", "same")]
+
+
+def test_bad_bytes_in_the_test_set_are_warned_of(tmp_path):
+    """Catches references with replaced characters and a score that suffers without a reason."""
+    folder = write(tmp_path, test__en="a\n", test__de=b"\xe4\n")
+    with pytest.warns(UserWarning, match=r"not UTF-8.*test\.de line 1"):
+        parallel_text.load_evaluation_pairs(DataConfig(corpus=folder), "test")
+    write(tmp_path, test__de="ä\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parallel_text.load_evaluation_pairs(DataConfig(corpus=folder), "test")
+
+
+def test_nothing_to_train_or_evaluate_on_is_an_error(tmp_path):
+    """Catches a run over no data that ends well."""
+    folder = write(tmp_path, train__en="\nx\n", train__de="\nx\n", test__en="", test__de="")
+    with pytest.raises(ValueError, match=r"holds no pair to train on.*empty side.*equal sides"):
+        parallel_text.load_training_pairs(DataConfig(corpus=folder), Counter())
+    with pytest.raises(ValueError, match=r"'test' of .* is empty"):
+        parallel_text.load_evaluation_pairs(DataConfig(corpus=folder), "test")

@@ -1,0 +1,262 @@
+"""tfds_source.py: real TFDS datasets, prepared and read with no TensorFlow and no network."""
+
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from transformer.config import DataConfig
+from transformer.data.images import load_images
+from transformer.data.labelled_text import load_evaluation_examples, load_training_examples
+from transformer.data.tfds import load_labelled, load_tfds
+
+ROOT = pathlib.Path(__file__).parents[2]
+TRAIN = [(f"A cat, no. {i}.", f"Eine Katze, Nr. {i}, süß.") for i in range(50)]
+TEST = [("It's a dog.\u2028", "Es ist ein Hund."), ("", "leer")]
+REVIEWS = [(f"Film no. {i}, süß.\u2028", ("good", "bad")[i % 2]) for i in range(20)]
+PICTURES = [(np.arange(i, 72 + i, dtype=np.uint8).reshape(6, 4, 3), i % 3) for i in range(20)]
+
+
+def prepare(features_of, splits, folder):
+    """Prepares a dataset of a few rows; the folder of its version."""
+    import tensorflow_datasets as tfds
+
+    class Few(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+        """A few rows."""
+
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            features = tfds.features.FeaturesDict(features_of(tfds.features))
+            return tfds.core.DatasetInfo(builder=self, features=features, disable_shuffling=True)
+
+        def _split_generators(self, dl_manager):
+            return {split: self._generate_examples(rows) for split, rows in splits.items()}
+
+        def _generate_examples(self, rows):
+            yield from enumerate(rows)
+
+    builder = Few(data_dir=folder, file_format="array_record")
+    builder.download_and_prepare()
+    return str(builder.data_dir)
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory):
+    """A dataset of texts and named labels, whose test set has none (-1), as those of GLUE."""
+    rows = [{"sentence": text, "label": label} for text, label in REVIEWS]
+    return prepare(
+        lambda f: {"sentence": f.Text(), "label": f.ClassLabel(names=["bad", "good"])},
+        {"train": rows, "test": [{"sentence": "?", "label": -1}] * 2},
+        tmp_path_factory.mktemp("reviews"),
+    )
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """A dataset of images and labels without names."""
+    pillow = pytest.importorskip("PIL.Image", reason="TFDS reads images with Pillow")
+
+    def png(pixels):
+        file = io.BytesIO()
+        pillow.fromarray(pixels).save(file, "png")
+        return io.BytesIO(file.getvalue())
+
+    return prepare(
+        lambda f: {"image": f.Image(shape=(6, 4, 3)), "label": f.ClassLabel(num_classes=3)},
+        {"train": [{"image": png(pixels), "label": label} for pixels, label in PICTURES]},
+        tmp_path_factory.mktemp("pictures"),
+    )
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    """A TFDS_DATA_DIR with a dataset small_talk, and the same under a name of the catalogue."""
+    import tensorflow_datasets as tfds
+
+    class SmallTalk(tfds.core.GeneratorBasedBuilder):
+        """Pairs of short sentences."""
+
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            features = tfds.features.Translation(languages=("de", "en"))
+            # Without disable_shuffling TFDS orders examples by a hash of their keys.
+            return tfds.core.DatasetInfo(builder=self, features=features, disable_shuffling=True)
+
+        def _split_generators(self, dl_manager):
+            return {
+                "train": self._generate_examples(TRAIN),
+                "test": self._generate_examples(TEST),
+            }
+
+        def _generate_examples(self, pairs):
+            for i, (source, target) in enumerate(pairs):
+                yield i, {"en": source, "de": target}
+
+    folder = tmp_path_factory.mktemp("tfds")
+    builder = SmallTalk(data_dir=folder, file_format="array_record")
+    builder.download_and_prepare()
+    under_other_name(pathlib.Path(builder.data_dir), folder / "wmt14_translate/de-en/1.0.0")
+    return folder
+
+
+def under_other_name(prepared, copy):
+    """Copies a prepared dataset as wmt14_translate/de-en."""
+    copy.mkdir(parents=True)
+    for file in prepared.iterdir():
+        name = file.name.replace("small_talk", "wmt14_translate")
+        (copy / name).write_bytes(file.read_bytes())
+    info = json.loads((copy / "dataset_info.json").read_text())
+    info |= {"name": "wmt14_translate", "configName": "de-en"}
+    (copy / "dataset_info.json").write_text(json.dumps(info))
+
+
+def in_a_process(data_dir, *calls):
+    """Results of load_tfds(*call) under TFDS_DATA_DIR: pairs or the message of a ValueError."""
+    program = (
+        "import json, sys, time\n"
+        "from transformer.data.tfds import load_tfds\n"
+        "out = []\n"
+        "for call in json.loads(sys.argv[1]):\n"
+        "    start = time.monotonic()\n"
+        "    try: out.append(load_tfds(*call))\n"
+        "    except ValueError as error: out.append(str(error))\n"
+        "    assert time.monotonic() - start < 15\n"
+        "assert 'tensorflow' not in sys.modules and 'jax' not in sys.modules\n"
+        "print(json.dumps(out))\n"
+    )
+    # A proxy where nobody answers: whoever asks the network fails here, as without one.
+    env = os.environ | {"TFDS_DATA_DIR": str(data_dir), "http_proxy": "http://127.0.0.1:9"}
+    result = subprocess.run(
+        [sys.executable, "-c", program, json.dumps(calls)],
+        env=env | {"https_proxy": "http://127.0.0.1:9"},
+        cwd=ROOT, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_read_by_name_and_by_folder(data_dir):
+    """Catches TensorFlow, another order, the wrong direction, and bytes in place of text."""
+    start = time.monotonic()
+    by_name, backward, by_folder, some, catalogue = in_a_process(
+        data_dir,
+        ("small_talk", "train", "en", "de"),
+        ("small_talk:1.0.0", "test", "de", "en"),
+        (str(data_dir / "small_talk/1.0.0"), "test", "en", "de"),
+        ("small_talk", "train[:10%]", "en", "de"),
+        ("wmt14_translate/de-en", "train", "en", "de"),
+    )
+    assert by_name == catalogue == [list(pair) for pair in TRAIN]
+    assert backward == [[target, source] for source, target in TEST]
+    assert by_folder == [list(pair) for pair in TEST]
+    assert some == by_name[:5]
+    assert time.monotonic() - start < 30
+
+
+def test_what_is_missing_is_said_in_one_sentence(tmp_path):
+    """Catches a wait for a network that is not there, and "unknown split" where all is missing."""
+    unprepared, unknown, config, no_folder, bucket = in_a_process(
+        tmp_path,
+        ("wmt14_translate/de-en", "train", "en", "de"),
+        ("no_such_dataset", "train", "en", "de"),
+        ("wmt14_translate/xx-yy", "train", "en", "de"),
+        ("/no/such/folder", "train", "en", "de"),
+        ("gs://no-such-bucket/x/1.0.0", "train", "en", "de"),
+    )
+    assert f"is not prepared in {tmp_path}" in unprepared
+    for way_out in ("TFDS_DATA_DIR", ".[tf]", "python -m transformer.data.tfds wmt14_translate"):
+        assert way_out in unprepared
+    assert "knows no dataset 'no_such_dataset'" in unknown
+    assert "xx-yy not found" in config
+    assert "'/no/such/folder'" in no_folder
+    assert "gcsfs" in bucket or "Google account" in bucket or "cannot be reached" in bucket
+    assert not any("\n" in text for text in (unprepared, unknown, config, no_folder, bucket))
+
+
+def test_a_wrong_split_language_or_folder_is_answered_with_what_there_is(data_dir):
+    """Catches a KeyError."""
+    folder = str(data_dir / "small_talk/1.0.0")
+    with pytest.raises(ValueError, match=r"split 'dev'.*'train', 'test'"):
+        load_tfds(folder, "dev", "en", "de")
+    with pytest.raises(ValueError, match="has de, en, not en and fr"):
+        load_tfds(folder, "train", "en", "fr")
+    with pytest.raises(ValueError, match=r"no dataset_info\.json"):
+        load_tfds(str(data_dir / "small_talk"), "train", "en", "de")
+
+
+def test_a_missing_or_damaged_shard_is_refused(data_dir, tmp_path):
+    """Catches a dataset that was copied in part and is read as far as it goes."""
+    copy = tmp_path / "1.0.0"
+    under_other_name(data_dir / "small_talk/1.0.0", copy)
+    (shard,) = copy.glob("*-train.*")
+    data = shard.read_bytes()
+    flipped = bytearray(data)
+    flipped[100] ^= 1
+    for damaged in (data[: len(data) // 2], b"", bytes(flipped)):
+        shard.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"^The split 'train' of .* cannot be read: [^\n]*$"):
+            load_tfds(str(copy), "train", "en", "de")
+    shard.unlink()
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_tfds(str(copy), "train", "en", "de")
+
+
+def test_a_format_of_tensorflow_is_named(data_dir, tmp_path):
+    """Catches "not supported" without the way out, for a dataset prepared long ago."""
+    copy = tmp_path / "1.0.0"
+    under_other_name(data_dir / "small_talk/1.0.0", copy)
+    info = (copy / "dataset_info.json").read_text()
+    (copy / "dataset_info.json").write_text(info.replace("array_record", "tfrecord"))
+    with pytest.raises(
+        ValueError, match=r"of the format tfrecord.*python -m transformer\.data\.tfds"
+    ):
+        load_tfds(str(copy), "train", "en", "de")
+
+
+def test_texts_and_their_labels(reviews):
+    """Catches numbers for names, bytes for text, another order, and a part taken twice."""
+    assert load_labelled(reviews, "train", ["text", "sentence"]) == [
+        (text.encode(), label) for text, label in REVIEWS
+    ]
+    config = DataConfig(corpus=f"tfds:{reviews}", train_split="train[:90%]")
+    texts, labels = load_training_examples(config, Counter())
+    assert list(zip(texts, labels, strict=True)) == REVIEWS[:18]
+    texts, labels = load_evaluation_examples(config, "train[90%:]", ["bad", "good"])
+    assert list(zip(texts, labels, strict=True)) == REVIEWS[18:]
+
+
+def test_images_and_their_labels(pictures):
+    """Catches pixels that are not scaled, channels lost, labels moved, and a part taken twice."""
+    images, labels = load_images(DataConfig(corpus=f"tfds:{pictures}"), "train[50%:]")
+    assert labels == [str(label) for _, label in PICTURES[10:]]
+    np.testing.assert_allclose(images, np.stack([p for p, _ in PICTURES[10:]]) / 255, rtol=1e-6)
+
+
+def test_examples_without_a_label_are_refused(reviews):
+    """Catches -1, which TFDS names as the last class: a test set that is "good" throughout."""
+    message = r"^The split 'test' of .* has 2 rows without a label\.$"
+    with pytest.raises(ValueError, match=message):
+        load_labelled(reviews, "test", ["sentence"])
+
+
+def test_a_dataset_without_label_or_example_says_what_it_has(reviews, pictures, data_dir):
+    """Catches a KeyError, for a dataset of another task."""
+    for name, features in (
+        (pictures, ["text", "sentence"]),
+        (reviews, ["image"]),
+        (str(data_dir / "small_talk/1.0.0"), ["en"]),
+    ):
+        message = rf" has \w+, \w+; it must have a label, and {' or '.join(features)}\.$"
+        with pytest.raises(ValueError, match=message):
+            load_labelled(name, "train", features)
+    with pytest.raises(ValueError, match=r"^The split 'dev' of .* cannot be read: [^\n]*'train'"):
+        load_labelled(reviews, "dev", ["sentence"])

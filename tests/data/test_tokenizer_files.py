@@ -1,0 +1,104 @@
+"""vocabulary.py: the tokenizers of a run, found again as they were."""
+
+import pytest
+
+from transformer.config import TokenizerConfig
+from transformer.data import tokenizer_files
+from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
+
+PAIRS = [(f"the cat number {i} sat", f"die Katze Nummer {i} saß") for i in range(200)]
+SENTENCES = ["the cat", "die Katze", "new ☃"]
+KINDS = {
+    "shared": TokenizerConfig(vocab_size=330),
+    "separate": TokenizerConfig(vocab_size=300, shared=False),
+    "pieces": TokenizerConfig(kind="pieces"),
+    "separate pieces": TokenizerConfig(kind="pieces", shared=False),
+    "characters": TokenizerConfig(kind="characters"),
+    "spelling and phones": TokenizerConfig(
+        kind="characters", target_kind="pieces", joiner="", shared=False
+    ),
+}
+
+
+@pytest.mark.parametrize("config", KINDS.values(), ids=KINDS)
+def test_saved_and_loaded_they_are_the_same(config, tmp_path):
+    """Catches source and target swapped, and two loaded where one is shared."""
+    trained = train_tokenizers(config, PAIRS)
+    save_tokenizers(tmp_path, *trained)
+    loaded = load_tokenizers(tmp_path)
+    assert (loaded[0] is loaded[1]) == (trained[0] is trained[1]) == config.shared
+    for before, after in zip(trained, loaded, strict=True):
+        assert after.encode(SENTENCES) == before.encode(SENTENCES)
+        assert after.to_bytes() == before.to_bytes()
+    if not config.shared:
+        assert loaded[0].to_bytes() != loaded[1].to_bytes()
+    assert len(list(tmp_path.iterdir())) == 2 - config.shared
+
+
+def test_separate_vocabularies_see_their_own_side():
+    """Catches a target vocabulary that is learnt from the source."""
+    source, target = train_tokenizers(KINDS["separate"], PAIRS)
+    assert len(source.encode(["number"])[0]) < len(target.encode(["number"])[0])
+    assert len(target.encode(["Nummer"])[0]) < len(source.encode(["Nummer"])[0])
+
+
+def test_each_side_may_have_its_own_kind():
+    """Catches the source's kind on both sides, and phones that are joined to one word."""
+    source, target = train_tokenizers(
+        KINDS["spelling and phones"], [("hat  ", "h a t͡s"), ("x", "ŋ")]
+    )
+    assert len(source.encode(["hat "])[0]) == 5
+    ids = target.encode(["t͡s a ŋ"])[0]
+    assert len(ids) == 4 and target.decode(ids) == target.join("t͡s a ŋ") == "t͡s a ŋ"
+
+
+def test_a_sample_is_taken_from_all_of_the_text(monkeypatch):
+    """Catches a vocabulary of the first corpus only, where several stand one after another."""
+    monkeypatch.setattr(tokenizer_files, "SAMPLE", 100)
+    pairs = PAIRS[:150] + [("zebra zebra", "Zebra Zebra")] * 50
+    source, _ = train_tokenizers(KINDS["pieces"], pairs)
+    assert source.decode(source.encode(["zebra"])[0]) == "zebra"
+
+
+def test_saving_again_leaves_no_old_file(tmp_path):
+    """Catches the tokenizer of a run that never began, which would be loaded first."""
+    save_tokenizers(tmp_path, *train_tokenizers(KINDS["shared"], PAIRS))
+    separate = train_tokenizers(KINDS["separate pieces"], PAIRS)
+    save_tokenizers(tmp_path, *separate)
+    assert load_tokenizers(tmp_path)[0].to_bytes() == separate[0].to_bytes()
+
+
+def test_a_given_model_is_used(tmp_path):
+    """Catches a new vocabulary in place of the one that was named."""
+    given = SentencePieceTokenizer.train(["a b c"] * 5, 265)
+    (tmp_path / "my.model").write_bytes(given.to_bytes())
+    source, target = train_tokenizers(TokenizerConfig(model=str(tmp_path / "my.model")), PAIRS)
+    assert source is target and source.to_bytes() == given.to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [("my.model", b""), ("my.model", b"text\n"), ("none.model", b"")]
+)
+def test_a_given_model_that_is_none_is_refused_by_name(name, data, tmp_path):
+    """Catches a stack trace, and a run that trains another one in its place."""
+    (tmp_path / "my.model").write_bytes(data)
+    with pytest.raises(ValueError, match=rf"{name}.*\.$"):
+        train_tokenizers(TokenizerConfig(model=str(tmp_path / name)), PAIRS)
+
+
+def test_missing_half_and_damaged_files_are_refused_by_name(tmp_path):
+    """Catches one of two tokenizers that serves for both."""
+    with pytest.raises(ValueError, match="holds no tokenizer"):
+        load_tokenizers(tmp_path)
+    save_tokenizers(tmp_path, *train_tokenizers(KINDS["separate"], PAIRS))
+    file = tmp_path / "target_tokenizer.model"
+    data = file.read_bytes()
+    for damaged in (b"", data[: len(data) // 2], b"hello"):
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"target_tokenizer\.model: [^\n]*\.$"):
+            load_tokenizers(tmp_path)
+    file.unlink()
+    (tmp_path / "target_tokenizer.model.tmp").write_bytes(data)  # a crash while it was written
+    with pytest.raises(ValueError, match="holds no tokenizer"):
+        load_tokenizers(tmp_path)

@@ -1,0 +1,271 @@
+"""eval.py as a user meets it: files, pipes, scores, pictures, mistakes."""
+
+import json
+import random
+import shutil
+import socket
+import time
+
+import pytest
+
+from tests.helpers.scripts import run, start, write_config
+
+HARD_LINES = [
+    b"0 1 2",
+    b"",
+    b"   \t ",
+    b"\xef\xbb\xbf3 4",
+    b"1 2\r",
+    b"1\x00 2",
+    b"1 \xc2\x85 2",
+    b"1 \xe2\x80\xa8 2",
+    b"\xff\xfe 3",
+    "😀 ß </s> <pad> ▁ <0x0A>".encode(),
+    b"5 " * 3000,
+]
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("eval")
+    arguments = ["--config.training.num_train_steps=120", "--config.training.eval_every=120"]
+    code, _, err = run(
+        "train.py", f"--config={write_config(folder)}", f"--workdir={folder / 'run'}", *arguments
+    )
+    assert code == 0, err
+    return folder / "run"
+
+
+def test_one_line_out_for_each_line_in(workdir, tmp_path):
+    """Line breaks other than \\n, bad bytes, control strings and giants must not lose a line."""
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(b"\n".join(HARD_LINES))  # no newline at the end
+    code, out, err = run(
+        "eval.py", f"--workdir={workdir}", f"--input={source}", f"--output={target}"
+    )
+    assert code == 0, err
+    assert out == b""
+    lines = target.read_bytes().split(b"\n")
+    assert len(lines) == len(HARD_LINES) + 1
+    assert lines[1] == lines[2] == b""
+    assert b"\r" not in target.read_bytes()
+    assert "line 9" in err
+    assert "cut" in err
+
+
+def test_a_pipe_gives_translations_alone_whatever_the_locale(workdir):
+    lines = "".join(f"{n} {n + 1}\n" for n in range(4)).encode()
+    environment = {"LC_ALL": "C", "LANG": "C", "PYTHONHASHSEED": "7", "PYTHONUTF8": "0"}
+    code, out, err = run("eval.py", f"--workdir={workdir}", "--input=-", stdin=lines)
+    assert code == 0, err
+    assert out.count(b"\n") == 4
+    again = run("eval.py", f"--workdir={workdir}", "--input=-", stdin=lines, env=environment)
+    assert again[:2] == (0, out)
+
+
+def test_a_closed_pipe_and_a_closed_stdin_end_quietly(workdir):
+    process = start("eval.py", f"--workdir={workdir}", "--input=-", stdin=-1)
+    process.stdout.close()
+    process.stdin.write(b"0 1\n" * 5)
+    process.stdin.close()
+    err = process.stderr.read().decode()
+    assert process.wait(timeout=240) == 0
+    assert "Traceback" not in err and "BrokenPipe" not in err
+    code, out, err = run("eval.py", f"--workdir={workdir}", "--input=-", stdin=b"")
+    assert (code, out) == (0, b"")
+
+
+def test_scores_an_own_test_set_like_the_config_s(workdir):
+    folder = workdir.parent / "corpus"
+    own = [f"--input={folder / 'test.en'}", f"--reference={folder / 'test.de'}"]
+    outputs = [run("eval.py", f"--workdir={workdir}", *more)[1] for more in ([], own)]
+    assert outputs[0] == outputs[1]
+    text = outputs[0].decode()
+    assert "BLEU" in text and "version:" in text and "en-de, 20 sentences" in text
+    assert "BLEU, lower-cased" in text and "perplexity" in text and "eos:yes" in text
+    scores = json.loads((workdir / "results" / "test" / "report.json").read_text())
+    assert scores["bleu"]["interval"] > 0 and scores["perplexity"]["interval"] > 0
+    assert (workdir / "results" / "test" / "report.html").stat().st_size > 10_000
+
+
+def test_every_checkpoint_is_scored_and_another_run_compared(workdir):
+    """Catches a curve that stops at a damaged checkpoint, and a comparison that is not kept."""
+    copy = workdir.parent / "copy"
+    shutil.copytree(workdir, copy)
+    for file in (copy / "checkpoints" / "60").rglob("d/*"):
+        file.write_bytes(b"")
+    arguments = [f"--workdir={copy}", "--checkpoints=all", f"--compare={workdir}", "--beam_size=1"]
+    code, out, err = run("eval.py", *arguments, "--compare_checkpoint=40")
+    assert code == 0, err
+    lines = out.decode().splitlines()
+    steps = [40, 80, 100, 120]
+    assert [line.split()[0] for line in lines[: len(steps) + 1]] == ["checkpoint", *map(str, steps)]
+    assert "warning: checkpoint 60 is left out" in err
+    assert f"{copy} (120) against {workdir} (40):" in lines
+    record = json.loads((copy / "results" / "test" / "report.json").read_text())
+    assert [row["step"] for row in record["checkpoints"]] == steps
+    assert record["search"]["beam_size"] == 1 and record["checkpoint"] == "120"
+    assert record["comparison"]["tests"][0]["p_bootstrap"] < 0.05
+    shown = (copy / "results" / "test" / "report.html").read_text()
+    assert "<h2>Checkpoints</h2>" in shown and "<h2>Comparison</h2>" in shown
+
+
+def test_draws_the_attention_of_a_sentence(workdir, tmp_path):
+    picture = tmp_path / "map.png"
+    code, _, err = run("eval.py", f"--workdir={workdir}", f"--attention={picture}")
+    assert code == 0, err
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--input=nowhere.txt"], "nowhere.txt is not there"),
+        (["--reference=x"], "--reference needs"),
+        (["--output=x"], "--output needs"),
+        (["--top_k=3"], "--top_k goes with --sample"),
+        (["--checkpoints=newest"], "'newest'"),
+        (["--checkpoints=last,newest"], "'newest'"),
+        (["--checkpoints=7,last"], "holds the steps"),
+        (["--checkpoints=last,best", "--input=README.md"], "to score only"),
+        (["--compare=configs"], "no config.json"),
+        (["--compare=runs/y", "--input=README.md"], "--compare goes with"),
+        (["--compare_checkpoint=last"], "--compare_checkpoint needs"),
+        (["--split=val", "--input=README.md"], "--split goes without"),
+        (["--input=README.md", "--reference=README.md", "--output=x"], "--output goes without"),
+        (["--scores"], "--scores goes with --input"),
+        (["--input=README.md", "--prefixes=nowhere.txt"], "nowhere.txt is not there"),
+        (["--input=README.md", "--score=Makefile"], "they must pair"),
+        (["--split=nowhere"], "nowhere.en"),
+        (["--nbset=3"], "did you mean --nbest?"),
+        (["--workdir=configs"], "no config.json"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_2(workdir, arguments, said):
+    code, out, err = run("eval.py", f"--workdir={workdir}", *arguments)
+    assert (code, out) == (2, b""), err
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_unequal_files_are_refused_before_anything_is_scored(workdir, tmp_path):
+    (tmp_path / "a").write_text("0\n1\n")
+    (tmp_path / "b").write_text("a\n")
+    own = [f"--input={tmp_path / 'a'}", f"--reference={tmp_path / 'b'}"]
+    code, _, err = run("eval.py", f"--workdir={workdir}", *own)
+    assert code == 2
+    assert "2 lines" in err and "1;" in err
+
+
+def test_a_tokenizer_of_another_vocabulary_is_refused(workdir, tmp_path):
+    """Ids beyond the table would be clipped in silence and translate to nonsense."""
+    other = tmp_path / "other"
+    shutil.copytree(workdir, other)
+    vocabulary = (other / "tokenizer.vocab").read_text().split("\n")
+    (other / "tokenizer.vocab").write_text("\n".join(vocabulary[:-2]))
+    code, _, err = run("eval.py", f"--workdir={other}", "--input=-", stdin=b"0 1\n")
+    assert code == 2
+    assert "does not fit" in err
+    (other / "tokenizer.vocab").write_bytes(b"")
+    assert run("eval.py", f"--workdir={other}", "--input=-")[0] == 2
+
+
+def test_fuzzed_lines_never_crash(workdir):
+    rng = random.Random(0)
+    lines = [rng.randbytes(rng.randrange(30)) for _ in range(10_000)]
+    text = b"\n".join(line.replace(b"\n", b"") for line in lines) + b"\n"
+    code, out, err = run(
+        "eval.py", f"--workdir={workdir}", "--input=-", "--beam_size=1", stdin=text
+    )
+    assert code == 0, err
+    assert out.count(b"\n") == 10_000
+    assert "lines that are not UTF-8" in err
+
+
+# ---- a corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """(a file of 6,000 lines, its translation made in one go)."""
+    rng, folder = random.Random(0), tmp_path_factory.mktemp("corpus")
+    lines = [" ".join(str(rng.randrange(6)) for _ in range(rng.randrange(9))) for _ in range(6000)]
+    (folder / "a.en").write_text("".join(f"{line}\n" for line in lines))
+    return folder / "a.en", folder / "a.de"
+
+
+@pytest.fixture(scope="module")
+def translate(workdir, corpus):
+    """Starts eval.py on it; the reference is made the first time."""
+    source, target = corpus
+    arguments = [f"--workdir={workdir}", f"--input={source}", "--chunk_lines=200", "--beam_size=2"]
+    code, _, err = run("eval.py", *arguments, f"--output={target}")
+    assert code == 0, err
+    return lambda *more: start("eval.py", *arguments, *more)
+
+
+def test_a_corpus_goes_on_after_a_kill_and_a_signal(translate, corpus, tmp_path):
+    """Catches finished chunks that are done twice, and bytes that depend on interruptions."""
+    parts = tmp_path / "out.de.parts"
+
+    def interrupt(process, stop, num_parts):
+        deadline = time.monotonic() + 200
+        while len(list(parts.glob("0*[0-9a-f]"))) < num_parts:
+            assert process.poll() is None and time.monotonic() < deadline, process.stderr.read()
+            time.sleep(0.01)
+        stop()
+        return process.communicate()[1].decode(), len(list(parts.glob("0*[0-9a-f]")))
+
+    process = translate(f"--output={tmp_path / 'out.de'}")
+    _, num_killed = interrupt(process, process.kill, 3)
+    process = translate(f"--output={tmp_path / 'out.de'}")
+    err, num_stopped = interrupt(process, process.terminate, num_killed + 3)
+    assert process.returncode == 75
+    assert f"resuming: {num_killed} chunks are done already" in err
+    assert "finished chunks are kept, go on with: python " in err
+    process = translate(f"--output={tmp_path / 'out.de'}", "--alpha=1")
+    err = process.communicate()[1].decode()
+    assert (process.returncode, err.count("\n")) == (2, 1) and "options" in err
+    process = translate(f"--output={tmp_path / 'out.de'}")
+    err = process.communicate()[1].decode()
+    assert f"resuming: {num_stopped} chunks are done already" in err
+    assert f"{num_stopped * 200:,} had been done before" in err
+    assert (tmp_path / "out.de").read_bytes() == corpus[1].read_bytes()
+    assert list(tmp_path.iterdir()) == [tmp_path / "out.de"]
+
+
+def test_two_hosts_share_a_corpus(translate, corpus, tmp_path):
+    """Catches chunks that each host does, a join before the last of them, and hosts that hang."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    where = [f"--output={tmp_path / 'out.de'}", f"--coordinator=localhost:{port}"]
+    where += ["--num_processes=2"]
+    processes = [translate(*where, f"--process_id={index}") for index in range(2)]
+    said = [process.communicate(timeout=240)[1].decode() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    assert "6,000 lines" in said[0] and "6,000 lines" not in said[1]
+    assert (tmp_path / "out.de").read_bytes() == corpus[1].read_bytes()
+    assert list(tmp_path.iterdir()) == [tmp_path / "out.de"]
+
+
+def test_a_reader_that_leaves_a_stream_early_ends_it_quietly(translate):
+    """Catches a pipe to head that ends in a stack trace, or after all of the corpus."""
+    process = translate()
+    assert process.stdout.readline().endswith(b"\n")
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 0
+
+
+def test_jsonl_has_a_record_for_each_line_whatever_is_in_it(workdir):
+    """Catches records that control characters or bad bytes break."""
+    text = b"\n".join(HARD_LINES)
+    arguments = ["--input=-", "--jsonl", "--nbest=2", "--beam_size=2"]
+    code, out, err = run("eval.py", f"--workdir={workdir}", *arguments, stdin=text)
+    assert code == 0, err
+    records = [json.loads(line) for line in out.removesuffix(b"\n").split(b"\n")]
+    assert len(records) == len(HARD_LINES)
+    assert [r["source"] for r in records[:2]] == ["0 1 2", ""]
+    assert all(r["translations"][0]["score"] <= 0 for r in records)
+    assert [r["translations"][0]["text"] for r in records[1:3]] == ["", ""]

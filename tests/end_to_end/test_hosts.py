@@ -1,0 +1,242 @@
+"""Two processes of four fake devices each, as two hosts of a run; and what one host can tell."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import jax
+import pytest
+
+from tests.helpers.scripts import ROOT, losses, run, start, write_config
+from transformer.cli.flags import explain
+from transformer.parallel import hosts
+from transformer.parallel.devices import check_accelerator
+
+STEPS = ["--config.training.eval_every=6", "--config.training.checkpoint_every=4"]
+STEPS += ["--config.model.dropout_rate=0.0"]  # pmap draws its own for each device
+LOST = 120  # seconds in which a host must notice that another is gone
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return write_config(tmp_path_factory.mktemp("tiny"))
+
+
+def devices(number):
+    return {"XLA_FLAGS": f"--xla_force_host_platform_device_count={number}"}
+
+
+def start_two(config, workdir, *arguments, different=((), ())):
+    """Both processes of a run; `different` gives each arguments of its own."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    return [
+        start(
+            "train.py",
+            f"--config={config}",
+            f"--workdir={workdir}",
+            *STEPS,
+            *arguments,
+            *own,
+            f"--coordinator=localhost:{port}",
+            "--num_processes=2",
+            f"--process_id={index}",
+            env=devices(4),
+        )
+        for index, own in enumerate(different)
+    ]
+
+
+def finish(processes, timeout=240):
+    """[(exit code, what it said)] of processes; none is left behind."""
+    try:
+        said = [process.communicate(timeout=timeout)[1].decode() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    # Gloo, which carries the collectives between CPUs, announces its connections.
+    own = ["".join(x for x in text.splitlines(True) if "Gloo" not in x) for text in said]
+    return [(process.returncode, text) for process, text in zip(processes, own, strict=True)]
+
+
+def wait_for_step(workdir, step, processes):
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline and all(p.poll() is None for p in processes):
+        if (workdir / "metrics.jsonl").exists() and max(losses(workdir), default=0) >= step:
+            return
+        time.sleep(0.05)
+    pytest.fail(f"no step {step} in {workdir}: {finish(processes, timeout=1)}")
+
+
+@pytest.fixture(scope="module")
+def passed_on(config, tmp_path_factory):
+    """Two hosts go to step 6, one device to 9, two hosts to 12: (folder, what the first two said).
+
+    Each in another way: pmapped, alone, and sharded over three axes.
+    """
+    workdir = tmp_path_factory.mktemp("runs") / "two"
+    pmap = ["--config.training.num_train_steps=6", "--config.parallelism=pmap"]
+    said = finish(start_two(config, workdir, *pmap))
+    assert [code for code, _ in said] == [0, 0], said
+    flags = [f"--config={config}", f"--workdir={workdir}", *STEPS]
+    code, _, err = run("train.py", *flags, "--config.training.num_train_steps=9", env=devices(1))
+    assert code == 0, err
+    assert "resuming at step 6" in err
+    mesh = [
+        "--config.training.num_train_steps=12",
+        "--config.mesh.fsdp=2",
+        "--config.mesh.tensor=2",
+    ]
+    again = finish(start_two(config, workdir, *mesh))
+    assert [code for code, _ in again] == [0, 0], again
+    assert "resuming at step 9" in again[0][1]
+    return workdir, [text for _, text in said]
+
+
+def test_two_hosts_learn_what_one_does_and_either_goes_on_with_the_others_checkpoint(
+    passed_on, config, tmp_path
+):
+    """Catches batches, dropout or sums that depend on the hosts, and checkpoints tied to them."""
+    workdir, _ = passed_on
+    code, _, err = run(
+        "train.py", f"--config={config}", f"--workdir={tmp_path}", *STEPS,
+        "--config.training.num_train_steps=12", env=devices(8),
+    )  # fmt: skip
+    assert code == 0, err
+    expected = losses(tmp_path)
+    assert sorted(expected) == list(range(1, 13))
+    assert losses(workdir) == pytest.approx(expected, rel=1e-4)
+
+
+def test_only_the_first_host_speaks_and_writes(passed_on):
+    workdir, (first, second) = passed_on
+    assert "8 × cpu on 2 hosts" in first
+    assert "python eval.py" in first
+    assert second == ""
+    steps = [json.loads(line)["step"] for line in (workdir / "metrics.jsonl").open()]
+    assert steps == sorted(steps)  # one writer: a second one would repeat them
+    assert sum(step == 5 for step in steps) == 1
+
+
+def test_a_signal_to_one_stops_both_and_a_killed_one_does_not_leave_the_other(config, tmp_path):
+    """Catches hosts that save different steps, or wait for ever for one that is gone."""
+    workdir = tmp_path / "run"
+    processes = start_two(config, workdir)
+    wait_for_step(workdir, 5, processes)
+    processes[1].send_signal(signal.SIGTERM)
+    said = finish(processes)
+    assert [code for code, _ in said] == [75, 75], said
+    assert "and saved; resume with:" in said[0][1]
+    stopped = max(losses(workdir))
+    assert (workdir / "checkpoints" / str(stopped)).is_dir()
+
+    processes = start_two(config, workdir)
+    wait_for_step(workdir, stopped + 3, processes)
+    processes[1].kill()
+    killed = time.monotonic()
+    (code, text), _ = finish(processes)
+    assert f"resuming at step {stopped}" in text
+    assert code != 0
+    assert time.monotonic() - killed < LOST
+
+
+def test_hosts_that_were_told_different_things_are_refused(config, tmp_path):
+    """Catches a slice of which each host trains another model, and hangs or learns nonsense."""
+    said = finish(
+        start_two(config, tmp_path / "x", different=((), ["--config.training.seed=1"])), timeout=100
+    )
+    assert all(code == 2 for code, _ in said), said
+    assert all("The hosts differ in" in text for _, text in said)
+
+
+def test_a_host_alone_says_what_it_waits_for_and_gives_up():
+    program = (
+        "from transformer.parallel import hosts; hosts.SAY_EVERY = 1\n"
+        "hosts.connect('localhost:1', 2, 1, wait_seconds=3, say=print)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 75
+    assert "waiting for 2 hosts at localhost:1: 1 s; giving up after 3 s" in done.stdout
+    assert "not all of 2 hosts at localhost:1 came within 3 s" in done.stdout
+
+
+def test_half_a_description_of_the_hosts_is_refused():
+    with pytest.raises(ValueError, match="go together"):
+        hosts.connect("localhost:1", 2, say=print)
+
+
+def test_an_accelerator_that_jax_cannot_use_is_not_passed_over(tmp_path, monkeypatch):
+    """Catches days on a CPU beside an idle, or busy, accelerator."""
+    (tmp_path / "nvidia0").touch()
+    here, said = f"{tmp_path}/nvidia[0-9]*", []
+    monkeypatch.setattr(hosts.jax, "default_backend", lambda: "cpu")
+    platforms = lambda value: monkeypatch.setattr(  # noqa: E731
+        type(hosts.jax.config), "jax_platforms", value, raising=False
+    )
+    platforms("cpu")
+    check_accelerator(said.append, {here: ["json"]})  # it is meant
+    platforms(None)
+    check_accelerator(said.append, {f"{tmp_path}/accel[0-9]*": ["json"]})  # there is none
+    assert said == []
+    # A package for accelerators of another kind, as for --topology, is not a fault.
+    check_accelerator(said.append, {here: ["no_such_plugin"], "/none": ["json"]})
+    assert "pip install -e '.[cuda12]'" in said[0]
+    with pytest.raises(ValueError, match="JAX_PLATFORMS=cpu"):
+        check_accelerator(said.append, {here: ["json"]})
+
+
+def test_memory_that_does_not_suffice_gets_a_sentence_with_the_settings_to_lower():
+    error = jax.errors.JaxRuntimeError(
+        "RESOURCE_EXHAUSTED: Out of memory allocating 2199023255552 bytes.\nmore"
+    )
+    text, code = explain(error)
+    assert code == 2
+    assert "2199023255552 bytes" in text
+    assert "training.accumulate_steps" in text
+    assert "\n" not in text
+
+
+def test_errors_that_say_nothing_of_memory_are_raised_as_they_are():
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
+        explain(jax.errors.JaxRuntimeError("INTERNAL: a bug"))
+
+
+def test_share_of_one_host_is_everything():
+    assert hosts.share(lambda items: [x * 2 for x in items], [1, 2, 3]) == [2, 4, 6]
+    hosts.check_same("nothing", bytes)
+
+
+@pytest.mark.parametrize(
+    "chosen, number",
+    [
+        ({}, min(8, len(os.sched_getaffinity(0)))),
+        ({"JAX_NUM_CPU_DEVICES": "1"}, 1),
+        ({"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}, 3),
+    ],
+)
+def test_cores_become_devices_unless_the_user_chose(chosen, number):
+    """Catches a choice that is overruled, and a crash where JAX runs already."""
+    program = (
+        "import jax\n"
+        "from transformer.parallel import devices\n"
+        "devices.make_cores_devices()\n"
+        "print(len(jax.devices()))\n"
+        "devices.make_cores_devices()\n"
+    )
+    inherited = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    inherited.pop("JAX_NUM_CPU_DEVICES", None)
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=inherited | {"JAX_PLATFORMS": "cpu"} | chosen,
+        capture_output=True,
+        text=True,
+    )
+    assert (result.stdout, result.returncode) == (f"{number}\n", 0), result.stderr

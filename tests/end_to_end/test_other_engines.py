@@ -1,0 +1,237 @@
+"""Hugging Face's Marian and CTranslate2 find what our search finds with the same weights.
+
+Skipped where they are missing. The weights are random but for the row of EOS, which is set so that
+translations of many lengths win.
+"""
+
+import dataclasses
+from types import SimpleNamespace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict
+
+from tests.helpers.tiny_models import make_batch, random_params, tiny_config
+from transformer.config import Config, DecodingConfig
+from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.inference.translator import Translator
+from transformer.model.embedding import sinusoids
+from transformer.model.encoder_decoder import Transformer
+from transformer.special_tokens import EOS
+
+WORDS = [f"w{i}" for i in range(36)]
+VOCABULARY = ["<pad>", "<s>", "</s>", "<unk>", *WORDS]
+LIKELY, NEVER = 1.4, -30.0  # what the row of EOS adds to its logit
+EXTRA = 12  # pieces that a translation may have more than its source
+BEAM = 4
+
+
+def make_translator(eos_logit):
+    """A `Translator` with random weights."""
+    model = tiny_config(d_model=32, d_ff=64, num_heads=4)
+    tokenizer = PiecesTokenizer(WORDS, "@@")
+    network = Transformer(model, tokenizer.vocab_size, tokenizer.vocab_size)
+    batch = make_batch([[([EOS], [EOS])]], 1, 1)
+    params = random_params(network.init, batch, deterministic=True)
+    bias = params["decoder"]["layer_1"]["feed_forward_residual"]["LayerNorm_0"]["bias"]
+    table = params["shared_embedding"]["table"]
+    params["shared_embedding"]["table"] = table.at[EOS].add(eos_logit * bias / (bias @ bias))
+    config = Config(model=model, decoding=DecodingConfig(batch_size=8, max_extra_length=EXTRA))
+    return Translator(config, params, (tokenizer, tokenizer))
+
+
+def make_sentences(number=16, longest=12):
+    """Random words, of random lengths."""
+    rng = np.random.default_rng(0)
+    return [" ".join(rng.choice(WORDS, rng.integers(1, longest))) for _ in range(number)]
+
+
+def export(translator):
+    """(fields of ModelConfig, {name: array}) as the others' makers take them."""
+    weights = flatten_dict(translator.params, sep="/")
+    weights["positions"] = sinusoids(jnp.arange(64), translator.config.model.d_model)
+    weights = {name: np.asarray(array) for name, array in weights.items()}
+    return dataclasses.asdict(translator.config.model), weights
+
+
+@pytest.fixture(scope="module")
+def ours():
+    return make_translator(LIKELY)
+
+
+# ---- Hugging Face's Marian
+
+
+@pytest.fixture(scope="module")
+def marian(ours):
+    """Marian with our weights: generate(sentences, **options) in our terms."""
+    pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    from benchmarks.to_marian import make_marian
+
+    model = make_marian(*export(ours))
+
+    def generate(sentences, width, **options):
+        ids = [torch.tensor(ids) for ids in ours.tokenizer.encode(sentences)]
+        inputs = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
+        max_lengths = torch.tensor([len(i) + EXTRA for i in ids]).repeat_interleave(width)
+
+        def end_in_time(input_ids, scores):
+            """Ours allows only EOS at a sentence's last place, and counts its log-probability."""
+            is_last = (input_ids.shape[1] >= max_lengths)[:, None]
+            return scores.masked_fill(is_last & (torch.arange(len(VOCABULARY)) != EOS), -np.inf)
+
+        return model.generate(
+            inputs,
+            attention_mask=(inputs != 0).long(),
+            num_beams=width,
+            do_sample=False,
+            max_new_tokens=int(max_lengths.max()),
+            logits_processor=[end_in_time],
+            return_dict_in_generate=True,
+            output_scores=True,
+            output_logits=True,
+            **options,
+        )
+
+    return SimpleNamespace(model=model, generate=generate, torch=torch)
+
+
+def to_eos(ids):
+    """The pieces of a row of theirs, from after BOS to EOS."""
+    ids = ids.tolist()[1:]
+    return ids[: ids.index(EOS) + 1]
+
+
+def test_greedy_equals_marians(ours, marian):
+    """Catches a wrong step, cache, mask or end of the greedy search."""
+    sentences = make_sentences()
+    theirs = marian.generate(sentences, 1)
+    log_probs = marian.torch.stack(theirs.logits, 1).log_softmax(-1)
+    found = ours.translate(sentences, beam_size=1, alpha=0.0)
+    for translation, row, scores in zip(found, theirs.sequences, log_probs, strict=True):
+        ids = to_eos(row)
+        assert translation.ids == ids
+        score = scores[range(len(ids)), ids].sum().item()
+        assert translation.log_prob == pytest.approx(score, abs=1e-4)
+
+
+@pytest.mark.parametrize("alpha, min_length", [(0.0, 5), (0.6, 5), (1.0, 0)])
+def test_beams_equal_marians(ours, marian, monkeypatch, alpha, min_length):
+    """Catches a lost or misplaced hypothesis, a wrong score, penalty or order, an early end.
+
+    Its length penalty is our "power": both divide by n^α, and n counts EOS but not BOS. "never" is
+    its exact end of the search. Of the 2W best continuations it lets only those end that are among
+    the first W, a heuristic that can lose the best translation: as it comes, it never finds a
+    better one than ours; where all may end, the W best of both are the same.
+    """
+    sentences, rule = make_sentences(), marian.model._update_finished_beams
+
+    def let_all_end(*, top_num_beam_mask, **kwargs):
+        return rule(top_num_beam_mask=top_num_beam_mask | True, **kwargs)
+
+    def search():
+        options = dict(num_return_sequences=BEAM, length_penalty=alpha, early_stopping="never")
+        min_new = max(0, min_length - 1)  # it does not count EOS
+        found = marian.generate(sentences, BEAM, min_new_tokens=min_new, **options)
+        shape = len(sentences), BEAM
+        return found.sequences.unflatten(0, shape), found.sequences_scores.view(shape).numpy()
+
+    options = dict(beam_size=BEAM, nbest=BEAM, length_penalty="power")
+    found = ours.translate(sentences, alpha=alpha, min_length=min_length, **options)
+    scores = np.array([[t.score for t in best] for best in found])
+    assert (scores >= search()[1] - 1e-4).all()
+
+    monkeypatch.setattr(marian.model, "_update_finished_beams", let_all_end)
+    rows, their_scores = search()
+    for best, their_best in zip(found, rows, strict=True):
+        assert [t.ids for t in best] == [to_eos(row) for row in their_best]
+    np.testing.assert_allclose(scores, their_scores, rtol=1e-4)
+
+
+# ---- CTranslate2
+
+
+@pytest.fixture(scope="module")
+def make_ctranslate2(tmp_path_factory):
+    """translator -> CTranslate2's with the same weights."""
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    from benchmarks.to_ctranslate2 import OurConverter
+
+    def make(translator):
+        folder = str(tmp_path_factory.mktemp("ctranslate2"))
+        OurConverter(*export(translator), VOCABULARY).convert(folder, force=True)
+        return ctranslate2.Translator(folder, compute_type="float32", intra_threads=1)
+
+    return make
+
+
+def search_with(theirs, sentences, **options):
+    """[(ids, score) of each hypothesis] of each sentence; EOS is counted, as it is in ours."""
+    found = theirs.translate_batch(
+        [sentence.split() for sentence in sentences],
+        **dict(return_scores=True, return_end_token=True, min_decoding_length=0) | options,
+    )
+    return [
+        [([VOCABULARY.index(w) for w in words], score) for words, score in zip(*pair, strict=True)]
+        for pair in ((result.hypotheses, result.scores) for result in found)
+    ]
+
+
+def test_greedy_equals_ctranslate2s(ours, make_ctranslate2):
+    """As Marian's, against a second implementation; theirs may end without EOS, so it is long."""
+    sentences = make_sentences()
+    length = max(len(s.split()) for s in sentences) + 1 + EXTRA
+    theirs = search_with(make_ctranslate2(ours), sentences, beam_size=1, max_decoding_length=length)
+    found = ours.translate(sentences, beam_size=1, alpha=0.0)
+    for translation, sentence, [(ids, _)] in zip(found, sentences, theirs, strict=True):
+        num_free = len(sentence.split()) + EXTRA  # at the place after them ours must end
+        assert translation.ids[:num_free] == ids[:num_free]
+
+
+def test_live_beams_equal_ctranslate2s(make_ctranslate2):
+    """Catches a live hypothesis that is lost, or continued with another's cache, in 20 steps.
+
+    Nothing ends before: CTranslate2 would stop at the W-th hypothesis that ends, if lengths count.
+    """
+    translator = make_translator(NEVER)
+    sentences = [s for s in make_sentences(64) if len(s.split()) == 5]
+    options = dict(beam_size=BEAM, max_decoding_length=20, num_hypotheses=BEAM, length_penalty=0)
+    theirs = search_with(make_ctranslate2(translator), sentences, **options)
+    found = translator.translate(
+        sentences, nbest=BEAM, beam_size=BEAM, min_length=21, max_extra_length=21 - 6
+    )
+    assert len(sentences) > 2
+    for best, others in zip(found, theirs, strict=True):
+        assert sorted(t.ids[:-1] for t in best) == sorted(ids for ids, _ in others)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_no_translation_of_ctranslate2s_is_better(ours, make_ctranslate2, alpha):
+    """Catches a wrong end or score: each of ours has the score that their model gives to it."""
+    translate, sentences = make_ctranslate2(ours), make_sentences()
+    options = dict(beam_size=BEAM, length_penalty=alpha, max_decoding_length=60)
+    theirs = search_with(translate, sentences, **options)
+    found = ours.translate(sentences, beam_size=BEAM, alpha=alpha, length_penalty="power")
+    sides = [s.split() for s in sentences], [ours.tokenizer.pieces(t.ids[:-1]) for t in found]
+    log_probs = [sum(scored.log_probs) for scored in translate.score_batch(*sides)]
+    np.testing.assert_allclose([t.log_prob for t in found], log_probs, rtol=1e-4)
+    for translation, sentence, [(ids, score)] in zip(found, sentences, theirs, strict=True):
+        if ids[-1] == EOS and len(ids) <= len(sentence.split()) + 1 + EXTRA:
+            assert translation.score >= score - 1e-4
+
+
+def test_early_stopping_is_ctranslate2s(ours, make_ctranslate2):
+    """Catches hypotheses that count though the beam left them out, and an end a step too late."""
+    translate, sentences = make_ctranslate2(ours), make_sentences()
+    options = dict(beam_size=BEAM, num_hypotheses=BEAM, length_penalty=1.0, max_decoding_length=60)
+    theirs = search_with(translate, sentences, **options)
+    options = dict(beam_size=BEAM, nbest=BEAM, alpha=1.0, length_penalty="power")
+    found = ours.translate(sentences, **options, early_stopping=True)
+    num_compared = 0
+    for best, others, sentence in zip(found, theirs, sentences, strict=True):
+        if all(len(ids) <= len(sentence.split()) + EXTRA for ids, _ in others):
+            num_compared += 1
+            assert [t.ids for t in best] == [ids for ids, _ in others]
+    assert num_compared > 2

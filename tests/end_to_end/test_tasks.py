@@ -1,0 +1,250 @@
+"""The other tasks as a user meets them: train, score, answer, restore from Python, mistakes."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+from tests.helpers.scripts import run
+from transformer import Classifier, LanguageModel
+
+SETTINGS = """model.d_model=32 model.d_ff=64 model.num_heads=2 model.num_layers=1
+    model.dropout_rate=0.0 data.row_length=16 optimizer.warmup_steps=20
+    optimizer.peak_learning_rate=0.01 training.num_train_steps=80 training.batch_tokens=256
+    training.log_every=20 training.eval_every=40 training.checkpoint_every=40
+    decoding.batch_size=8""".split()  # noqa: SIM905
+CONFIG = """
+from transformer.config import Config
+
+def get_config():
+    return Config(task="{task}")
+"""
+
+
+def train(folder, task, corpus, *more):
+    """A run of a tiny model with `folder` as work directory: (exit code, standard error)."""
+    config = folder.with_suffix(".py")
+    config.write_text(CONFIG.format(task=task))
+    settings = [*SETTINGS, f"data.corpus={corpus}", *more]
+    arguments = [f"--config.{setting}" for setting in settings]
+    code, _, err = run("train.py", f"--config={config}", f"--workdir={folder}", *arguments)
+    return code, err
+
+
+def evaluate(folder, *arguments, stdin=b""):
+    return run("eval.py", f"--workdir={folder}", *arguments, stdin=stdin)
+
+
+# ---- sentences
+
+
+def write_sentences(folder):
+    """Sentences of letters, whose class is whether there is an x."""
+    rng, rows = random.Random(0), []
+    for _ in range(300):
+        words = [rng.choice("abcdefg") for _ in range(rng.randint(2, 7))]
+        label = rng.random() < 0.5
+        if label:
+            words[rng.randrange(len(words))] = "x"
+        rows.append(f"{'with' if label else 'without'}\t{' '.join(words)}\n")
+    folder.mkdir()
+    (folder / "train.tsv").write_text("".join(rows))
+    return folder
+
+
+SPLITS = ["data.train_split=train[:80%]", "data.validation_split=train[80%:]"]
+SPLITS += ["data.test_split=train[80%:]"]
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("family")
+    corpus = write_sentences(folder / "corpus")
+    code, err = train(
+        folder / "run", "classification", corpus, *SPLITS, "tokenizer.kind=characters"
+    )
+    assert code == 0, err
+    assert "2 classes" in err
+    return folder / "run"
+
+
+def test_a_classifier_learns_and_is_restored(classes):
+    """Catches classes that change their number, and a restored model that is another one."""
+    classifier = Classifier.from_checkpoint(classes)
+    texts = ["a b", "a x b", "x", "g f e d c b a", ""]
+    found = classifier.classify(texts)
+    assert [c.label for c in found[:4]] == ["without", "with", "with", "without"]
+    for text, together in zip(texts, found, strict=True):
+        alone = classifier.classify([text])[0]
+        assert alone.probability == pytest.approx(together.probability, abs=1e-5)
+        assert sum(alone.probabilities.values()) == pytest.approx(1, abs=1e-5)
+    assert classifier.classify([]) == []
+    with pytest.raises(ValueError, match="list of sentences"):
+        classifier.classify("a b")
+    long = classifier.classify(["a " * 50])
+    assert len(long) == classifier.num_truncated == 1
+
+
+def test_eval_scores_and_answers_line_by_line(classes):
+    code, out, err = evaluate(classes)
+    assert code == 0, err
+    assert b"accuracy" in out and b"interval:wilson" in out
+    report = json.loads((classes / "results" / "train_80_" / "report.json").read_text())
+    assert report["accuracy"]["num_sentences"] == 60 and report["accuracy"]["value"] > 95
+    rows = (classes / "results" / "train_80_" / "examples.jsonl").read_text().splitlines()
+    right = [row["label"] == row["found"] for row in map(json.loads, rows)]
+    assert 100 * sum(right) / 60 == pytest.approx(report["accuracy"]["value"])
+    code, out, err = evaluate(classes, "--input=-", stdin=b"a b\nx a\n")
+    assert (code, out) == (0, b"without\nwith\n"), err
+    code, out, _ = evaluate(classes, "--input=-", "--jsonl", stdin=b"a b\n")
+    assert json.loads(out)["probabilities"].keys() == {"with", "without"}
+
+
+@pytest.mark.parametrize(
+    "flags, sentence",
+    [
+        (["--beam_size=4"], "--beam_size has no effect on a run of classification"),
+        (["--prompt=a"], "--prompt has no effect on a run of classification"),
+        (["--jsonl"], "--jsonl needs --input"),
+        (["--input=missing"], "missing is not there"),
+    ],
+)
+def test_flags_without_effect_are_refused(classes, flags, sentence):
+    code, out, err = evaluate(classes, *flags)
+    assert (code, out) == (2, b"")
+    assert sentence in err
+
+
+def test_the_wrong_object_says_which_is_right(classes):
+    with pytest.raises(ValueError, match="holds a run of classification, not of language_model"):
+        LanguageModel.from_checkpoint(classes)
+
+
+@pytest.mark.parametrize(
+    "text, sentence",
+    [
+        ("with a b\n", "must be LABEL<tab>TEXT"),
+        ("", "at least two classes"),
+        ("with\ta\nwith\tb\n", "at least two classes"),
+    ],
+)
+def test_bad_labels_are_one_sentence(tmp_path, text, sentence):
+    (tmp_path / "train.tsv").write_text(text)
+    code, err = train(tmp_path / "run", "classification", tmp_path, *SPLITS)
+    assert code == 2
+    assert sentence in err and err.count("\n") == 1
+
+
+# ---- one text
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """A language model of the alphabet, again and again, in lines."""
+    folder = tmp_path_factory.mktemp("text")
+    (folder / "text.txt").write_text("abcdefgh\n" * 400)
+    splits = [s.replace("train[", "all[") for s in SPLITS]
+    code, err = train(
+        folder / "run", "language_model", folder / "text.txt", *splits,
+        "tokenizer.kind=characters", "training.label_smoothing=0.0",
+    )  # fmt: skip
+    assert code == 0, err
+    return folder / "run"
+
+
+def test_a_language_model_goes_on(text):
+    """Catches a prompt that is not heeded, and a window that is lost when it is full."""
+    model = LanguageModel.from_checkpoint(text)
+    options = dict(temperature=0.0, num_pieces=50)
+    expected = ("defgh\n" + "abcdefgh\n" * 9)[:50]
+    assert model.generate(["abcdefgh\nabc"], **options) == [expected]
+    both = model.generate(["ab", "abcdefgh\nabc", ""], **options)
+    assert both[1] == expected
+    assert both[2] == ("abcdefgh\n" * 9)[:50]
+    assert model.generate(["abcd"], one_line=True, **options) == ["efgh"]
+    assert model.generate([]) == []
+    for wrong, sentence in (
+        ({"num_pieces": 0}, "num_pieces must be at least 1"),
+        ({"top_p": 2.0}, "top_p must be above 0 and at most 1"),
+        ({"beam_size": 2}, "beam_size is no option of generate"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            model.generate(["a"], **wrong)
+
+
+def test_a_stream_is_what_is_generated(text):
+    """Catches text that is lost or repeated between two pieces of a stream."""
+    model = LanguageModel.from_checkpoint(text)
+    options = dict(num_pieces=40, seed=3, temperature=2.0)
+    parts = list(model.stream("abc", **options))
+    assert len(parts) > 2
+    assert "".join(parts) == model.generate(["abc"], **options)[0]
+    others = model.generate(["", "abc", "h"], **options)
+    assert others[1] == "".join(parts)
+    assert model.generate(["abc"], **options | {"seed": 4})[0] != others[1]
+
+
+def test_eval_of_a_text(text):
+    code, out, err = evaluate(text)
+    assert code == 0, err
+    assert b"nats a piece 0.0" in out or b"nats a piece 0.1" in out
+    code, out, err = evaluate(text, "--prompt=abc", "--num_pieces=5", "--temperature=0")
+    assert (code, out) == (0, b"abcdefgh\n"), err
+    code, out, err = evaluate(text, "--input=-", "--top_k=1", stdin=b"abc\nabcdef\n")
+    assert (code, out) == (0, b"defgh\ngh\n"), err
+
+
+def test_an_empty_text_is_one_sentence(tmp_path):
+    (tmp_path / "text.txt").write_text("\n\n")
+    splits = [s.replace("train[", "all[") for s in SPLITS]
+    code, err = train(tmp_path / "run", "language_model", tmp_path / "text.txt", *splits)
+    assert code == 2
+    assert "holds no text" in err and err.count("\n") == 1
+
+
+# ---- pre-training
+
+
+def test_a_masked_model_learns_and_a_classifier_starts_from_it(tmp_path):
+    """Catches a pre-training that learns nothing, and a warm start that takes nothing."""
+    corpus = write_sentences(tmp_path / "corpus")
+    lines = [line.split("\t")[1] for line in (corpus / "train.tsv").read_text().splitlines()]
+    (corpus / "train.txt").write_text("\n".join("".join(line.split()[:1] * 6) for line in lines))
+    characters = "tokenizer.kind=characters"
+    code, err = train(tmp_path / "masked", "masked_lm", corpus, *SPLITS, characters)
+    assert code == 0, err
+    records = map(json.loads, (tmp_path / "masked/metrics.jsonl").read_text().splitlines())
+    losses = [record["validation_loss"] for record in records if "validation_loss" in record]
+    assert losses[-1] < 1.0 < losses[0] or losses[-1] < 0.7  # 2.1 by chance
+    code, out, err = evaluate(tmp_path / "masked")
+    assert code == 0 and b"nats a hidden piece" in out, err
+    code, err = train(
+        tmp_path / "tuned", "classification", corpus, *SPLITS, characters,
+        f"training.init_from={tmp_path / 'masked'}",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "arrays from" in err and "the others fresh" in err
+
+
+# ---- images
+
+
+def test_images_are_learnt_and_other_shapes_refused(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 200)
+    images = rng.random((200, 4, 4)) * 0.5
+    images[labels == 1, :2, :2] += 0.5  # bright at the top left
+    np.savez(tmp_path / "train.npz", images=images, labels=labels)
+    code, err = train(tmp_path / "run", "images", tmp_path, *SPLITS, "data.patch_size=2")
+    assert code == 0, err
+    classifier = Classifier.from_checkpoint(tmp_path / "run")
+    found = classifier.classify(images[160:])
+    assert np.mean([c.label == str(n) for c, n in zip(found, labels[160:], strict=True)]) > 0.9
+    with pytest.raises(ValueError, match="images of 4 × 4 × 1, not an array"):
+        classifier.classify(images[:, :3])
+    with pytest.raises(ValueError, match="from 0 to 1, these go from 0 to 255; divide"):
+        classifier.classify(np.eye(4, dtype=np.uint8)[None] * 255)
+    code, err = train(tmp_path / "other", "images", tmp_path, *SPLITS, "data.patch_size=3")
+    assert code == 2
+    assert "data.patch_size (3) must divide" in err and err.count("\n") == 1

@@ -1,0 +1,314 @@
+"""train.py as a user meets it: killed, resumed, finished, misused."""
+
+import importlib.util
+import json
+import shutil
+import signal
+import time
+
+import jax
+import pytest
+
+from tests.helpers.scripts import losses, run, start, write_config
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.export import export
+from transformer.inference.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return write_config(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def finished(config, tmp_path_factory):
+    """A run that nobody disturbed: (work directory, what it said)."""
+    workdir = tmp_path_factory.mktemp("runs") / "straight"
+    code, out, err = run("train.py", f"--config={config}", f"--workdir={workdir}")
+    assert code == 0, err
+    assert out == b""
+    return workdir, err
+
+
+def test_leaves_all_that_it_promises(finished):
+    workdir, said = finished
+    for name in ("config.json", "tokenizer.vocab", "metrics.jsonl", "samples.txt", "curves.png"):
+        assert (workdir / name).stat().st_size > 0
+    assert list(workdir.glob("events.out.tfevents.*"))
+    scores = json.loads((workdir / "results" / "test" / "report.json").read_text())
+    assert scores["bleu"]["num_sentences"] == 20
+    assert "version:" in scores["bleu"]["signature"]
+    assert f"python eval.py --workdir={workdir}" in said
+
+
+def test_learns_to_reverse(finished):
+    """Anything broken between text and text (masks, shifts, search, joins) keeps this from 100."""
+    workdir, _ = finished
+    scores = json.loads((workdir / "results" / "test" / "report.json").read_text())
+    assert scores["bleu"]["value"] > 80
+    assert min(losses(workdir).values()) < 0.9
+
+
+def interrupt(config, workdir, number, at_step):
+    """Starts or resumes a run, sends a signal once it has logged `at_step`: (code, stderr)."""
+    process = start("train.py", f"--config={config}", f"--workdir={workdir}")
+    deadline = time.monotonic() + 240
+    while process.poll() is None and time.monotonic() < deadline:
+        if (workdir / "metrics.jsonl").exists() and max(losses(workdir), default=0) >= at_step:
+            process.send_signal(number)
+            break
+        time.sleep(0.01)
+    _, err = process.communicate(timeout=240)
+    return process.returncode, err.decode()
+
+
+def test_killed_and_resumed_equals_undisturbed(finished, config, tmp_path):
+    """Dropout is on: losses and weights must be the same bits as those of the undisturbed run.
+
+    Killed while starting, training, saving and evaluating, at moments that no step announces.
+    """
+    workdir = tmp_path / "killed"
+    command = ["train.py", f"--config={config}", f"--workdir={workdir}"]
+    for seconds in (2.0, 0.3, 0.0, 0.7):  # after the first line of the log that is new
+        process = start(*command)
+        lines = num_lines(workdir)
+        wait_until(lambda: num_lines(workdir) != lines, process)  # noqa: B023
+        time.sleep(seconds)
+        process.kill()
+        process.communicate()
+    code, said = interrupt(config, workdir, signal.SIGTERM, max(losses(workdir)) + 10)
+    assert code == 75
+    assert "resuming at step" in said
+    assert "resume with: python" in said
+    code, _, err = run(*command)
+    assert code == 0, err
+    assert losses(workdir) == losses(finished[0])
+    ours, theirs = (Checkpoints(w / "checkpoints", read_only=True) for w in (workdir, finished[0]))
+    assert ours.about(300) == theirs.about(300)
+
+
+def num_lines(workdir):
+    file = workdir / "metrics.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def wait_until(is_reached, process, timeout=240):
+    deadline = time.monotonic() + timeout
+    while process.poll() is None and time.monotonic() < deadline and not is_reached():
+        time.sleep(0.01)
+
+
+def test_numbers_that_are_not_finite_end_the_run_with_its_checkpoint_intact(
+    finished, config, tmp_path
+):
+    """Catches a run that goes on for days with NaN, or saves it over what was good."""
+    workdir = tmp_path / "run"
+    shutil.copytree(finished[0], workdir)
+    settings = json.loads((workdir / "config.json").read_text())
+    settings["optimizer"]["peak_learning_rate"] = 1e38
+    (workdir / "config.json").write_text(json.dumps(settings))
+    code, _, err = run(
+        "train.py",
+        f"--config={config}",
+        f"--workdir={workdir}",
+        "--config.optimizer.peak_learning_rate=1e38",
+        "--config.training.num_train_steps=400",
+        "--config.training.checkpoint_every=1",
+    )
+    assert code == 3, err
+    assert "the last good checkpoint is of step 301" in err
+    skipped = [json.loads(line) for line in (workdir / "skipped_batches.jsonl").open()]
+    assert len(skipped) >= 3
+    assert skipped[0]["step"] == 302  # the first update with it is the last finite one
+    assert len(skipped[0]["inputs"]) == 16
+    ours, theirs = (Checkpoints(w / "checkpoints", read_only=True) for w in (workdir, finished[0]))
+    assert ours.steps()[-1] == 301  # an update that blew up, but not those of the steps after it
+    assert ours.about(300) == theirs.about(300)
+
+
+def short_settings(config):
+    """The configuration in the file `config`, for four steps."""
+    spec = importlib.util.spec_from_file_location("tiny_config", config)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    settings = module.get_config().validate()
+    settings.training.num_train_steps, settings.training.eval_every = 4, 2
+    settings.training.checkpoint_every = 1
+    return settings
+
+
+@pytest.mark.parametrize(("fails", "code"), [("save", 0), ("wait", 1)])
+def test_checkpoint_that_cannot_be_written(fails, code, config, tmp_path, monkeypatch, capsys):
+    """Catches a full disk that ends a run, or goes unsaid; only the last save decides."""
+    from transformer.signals import Stopping
+    from transformer.train.trainer import Trainer
+    from transformer.workdir import WorkDir
+
+    attempt, failed = getattr(Checkpoints, fails), []
+
+    def fail_once(checkpoints, *args):
+        if not failed:
+            failed.append(True)
+            raise ValueError("RESOURCE_EXHAUSTED: no space left on device")
+        return attempt(checkpoints, *args)
+
+    monkeypatch.setattr(Checkpoints, fails, fail_once)
+    trainer = Trainer(short_settings(config), WorkDir(tmp_path), Stopping(0))
+    assert trainer.run(lambda step: None) == code
+    said = capsys.readouterr().err
+    assert "could not be written: RESOURCE_EXHAUSTED: no space left" in said
+    assert said.count("could not be written") == 1
+
+
+def test_evaluation_that_a_signal_cuts_short_is_made_up_for(config, tmp_path, monkeypatch):
+    """Catches a resumption that goes on without the score of the step at which it stopped."""
+    from transformer.signals import Interruption, Stopping
+    from transformer.tasks.translation import TranslationTask
+    from transformer.train.trainer import Trainer
+    from transformer.workdir import WorkDir
+
+    settings = short_settings(config)
+    evaluate, said = TranslationTask.evaluate, []
+
+    def interrupted(task, params):
+        trainer.stopping.signal = signal.SIGTERM
+        raise Interruption
+
+    for patched in (interrupted, evaluate):
+        monkeypatch.setattr(TranslationTask, "evaluate", patched)
+        workdir = WorkDir(tmp_path)
+        trainer = Trainer(settings, workdir, Stopping(0))
+        trainer.task.save(workdir.path)
+        workdir.save_config(settings)
+        said.append(trainer.run(lambda step: None))
+    assert said == [75, 0]
+    scored = [r["step"] for r in workdir.read_metrics() if "validation_bleu" in r]
+    assert scored == [2, 4]
+    assert Checkpoints(tmp_path / "checkpoints", read_only=True).best_step() is not None
+
+
+def test_a_checkpoint_of_eight_devices_opens_on_one(config, tmp_path):
+    """And eight devices learn what one does: their sums are over the whole batch."""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    steps = ["--config.training.num_train_steps=5", "--config.model.dropout_rate=0.0"]
+    for name, env in (("eight", flags), ("one", {})):
+        code, _, err = run(
+            "train.py", f"--config={config}", f"--workdir={tmp_path / name}", *steps, env=env
+        )
+        assert code == 0, err
+        assert f"{8 if env else 1} × cpu" in err
+    ours, theirs = losses(tmp_path / "eight"), losses(tmp_path / "one")
+    assert ours == pytest.approx(theirs, rel=1e-5)
+    eight, one = (Translator.from_checkpoint(tmp_path / name) for name in ("eight", "one"))
+    assert eight.translate(["0 1 2"])[0].score == pytest.approx(
+        one.translate(["0 1 2"])[0].score, rel=1e-4
+    )
+
+
+def snapshot(folder):
+    return {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))}
+
+
+def test_a_finished_run_says_so_and_writes_nothing(finished, config):
+    workdir, _ = finished
+    before = snapshot(workdir)
+    code, _, err = run("train.py", f"--config={config}", f"--workdir={workdir}")
+    assert code == 0
+    assert "already finished" in err
+    assert snapshot(workdir) == before
+
+
+def test_patience_ends_a_run_that_no_longer_improves(config, tmp_path):
+    """BLEU is 0 at both evaluations: the second is no better, and the run is over for good."""
+    command = ["train.py", f"--config={config}", f"--workdir={tmp_path / 'run'}"]
+    command += ["--config.training.eval_every=2", "--config.training.patience=1"]
+    command += ["--config.optimizer.peak_learning_rate=1e-9"]
+    code, _, err = run(*command)
+    assert code == 0, err
+    assert "stopped at step 4: no better validation_bleu since" in err
+    assert "already finished" in run(*command)[2]
+
+
+def test_another_configuration_is_refused_with_the_fields_that_differ(finished, config):
+    code, _, err = run(
+        "train.py", f"--config={config}", f"--workdir={finished[0]}", "--config.model.d_ff=48"
+    )
+    assert code == 2
+    assert "model.d_ff: 64, 48" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_warm_start_takes_what_fits_and_trains_on(finished, config, tmp_path):
+    code, _, err = run(
+        "train.py",
+        f"--config={config}",
+        f"--workdir={tmp_path / 'warm start ü'}",
+        f"--config.training.init_from={finished[0]}",
+        "--config.training.num_train_steps=1",
+        "--config.model.num_layers=2",
+    )
+    assert code == 0, err
+    assert "warm start: 31 of 61 arrays" in err
+
+
+def test_warm_start_from_an_export_trains_in_float32_and_resumes(finished, config, tmp_path):
+    """Catches bfloat16 parameters that go on as such, learn little and fit no fingerprint."""
+    export(finished[0], tmp_path / "small")
+    flags = [f"--config={config}", f"--workdir={tmp_path / 'run'}"]
+    flags += [f"--config.training.init_from={tmp_path / 'small'}"]
+    for steps, said in ((2, "warm start: 31 of 31 arrays"), (4, "resuming at step 2")):
+        code, _, err = run("train.py", *flags, f"--config.training.num_train_steps={steps}")
+        assert code == 0, err
+        assert said in err
+    params = Translator.from_checkpoint(tmp_path / "run").params
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(params)} == {"float32"}
+
+
+def test_stray_files_change_nothing(finished, config, tmp_path):
+    """Orbax takes a stray folder named 999 for the newest checkpoint."""
+    workdir = tmp_path / "strays"
+    shutil.copytree(finished[0], workdir)
+    (workdir / "checkpoints" / "999").mkdir()
+    (workdir / "checkpoints" / "notes.txt").write_text("mine")
+    (workdir / "notes").mkdir()
+    code, _, err = run(
+        "train.py",
+        f"--config={config}",
+        f"--workdir={workdir}",
+        "--config.training.num_train_steps=301",
+    )
+    assert code == 0, err
+    assert "resuming at step 300" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--config.model.num_layer=2"], "did you mean --config.model.num_layers?"),
+        (["--config.model.num_layers=two"], "--config.model.num_layers"),
+        (["--config=configs/nothing.py"], "configs/nothing.py"),
+        (["--wrokdir=x"], "did you mean --workdir?"),
+        (["word"], "not 'word'"),
+        (["--config.model.num_heads=3"], "model.num_heads (3)"),
+        (["--config.data.corpus=nowhere"], "train.en"),
+        (["--workdir=pyproject.toml"], "cannot be written"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_2(arguments, said, tmp_path):
+    workdir = [] if any("workdir" in a for a in arguments) else [f"--workdir={tmp_path}"]
+    code, out, err = run("train.py", *workdir, *arguments)
+    assert code == 2
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+    assert out == b""
+
+
+def test_help_and_dry_run(config, tmp_path):
+    code, out, _ = run("train.py", "--help")
+    assert code == 0
+    assert b"--config.model.num_layers=6" in out
+    code, _, err = run("train.py", f"--config={config}", f"--workdir={tmp_path}/x", "--dry_run")
+    assert code == 0, err
+    assert "GFLOP a step" in err
+    assert "shared_embedding/table" in err
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,392 @@
+"""A job over a text: nothing is done twice, lost or out of order, whatever happens."""
+
+import errno
+import gzip
+import io
+import json
+import lzma
+import os
+import signal
+import threading
+
+import pytest
+
+from tests.helpers.fake_translator import FakeTranslator, Killed
+from transformer.inference import run_job
+from transformer.inference.chunks import Chunk
+from transformer.inference.file_job import Job
+from transformer.inference.job_progress import Pace
+from transformer.inference.resumable_output import Parts, Stream, open_stream
+from transformer.inference.run_job import do_chunks, do_job, wait_for_parts
+from transformer.parallel import hosts
+
+TEXTS = [f"line {n} ä" for n in range(10)] + ["", "  ", "end"]
+BACKWARDS = "".join(f"{text[::-1]}\n" for text in TEXTS).encode()
+
+
+@pytest.fixture(autouse=True)
+def signals():
+    """The handlers of the test run are put back."""
+    caught = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+    before = {number: signal.getsignal(number) for number in caught}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def source(tmp_path):
+    (tmp_path / "in").write_text("\n".join(TEXTS))
+    return tmp_path / "in"
+
+
+def make_job(source, output="out", **changes):
+    output = str(source.parent / output) if output and "/" not in output else output
+    return Job(**{"input": str(source), "output": output, "chunk_lines": 3} | changes)
+
+
+def do(job, translator=None, said=None):
+    """Does a job to its end; returns the translator."""
+    translator = translator or FakeTranslator()
+    job.check()
+    say = said.append if said is not None else str
+    assert do_job(translator, job, say=say, command="python eval.py") == 0
+    return translator
+
+
+def parts_of(source):
+    """The names of the finished chunks."""
+    return sorted(p.name for p in source.with_name("out.parts").glob("0*"))
+
+
+@pytest.mark.parametrize("name", ["out", "out.gz", "out.xz"])
+def test_a_file_has_a_line_for_each_line_in_order(name, source):
+    """Catches chunks that are joined in another order, and a folder that stays behind."""
+    do(make_job(source, name))
+    unpack = {"out": bytes, "out.gz": gzip.decompress, "out.xz": lzma.decompress}[name]
+    assert unpack(source.with_name(name).read_bytes()) == BACKWARDS
+    assert {path.name for path in source.parent.iterdir()} == {"in", name}
+    source.write_bytes(b"")
+    do(make_job(source, name))
+    assert unpack(source.with_name(name).read_bytes()) == b""  # of gz and xz that is not no bytes
+
+
+def test_what_was_finished_before_a_kill_is_not_done_again(source):
+    """Catches a restart from the beginning, and bytes that differ from an undisturbed run's."""
+    do(make_job(source, "undisturbed.gz"))
+    job, said = make_job(source, "out.gz"), []
+    with pytest.raises(Killed):
+        do(job, FakeTranslator(dies_at=TEXTS[7]))
+    assert not source.with_name("out.gz").exists()
+    again = do(job, said=said)
+    assert again.sentences == TEXTS[6:]
+    assert "resuming: 2 chunks are done already" in said[0]
+    undisturbed = source.with_name("undisturbed.gz").read_bytes()
+    assert source.with_name("out.gz").read_bytes() == undisturbed
+
+
+@pytest.mark.parametrize("moment", ["replacing", "remove"])
+def test_a_kill_at_the_end_costs_no_chunk(moment, source, monkeypatch):
+    """Catches a finished corpus that is translated anew because its folder was half removed."""
+
+    def kill_at_the_file(temporary, path, replace=os.replace):
+        if path.name == "out":
+            raise Killed
+        replace(temporary, path)
+
+    def kill(parts):
+        raise Killed
+
+    job = make_job(source)
+    where = (Parts, "remove", kill) if moment == "remove" else (os, "replace", kill_at_the_file)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(*where)
+        do(job)
+    if moment == "remove":
+        (source.with_name("out.parts") / parts_of(source)[0]).unlink()
+    assert do(job).sentences == []
+    assert source.with_name("out").read_bytes() == BACKWARDS
+    assert not source.with_name("out.parts").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"options": {"beam_size": 2}}, "options {}, not {'beam_size': 2}"),
+        ({"jsonl": True}, "format text, not jsonl"),
+        ({"chunk_lines": 4}, "chunk_lines 3, not 4"),
+    ],
+)
+def test_a_job_is_not_gone_on_with_in_another_way(changes, said, source):
+    """Catches a file whose beginning was made with other options than its end."""
+    with pytest.raises(Killed):
+        do(make_job(source), FakeTranslator(dies_at=TEXTS[7]))
+    before = parts_of(source)
+    with pytest.raises(ValueError, match="name another --output, or delete the folder") as caught:
+        do(make_job(source, **changes))
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+    other = FakeTranslator()
+    other.checkpoint = "best (2)"
+    with pytest.raises(ValueError, match=r"checkpoint fake \(1\), not best \(2\)"):
+        do(make_job(source), other)
+    assert parts_of(source) == before
+
+
+@pytest.mark.parametrize(
+    "texts", [["other", *TEXTS[1:]], TEXTS[:6], TEXTS[:5]], ids=["changed", "shorter", "cut"]
+)
+def test_a_job_is_not_gone_on_with_on_another_text(texts, source):
+    """Catches translations of lines that have changed since, and parts of a longer text deleted."""
+    with pytest.raises(Killed):
+        do(make_job(source), FakeTranslator(dies_at=TEXTS[10]))
+    source.write_text("\n".join(texts))
+    with pytest.raises(ValueError, match="holds translations of another text"):
+        do(make_job(source))
+    assert len(parts_of(source)) == 3
+    assert not source.with_name("out").exists()
+
+
+def test_two_jobs_cannot_write_the_same_file(source):
+    """Catches two runs that do everything twice and remove each other's parts."""
+    job, translator = make_job(source), FakeTranslator()
+    first = Parts(job.output, job.settings(translator))
+    first.open()
+    with pytest.raises(ValueError, match=f"in use by process {os.getpid()} .*another --output"):
+        do(job)
+    assert first.folder.is_dir()
+    first.close(is_alone=True)
+    assert not first.folder.exists()
+    do(job)
+
+
+def test_a_full_disk_is_one_sentence_and_costs_no_chunk(source, monkeypatch):
+    """Catches a stack trace, a half-written part, and parts that are lost with it."""
+    job, fsync, calls = make_job(source), os.fsync, []
+
+    def full_after_three(file):
+        calls.append(file)
+        if len(calls) > 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full_after_three)
+        with pytest.raises(ValueError, match=r"\(No space left on device\).*; make room and start"):
+            do(job)
+    assert len(parts_of(source)) == 2  # and no .tmp
+    assert do(job).sentences == TEXTS[6:]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_job_at_once_and_tells_how_to_go_on(number, source):
+    """Catches hours until a signal is heard, and chunks that are lost by it."""
+    translator, said = FakeTranslator(), []
+    translate, code = translator.translate, 130 if number == signal.SIGINT else 75
+
+    def stop_at(sentences, **options):
+        if TEXTS[7] in sentences:
+            os.kill(os.getpid(), number)
+            pytest.fail("the signal was not heard")
+        return translate(sentences, **options)
+
+    translator.translate = stop_at
+    with pytest.raises(SystemExit) as caught:
+        do_job(translator, make_job(source), say=said.append, command="python eval.py --x")
+    assert caught.value.code == code
+    assert said == ["stopped; finished chunks are kept, go on with: python eval.py --x"]
+    assert len(parts_of(source)) == 2
+
+
+def test_an_error_before_the_first_chunk_leaves_nothing_behind(source):
+    """Catches a folder of parts for every mistyped option, and a file cut to nothing."""
+    source.with_name("out").write_text("of yesterday")
+    (source.parent / "p").write_text("one\n" * 2)
+    (source.parent / "q.gz").write_bytes(gzip.compress(b"one\n" * 2))
+    for name in ("p", "q.gz"):  # found at once, and in the first chunk
+        with pytest.raises(ValueError, match=r"in has 13 lines and \S+ has 2; they must pair"):
+            do(make_job(source, prefixes=str(source.parent / name)))
+    assert source.with_name("out").read_text() == "of yesterday"
+    assert not source.with_name("out.parts").exists()
+
+
+def test_a_folder_of_the_same_name_keeps_what_is_not_ours(source):
+    """Catches a user's files that are deleted with the parts."""
+    folder = source.with_name("out.parts")
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    do(make_job(source))
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+def test_formats_prefixes_and_scores(source, monkeypatch):
+    """Catches flags that are read and not heeded."""
+    (source.parent / "other").write_text("".join(f"{n}\n" for n in range(13)))
+    other = str(source.parent / "other")
+
+    def first_line(**changes):
+        do(make_job(source, **changes))
+        return source.with_name("out").read_text().split("\n")[0]
+
+    assert first_line(scores=True) == "ä 0 enil\t0.000000"
+    do(make_job(source, nbest=2))
+    rows = source.with_name("out").read_text().splitlines()
+    assert rows[6:8] == ["3\tä 3 enil\t0.000000", "3\tä 3 enil\t-0.500000"]
+    assert first_line(prefixes=other) == "0ä 0 enil"
+    assert first_line(score=other) == "-1.000000\t-8.000000"
+    assert json.loads(first_line(score=other, jsonl=True))["pieces"] == 2
+    record = json.loads(first_line(jsonl=True, nbest=3))
+    assert record["source"] == "line 0 ä" and len(record["translations"]) == 3
+
+
+def test_a_line_that_is_refused_in_the_midst_of_a_corpus_is_named(source):
+    """Catches "a prefix is too long" without a word on which of a million."""
+    translator = FakeTranslator()
+
+    def refuse(sentences, **options):
+        if TEXTS[7] in sentences:
+            raise ValueError("A prefix is too long.")
+        return translator.score(sentences, sentences)
+
+    translator.translate = refuse
+    with pytest.raises(ValueError, match=r"in, lines 7 to 9: A prefix is too long\.$"):
+        do(make_job(source), translator)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"score": "in", "nbest": 2}, "--score searches for nothing: leave out --nbest"),
+        ({"score": "in", "options": {"alpha": 1.0}}, "leave out --alpha"),
+        ({"scores": True, "jsonl": True}, "--scores goes without"),
+        ({"chunk_lines": 0}, "--chunk_lines must be"),
+        ({"nbest": -1}, "--nbest"),
+        ({"input": "-", "prefixes": "-"}, "standard input"),
+        ({"output": "nowhere/out"}, "a folder that exists, not nowhere/out"),
+        ({"output": "/"}, "--output must be a file"),
+        ({"output": "s3://bucket/out"}, "--output must be a file"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changes, said, source):
+    """Catches hours of work that end with a path that cannot be written."""
+    with pytest.raises(ValueError, match=said):
+        make_job(source, **changes).check()
+
+
+# ---- streams
+
+
+def test_a_stream_is_written_line_by_line_as_chunks_end(source, monkeypatch):
+    """Catches translations that a pipe gets only at the end, or out of order."""
+
+    class Pipe(io.BytesIO):
+        flushed = ()
+
+        def flush(self):
+            self.flushed += (self.getvalue(),)
+
+    pipe = Pipe()
+    monkeypatch.setattr(run_job, "open_stream", lambda _: Stream(pipe, "Standard output"))
+    do(make_job(source, ""))
+    assert pipe.getvalue() == BACKWARDS
+    assert [data.count(b"\n") for data in pipe.flushed] == [3, 6, 9, 12, 13]
+
+
+def test_what_cannot_be_replaced_is_written_to(tmp_path):
+    """Catches /dev/null or a named pipe that becomes a plain file."""
+    assert open_stream(str(tmp_path / "new")) is None
+    (tmp_path / "old").write_text("")
+    assert open_stream(str(tmp_path / "old")) is None
+    os.mkfifo(tmp_path / "pipe")
+    found = []
+    reader = threading.Thread(target=lambda: found.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    stream = open_stream(str(tmp_path / "pipe"))
+    stream.write(Chunk(0, 0, ["x"]), b"x\n")
+    del stream
+    reader.join()
+    assert found == [b"x\n"]
+
+
+def test_a_reader_who_has_gone_is_told_from_a_full_disk():
+    """Catches a pipe to head that ends in an error, and a full disk that ends in silence."""
+
+    class Broken:
+        def __init__(self, error):
+            self.error = error
+
+        def write(self, data):
+            raise self.error
+
+    with pytest.raises(BrokenPipeError):
+        Stream(Broken(BrokenPipeError()), "x").write(None, b"")
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(ValueError, match=r"^x cannot be written \(No space left on device\)"):
+        Stream(Broken(full), "x").write(None, b"")
+
+
+# ---- several hosts
+
+
+class Kept:
+    """A place for chunks that several hosts see."""
+
+    def __init__(self, done=()):
+        self.done, self.written = set(done), {}
+
+    def has(self, chunk):
+        return chunk.number in self.done
+
+    def write(self, chunk, data):
+        assert chunk.number not in self.written, "done twice"
+        self.written[chunk.number] = data
+
+
+@pytest.mark.parametrize("num_hosts", [1, 2, 3])
+@pytest.mark.parametrize("done", [(), (0, 2, 4, 6), range(7)], ids=["new", "holes", "finished"])
+def test_hosts_share_what_is_missing_evenly_and_do_nothing_twice(num_hosts, done):
+    """Catches a host that is left without work because all of its chunks were done before."""
+    place, shares = Kept(done), []
+    for host in range(num_hosts):
+        chunks = [Chunk(n, n, [str(n)]) for n in range(7)]
+        before = len(place.written)
+        checksums = do_chunks(chunks, lambda c: (b"", 1), place, Pace([], str), host, num_hosts)
+        shares.append(len(place.written) - before)
+        assert checksums == [chunk.checksum for chunk in chunks]
+    assert place.written.keys() == set(range(7)) - set(done)
+    assert max(shares) - min(shares) <= 1
+
+
+def test_the_first_host_waits_for_the_others_and_says_for_what(source, monkeypatch):
+    """Catches a file joined without the chunks of a slow host, and a wait without end or word."""
+    monkeypatch.setattr(run_job, "POLL_EVERY", 0.02)
+    monkeypatch.setattr(hosts, "SAY_EVERY", 0)
+    job, said = make_job(source), []
+    parts = Parts(job.output, {})
+    parts.open()
+    chunks = list(job.read_chunks(job.open()))
+    checksums = [chunk.checksum for chunk in chunks]
+    for chunk in chunks[::2]:
+        parts.write(chunk, b"x")
+    assert not wait_for_parts(parts, checksums, 0.1, said.append)
+    assert "waiting for 2 chunks of other hosts" in said[0]
+    assert "2 chunks of other hosts are missing" in said[-1]
+    assert not parts.output.exists()
+
+    def finish():
+        for chunk in chunks[1::2]:
+            parts.write(chunk, b"y")
+
+    threading.Timer(0.2, finish).start()
+    assert wait_for_parts(parts, checksums, 60, said.append)
+    parts.join(checksums)
+    assert parts.output.read_bytes() == b"xyxyx"
+
+
+def test_hosts_that_read_different_texts_are_told_of(source):
+    """Catches a wait for a chunk that is there under another checksum."""
+    job = make_job(source)
+    parts = Parts(job.output, {})
+    parts.open()
+    parts.write(Chunk(0, 0, ["other"]), b"x")
+    with pytest.raises(ValueError, match="another text"):
+        wait_for_parts(parts, ["00000000"], 1, str)

@@ -1,0 +1,147 @@
+"""Attention against plain formulas, its masks and its dropout."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.model.attention import MultiHeadAttention, scaled_dot_product_attention
+from transformer.model.dropout import Dropout
+
+B, T, S, N, H, D = 2, 3, 5, 2, 4, 6
+
+
+@pytest.fixture
+def arrays():
+    """query [B, T, N, H], key and value [B, S, N, H], a mask [B, 1, T, S] with no empty row."""
+    rng = np.random.default_rng(0)
+    query, key, value = (rng.normal(size=(B, x, N, H)).astype(np.float32) for x in (T, S, S))
+    mask = rng.random((B, 1, T, S)) < 0.6
+    mask[..., 0] = True
+    return query, key, value, mask
+
+
+def softmax(x):
+    exp = np.exp(x - x.max(-1, keepdims=True))
+    return exp / exp.sum(-1, keepdims=True)
+
+
+def by_hand(query, key, value, mask):
+    """softmax(QKᵀ/√d_k)V, a head at a time."""
+    out = np.zeros((*query.shape[:3], value.shape[-1]), np.float32)
+    for b in range(len(query)):
+        for n in range(query.shape[2]):
+            logits = query[b, :, n] @ key[b, :, n].T / np.sqrt(query.shape[-1])
+            out[b, :, n] = softmax(np.where(mask[b, 0], logits, -np.inf)) @ value[b, :, n]
+    return out
+
+
+def test_equals_the_formula_and_jax_nn(arrays):
+    """Catches a missing √d_k, a softmax over the wrong axis and a mask that means the opposite."""
+    *qkv, mask = arrays
+    ours = scaled_dot_product_attention(*qkv, mask=mask)
+    np.testing.assert_allclose(ours, by_hand(*qkv, mask), atol=1e-6)
+    np.testing.assert_allclose(ours, jax.nn.dot_product_attention(*qkv, mask=mask), atol=1e-6)
+
+
+def test_query_that_may_attend_to_nothing_is_finite(arrays):
+    """Catches 0/0 at padding queries: one NaN would spread to every gradient."""
+    *qkv, mask = arrays
+    mask[0, 0, 1] = False
+
+    def total(qkv):
+        return scaled_dot_product_attention(*qkv, mask=mask).sum()
+
+    gradients = jax.grad(total)(qkv)
+    assert all(np.isfinite(g).all() for g in gradients)
+    attended = scaled_dot_product_attention(*qkv, mask=mask)
+    np.testing.assert_allclose(attended[0, 1], qkv[2][0].mean(0), atol=1e-6)
+
+
+def test_bfloat16_is_finite_and_near(arrays):
+    """Catches a mask value that overflows in bfloat16, and a softmax that is not in float32."""
+    *qkv, mask = arrays
+    exact = scaled_dot_product_attention(*qkv, mask=mask)
+    ours = scaled_dot_product_attention(*(x.astype(jnp.bfloat16) for x in qkv), mask=mask)
+    assert ours.dtype == jnp.bfloat16
+    np.testing.assert_allclose(ours.astype(np.float32), exact, atol=0.05)
+
+
+def multi_head(**changes):
+    x = np.random.default_rng(1).normal(size=(B, S, D)).astype(np.float32)
+    module = MultiHeadAttention(D, N, H, H, **changes)
+
+    def attend(module, mask=None, deterministic=True):
+        keys_values = module.keys_values(x)
+        return module(x[:, :T], keys_values, mask=mask, deterministic=deterministic)
+
+    params = module.init(jax.random.PRNGKey(0), method=attend)["params"]
+    return partial(module.apply, {"params": params}, method=attend), params, x
+
+
+def test_heads_are_projected_split_and_joined_in_one_order(arrays):
+    """Catches a reshape that mixes heads with their entries, which trains but is another model."""
+    attend, params, x = multi_head()
+    mask = np.ones((B, 1, T, S), bool)
+    heads = [
+        (y @ params[name]["kernel"]).reshape(B, -1, N, H)
+        for name, y in (("query", x[:, :T]), ("key", x), ("value", x))
+    ]
+    expected = by_hand(*heads, mask).reshape(B, T, N * H) @ params["output"]["kernel"]
+    np.testing.assert_allclose(attend(), expected, atol=1e-5)
+
+
+def test_sown_weights_are_the_attention_weights():
+    """Catches pictures of something else: weights must sum to 1 and be 0 where masked."""
+    attend, _, _ = multi_head()
+    mask = np.tril(np.ones((T, S), bool))[None, None]
+    _, sown = attend(mutable="intermediates", mask=mask)
+    (weights,) = sown["intermediates"]["weights"]
+    assert weights.shape == (B, T, N, S)
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+    assert (np.asarray(weights).transpose(0, 2, 1, 3)[:, :, ~mask[0, 0]] == 0).all()
+
+
+def test_dropout_keeps_rate_and_expectation():
+    """Catches a rate that is inverted, and survivors that are not scaled up."""
+    x = np.ones(100_000, np.float32)
+    dropped = Dropout(0.3).apply({}, x, deterministic=False, rngs={"dropout": jax.random.key(0)})
+    assert abs((dropped == 0).mean() - 0.3) < 0.01
+    assert abs(dropped.mean() - 1) < 0.01
+    np.testing.assert_allclose(dropped[dropped != 0], 1 / 0.7, rtol=1e-6)
+    assert (Dropout(0.3).apply({}, x, deterministic=True) == x).all()
+
+
+def test_dropout_of_neighbours_steps_and_layers_is_independent():
+    """Catches a hash that is too weak: stripes, or masks that are shifts or copies of others."""
+    shape = (4, 64, 32, 64)
+
+    def kept(seed):
+        x = np.ones(shape, np.float32)
+        key = jax.random.fold_in(jax.random.PRNGKey(0), seed)
+        return np.asarray(Dropout(0.5).apply({}, x, deterministic=False, rngs={"dropout": key})) > 0
+
+    first = kept(0)
+    pairs = [(first, kept(seed)) for seed in range(1, 6)]
+    flat = first.ravel()
+    pairs += [(flat[n:], flat[:-n]) for n in (1, 2, 3, 4, 8, 64, 2048, 65_536)]
+    for a, b in pairs:
+        agreement = (a == b).mean()
+        assert abs(agreement - 0.5) < 4 * 0.5 / np.sqrt(b.size)
+    bytes_ = np.packbits(flat)  # and longer patterns are all equally frequent, too
+    counts = np.bincount(bytes_, minlength=256)
+    chi_square = ((counts - bytes_.size / 256) ** 2 / (bytes_.size / 256)).sum()
+    assert abs(chi_square - 255) < 4 * np.sqrt(2 * 255)
+
+
+def test_attention_dropout_acts_in_training_only():
+    """Catches a dropout of attention weights that is configured and never applied."""
+    attend, _, _ = multi_head(dropout_rate=0.5)
+    trained = [
+        attend(deterministic=False, rngs={"dropout": jax.random.key(seed)}) for seed in (0, 0, 1)
+    ]
+    assert (trained[0] == trained[1]).all()
+    assert not np.allclose(trained[0], trained[2])
+    assert not np.allclose(trained[0], attend())

@@ -1,0 +1,60 @@
+"""The arithmetic of a model, against the products that it really makes."""
+
+import jax
+import jax.extend
+import numpy as np
+import pytest
+
+from tests.helpers.tiny_models import VOCAB_SIZE, make_batch, sentence, tiny_model
+from transformer.model.costs import training_flops
+from transformer.parallel.devices import chip
+
+
+def products(jaxpr):
+    """Multiply-adds × 2 of all matrix products in a jaxpr, those inside other functions too."""
+    total = 0
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            ((contracted, _), _) = equation.params["dimension_numbers"]
+            shape = equation.invars[0].aval.shape
+            total += 2 * equation.outvars[0].aval.size * np.prod([shape[i] for i in contracted])
+        for inner in jax.extend.core.jaxprs_in_params(equation.params):
+            total += products(inner)
+    return int(total)
+
+
+@pytest.mark.parametrize("changes", [{}, {"num_layers": 3, "head_dim": 4, "value_dim": 6}])
+def test_flops_are_those_of_the_products(changes):
+    """Catches a forgotten projection, a factor of 2, source for target; the causal half apart."""
+    rng = np.random.default_rng(0)
+    source, target = 9, 5
+    batch = make_batch([[(sentence(rng, source), sentence(rng, target))]], source, target)
+    model = tiny_model(**changes)
+    variables = jax.eval_shape(
+        lambda: model.init({"params": jax.random.PRNGKey(0)}, batch, deterministic=True)
+    )
+    forward = jax.make_jaxpr(lambda v: model.apply(v, batch, deterministic=True))(variables)
+    c = model.config
+    heads = c.num_heads * sum(c.widths_of_head)
+    causal_half = 2 * c.num_layers * heads * (target**2 - target * (target + 1) / 2)
+    expected = 3 * (products(forward.jaxpr) - causal_half)
+    assert training_flops(c, VOCAB_SIZE, [source], [target]) == pytest.approx(expected)
+
+
+def test_flops_add_up_over_sentences():
+    c = tiny_model().config
+    parts = [training_flops(c, VOCAB_SIZE, [s], [t]) for s, t in ((3, 4), (7, 2))]
+    assert training_flops(c, VOCAB_SIZE, [3, 7], [4, 2]) == pytest.approx(sum(parts))
+
+
+@pytest.mark.parametrize(
+    ("kind", "peak"),
+    [("TPU v5 lite", 197), ("TPU v5p", 459), ("NVIDIA H100 PCIe", 756), ("NVIDIA H200", 989)],
+)
+def test_chips_are_told_apart(kind, peak):
+    """Catches a v5e taken for a v5p, whose names begin alike."""
+    assert chip(kind)[0] == peak
+
+
+def test_unknown_chip_has_no_peak():
+    assert chip("cpu") is None

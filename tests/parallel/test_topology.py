@@ -1,0 +1,151 @@
+"""The programs for TPUs: lowered without one always, compiled where libtpu is installed."""
+
+import importlib.util
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from tests.helpers.scripts import run
+from transformer.config import Config
+from transformer.model.encoder_decoder import Transformer
+from transformer.parallel.mapping import make_parallel
+from transformer.parallel.topology import topology_devices
+from transformer.search.continuous_batching import Programs, make_lanes
+from transformer.search.decoding import Limits
+from transformer.search.options import Search
+from transformer.search.programs import advance_riders, begin, collect, lengthen
+from transformer.train.steps import make_train_step
+from transformer.train.trainer import step_without_data
+
+needs_libtpu = pytest.mark.skipif(
+    importlib.util.find_spec("libtpu") is None, reason="needs the TPU compiler, extra 'tpu'"
+)
+SMALL = """model.d_model=64 model.d_ff=128 model.num_heads=4 model.num_layers=2 model.dtype=bfloat16
+    tokenizer.vocab_size=512 data.row_length=128 training.batch_tokens=2048""".split()  # noqa: SIM905
+
+
+def small_config():
+    config = Config()
+    for setting in SMALL:
+        name, value = setting.split("=")
+        group, leaf = name.split(".")
+        setattr(getattr(config, group), leaf, int(value) if value.isdigit() else value)
+    return config.validate()
+
+
+@pytest.mark.parametrize("arranged", [{}, {"remat": True, "scan_layers": True}])
+def test_step_lowers_for_tpu(arranged):
+    """Catches an operation that only the CPU has, where no TPU nor its compiler is at hand."""
+    config = small_config()
+    for name, value in arranged.items():
+        setattr(config, name, value)
+    step = step_without_data(config, make_parallel(config, jax.devices()[:1]))
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), step.abstract_state)
+    batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, jnp.int32), step.example)
+    train_step = make_train_step(step.loss_fn, step.optimizer, seed=0)
+    lowered = jax.jit(train_step).trace(shapes, batch).lower(lowering_platforms=("tpu",))
+    assert "bf16" in lowered.as_text()
+
+
+def search_of(config, beam_size, rows):
+    """(model, method, shapes of parameters, and of what `search.begin` takes for so many rows)."""
+    size, source, longest = config.tokenizer.vocab_size, 16, 40
+    model = Transformer(config.model, size, size)
+    method = Search.from_config(config.decoding, beam_size=beam_size).method()
+    step = step_without_data(config, make_parallel(config, jax.devices()[:1]))
+    params = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), step.abstract_state.params
+    )
+    limits = Limits(np.zeros(rows, np.int32), np.zeros((rows, longest), np.int32))
+    sentences = np.zeros((rows, source), np.int32), np.zeros(rows, np.int32)
+    inputs = *sentences, limits, np.zeros((rows, 2), np.uint32)
+    return model, method, params, jax.eval_shape(lambda x: x, inputs)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("platform", ["tpu", "cuda"])
+def test_search_lowers_for_accelerators(platform, beam_size, monkeypatch):
+    """Catches an operation that only the CPU has, in what it does not run itself."""
+    monkeypatch.setattr(jax, "default_backend", lambda: platform)
+    model, method, params, inputs = search_of(small_config(), beam_size, rows=4)
+    start = partial(begin, model, method)
+    riders = jax.eval_shape(start, params, *inputs)
+    number = jax.ShapeDtypeStruct((), jnp.int32)
+    place = jax.ShapeDtypeStruct((1,), jnp.int32)
+    where = jax.ShapeDtypeStruct((4,), jnp.int32)
+    fixed, state = (riders.limits, riders.encoded), riders.state
+    for program, arguments in (
+        (start, (params, *inputs)),
+        (partial(advance_riders, model, method), (params, fixed, state, place, number, place)),
+        (partial(lengthen, model, method), (state,)),
+        (collect, (riders, riders, where)),
+    ):
+        jax.jit(program).trace(*arguments).lower(lowering_platforms=(platform,))
+
+
+@needs_libtpu
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_search_compiles_for_a_slice_that_is_not_there(beam_size, monkeypatch):
+    """Catches what lowers and then does not compile, and a step that sorts the vocabulary."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    config = small_config()
+    devices = topology_devices("v5e:2x2")
+    model, method, params, inputs = search_of(config, beam_size, rows=4 * len(devices))
+    programs = Programs(model, method, make_lanes(devices))
+
+    def placed(tree, spec):
+        sharding = NamedSharding(programs.mesh, spec)
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree
+        )
+
+    params, inputs = placed(params, P()), placed(inputs, P("lane"))
+    lowered = programs.begin.lower(params, *inputs)
+    lowered.compile()
+    riders = placed(lowered.out_info, P("lane"))
+    number = placed(jax.ShapeDtypeStruct((), jnp.int32), P())
+    places = placed(jax.ShapeDtypeStruct((len(devices),), jnp.int32), P("lane"))
+    fixed = riders.limits, riders.encoded
+    arguments = params, fixed, riders.state, places, number, places
+    text = programs.advance.lower(*arguments).compile().as_text()
+    sorts = [line for line in text.split("\n") if " sort(" in line]
+    assert not [line for line in sorts if f",{beam_size * config.tokenizer.vocab_size}]" in line]
+
+
+@needs_libtpu
+@pytest.mark.parametrize("mesh", [[], ["--config.mesh.fsdp=2", "--config.mesh.tensor=2"]])
+def test_dry_run_compiles_for_a_slice_that_is_not_there(mesh, tmp_path):
+    settings = [f"--config.{setting}" for setting in SMALL]
+    code, _, err = run(
+        "train.py", "--config=configs/wmt14_en_de_base.py", *settings, *mesh, "--dry_run",
+        "--topology=v5e:2x4", f"--workdir={tmp_path}/none",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "8 × TPU v5 lite on 2 hosts" in err
+    assert "fits into 16 GiB" in err
+    assert "all-reduce" in err
+    assert ("all-gather" in err) == bool(mesh)
+    assert not (tmp_path / "none").exists()
+
+
+@needs_libtpu
+def test_unknown_slice_is_refused(tmp_path):
+    code, _, err = run("train.py", "--dry_run", "--topology=v5e:0x4", f"--workdir={tmp_path}")
+    assert code == 2
+    assert "must be a TPU slice such as v5e:4x4" in err.splitlines()[-1]
+
+
+def test_topology_without_its_compiler_or_dry_run_is_refused(monkeypatch, tmp_path):
+    from transformer.parallel import topology
+
+    monkeypatch.setattr(topology.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"pip install -e '\.\[tpu\]'"):
+        topology.topology_devices("v5e:2x2")
+    code, _, err = run("train.py", "--topology=v5e:2x2", f"--workdir={tmp_path}/none")
+    assert code == 2
+    assert "needs --dry_run" in err

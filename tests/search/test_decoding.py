@@ -1,0 +1,253 @@
+"""Search on small fake models, against enumeration, hand-made tables and plain Python."""
+
+import itertools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.helpers.fake_model import (
+    BOS,
+    EOS,
+    FakeModel,
+    V,
+    hypotheses,
+    make_limits,
+    make_rules,
+    trim,
+)
+from transformer.search.beam_search import BeamSearch
+from transformer.search.decoding import advance, make_length_penalty, search_to_end
+from transformer.search.sampling import Sampling
+
+
+def run_beam(model, lengths, width, nbest=1, prefixes=(), **rules):
+    limits, method = make_limits(lengths, prefixes), BeamSearch(make_rules(**rules), width, nbest)
+    run = jax.jit(lambda: search_to_end(method, model.step_fn, limits, model.cache(width)))
+    return jax.device_get(run())
+
+
+def search(step_fn, lengths, width, **rules):
+    """Beam search over a function that needs no cache."""
+    method = BeamSearch(make_rules(**rules), width)
+    return search_to_end(method, step_fn, make_limits(lengths), jnp.zeros((1, width)))
+
+
+@pytest.mark.parametrize("kind, alpha", [("gnmt", 0.6), ("power", 1.0), ("power", 0.0)])
+def test_wide_beam_equals_enumeration(kind, alpha):
+    """Catches any wrong score, order, penalty or lost hypothesis; the beam never has to prune."""
+    lengths = (4, 2)
+    model = FakeModel(2)
+    found = run_beam(model, lengths, 27, 27, kind=kind, alpha=alpha)
+    for sentence, longest in enumerate(lengths):
+        everything = {}
+        for length in range(longest):
+            for body in itertools.product({*range(V)} - {EOS}, repeat=length):
+                ids = (*body, EOS)
+                penalty = ((5 + len(ids)) / 6) ** alpha if kind == "gnmt" else len(ids) ** alpha
+                everything[ids] = model.log_prob(sentence, ids) / penalty
+        best = sorted(everything, key=everything.get, reverse=True)[:27]
+        ours = hypotheses(found, sentence)
+        assert [ids for ids, _ in ours] == best
+        np.testing.assert_allclose(
+            [score for _, score in ours], [everything[ids] for ids in best], rtol=1e-5
+        )
+
+
+def reference_beam_search(model, sentence, longest, beam_size, alpha):
+    """The same definition in plain Python, which never stops early."""
+    live, finished = [(0.0, ())], []
+    for length in range(1, longest + 1):
+        pieces = range(V) if length < longest else [EOS]
+        candidates = [(*ids, piece) for _, ids in live for piece in pieces]
+        scored = sorted(((model.log_prob(sentence, c), c) for c in candidates), reverse=True)
+        scored = scored[: 2 * beam_size]
+        penalty = ((5 + length) / 6) ** alpha
+        finished += [(log_prob / penalty, c) for log_prob, c in scored if c[-1] == EOS]
+        live = [(log_prob, c) for log_prob, c in scored if c[-1] != EOS][:beam_size]
+    return [ids for _, ids in sorted(finished, reverse=True)[:beam_size]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_narrow_beam_equals_plain_python_however_early_it_stops(seed):
+    """Catches an early stop that is too early, and pruning or reordering that goes wrong."""
+    lengths = (9, 4, 7)
+    model = FakeModel(3, seed=seed)
+    stops_early = run_beam(model, lengths, 3, alpha=1.5)
+    runs_on = run_beam(model, lengths, 3, 3, alpha=1.5)
+    for sentence, longest in enumerate(lengths):
+        expected = reference_beam_search(model, sentence, longest, 3, 1.5)
+        assert [ids for ids, _ in hypotheses(runs_on, sentence)] == expected
+        assert hypotheses(stops_early, sentence)[0][0] == expected[0]
+
+
+def test_search_ends_as_soon_as_the_best_is_known():
+    """Catches a search that always runs to the longest length, for nothing."""
+    steps = []
+
+    def step_fn(tokens, cache, position, ancestors):
+        jax.debug.callback(lambda p: steps.append(int(p)), position)
+        return jnp.broadcast_to(jnp.array([0.0, 0.0, 9.0, 0.0]), (*tokens.shape, V)), cache
+
+    found = search(step_fn, [50], 2)
+    jax.block_until_ready(found)
+    jax.effects_barrier()
+    assert trim(found.ids[0, 0]) == (EOS,) and max(steps) < 5
+
+
+def table_model(table):
+    """A model whose next piece depends on the last one: `table` gives probabilities [V, V]."""
+    logits = jnp.log(jnp.array(table) + 1e-9)
+    return lambda tokens, cache, position, ancestors: (logits[tokens], cache)
+
+
+def test_beam_finds_what_greedy_misses():
+    """Catches a beam search that is greedy in disguise, and a greedy one that looks ahead."""
+    a, b = 0, 3
+    table = np.zeros((V, V))
+    table[BOS, [a, b]] = 0.6, 0.4
+    table[a, [a, b, EOS]] = 0.3, 0.3, 0.4  # 0.24 in all
+    table[b, EOS] = 1.0  # 0.4 in all
+    method = Sampling(make_rules(alpha=0.0), temperature=0.0)
+    greedy = search_to_end(method, table_model(table), make_limits([5]), jnp.zeros((1, 1)))
+    beam = search(table_model(table), [5], 2, alpha=0.0)
+    assert trim(greedy.ids[0, 0]) == (a, EOS) and trim(beam.ids[0, 0]) == (b, EOS)
+    np.testing.assert_allclose(np.exp([greedy.scores[0, 0], beam.scores[0, 0]]), [0.24, 0.4], 1e-4)
+
+
+def test_search_goes_on_while_a_longer_hypothesis_can_win():
+    """Catches a bound that divides by the present length: here the ninth piece decides.
+
+    Also early stopping without effect: with it the search ends when two have ended, at the second.
+    """
+    first, middle, last = (
+        jnp.log(jnp.array(row) + 1e-9) for row in ((0.3, 0, 0.7, 0), (1, 0, 1e-6, 0), (0, 0, 1, 0))
+    )
+
+    def step_fn(tokens, cache, position, ancestors):
+        logits = jnp.where(position == 0, first, jnp.where(position < 8, middle, last))
+        return jnp.broadcast_to(logits, (*tokens.shape, V)), cache
+
+    # log 0.7 / 1 = -0.36; log 0.3 / 9 = -0.13
+    found = search(step_fn, [9], 2, kind="power", alpha=1.0)
+    assert trim(found.ids[0, 0]) == (*[0] * 8, EOS)
+    early = BeamSearch(make_rules(kind="power", alpha=1.0), 2, early_stopping=True)
+    found = search_to_end(early, step_fn, make_limits([9]), jnp.zeros((1, 2)))
+    assert trim(found.ids[0, 0]) == (EOS,)
+
+
+def test_results_are_sorted_distinct_ended_and_scored_as_the_model_does():
+    """Catches duplicates, overlong or unended hypotheses, and scores of something else."""
+    lengths = (1, 3, 12)
+    model = FakeModel(3, vocab_size=20)
+    found = run_beam(model, lengths, 4, 4)
+    assert found.ids.shape == (3, 4, 12)
+    for sentence, longest in enumerate(lengths):
+        ours = hypotheses(found, sentence)
+        assert len({ids for ids, _ in ours}) == len(ours) == (4 if longest > 1 else 1)
+        assert all(len(ids) <= longest for ids, _ in ours)
+        assert (np.diff(found.scores[sentence][: len(ours)]) <= 0).all()
+        for (ids, score), log_prob in zip(ours, found.log_probs[sentence], strict=False):
+            np.testing.assert_allclose(log_prob, model.log_prob(sentence, ids), rtol=1e-5)
+            np.testing.assert_allclose(score, log_prob / ((5 + len(ids)) / 6) ** 0.6, rtol=1e-5)
+
+
+def test_rows_are_independent_of_each_other():
+    """Catches a result that a neighbour changes by ending earlier or later: the bits must agree."""
+    model, lengths = FakeModel(4), [8, 3, 5, 8]
+    together = run_beam(model, lengths, 3)
+    model.start, lengths = model.start[[2, 2, 2, 2]], [5, 2, 8, 1]
+    among_others = run_beam(model, lengths, 3)
+    assert hypotheses(together, 2)[0] == hypotheses(among_others, 0)[0]
+
+
+def sorted_lengths(run, *arguments):
+    """The lengths that a compiled function sorts, read from its HLO text."""
+    text = jax.jit(run).lower(*arguments).compile().as_text()
+    lines = [line for line in text.split("\n") if re.search(r"\bsort\(", line)]
+    return [int(n) for line in lines for n in re.findall(r"\[(?:\d+,)*(\d+)\]", line)]
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="is about the CPU's compiler")
+def test_no_step_sorts_the_vocabulary():
+    """Catches XLA's CPU backend turning the top-k into a full sort, most of a search's time."""
+    model, vocab_size, beam_size = FakeModel(2, vocab_size=300), 300, 4
+    method, limits = BeamSearch(make_rules(), beam_size), make_limits([5, 7])
+
+    def run(cache):
+        return search_to_end(method, model.step_fn, limits, cache)
+
+    assert max(sorted_lengths(jnp.sort, jnp.zeros((2, vocab_size)))) == vocab_size
+    assert max(sorted_lengths(run, model.cache(beam_size)), default=0) < vocab_size
+
+
+@pytest.mark.parametrize("stops", [(12,), (1, 5, 12), (3, 3, 12)])
+def test_a_search_in_stretches_is_the_search_in_one_go(stops):
+    """Catches a place done twice or left out where a stretch ends."""
+    model, limits = FakeModel(2), make_limits([12, 7])
+    method = BeamSearch(make_rules(), 3, 3)
+    state, start = method.start(limits, model.cache(3)), 0
+    for stop in stops:
+        state, start = advance(method, model.step_fn, limits, state, start, stop)
+    whole = run_beam(model, [12, 7], 3, 3)
+    jax.tree.map(np.testing.assert_array_equal, method.results(state), whole)
+
+
+@pytest.mark.parametrize("few, place", [(0, 12), (1, 7), (2, 3), (3, 0)])
+def test_a_stretch_ends_where_only_few_are_left(few, place):
+    """Catches steps for a batch that could be smaller, and a stretch that ends a place late."""
+    model, limits = FakeModel(3), make_limits([12, 3, 7])
+    method = BeamSearch(make_rules(min_length=12), 2)  # each uses all that it may
+    state = method.start(limits, model.cache(2))
+    state, found = advance(method, model.step_fn, limits, state, 0, 12, few)
+    assert found == place
+    assert (~method.is_done(limits, state)).sum() == few
+
+
+def test_early_stopping_leaves_what_is_done_alone():
+    """Catches a translation that a neighbour changes, which is searched on: an end is for good."""
+    model, rules = FakeModel(4), make_rules(kind="power", alpha=3.0)
+    method = BeamSearch(rules, 3, early_stopping=True)
+    together = search_to_end(method, model.step_fn, make_limits([14] * 4), model.cache(3))
+    for row in range(4):
+        one = FakeModel(4)
+        one.start = model.start[[row]]
+        alone = search_to_end(method, one.step_fn, make_limits([14]), one.cache(3))
+        assert hypotheses(together, row) == hypotheses(alone, 0)
+
+
+def test_prefixes_are_kept_and_their_scores_counted():
+    """Catches a prefix that is off by one place, forced upon neighbours, or free of charge."""
+    model, prefix = FakeModel(2), (3, 0, 3)
+    found = run_beam(model, [8, 8], 3, 3, prefixes=[prefix])
+    for ids, _ in hypotheses(found, 0):
+        assert ids[:3] == prefix
+    (ids, _), log_prob = hypotheses(found, 0)[0], found.log_probs[0, 0]
+    np.testing.assert_allclose(log_prob, model.log_prob(0, ids), rtol=1e-5)
+    assert hypotheses(found, 1) == hypotheses(run_beam(model, [8, 8], 3, 3), 1)
+
+
+def test_min_length_is_kept_unless_a_sentence_may_not_be_so_long():
+    """Catches an end that comes one piece early, and a sentence without any hypothesis."""
+    found = run_beam(FakeModel(2, vocab_size=20), [12, 3], 4, 4, min_length=9)
+    lengths = [[len(ids) for ids, _ in hypotheses(found, sentence)] for sentence in (0, 1)]
+    assert min(lengths[0]) >= 9 and set(lengths[1]) == {3}
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_a_model_that_wants_to_end_does_so_at_the_min_length(width):
+    """Catches an end that is forbidden, or allowed, at one place too many."""
+    table = np.zeros((V, V))
+    table[:, EOS], table[:, 0] = 0.9, 0.1
+    rules = make_rules(min_length=5)
+    method = Sampling(rules, temperature=0.0) if width == 1 else BeamSearch(rules, width)
+    found = search_to_end(method, table_model(table), make_limits([9]), jnp.zeros((1, width)))
+    assert trim(found.ids[0, 0]) == (0, 0, 0, 0, EOS)
+
+
+def test_unknown_length_penalty_is_refused():
+    """Catches a misspelt penalty that means none."""
+    with pytest.raises(ValueError, match="gnmt"):
+        make_length_penalty("wu", 0.6)

@@ -1,0 +1,105 @@
+"""Greedy search and sampling: choices, ends, truncation, frequencies."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.helpers.fake_model import EOS, FakeModel, V, hypotheses, make_limits, make_rules
+from transformer.search.decoding import search_to_end
+from transformer.search.sampling import Sampling, truncate
+
+
+def rngs(*seeds):
+    """One PRNG key a sentence."""
+    return jnp.stack([jax.random.PRNGKey(seed) for seed in seeds])
+
+
+def run_sample(model, lengths, keys, num_samples=1, **options):
+    method, limits = Sampling(make_rules(), num_samples, **options), make_limits(lengths)
+    cache = model.cache(num_samples)
+    run = jax.jit(lambda: search_to_end(method, model.step_fn, limits, cache, rngs=keys))
+    return jax.device_get(run())
+
+
+def run_greedy(model, lengths):
+    method, limits = Sampling(make_rules(), temperature=0.0), make_limits(lengths)
+    return jax.device_get(search_to_end(method, model.step_fn, limits, model.cache(1)))
+
+
+def test_greedy_is_the_argmax_until_eos_or_the_last_place():
+    """Catches a greedy search that runs over its limit, mixes sentences up or scores other ids."""
+    lengths = (9, 1, 4)
+    model = FakeModel(3)
+    found = run_greedy(model, lengths)
+    for sentence, longest in enumerate(lengths):
+        expected = ()
+        while EOS not in expected:
+            is_last = len(expected) + 1 == longest
+            expected += (EOS if is_last else int(model.logits(sentence, expected).argmax()),)
+        ((ids, score),) = hypotheses(found, sentence)
+        assert ids == expected
+        log_prob = model.log_prob(sentence, ids)
+        np.testing.assert_allclose(found.log_probs[sentence, 0], log_prob, rtol=1e-5)
+        np.testing.assert_allclose(score, log_prob / ((5 + len(ids)) / 6) ** 0.6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options", [dict(temperature=1e-4), dict(top_k=1), dict(top_p=1e-6)], ids=str
+)
+def test_no_randomness_is_left_at_the_limits(options):
+    """Catches a temperature that multiplies, and truncation that keeps one piece too many."""
+    model = FakeModel(3)
+    sampled = run_sample(model, [9, 1, 4], rngs(0, 1, 2), **options)
+    greedy = run_greedy(model, [9, 1, 4])
+    np.testing.assert_array_equal(sampled.ids, greedy.ids)
+    np.testing.assert_allclose(sampled.scores, greedy.scores, rtol=1e-5)
+
+
+def log(*probabilities):
+    return jnp.log(jnp.array(probabilities))
+
+
+@pytest.mark.parametrize(
+    "options, kept",
+    [
+        (dict(top_p=0.45), "...x"),
+        (dict(top_p=0.7), "x..x"),
+        (dict(top_p=0.85), "xx.x"),
+        (dict(top_p=1.0), "xxxx"),
+        (dict(top_k=3), "xx.x"),
+        (dict(top_k=9), "xxxx"),
+        (dict(top_k=2, top_p=0.6), "...x"),  # of the two best, the first has 0.625 of the mass
+    ],
+    ids=str,
+)
+def test_truncation_keeps_the_fewest_that_reach_the_mass(options, kept):
+    """Catches a nucleus without the piece that crosses p, and unsorted probabilities."""
+    logits = truncate(log(0.3, 0.15, 0.05, 0.5), **options)
+    assert "".join("x" if keep else "." for keep in logits > -jnp.inf) == kept
+
+
+def test_frequencies_are_the_probabilities():
+    """Catches samples that share a key, a wrong temperature, and log_probs after truncation."""
+    model, count = FakeModel(2), 4000
+    found = run_sample(model, [2, 2], rngs(0, 1), count, temperature=2.0)
+    for sentence in range(2):
+        probabilities = jax.nn.softmax(model.logits(sentence, ()) / 2.0)
+        seen = np.bincount(found.ids[sentence, :, 0], minlength=V)
+        deviation = np.sqrt(count * probabilities * (1 - probabilities))
+        assert (np.abs(seen - count * probabilities) < 4.5 * deviation).all()
+        ids, _ = hypotheses(found, sentence)[0]
+        np.testing.assert_allclose(
+            found.log_probs[sentence, 0], model.log_prob(sentence, ids), rtol=1e-5
+        )
+
+
+def test_samples_do_not_depend_on_neighbours_but_on_their_key():
+    """Catches one key for the whole batch: a sentence's samples would change with its place."""
+    model = FakeModel(3)
+    first = run_sample(model, [9, 6, 4], rngs(5, 6, 7), 8)
+    model.start = model.start[[2, 0, 0]]
+    second = run_sample(model, [4, 9, 9], rngs(7, 5, 8), 8)
+    assert hypotheses(first, 2) == hypotheses(second, 0)
+    assert hypotheses(first, 0) == hypotheses(second, 1) != hypotheses(second, 2)
+    assert len({ids for ids, _ in hypotheses(first, 0)}) > 1

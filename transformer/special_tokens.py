@@ -1,0 +1,9 @@
+"""Ids that every vocabulary reserves; no text can produce them."""
+
+PAD, BOS, EOS, UNK = range(4)
+
+
+NUM_SPECIAL = 4
+
+
+SPECIAL_NAMES = ("<pad>", "<s>", "</s>", "<unk>")  # in pictures
