@@ -44,7 +44,7 @@ def get_config(language="hun"):
     config.data.corpus = f"data/g2p/{language}"
     config.data.source_language, config.data.target_language = language, "ipa"
     config.data.validation_split = config.data.test_split = "val"
-    config.data.measure = "word_error_rate"
+    config.data.selection_metric = "line_error_rate"
     config.data.bleu_tokenize = "none"
     config.data.row_length = 64
     config.data.drop_identical = False

@@ -23,7 +23,7 @@ from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
 from transformer.evaluate import plots
 from transformer.inference.file_job import Job
-from transformer.inference.run_job import do_job
+from transformer.inference.run_job import run_job
 from transformer.inference.translator import Translator
 from transformer.train.progress import Progress
 from transformer.workdir import WorkDir
@@ -185,7 +185,7 @@ def test_a_corpus_is_translated_there_and_gone_on_with(cloud):
     lines = [f"line {n}" for n in range(9)]
     storage.locate("gs://bucket/c").joinpath("in").write_text("\n".join(lines))
     job = Job("gs://bucket/c/in", "gs://bucket/c/out.gz", chunk_lines=2)
-    do = partial(do_job, job=job, say=str, command="")
+    do = partial(run_job, job=job, say=str, command="")
     with pytest.raises(Killed):
         do(FakeTranslator(dies_at="line 5"))
     assert len([name for name in cloud.names() if "out.gz.parts/0000" in name]) == 2

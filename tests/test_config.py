@@ -115,7 +115,7 @@ MISTAKES = {  # what is set: (parts of the one sentence)
     ("model__dtype", "float16"): ("model.dtype", "float32, bfloat16", "'float16'"),
     ("tokenizer__kind", "character"): ("tokenizer.kind", "pieces, characters", "'character'"),
     ("tokenizer__target_kind", "pieces"): ("target_kind=pieces", "kind=sentencepiece", "shared=F"),
-    ("data__measure", "WER"): ("data.measure", "bleu, word_error_rate", "'WER'"),
+    ("data__measure", "WER"): ("data.selection_metric", "bleu, line_error_rate", "'WER'"),
     ("data__bleu_tokenize", "13b"): ("data.bleu_tokenize", "13a", "'13b'"),
     ("decoding__length_penalty", ""): ("decoding.length_penalty", "gnmt, power", "''"),
     ("training__num_train_steps", 0): ("training.num_train_steps", "at least 1", "0"),
@@ -216,6 +216,14 @@ def test_an_unknown_field_is_named():
     data["model"]["d_modle"] = 8
     with pytest.raises(ValueError, match="d_modle"):
         Config.from_json(json.dumps(data))
+
+
+def test_names_of_an_older_version_are_read():
+    """Catches work directories of the last release that this one cannot open."""
+    data = json.loads(Config().to_json())
+    del data["data"]["selection_metric"]
+    data["data"]["measure"] = "word_error_rate"
+    assert Config.from_json(json.dumps(data)).data.selection_metric == "line_error_rate"
 
 
 def test_differences_names_fields_and_both_values():

@@ -8,7 +8,7 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 
-from transformer.config_rules import check_together, check_type, check_values
+from transformer.config_rules import check_together, check_type, check_values, with_present_names
 
 
 @dataclass
@@ -50,7 +50,7 @@ class DataConfig:
     validation_split: str = "validation"
     test_split: str = "test"
     max_validation_sentences: int = 1000  # translated at each evaluation; 0: all
-    measure: str = "bleu"  # which score comes first and decides; or "word_error_rate"
+    selection_metric: str = "bleu"  # chooses the best checkpoint; or "line_error_rate"
     bleu_tokenize: str = "13a"  # sacrebleu's; "none" if the text is tokenised already
     row_length: int = 256  # target pieces of a packed row, so also the longest sentence
     max_length_ratio: float = 9.0  # of source to target pieces or back; 0: no limit
@@ -163,7 +163,7 @@ class Config:
     def from_json(cls, text: str) -> "Config":
         """Reads what `to_json` wrote. Unknown names raise ValueError; missing ones get defaults."""
         try:
-            data = json.loads(text)
+            data = with_present_names(json.loads(text))
             groups = {
                 f.name: f.default_factory(**data.pop(f.name, {}))
                 for f in dataclasses.fields(cls)

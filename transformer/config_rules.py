@@ -18,7 +18,7 @@ CHOICES = {
     ),
     "model.dtype": ("float32", "bfloat16"),
     "data.bleu_tokenize": ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"),
-    "data.measure": ("bleu", "word_error_rate"),
+    "data.selection_metric": ("bleu", "line_error_rate"),
     "tokenizer.kind": ("sentencepiece", "pieces", "characters"),
     "tokenizer.target_kind": ("", "sentencepiece", "pieces", "characters"),
     "decoding.length_penalty": ("gnmt", "power"),
@@ -39,6 +39,15 @@ NOT_NEGATIVE = """model.head_dim model.value_dim data.max_validation_sentences
 RATES = """model.dropout_rate model.attention_dropout_rate training.label_smoothing data.mask_rate
     optimizer.beta1 optimizer.beta2""".split()  # noqa: SIM905
 MESH_AXES = ("mesh.data", "mesh.fsdp", "mesh.tensor")
+
+
+def with_present_names(data):
+    """The parsed JSON of a configuration of version 0.1.0 or later, under the names of today."""
+    group = data.get("data", {})
+    if "measure" in group:  # 0.1.0
+        metric = group.pop("measure")
+        group["selection_metric"] = {"word_error_rate": "line_error_rate"}.get(metric, metric)
+    return data
 
 
 def check_type(name, value, wanted):

@@ -8,7 +8,7 @@ import pytest
 
 from configs import embedded_en_de, multi30k_tiny
 from transformer.data import parallel_text
-from transformer.data.packing import PackedBatches, fill_rows, shift_right, usable
+from transformer.data.packing import PackedBatches, fill_rows, filter_by_length, shift_right
 from transformer.data.ragged import Ragged
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import train_tokenizers
@@ -114,10 +114,10 @@ def test_pairs_that_do_not_fit_are_dropped_and_counted():
         ragged([[5] * n for n in lengths]) for lengths in ([4, 9, 2, 1], [4, 2, 8, 8])
     )
     notes = Counter()
-    assert usable(source, target, 8, 4.0, notes).tolist() == [0, 2]
+    assert filter_by_length(source, target, 8, 4.0, notes).tolist() == [0, 2]
     assert notes == {"more than 8 pieces": 1, "a length ratio above 4": 1}
     notes = Counter()
-    assert usable(source, target, 9, 0, notes).tolist() == [0, 1, 2, 3] and not notes
+    assert filter_by_length(source, target, 9, 0, notes).tolist() == [0, 1, 2, 3] and not notes
 
 
 @pytest.mark.parametrize("num_pairs", [1, 2, 7, 200, 1001])
@@ -228,7 +228,7 @@ def test_at_least_95_percent_of_the_tokens_are_real(name):
         for side, tokenizer in enumerate(tokenizers)
     ]
     row_length = config.data.row_length
-    kept = usable(*sides, row_length, config.data.max_length_ratio, Counter())
+    kept = filter_by_length(*sides, row_length, config.data.max_length_ratio, Counter())
     assert len(kept) >= 0.99 * len(pairs)
     source, target = (side.take(kept) for side in sides)
     batches = PackedBatches(

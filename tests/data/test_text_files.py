@@ -75,7 +75,7 @@ def test_a_named_pipe_is_read_like_a_file(tmp_path):
     """Catches --input=<(zstdcat corpus.zst) that is refused as no file."""
     os.mkfifo(tmp_path / "pipe")
     threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(b"a\nb\n",)).start()
-    assert text_files.is_there(tmp_path / "pipe") and not text_files.is_there(tmp_path)
+    assert text_files.exists(tmp_path / "pipe") and not text_files.exists(tmp_path)
     assert count_lines(tmp_path / "pipe") is None
     found = open_lines(tmp_path / "pipe")
     assert (list(found), found.share) == (["a", "b"], None)

@@ -209,7 +209,7 @@ def test_errors_that_say_nothing_of_memory_are_raised_as_they_are():
 
 
 def test_share_of_one_host_is_everything():
-    assert hosts.share(lambda items: [x * 2 for x in items], [1, 2, 3]) == [2, 4, 6]
+    assert hosts.split_over_hosts(lambda items: [x * 2 for x in items], [1, 2, 3]) == [2, 4, 6]
     hosts.check_same("nothing", bytes)
 
 
@@ -226,9 +226,9 @@ def test_cores_become_devices_unless_the_user_chose(chosen, number):
     program = (
         "import jax\n"
         "from transformer.parallel import devices\n"
-        "devices.make_cores_devices()\n"
+        "devices.use_cores_as_devices()\n"
         "print(len(jax.devices()))\n"
-        "devices.make_cores_devices()\n"
+        "devices.use_cores_as_devices()\n"
     )
     inherited = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     inherited.pop("JAX_NUM_CPU_DEVICES", None)

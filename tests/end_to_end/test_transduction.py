@@ -22,7 +22,7 @@ def get_config():
     config.data.corpus, config.data.row_length = "{corpus}", 32
     config.data.source_language, config.data.target_language = "toy", "ipa"
     config.data.validation_split = config.data.test_split = "val"
-    config.data.measure, config.data.bleu_tokenize = "word_error_rate", "none"
+    config.data.selection_metric, config.data.bleu_tokenize = "line_error_rate", "none"
     config.optimizer.warmup_steps, config.optimizer.peak_learning_rate = 40, 0.01
     config.model.dropout_rate = 0.0
     config.training.num_train_steps, config.training.batch_tokens = 320, 512

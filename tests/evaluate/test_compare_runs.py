@@ -70,7 +70,7 @@ def test_pronunciations_are_compared_by_their_word_error_rate():
     """Catches a run of few whole words that is called better for its n-grams."""
     rows = [(f"w{i}", "a b c d", "a b c d") for i in range(60)]
     worse = [(*row[:2], "a b c x" if i % 3 else row[1]) for i, row in enumerate(rows)]
-    sides = [evaluation(r, measure="word_error_rate") for r in (rows, worse)]
+    sides = [evaluation(r, selection_metric="line_error_rate") for r in (rows, worse)]
     first = compare(("a", "b"), *sides).tests[0]
     assert (first.ours.name, first.ours.value, round(first.difference, 2)) == ("WER", 0, -66.67)
     assert first.p_bootstrap < 0.01 and first.p_randomisation < 0.01

@@ -76,15 +76,17 @@ def test_faults_of_references_stand_beside_those_of_translations():
 def test_the_measure_comes_first_wherever_scores_are_told(tmp_path):
     """Catches a report of pronunciations headed by their BLEU, and lengths in words of one word."""
     rows = [("a" * n, "x y", "x y" if n % 4 else "x") for n in range(1, 21)]
-    result = evaluation(rows, measure="word_error_rate")
-    assert list(result.main_scores()) == ["word_error_rate", "bleu", "chrf", "perplexity"]
+    result = evaluation(rows, selection_metric="line_error_rate")
+    assert list(result.selection_scores()) == ["line_error_rate", "bleu", "chrf", "perplexity"]
     assert result.lines()[0].startswith("WER 25.00 ± ")
     assert [(row["from"], row["score"].value) for row in result.by_length] == [(1, 20), (11, 30)]
     assert "WER by characters of the source:" in result.detail_lines()
     path = result.save(WorkDir(tmp_path), "x", checkpoints=[summary(result)] * 2)
     record, page = strict(path.read_text()), (path.parent / "report.html").read_text()
-    assert record["word_error_rate"]["value"] == 25 and record["measure"] == "word_error_rate"
-    assert record["checkpoints"][0]["word_error_rate"] == record["word_error_rate"]
+    assert (
+        record["line_error_rate"]["value"] == 25 and record["selection_metric"] == "line_error_rate"
+    )
+    assert record["checkpoints"][0]["line_error_rate"] == record["line_error_rate"]
     assert page.index("WER</") < page.index("BLEU</") and "test WER" in page
     heads, row, _ = table_lines([summary(result)] * 2)
     assert heads.split() == ["checkpoint", "WER", "BLEU", "chrF2", "perplexity"]

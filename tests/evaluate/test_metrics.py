@@ -110,7 +110,7 @@ def test_translations_that_share_next_to_nothing_are_scored():
 def test_second_scores_are_sacrebleu_s(name, options):
     """Catches a name on the wrong variant."""
     texts = [t.upper().replace(" .", "-x.") for t in TRANSLATIONS], [f"{r}!" for r in REFERENCES]
-    scores = {score.name: score for score in metrics.second_scores(*texts, "en-de")}
+    scores = {score.name: score for score in metrics.secondary_scores(*texts, "en-de")}
     theirs = sacrebleu.corpus_bleu(texts[0], [texts[1]], **options)
     assert scores[name].value == pytest.approx(theirs.score)
     assert ("case:lc" in scores[name].signature) == ("lowercase" in options)
@@ -122,7 +122,7 @@ def test_second_scores_are_sacrebleu_s(name, options):
 def test_second_scores_do_not_repeat_the_first(tokenize, count):
     """Catches the same figure under two names, and word tokens of a language without spaces."""
     first = metrics.bleu(TRANSLATIONS, REFERENCES, "en-de", tokenize=tokenize)
-    others = metrics.second_scores(TRANSLATIONS, REFERENCES, "en-de", tokenize=tokenize)
+    others = metrics.secondary_scores(TRANSLATIONS, REFERENCES, "en-de", tokenize=tokenize)
     signatures = [score.signature for score in [first, *others]]
     assert len(others) == count and len(set(signatures)) == count + 1
     assert tokenize != "zh" or not any("tok:13a" in s or "tok:intl" in s for s in signatures)
@@ -153,30 +153,30 @@ def test_word_error_rate_counts_lines_that_are_not_wholly_right():
     """Catches phones counted for words, a fraction for a percentage, and a forgiving comparison."""
     ours = ["a b c", "a b", "A b", "ab", ""]
     theirs = ["a b c", "a c", "a b", "a b", "x"]
-    score = metrics.measure_score("word_error_rate", ours, theirs, "hun-ipa", num_bootstrap=500)
+    score = metrics.score_by("line_error_rate", ours, theirs, "hun-ipa", num_bootstrap=500)
     assert (score.name, score.value, score.num_sentences) == ("WER", 80, 5)
     assert {"unit:line", "match:whole", "bs:500"} <= set(score.signature.split("|"))
-    assert metrics.measure_score("word_error_rate", theirs, theirs, "hun-ipa").value == 0
+    assert metrics.score_by("line_error_rate", theirs, theirs, "hun-ipa").value == 0
     with pytest.raises(ValueError, match="there are 4 and 5"):
-        metrics.measure_score("word_error_rate", ours[1:], theirs, "hun-ipa")
+        metrics.score_by("line_error_rate", ours[1:], theirs, "hun-ipa")
 
 
 def test_the_interval_of_a_word_error_rate_is_that_of_a_proportion():
     """Catches an interval over phones, and half of it or twice."""
     ours = ["x" if i % 10 else "y" for i in range(1000)]
-    score = metrics.measure_score("word_error_rate", ours, ["x"] * 1000, "a-b", num_bootstrap=1000)
+    score = metrics.score_by("line_error_rate", ours, ["x"] * 1000, "a-b", num_bootstrap=1000)
     assert score.value == 10
     assert score.interval == pytest.approx(1.96 * math.sqrt(0.1 * 0.9 / 1000) * 100, rel=0.1)
 
 
 def test_measures_are_those_that_a_configuration_may_name():
-    """Catches a measure that validates and fails at the first evaluation."""
-    assert tuple(metrics.MEASURES) == CHOICES["data.measure"]
-    for measure, name in metrics.MEASURES.items():
-        assert metrics.measure_score(measure, TRANSLATIONS, REFERENCES, "en-de").name == name
+    """Catches a selection_metric that validates and fails at the first evaluation."""
+    assert tuple(metrics.METRICS) == CHOICES["data.selection_metric"]
+    for selection_metric, name in metrics.METRICS.items():
+        assert metrics.score_by(selection_metric, TRANSLATIONS, REFERENCES, "en-de").name == name
     bleu = metrics.bleu(TRANSLATIONS, REFERENCES, "en-de", tokenize="none")
-    assert metrics.measure_score("bleu", TRANSLATIONS, REFERENCES, "en-de", tokenize="none") == bleu
-    assert metrics.MEASURES.keys() > metrics.LOWER_IS_BETTER
+    assert metrics.score_by("bleu", TRANSLATIONS, REFERENCES, "en-de", tokenize="none") == bleu
+    assert metrics.METRICS.keys() > metrics.LOWER_IS_BETTER
 
 
 def test_accuracy_has_wilsons_interval():

@@ -104,8 +104,8 @@ def test_an_evaluation_is_of_what_the_translator_says(translator):
 
 
 def test_the_configuration_says_which_score_comes_first(translator, monkeypatch):
-    """Catches a measure that is lost between the configuration and the scores."""
-    monkeypatch.setattr(translator.config.data, "measure", "word_error_rate")
+    """Catches a selection_metric that is lost between the configuration and the scores."""
+    monkeypatch.setattr(translator.config.data, "selection_metric", "line_error_rate")
     test_set = [*pairs(9), ("", "")]
     result = evaluate(translator, test_set, "own", num_maps=0)
     num_wrong = sum(s.translation != s.reference for s in result.segments)
@@ -136,9 +136,9 @@ def test_maps_are_of_short_sentences_and_of_their_pieces(translator):
 def test_cut_sources_are_counted(translator):
     """Catches a test set whose longest sentences are cut without a word."""
     result = evaluate(translator, [("w1 " * 255, "w1"), ("w1 " * 256, "w1")], "own", beam_size=1)
-    assert result.conditions.longest_source == 256
+    assert result.settings.longest_source == 256
     assert result.outputs["cut_sources"] == 1
-    assert result.conditions.search["beam_size"] == 1
+    assert result.settings.search["beam_size"] == 1
 
 
 def test_another_checkpoint_needs_no_compile(run, compiles):

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.search.decoding import FREE, Limits, Rules
+from transformer.search.decoding import FREE, HypothesisRules, Limits
 
 BOS, EOS, V, K = 1, 2, 4, 8
 
@@ -44,7 +44,7 @@ class FakeModel:
 
 
 def make_rules(kind="gnmt", alpha=0.6, min_length=0):
-    return Rules(BOS, EOS, kind, alpha, min_length)
+    return HypothesisRules(BOS, EOS, kind, alpha, min_length)
 
 
 def make_limits(max_lengths, prefixes=()):

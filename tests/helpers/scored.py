@@ -1,6 +1,6 @@
 """Evaluations of texts that a test writes itself, without a model."""
 
-from transformer.evaluate.evaluation import Conditions, make_evaluation
+from transformer.evaluate.evaluation import EvaluationSettings, make_evaluation
 from transformer.evaluate.segments import make_segments
 
 CORPUS = [  # (source, reference, translation)
@@ -13,15 +13,17 @@ CORPUS = [  # (source, reference, translation)
 ]
 
 
-def evaluation(rows=CORPUS, *, checkpoint="last (20)", tokenize="13a", measure="bleu", maps=()):
+def evaluation(
+    rows=CORPUS, *, checkpoint="last (20)", tokenize="13a", selection_metric="bleu", maps=()
+):
     """An `Evaluation` of (source, reference, translation); every reference costs 2 nats a word."""
     about = (checkpoint, "own", "en", "de", tokenize, 100, 256, {"beam_size": 4})
-    conditions = Conditions(*about, measure)
+    settings = EvaluationSettings(*about, selection_metric)
     sources, references, translations = (list(side) for side in zip(*rows, strict=True))
     counts = [len(reference.split()) + 1 for reference in references]
     found = [(translation, -1.0, -0.5) for translation in translations]
     log_probs = [-2.0 * count for count in counts]
-    segments = make_segments(sources, references, found, log_probs, conditions.languages)
-    result = make_evaluation(conditions, segments, counts)
+    segments = make_segments(sources, references, found, log_probs, settings.languages)
+    result = make_evaluation(settings, segments, counts)
     result.maps = list(maps)
     return result

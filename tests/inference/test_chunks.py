@@ -10,7 +10,7 @@ from transformer.console import LiveLine
 from transformer.data.text_files import Lines
 from transformer.inference import chunks
 from transformer.inference.chunks import Chunk, read_chunks, stream_sizes
-from transformer.inference.job_progress import Pace
+from transformer.inference.job_progress import JobProgress
 from transformer.inference.output_formats import make_packer, write_chunk
 from transformer.inference.translator import Translation
 
@@ -122,16 +122,16 @@ def test_packed_parts_are_the_same_bytes_at_any_time():
 def test_the_pace_is_of_what_was_done_now_without_the_first_chunk():
     """Catches a time left that counts compiling, or lines that were done the day before."""
     now, out, said = [0.0], io.StringIO(), []
-    pace = Pace([], said.append, LiveLine(out), clock=lambda: now[0])
+    pace = JobProgress([], said.append, LiveLine(out), clock=lambda: now[0])
 
-    def add(number, seconds, is_done=False):
+    def add(number, seconds, is_finished=False):
         now[0] += seconds
         text = [""] + ["x"] * 99
         chunk = Chunk(number, number * 100, text, share=(number + 1) / 20)
-        pace.add(chunk, is_done, None if is_done else 500, seconds)
+        pace.add(chunk, is_finished, None if is_finished else 500, seconds)
 
     for number in range(8):
-        add(number, 0.001, is_done=True)
+        add(number, 0.001, is_finished=True)
     add(8, 60)  # it compiles
     for number in range(9, 12):
         add(number, 5)
@@ -146,7 +146,7 @@ def test_the_pace_is_of_what_was_done_now_without_the_first_chunk():
 def test_bad_lines_are_told_of_at_the_first_and_counted_at_the_end():
     """Catches a Latin-1 corpus that is noticed after hours, or a warning for each line of it."""
     text, said = Lines(io.BytesIO(b"ok\n\xff\n" * 10), "a"), []
-    pace = Pace([text], said.append)
+    pace = JobProgress([text], said.append)
     for chunk in read_chunks(text, sizes=iter([4] * 9)):
         pace.add(chunk, False, 1, 0.1)
     pace.finish()

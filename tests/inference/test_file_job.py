@@ -12,12 +12,12 @@ import threading
 import pytest
 
 from tests.helpers.fake_translator import FakeTranslator, Killed
-from transformer.inference import run_job
+from transformer.inference import run_job as run_job_module
 from transformer.inference.chunks import Chunk
 from transformer.inference.file_job import Job
-from transformer.inference.job_progress import Pace
+from transformer.inference.job_progress import JobProgress
 from transformer.inference.resumable_output import Parts, Stream, open_stream
-from transformer.inference.run_job import do_chunks, do_job, wait_for_parts
+from transformer.inference.run_job import run_chunks, run_job, wait_for_parts
 from transformer.parallel import hosts
 
 TEXTS = [f"line {n} ä" for n in range(10)] + ["", "  ", "end"]
@@ -50,7 +50,7 @@ def do(job, translator=None, said=None):
     translator = translator or FakeTranslator()
     job.check()
     say = said.append if said is not None else str
-    assert do_job(translator, job, say=say, command="python eval.py") == 0
+    assert run_job(translator, job, say=say, command="python eval.py") == 0
     return translator
 
 
@@ -191,7 +191,7 @@ def test_a_signal_ends_a_job_at_once_and_tells_how_to_go_on(number, source):
 
     translator.translate = stop_at
     with pytest.raises(SystemExit) as caught:
-        do_job(translator, make_job(source), say=said.append, command="python eval.py --x")
+        run_job(translator, make_job(source), say=said.append, command="python eval.py --x")
     assert caught.value.code == code
     assert said == ["stopped; finished chunks are kept, go on with: python eval.py --x"]
     assert len(parts_of(source)) == 2
@@ -285,7 +285,7 @@ def test_a_stream_is_written_line_by_line_as_chunks_end(source, monkeypatch):
             self.flushed += (self.getvalue(),)
 
     pipe = Pipe()
-    monkeypatch.setattr(run_job, "open_stream", lambda _: Stream(pipe, "Standard output"))
+    monkeypatch.setattr(run_job_module, "open_stream", lambda _: Stream(pipe, "Standard output"))
     do(make_job(source, ""))
     assert pipe.getvalue() == BACKWARDS
     assert [data.count(b"\n") for data in pipe.flushed] == [3, 6, 9, 12, 13]
@@ -349,7 +349,9 @@ def test_hosts_share_what_is_missing_evenly_and_do_nothing_twice(num_hosts, done
     for host in range(num_hosts):
         chunks = [Chunk(n, n, [str(n)]) for n in range(7)]
         before = len(place.written)
-        checksums = do_chunks(chunks, lambda c: (b"", 1), place, Pace([], str), host, num_hosts)
+        checksums = run_chunks(
+            chunks, lambda c: (b"", 1), place, JobProgress([], str), host, num_hosts
+        )
         shares.append(len(place.written) - before)
         assert checksums == [chunk.checksum for chunk in chunks]
     assert place.written.keys() == set(range(7)) - set(done)
@@ -358,7 +360,7 @@ def test_hosts_share_what_is_missing_evenly_and_do_nothing_twice(num_hosts, done
 
 def test_the_first_host_waits_for_the_others_and_says_for_what(source, monkeypatch):
     """Catches a file joined without the chunks of a slow host, and a wait without end or word."""
-    monkeypatch.setattr(run_job, "POLL_EVERY", 0.02)
+    monkeypatch.setattr(run_job_module, "POLL_EVERY", 0.02)
     monkeypatch.setattr(hosts, "SAY_EVERY", 0)
     job, said = make_job(source), []
     parts = Parts(job.output, {})

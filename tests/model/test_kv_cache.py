@@ -7,11 +7,11 @@ import pytest
 
 from transformer.model.attention_functions import scaled_dot_product_attention
 from transformer.model.kv_cache import (
-    as_rows,
     attend_to_cache,
     empty_cache,
-    lay_out,
+    from_cache_layout,
     lengthen,
+    to_cache_layout,
     write,
 )
 
@@ -31,7 +31,7 @@ def make_rows(*shape):
 def test_rows_come_back_from_a_cache():
     """Catches an axis that ends up in another's place."""
     rows = make_rows(3, 5)
-    key, value = as_rows(lay_out(rows))
+    key, value = from_cache_layout(to_cache_layout(rows))
     np.testing.assert_array_equal(key, rows["key"])
     np.testing.assert_array_equal(value, rows["value"])
 
@@ -44,8 +44,10 @@ def test_places_are_in_order_whatever_was_lengthened_between():
         if place == 2:
             cache = lengthen(cache, width * 2)
         inside = slice(place * width, (place + 1) * width)
-        cache = write(cache, lay_out({name: a[:, inside] for name, a in rows.items()}), place)
-    for found, name in zip(as_rows(cache), ("key", "value"), strict=True):
+        cache = write(
+            cache, to_cache_layout({name: a[:, inside] for name, a in rows.items()}), place
+        )
+    for found, name in zip(from_cache_layout(cache), ("key", "value"), strict=True):
         np.testing.assert_array_equal(found, rows[name])
 
 
@@ -67,4 +69,4 @@ def test_attention_is_equation_1(beams, batch_size, backend, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     for mask, value in zip((own, shared), expected, strict=True):
         attend = jax.jit(lambda q, cache, mask: attend_to_cache(q * H**-0.5, cache, mask))
-        np.testing.assert_allclose(attend(query, lay_out(rows), mask), value, atol=1e-5)
+        np.testing.assert_allclose(attend(query, to_cache_layout(rows), mask), value, atol=1e-5)

@@ -11,7 +11,7 @@ from transformer.data.lm_batches import MASK, Window
 from transformer.data.packing import Batch
 from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassifier
-from transformer.search.decoding import FREE, Limits, Rules, search_to_end
+from transformer.search.decoding import FREE, HypothesisRules, Limits, search_to_end
 from transformer.search.sampling import Sampling
 from transformer.special_tokens import EOS
 
@@ -106,7 +106,7 @@ def test_a_search_gives_the_scores_of_the_whole_pass(norm, positions):
     cache = model.apply({"params": params}, 3, 1, 7, method="init_cache")
     limits = Limits(np.full(3, 8), batch.targets)
     found = search_to_end(
-        Sampling(Rules(EOS, FREE, "power", 0.0), temperature=0.0), step_fn, limits, cache
+        Sampling(HypothesisRules(EOS, FREE, "power", 0.0), temperature=0.0), step_fn, limits, cache
     )
     np.testing.assert_array_equal(found.ids[:, 0], batch.targets)
     logits = model.apply({"params": params}, batch, deterministic=True)

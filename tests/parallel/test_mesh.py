@@ -7,7 +7,7 @@ from jax.sharding import PartitionSpec
 
 from tests.helpers.tiny_models import make_batch, tiny_model
 from transformer.config import MeshConfig
-from transformer.parallel.mesh import mesh_shape, place_of
+from transformer.parallel.mesh import mesh_shape, partition_spec_of
 from transformer.train.steps import init_state
 
 SIZES = {"data": 2, "fsdp": 2, "tensor": 2}
@@ -18,7 +18,7 @@ def places():
     model, batch = tiny_model(), make_batch([[((5, 6), (7, 8))]], 4, 4)
     state = jax.eval_shape(lambda: init_state(model, optax.adam(1.0), batch, 0))
     return {
-        jax.tree_util.keystr(path): (leaf.shape, place_of(path, leaf.shape, SIZES))
+        jax.tree_util.keystr(path): (leaf.shape, partition_spec_of(path, leaf.shape, SIZES))
         for path, leaf in jax.tree_util.tree_leaves_with_path(state)
     }
 
@@ -42,7 +42,7 @@ def test_moments_lie_with_their_parameters():
 
 def test_dimension_that_cannot_be_shared_evenly_stays_whole():
     path = (jax.tree_util.DictKey("table"),)
-    assert place_of(path, (13, 16), SIZES) == PartitionSpec(None, "fsdp")
+    assert partition_spec_of(path, (13, 16), SIZES) == PartitionSpec(None, "fsdp")
 
 
 @pytest.mark.parametrize(

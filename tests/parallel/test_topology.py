@@ -15,10 +15,10 @@ from transformer.config import Config
 from transformer.model.encoder_decoder import Transformer
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.topology import topology_devices
-from transformer.search.continuous_batching import Programs, make_lanes
+from transformer.search.continuous_batching import Programs, make_replicas
 from transformer.search.decoding import Limits
-from transformer.search.options import Search
-from transformer.search.programs import advance_riders, begin, collect, lengthen
+from transformer.search.options import SearchOptions
+from transformer.search.programs import advance_slots, begin, collect, lengthen
 from transformer.train.steps import make_train_step
 from transformer.train.trainer import step_without_data
 
@@ -56,7 +56,7 @@ def search_of(config, beam_size, rows):
     """(model, method, shapes of parameters, and of what `search.begin` takes for so many rows)."""
     size, source, longest = config.tokenizer.vocab_size, 16, 40
     model = Transformer(config.model, size, size)
-    method = Search.from_config(config.decoding, beam_size=beam_size).method()
+    method = SearchOptions.from_config(config.decoding, beam_size=beam_size).method()
     step = step_without_data(config, make_parallel(config, jax.devices()[:1]))
     params = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), step.abstract_state.params
@@ -81,7 +81,7 @@ def test_search_lowers_for_accelerators(platform, beam_size, monkeypatch):
     fixed, state = (riders.limits, riders.encoded), riders.state
     for program, arguments in (
         (start, (params, *inputs)),
-        (partial(advance_riders, model, method), (params, fixed, state, place, number, place)),
+        (partial(advance_slots, model, method), (params, fixed, state, place, number, place)),
         (partial(lengthen, model, method), (state,)),
         (collect, (riders, riders, where)),
     ):
@@ -96,7 +96,7 @@ def test_search_compiles_for_a_slice_that_is_not_there(beam_size, monkeypatch):
     config = small_config()
     devices = topology_devices("v5e:2x2")
     model, method, params, inputs = search_of(config, beam_size, rows=4 * len(devices))
-    programs = Programs(model, method, make_lanes(devices))
+    programs = Programs(model, method, make_replicas(devices))
 
     def placed(tree, spec):
         sharding = NamedSharding(programs.mesh, spec)

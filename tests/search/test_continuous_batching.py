@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.fake_model import FakeModel, V, make_limits, make_rules
 from transformer.search import continuous_batching
 from transformer.search.beam_search import BeamSearch
-from transformer.search.continuous_batching import Conveyor, Programs, make_lanes
+from transformer.search.continuous_batching import ContinuousBatcher, Programs, make_replicas
 from transformer.search.decoding import search_to_end
 
 WIDTH, LONGEST = 3, 40
@@ -47,7 +47,7 @@ class FakeTransformer:
 
 
 def make_batches(starts, max_lengths, rows, lanes):
-    """Batches as `Conveyor.run` takes them, in order; the last one is filled up with nobody."""
+    """Batches as `ContinuousBatcher.run` takes them, in order; the last one is filled up with nobody."""
     per_batch = rows * lanes
     for first in range(0, len(starts), per_batch):
         indices = np.full(per_batch, -1)
@@ -76,9 +76,9 @@ def test_everyone_arrives_once_and_as_alone(rows, lanes, most_waiting, monkeypat
     rng = np.random.default_rng(1)
     max_lengths = rng.integers(1, LONGEST + 1, count)
     method = BeamSearch(make_rules(alpha=1.5), WIDTH, WIDTH)
-    programs = Programs(FakeTransformer(model), method, make_lanes(jax.local_devices()[:lanes]))
+    programs = Programs(FakeTransformer(model), method, make_replicas(jax.local_devices()[:lanes]))
     batches = make_batches(model.start, max_lengths, rows, lanes)
-    arrived = list(Conveyor(programs, {}, rows).run(batches))
+    arrived = list(ContinuousBatcher(programs, {}, rows).run(batches))
     assert sorted(index for index, _ in arrived) == list(range(count))
 
     limits = make_limits(max_lengths.tolist())
@@ -95,13 +95,13 @@ def test_everyone_arrives_once_and_as_alone(rows, lanes, most_waiting, monkeypat
 
 def record_places(monkeypatch):
     """A list of where the lanes of a batch stand each time that one is run on."""
-    calls, advance = [], Conveyor._advance
+    calls, advance = [], ContinuousBatcher._advance
 
     def run_on(self, load):
         calls.append(load.places.tolist())
         return advance(self, load)
 
-    monkeypatch.setattr(Conveyor, "_advance", run_on)
+    monkeypatch.setattr(ContinuousBatcher, "_advance", run_on)
     return calls
 
 
@@ -113,13 +113,13 @@ def test_the_few_of_several_batches_are_put_together(monkeypatch):
     max_lengths = np.where(np.arange(count) % rows == 0, LONGEST, 2)
     # No end before the limit: what is long stays long.
     method = BeamSearch(make_rules(min_length=LONGEST), WIDTH)
-    programs = Programs(FakeTransformer(model), method, make_lanes(jax.local_devices()[:1]))
+    programs = Programs(FakeTransformer(model), method, make_replicas(jax.local_devices()[:1]))
     arrived = list(
-        Conveyor(programs, {}, rows).run(make_batches(model.start, max_lengths, rows, 1))
+        ContinuousBatcher(programs, {}, rows).run(make_batches(model.start, max_lengths, rows, 1))
     )
     assert len(arrived) == count
     assert calls.count([0]) == 8
-    assert calls.count([continuous_batching.MEETING]) == 2
+    assert calls.count([continuous_batching.MERGE_EVERY]) == 2
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_lanes_that_differ_do_not_wait_for_each_other(shorter, expected, monkeyp
     # Half of one lane are shorter; no sentence ends before it must.
     max_lengths = np.array(shorter + [LONGEST] * 24)
     method = BeamSearch(make_rules(min_length=LONGEST), WIDTH)
-    programs = Programs(FakeTransformer(model), method, make_lanes(jax.local_devices()[:lanes]))
+    programs = Programs(FakeTransformer(model), method, make_replicas(jax.local_devices()[:lanes]))
     batches = make_batches(model.start, max_lengths, rows, lanes)
-    arrived = [index for index, _ in Conveyor(programs, {}, rows).run(batches)]
+    arrived = [index for index, _ in ContinuousBatcher(programs, {}, rows).run(batches)]
     assert sorted(arrived) == list(range(rows * lanes))
     assert calls == expected

@@ -203,7 +203,7 @@ def test_a_stretch_ends_where_only_few_are_left(few, place):
     state = method.start(limits, model.cache(2))
     state, found = advance(method, model.step_fn, limits, state, 0, 12, few)
     assert found == place
-    assert (~method.is_done(limits, state)).sum() == few
+    assert (~method.is_finished(limits, state)).sum() == few
 
 
 def test_early_stopping_leaves_what_is_done_alone():

@@ -11,8 +11,8 @@ from tests.helpers.fake_model import make_limits
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, tiny_model
 from transformer.config import Config
 from transformer.inference.scoring import smallest_batch
-from transformer.search.options import Search
-from transformer.search.programs import advance_riders, begin, cache_lengths, collect, lengthen
+from transformer.search.options import SearchOptions
+from transformer.search.programs import advance_slots, begin, cache_lengths, collect, lengthen
 
 ROWS, SOURCE_LENGTH, LONGEST = 4, 16, 66
 
@@ -22,7 +22,7 @@ def started():
     """A model, its parameters, and a batch before the first step of a beam search."""
     model = tiny_model(num_layers=1)
     params = random_params(model.init, smallest_batch(), deterministic=True)
-    method = Search.from_config(Config().decoding, beam_size=3).method()
+    method = SearchOptions.from_config(Config().decoding, beam_size=3).method()
     rng = np.random.default_rng(0)
     inputs = rng.integers(4, VOCAB_SIZE, (ROWS, SOURCE_LENGTH))
     lengths = np.array([16, 3, 9, 1])
@@ -49,7 +49,7 @@ def test_caches_double_and_end_at_the_longest(longest, lengths):
 def test_a_longer_cache_changes_nothing(started):
     """Catches keys that are moved, and new places that are seen before they are written."""
     model, params, method, riders = started
-    advance = jax.jit(partial(advance_riders, model, method))
+    advance = jax.jit(partial(advance_slots, model, method))
     fixed, state = (riders.limits, riders.encoded), riders.state
     few = np.array([0])
     state, place, _, short = advance(params, fixed, state, np.array([0]), 10, few)
@@ -78,7 +78,7 @@ def test_collect_takes_rows_from_both_and_marks_nobody(started):
 def test_the_programs_lower_for_accelerators(platform, started):
     """Catches an operation that only the CPU has, which nobody here would see."""
     model, params, method, riders = started
-    advance = jax.jit(partial(advance_riders, model, method))
+    advance = jax.jit(partial(advance_slots, model, method))
     state = (riders.limits, riders.encoded), riders.state
     where = jnp.zeros(1, jnp.int32), jnp.int32(8), jnp.zeros(1, jnp.int32)
     traced = advance.trace(params, *state, *where)

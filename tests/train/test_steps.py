@@ -14,7 +14,7 @@ from transformer.checkpoint.train_state import TrainState
 from transformer.config import OptimizerConfig
 from transformer.evaluate.loss import make_eval_step
 from transformer.model.loss import cross_entropy, make_loss_fn
-from transformer.search.decoding import Rules, search_to_end
+from transformer.search.decoding import HypothesisRules, search_to_end
 from transformer.search.sampling import Sampling
 from transformer.special_tokens import BOS, EOS
 from transformer.train.optimizer import make_optimizer
@@ -134,7 +134,7 @@ def test_copying_is_learned():
         cache = model.apply(variables, len(inputs), 1, length, method="init_cache")
         limits = make_limits([length] * len(inputs))
         step_fn = functools.partial(model.apply, variables, encoded=encoded, method="decode_step")
-        greedy = Sampling(Rules(BOS, EOS), temperature=0.0)
+        greedy = Sampling(HypothesisRules(BOS, EOS), temperature=0.0)
         return search_to_end(greedy, step_fn, limits, cache)
 
     found = translate(test.inputs, (test.input_segments != 0).sum(1))

@@ -38,7 +38,7 @@ from transformer.evaluate.compare_runs import check_comparable, compare
 from transformer.evaluate.translation import evaluate
 from transformer.inference.chunks import CHUNK_LINES
 from transformer.inference.file_job import Job
-from transformer.inference.run_job import do_job
+from transformer.inference.run_job import run_job
 from transformer.inference.translator import Translator
 from transformer.model import costs
 from transformer.parallel import devices, hosts
@@ -84,7 +84,7 @@ def main():
         return evaluate_task.use(config.task, WORKDIR.value, given_flags(globals()), say, tell)
     check_flags()
     if costs.fits_a_core(config.model):
-        devices.make_cores_devices()
+        devices.use_cores_as_devices()
     command_line.connect_hosts()
     devices.check_accelerator(say)
     names = choose_checkpoints(WORKDIR.value, CHECKPOINTS.value)
@@ -97,7 +97,7 @@ def main():
     code = draw_attention(translator) if ATTENTION.value else translate_lines(translator)
     if OUTPUT.value:
         say(programs_line(translator))
-    num_cut = sum(map(int, hosts.exchange(str(translator.num_truncated).encode())))
+    num_cut = sum(map(int, hosts.gather_from_hosts(str(translator.num_truncated).encode())))
     if num_cut:
         say(
             f"warning: {num_cut:,} sentences were longer than {translator.largest_bucket()} pieces "
@@ -136,7 +136,7 @@ def check_flags():
         if flag.value is not None:
             raise ValueError(f"--{flag.name} is for a language model; this run is of translation.")
     for flag in (INPUT, REFERENCE, SCORE, PREFIXES):
-        if flag.value not in ("", "-") and not text_files.is_there(flag.value):
+        if flag.value not in ("", "-") and not text_files.exists(flag.value):
             raise ValueError(f"--{flag.name} must be a file (or -); {flag.value} is not there.")
     if INPUT.value and not is_scoring():
         job().check()
@@ -174,7 +174,7 @@ def job():
 
 def translate_lines(translator):
     """A line out for each line in, or what else the flags say; the exit code."""
-    return do_job(translator, job(), say=say, command=this_command())
+    return run_job(translator, job(), say=say, command=this_command())
 
 
 def test_set(data):
@@ -222,7 +222,7 @@ def score(names):
 
 def compare_with(other, result, pairs):
     """The `Comparison` of an `Evaluation` with the translator of --compare, said in short."""
-    theirs = evaluate(other, pairs, result.conditions.corpus, num_maps=0, **search_options())
+    theirs = evaluate(other, pairs, result.settings.corpus, num_maps=0, **search_options())
     comparison = compare((WORKDIR.value, COMPARE.value), result, theirs)
     tell(comparison.lines())
     return comparison

@@ -81,7 +81,7 @@ def given_flags(names):
 def _fail(text, code=WRONG_INPUT):
     if sys.stderr:
         print(f"error: {text}", file=sys.stderr, flush=True)
-    hosts.leave(code)
+    hosts.exit_process(code)
 
 
 def _guarded(main):
@@ -93,7 +93,7 @@ def _guarded(main):
         return _fail(*explain(error))
     except KeyboardInterrupt:
         say("interrupted")
-        return hosts.leave(130)
+        return hosts.exit_process(130)
     except BrokenPipeError:  # the reader of our output has gone: nothing is wrong
         sys.stdout = None  # nor is there anything left to flush
         return 0

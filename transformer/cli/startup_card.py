@@ -107,8 +107,8 @@ def collectives_of(program):
     return found
 
 
-def how_to_go_on(workdir, text, program):
-    """The commands that use what was trained, ready for a shell; as `Task.how_to_go_on` says."""
+def next_commands(workdir, text, program):
+    """The commands that use what was trained, ready for a shell; as `Task.next_commands` says."""
     folder = shlex.quote(workdir)
     commands = [f"python eval.py --workdir={folder}"]
     if text:

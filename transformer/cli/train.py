@@ -75,14 +75,14 @@ def conclude(trainer, step):
     # The last line of metrics.jsonl is also what says that the run is finished.
     scores = {
         f"test_{name}": score.value
-        for name, score in result.main_scores().items()
+        for name, score in result.selection_scores().items()
         if math.isfinite(score.value)  # JSON knows no other number
     }
     workdir.append_metrics(
         {"step": step, **scores, "num_train_steps": config.training.num_train_steps}
     )
     folder = str(workdir.path)
-    say("\n".join(startup_card.how_to_go_on(folder, *trainer.task.how_to_go_on(folder))))
+    say("\n".join(startup_card.next_commands(folder, *trainer.task.next_commands(folder))))
 
 
 def main():
@@ -119,7 +119,7 @@ def main():
         trainer.task.save(workdir.path)
     workdir.save_config(config)
     hosts.wait_for_all("the work directory")
-    if not hosts.eventually(lambda: workdir.has_run):
+    if not hosts.wait_until(lambda: workdir.has_run):
         raise ValueError(f"{workdir.path} is not shared by the hosts: name a folder that all see.")
     describe(config, trainer.step, trainer.task)
     code = trainer.run(partial(conclude, trainer))

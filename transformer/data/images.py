@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer.data.splits import parse_split, part_of
-from transformer.data.text_files import what_is_there
+from transformer.data.text_files import list_files
 
 NOT_NPZ = KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error
 
@@ -55,9 +55,7 @@ def _load_digits(name):
 def _load_npz(folder, name):
     path = folder / f"{name}.npz"
     if not path.is_file():
-        raise ValueError(
-            f"The corpus folder {folder} must hold {name}.npz; {what_is_there(folder)}."
-        )
+        raise ValueError(f"The corpus folder {folder} must hold {name}.npz; {list_files(folder)}.")
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return np.atleast_1d(arrays["images"]), arrays["labels"]

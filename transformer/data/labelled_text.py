@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from transformer.data.splits import parse_split, part_of
-from transformer.data.text_files import find, read_lines, what_is_there
+from transformer.data.text_files import find, list_files, read_lines
 
 TEXT_FEATURES = "text", "sentence"
 
@@ -58,7 +58,7 @@ def _load(config, split, notes):
     if path is None:
         raise ValueError(
             f"The corpus folder {folder} must hold {name}.tsv (LABEL<tab>TEXT; also .gz, .xz); "
-            f"{what_is_there(folder)}."
+            f"{list_files(folder)}."
         )
     rows = part_of(list(_rows(path, notes)), start, stop)
     return [text for _, text in rows], [label for label, _ in rows]

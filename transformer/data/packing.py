@@ -35,7 +35,7 @@ class Batch(NamedTuple):
         return (self.target_segments != 0).astype(np.float32)
 
 
-def rows_of_batch(batch_tokens, row_length):
+def num_rows_of_batch(batch_tokens, row_length):
     """The rows that `batch_tokens` allow: a multiple of 8 if there are so many, as devices are.
 
     They do not depend on the devices that are there, so that a run may go on on others.
@@ -49,7 +49,7 @@ def rows_of_batch(batch_tokens, row_length):
     return rows - rows % 8 if rows > 8 else rows
 
 
-def usable(source: Ragged, target: Ragged, row_length, max_length_ratio, notes: Counter):
+def filter_by_length(source: Ragged, target: Ragged, row_length, max_length_ratio, notes: Counter):
     """Which pairs fit a row and the ratio: their indices; the others are counted in `notes`."""
     longest = np.maximum(source.lengths, target.lengths)
     shortest = np.minimum(source.lengths, target.lengths)
@@ -215,5 +215,5 @@ def shift_right(targets, positions):
 def blank_batch(config):
     """A `Batch` of the shape that a configuration of packed sentences says, for shapes only."""
     length = config.data.row_length
-    shape = rows_of_batch(config.training.batch_tokens, length), length
+    shape = num_rows_of_batch(config.training.batch_tokens, length), length
     return Batch(*(np.zeros(shape, np.int32) for _ in Batch._fields))

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from transformer.data.splits import parse_split, part_of
-from transformer.data.text_files import find, read_lines, split_lines, what_is_there
+from transformer.data.text_files import find, list_files, read_lines, split_lines
 
 
 def parse_corpora(text):
@@ -125,7 +125,7 @@ def _load_folder(folder, split, source, target, notes):
         wanted = (
             f"{split}.{source} and {split}.{target} (or {split}.tsv; each may end in .gz or .xz)"
         )
-        raise ValueError(f"The corpus folder {folder} must hold {wanted}; {what_is_there(folder)}.")
+        raise ValueError(f"The corpus folder {folder} must hold {wanted}; {list_files(folder)}.")
     sides = [read_lines(path, notes) for path in paths]
     if len(sides[0]) != len(sides[1]):
         raise ValueError(

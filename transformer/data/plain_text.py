@@ -7,7 +7,7 @@ split (`train.txt` …).
 from pathlib import Path
 
 from transformer.data.splits import parse_split, part_of
-from transformer.data.text_files import find, read_lines, what_is_there
+from transformer.data.text_files import find, list_files, read_lines
 
 
 def load_text_lines(config, split, notes):
@@ -23,7 +23,7 @@ def load_text_lines(config, split, notes):
     if path is None:
         raise ValueError(
             f"data.corpus must be a text file, or a folder that holds {name}.txt (also .gz, .xz); "
-            f"{place}: {what_is_there(place)}."
+            f"{place}: {list_files(place)}."
         )
     lines = read_lines(path, notes)
     text = part_of("".join(f"{line}\n" for line in lines), start, stop)

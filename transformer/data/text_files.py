@@ -138,7 +138,7 @@ def _all(lines, notes):
     return texts
 
 
-def is_there(path):
+def exists(path):
     """Whether something with that name can be read: a file, or a pipe as of `<(zstdcat FILE)`."""
     place = storage.locate(path)
     return place.exists() and not place.is_dir()
@@ -162,7 +162,7 @@ def find(folder, name):
     return next((path for path in paths if path.is_file()), None)
 
 
-def what_is_there(folder):
+def list_files(folder):
     """What to say of a folder in which something is missing."""
     if not folder.is_dir():
         return f"there is no such folder (looked from {os.getcwd()}); set --config.data.corpus"

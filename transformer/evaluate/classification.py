@@ -3,13 +3,13 @@
 from collections import Counter
 
 from transformer.evaluate.metrics import accuracy
-from transformer.evaluate.outcome import Outcome
+from transformer.evaluate.outcome import TaskScores
 
 NUM_SAMPLES = 3
 
 
 def score_classes(classifier, examples, labels, corpus):
-    """An `Outcome`. examples: as `Classifier.classify` takes them; labels: their true classes."""
+    """An `TaskScores`. examples: as `Classifier.classify` takes them; labels: their true classes."""
     found = classifier.classify(examples)
     names = classifier.labels.names
     pairs = Counter((true, c.label) for true, c in zip(labels, found, strict=True))
@@ -29,7 +29,7 @@ def score_classes(classifier, examples, labels, corpus):
         if row["text"]
     ]
     score = accuracy(right, f"{len(names)} classes")
-    return Outcome(classifier.checkpoint, corpus, {"accuracy": score}, details, rows, samples)
+    return TaskScores(classifier.checkpoint, corpus, {"accuracy": score}, details, rows, samples)
 
 
 def _table(names, pairs):

@@ -50,7 +50,7 @@ class Comparison:
     def explanation(self):
         """What the p-values are, and what cannot be compared."""
         perplexities = f"{self.ours.perplexity.figures} and {self.theirs.perplexity.figures}"
-        same = self.ours.conditions.vocab_size == self.theirs.conditions.vocab_size
+        same = self.ours.settings.vocab_size == self.theirs.settings.vocab_size
         return (
             f"p: how often two equally good systems would differ so much, by sacrebleu's paired "
             f"bootstrap (as papers print it) and by its paired approximate randomisation (the more "
@@ -88,7 +88,7 @@ class Comparison:
         return {
             "names": list(self.names),
             "checkpoints": [self.ours.checkpoint, self.theirs.checkpoint],
-            "searches": [self.ours.conditions.search, self.theirs.conditions.search],
+            "searches": [self.ours.settings.search, self.theirs.settings.search],
             "tests": [test.to_json() for test in self.tests],
             "perplexity": self.theirs.perplexity.to_json(),
             "differing": {
@@ -120,18 +120,18 @@ def compare(paths, ours, theirs):
             f"{names[0]} and {names[1]} have other references of the same test set (their "
             f"tokenizers join words differently), so that their scores cannot be compared."
         )
-    measure, tokenize = ours.conditions.measure, ours.conditions.tokenize
+    selection_metric, tokenize = ours.settings.selection_metric, ours.settings.tokenize
     texts, references = zip(*(sides(side.segments) for side in (ours, theirs)), strict=True)
     systems = list(zip(("ours", "theirs"), texts, strict=True))
-    first = metrics.measure_metric(measure, tokenize=tokenize)
-    scorers = {metrics.MEASURES[measure]: first, "chrF2": CHRF()}
+    first = metrics.make_metric(selection_metric, tokenize=tokenize)
+    scorers = {metrics.METRICS[selection_metric]: first, "chrF2": CHRF()}
     # Between equally good systems sacrebleu 2.6's bootstrap finds p < 0.05 in 10% of all cases
     # (39 of 400 that we made), its randomisation in 3% (12): so both are told.
     outcomes = [
         PairedTest(systems, scorers, references[:1], test_type=kind)() for kind in ("bs", "ar")
     ]
-    score = metrics.measure_score(  # theirs may be another measure, or of another tokenisation
-        measure, texts[1], references[1], ours.conditions.direction,
+    score = metrics.score_by(  # theirs may be another selection_metric, or of another tokenisation
+        selection_metric, texts[1], references[1], ours.settings.direction,
         tokenize=tokenize, num_bootstrap=NUM_BOOTSTRAP,
     )  # fmt: skip
     pairs = {score.name: (ours.first, score), "chrF2": (ours.chrf, theirs.chrf)}

@@ -21,10 +21,10 @@ NUM_BOOTSTRAP = 1000  # resamples behind a 95% interval
 
 
 @dataclass(frozen=True)
-class Conditions:
+class EvaluationSettings:
     """What scores depend on besides the texts.
 
-    tokenize: BLEU's; search: the options used; measure: the name of the score that comes first.
+    tokenize: BLEU's; search: the options used; selection_metric: the name of the score that comes first.
     """
 
     checkpoint: str
@@ -35,12 +35,12 @@ class Conditions:
     vocab_size: int
     longest_source: int
     search: dict
-    measure: str = "bleu"
+    selection_metric: str = "bleu"
 
     @property
     def length_unit(self):
         """What source lengths are counted in: words, but a word alone in its characters."""
-        is_of_words = self.measure == "word_error_rate"
+        is_of_words = self.selection_metric == "line_error_rate"
         return "characters" if is_of_words else word_unit(self.source_language)
 
     @property
@@ -56,10 +56,10 @@ class Conditions:
 class Evaluation:
     """What was found of one test set.
 
-    scores: by name, that of the `measure` first; maps: attention of some sentences, for `page`.
+    scores: by name, that of the `selection_metric` first; maps: attention of some sentences, for `page`.
     """
 
-    conditions: Conditions
+    settings: EvaluationSettings
     segments: list[Segment]
     scores: dict[str, Score]
     second: list[Score]
@@ -69,12 +69,12 @@ class Evaluation:
 
     @property
     def checkpoint(self):
-        return self.conditions.checkpoint
+        return self.settings.checkpoint
 
     @property
     def first(self):
         """The score by which runs are compared first."""
-        return self.scores[self.conditions.measure]
+        return self.scores[self.settings.selection_metric]
 
     @property
     def bleu(self):
@@ -88,8 +88,8 @@ class Evaluation:
     def perplexity(self):
         return self.scores["perplexity"]
 
-    def main_scores(self):
-        """{name: Score}, as every task has them; that of the measure first."""
+    def selection_scores(self):
+        """{name: Score}, as every task has them; that of the selection_metric first."""
         return self.scores
 
     def lines(self):
@@ -100,7 +100,7 @@ class Evaluation:
         """The other scores, what length does, and what the translations look like."""
         lines = ["scored otherwise:"]
         lines += [f"  {s.name:<45} {s.figures:>13}  {s.signature}" for s in self.second]
-        lines += [f"{self.first.name} by {self.conditions.length_unit} of the source:"]
+        lines += [f"{self.first.name} by {self.settings.length_unit} of the source:"]
         for row in self.by_length:
             score, lengths = row["score"], html_report.length_range(row)
             lines.append(f"  {lengths:<11} {score.num_sentences:>7,} sentences {score.figures:>15}")
@@ -124,11 +124,11 @@ class Evaluation:
         worst, best = worst_and_best(self.segments)
         return {
             "version": transformer.__version__,
-            **asdict(self.conditions),
+            **asdict(self.settings),
             "num_sentences": len(self.segments),
             **{name: score.to_json() for name, score in self.scores.items()},
             "second": [score.to_json() for score in self.second],
-            "length_unit": self.conditions.length_unit,
+            "length_unit": self.settings.length_unit,
             "by_length": [row | {"score": row["score"].to_json()} for row in self.by_length],
             "outputs": self.outputs,
             "worst": [segment.to_json() for segment in worst],
@@ -164,27 +164,27 @@ class Evaluation:
         return folder / "report.json"
 
 
-def make_evaluation(conditions, segments, piece_counts, num_cut=0):
+def make_evaluation(settings, segments, piece_counts, num_cut=0):
     """Scores and counts segments. piece_counts: of each reference; num_cut: sources cut."""
-    texts = *sides(segments), conditions.direction
-    options = dict(tokenize=conditions.tokenize, num_bootstrap=NUM_BOOTSTRAP)
+    texts = *sides(segments), settings.direction
+    options = dict(tokenize=settings.tokenize, num_bootstrap=NUM_BOOTSTRAP)
     score = partial(
-        metrics.measure_score, conditions.measure, direction=conditions.direction, **options
+        metrics.score_by, settings.selection_metric, direction=settings.direction, **options
     )
     perplexity = metrics.corpus_perplexity(
-        [segment.reference_log_prob for segment in segments], piece_counts, conditions.direction,
-        vocab_size=conditions.vocab_size, num_bootstrap=NUM_BOOTSTRAP,
+        [segment.reference_log_prob for segment in segments], piece_counts, settings.direction,
+        vocab_size=settings.vocab_size, num_bootstrap=NUM_BOOTSTRAP,
     )  # fmt: skip
-    scores = {conditions.measure: score(*sides(segments))}
+    scores = {settings.selection_metric: score(*sides(segments))}
     if "bleu" not in scores:
         scores["bleu"] = metrics.bleu(*texts, **options)
     scores |= {"chrf": metrics.chrf(*texts, num_bootstrap=NUM_BOOTSTRAP), "perplexity": perplexity}
-    outputs = describe_outputs(segments, conditions.languages, conditions.tokenize)
+    outputs = describe_outputs(segments, settings.languages, settings.tokenize)
     return Evaluation(
-        conditions,
+        settings,
         segments,
         scores,
-        metrics.second_scores(*texts, **options),
-        score_by_length(segments, conditions.length_unit, score),
+        metrics.secondary_scores(*texts, **options),
+        score_by_length(segments, settings.length_unit, score),
         outputs | {"cut_sources": num_cut},
     )

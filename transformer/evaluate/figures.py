@@ -3,13 +3,13 @@
 from html import escape
 
 from transformer.evaluate import svg
-from transformer.evaluate.metrics import MEASURES, scores_in
+from transformer.evaluate.metrics import METRICS, scores_in
 
 COLOURS = {"loss": "a", "validation_loss": "b", "learning_rate": "d"}
 
 
 def training_curves(records):
-    """Loss, measure and learning rate over steps; records as in metrics.jsonl."""
+    """Loss, selection_metric and learning rate over steps; records as in metrics.jsonl."""
 
     def line(label, name):
         points = [(record["step"], record[name]) for record in records if name in record]
@@ -21,7 +21,7 @@ def training_curves(records):
     ]
     charts = [
         svg.chart(losses, "loss, nats a piece"),
-        *(svg.chart([line("validation", f"validation_{m}")], name) for m, name in MEASURES.items()),
+        *(svg.chart([line("validation", f"validation_{m}")], name) for m, name in METRICS.items()),
         svg.chart([line("", "learning_rate")], "learning rate"),
     ]
     return _section("Training", f'<div class="charts">{"".join(charts)}</div>', any(charts))

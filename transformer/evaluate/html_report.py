@@ -17,14 +17,14 @@ def render(result, title, *, curves=(), checkpoints=(), comparison=None):
     comparison: a `Comparison` or None.
     """
     worst, best = worst_and_best(result.segments)
-    languages = result.conditions.languages
+    languages = result.settings.languages
     sections = [
         _head(result, title),
         _scores(result),
         _comparison(comparison) if comparison else "",
         _checkpoints(checkpoints) if len(checkpoints) > 1 else "",
         _lengths(result),
-        _outputs(result.outputs, result.conditions.longest_source),
+        _outputs(result.outputs, result.settings.longest_source),
         training_curves(curves),
         attention_maps(result.maps),
         _differing(comparison, languages) if comparison else "",
@@ -47,13 +47,13 @@ HOW_COUNTED = (
 
 
 def _head(result, title):
-    conditions = result.conditions
+    settings = result.settings
     facts = [
-        conditions.direction,
-        conditions.corpus,
+        settings.direction,
+        settings.corpus,
         f"{len(result.segments):,} sentences",
-        f"checkpoint {conditions.checkpoint}",
-        ", ".join(f"{name} {value}" for name, value in conditions.search.items()),
+        f"checkpoint {settings.checkpoint}",
+        ", ".join(f"{name} {value}" for name, value in settings.search.items()),
     ]
     return f'<h1>{escape(title)}</h1>\n<p class="quiet">{escape(" · ".join(facts))}</p>'
 
@@ -105,7 +105,7 @@ def _lengths(result):
         )
         for row, score in zip(result.by_length, scores, strict=True)
     ]
-    heads = (f"{result.conditions.length_unit} of the source", "sentences", result.first.name, "")
+    heads = (f"{result.settings.length_unit} of the source", "sentences", result.first.name, "")
     return "<h2>By length of the source</h2>\n" + table(heads, rows, numbers={1, 2})
 
 

@@ -6,19 +6,19 @@ from functools import partial
 import jax
 
 from transformer.evaluate.metrics import mean_loss
-from transformer.evaluate.outcome import Outcome
+from transformer.evaluate.outcome import TaskScores
 from transformer.model.loss import make_loss_fn
 
 
 def score_loss(model, restored, batches, corpus, unit):
-    """An `Outcome` of the parameters that were `restoring.restore`d; unit: of what a target is.
+    """An `TaskScores` of the parameters that were `restoring.restore`d; unit: of what a target is.
 
     The loss is the mean negative log-likelihood of a target in nats, without dropout or smoothing.
     """
     step = jax.jit(make_eval_step(make_loss_fn(model, 0.0)))
     sums = sums_over(batches, partial(step, jax.device_put(restored.params)))
     loss, perplexity = mean_loss(sums["nll"], int(sums["tokens"]), unit)
-    return Outcome(restored.checkpoint, corpus, {"loss": loss, "perplexity": perplexity})
+    return TaskScores(restored.checkpoint, corpus, {"loss": loss, "perplexity": perplexity})
 
 
 def make_eval_step(loss_fn, axis_name=None):

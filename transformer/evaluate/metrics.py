@@ -15,8 +15,11 @@ from sacrebleu.significance import estimate_ci
 
 from transformer.model.loss import perplexity
 
-MEASURES = {"bleu": "BLEU", "word_error_rate": "WER"}  # what `data.measure` may be; its name
-LOWER_IS_BETTER = {"word_error_rate"}
+METRICS = {
+    "bleu": "BLEU",
+    "line_error_rate": "WER",
+}  # what `data.selection_metric` may be; its name
+LOWER_IS_BETTER = {"line_error_rate"}
 TOKENISATIONS = {"13a": "mteval-13a tokenisation", "intl": "international tokenisation"}
 
 
@@ -83,7 +86,7 @@ class _LineSignature(sacrebleu_base.Signature):
         self.info.update(case="mixed", unit="line", match="whole")
 
 
-class WordErrorRate(sacrebleu_base.Metric):
+class LineErrorRate(sacrebleu_base.Metric):
     """The percentage of lines whose whole text is not the reference, as a metric of sacrebleu's.
 
     So intervals and paired tests are those of the other scores. Of no error at all the bootstrap
@@ -108,18 +111,22 @@ class WordErrorRate(sacrebleu_base.Metric):
         return sacrebleu_base.Score("WER", 100 * float(stats[0]) / float(stats[1]))
 
 
-def measure_metric(measure, *, tokenize="13a"):
-    """What `data.measure` names, as a metric of sacrebleu's. tokenize: BLEU's."""
-    return WordErrorRate() if measure == "word_error_rate" else bleu_metric(tokenize)
+def make_metric(selection_metric, *, tokenize="13a"):
+    """What `data.selection_metric` names, as a metric of sacrebleu's. tokenize: BLEU's."""
+    return LineErrorRate() if selection_metric == "line_error_rate" else bleu_metric(tokenize)
 
 
-def measure_score(measure, translations, references, direction, *, tokenize="13a", num_bootstrap=1):
-    """The score that `data.measure` names. tokenize: BLEU's."""
-    metric = measure_metric(measure, tokenize=tokenize)
-    return _score(MEASURES[measure], metric, translations, references, direction, num_bootstrap)
+def score_by(
+    selection_metric, translations, references, direction, *, tokenize="13a", num_bootstrap=1
+):
+    """The score that `data.selection_metric` names. tokenize: BLEU's."""
+    metric = make_metric(selection_metric, tokenize=tokenize)
+    return _score(
+        METRICS[selection_metric], metric, translations, references, direction, num_bootstrap
+    )
 
 
-def second_scores(translations, references, direction, *, tokenize="13a", num_bootstrap=1):
+def secondary_scores(translations, references, direction, *, tokenize="13a", num_bootstrap=1):
     """The scores that papers print besides `bleu` and `chrf`, each under its own name.
 
     Lower-cased and international BLEU is what t2t-bleu counts, which stands for the tokenised,

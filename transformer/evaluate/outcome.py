@@ -9,7 +9,7 @@ from transformer.storage import write_atomically
 
 
 @dataclass
-class Outcome:
+class TaskScores:
     """scores by name, the first one first; details: lines; rows: one for each example, as JSON."""
 
     checkpoint: str
@@ -19,7 +19,7 @@ class Outcome:
     rows: list[dict] = field(default_factory=list)
     samples: list[str] = field(default_factory=list)
 
-    def main_scores(self):
+    def selection_scores(self):
         """{name: Score}"""
         return self.scores
 

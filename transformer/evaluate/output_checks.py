@@ -30,7 +30,7 @@ def split_units(text, unit):
     return text.split() if unit == "words" else list("".join(text.split()))
 
 
-def find_faults(source, translation, source_language, target_language):
+def check_outputs(source, translation, source_language, target_language):
     """The names of the `DEFINITIONS` that hold for a translation."""
     ours, theirs = translation.strip().casefold(), source.strip().casefold()
     if not ours:
@@ -41,8 +41,8 @@ def find_faults(source, translation, source_language, target_language):
     return found
 
 
-def count_faults(found):
-    """How often each fault is among the lists that `find_faults` returned."""
+def count_outputs(found):
+    """How often each fault is among the lists that `check_outputs` returned."""
     counts = Counter(name for names in found for name in names)
     return {name: counts[name] for name in DEFINITIONS}
 

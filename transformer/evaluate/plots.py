@@ -5,7 +5,7 @@ import io
 import numpy as np
 from etils import epath
 
-from transformer.evaluate.metrics import MEASURES
+from transformer.evaluate.metrics import METRICS
 from transformer.storage import write_atomically
 
 
@@ -23,7 +23,7 @@ def _pyplot():
 
 
 def plot_curves(records, path, title=""):
-    """Loss, measure and learning rate over steps; records as in metrics.jsonl."""
+    """Loss, selection_metric and learning rate over steps; records as in metrics.jsonl."""
     pyplot = _pyplot()
     figure, (loss, rate) = pyplot.subplots(
         2, 1, sharex=True, figsize=(8, 6), height_ratios=(3, 1), layout="constrained"
@@ -32,8 +32,8 @@ def plot_curves(records, path, title=""):
     loss.plot(*_series(records, "validation_loss"), "o-", label="validation loss", color="tab:blue")
     loss.set(ylabel="nats a piece", title=title)
     handles = loss.lines[:]
-    for measure, name in (MEASURES | {"accuracy": "accuracy"}).items():
-        steps, values = _series(records, f"validation_{measure}")
+    for selection_metric, name in (METRICS | {"accuracy": "accuracy"}).items():
+        steps, values = _series(records, f"validation_{selection_metric}")
         if steps:
             score = loss.twinx()
             handles += score.plot(steps, values, "s-", label=f"validation {name}", color="tab:red")

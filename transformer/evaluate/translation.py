@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from transformer.evaluate.evaluation import Conditions, make_evaluation
+from transformer.evaluate.evaluation import EvaluationSettings, make_evaluation
 from transformer.evaluate.segments import make_segments
 from transformer.inference.translator import Translation
-from transformer.parallel.hosts import share
+from transformer.parallel.hosts import split_over_hosts
 
 MAP_WORDS = 8  # of the sentences whose attention is drawn, or nearly so: few enough to be read
 
@@ -16,19 +16,21 @@ def evaluate(translator, pairs, corpus, *, num_maps=3, **options):
     num_maps: in how many sentences to look at the attention.
     """
     inputs, targets = (list(side) for side in zip(*pairs, strict=True))
-    found = share(lambda part: _translate(translator, part, options), inputs)
-    scored = share(lambda part: _score(translator, part), list(zip(inputs, targets, strict=True)))
-    conditions = _conditions(translator, corpus, options)
+    found = split_over_hosts(lambda part: _translate(translator, part, options), inputs)
+    scored = split_over_hosts(
+        lambda part: _score(translator, part), list(zip(inputs, targets, strict=True))
+    )
+    settings = _conditions(translator, corpus, options)
     segments = make_segments(
         [translator.source_tokenizer.join(text) for text in inputs],
         [translator.tokenizer.join(text) for text in targets],
         [(text, log_prob, score) for text, score, log_prob, _ in found],
         [log_prob for log_prob, _ in scored],
-        conditions.languages,
+        settings.languages,
     )
     lengths = map(len, translator.source_tokenizer.encode(inputs))
-    num_cut = sum(length > conditions.longest_source for length in lengths)
-    result = make_evaluation(conditions, segments, [count for _, count in scored], num_cut)
+    num_cut = sum(length > settings.longest_source for length in lengths)
+    result = make_evaluation(settings, segments, [count for _, count in scored], num_cut)
     result.maps = [
         _attention_map(translator, inputs[place], *found[place])
         for place in _readable(inputs, found)[:num_maps]
@@ -51,7 +53,7 @@ def _score(translator, pairs):
 def _conditions(translator, corpus, options):
     data, decoding = translator.config.data, translator.config.decoding
     names = ("beam_size", "alpha", "length_penalty", "max_extra_length")
-    return Conditions(
+    return EvaluationSettings(
         translator.checkpoint,
         corpus,
         data.source_language,
@@ -60,7 +62,7 @@ def _conditions(translator, corpus, options):
         translator.tokenizer.vocab_size,
         translator.largest_bucket(),
         {name: getattr(decoding, name) for name in names} | options,
-        data.measure,
+        data.selection_metric,
     )
 
 

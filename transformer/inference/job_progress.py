@@ -7,7 +7,7 @@ from transformer.console import format_seconds
 SHOW_EVERY = 10  # seconds
 
 
-class Pace:
+class JobProgress:
     """Counts chunks. files: the `Lines` they are of; say: tells what stays.
 
     line: a `LiveLine` for what does not, None to show nothing; clock: seconds that only grow.
@@ -23,12 +23,12 @@ class Pace:
         self._warned = {}
         self.longest = 0.0  # seconds of a chunk
 
-    def add(self, chunk, is_done, num_pieces, seconds):
-        """Takes a chunk in. is_done: before now; num_pieces: None if another host does it."""
+    def add(self, chunk, is_finished, num_pieces, seconds):
+        """Takes a chunk in. is_finished: before now; num_pieces: None if another host does it."""
         count, share = len(chunk.lines), chunk.share or 0.0
         self._num_lines = chunk.end
         self._num_empty += sum(not line.strip() for line in chunk.lines)
-        if is_done:
+        if is_finished:
             self._num_done_before += count
         elif self._warm is not None:
             lines, read = self._since_warm

@@ -10,8 +10,8 @@ from transformer.data.lm_batches import Window
 from transformer.data.tokenizer_files import load_tokenizers
 from transformer.model.decoder_only import CausalLM
 from transformer.search.batches import make_rngs
-from transformer.search.continuous_batching import Programs, make_lanes, replicate
-from transformer.search.decoding import FREE, Limits, Rules
+from transformer.search.continuous_batching import Programs, make_replicas, replicate
+from transformer.search.decoding import FREE, HypothesisRules, Limits
 from transformer.search.programs import cache_lengths
 from transformer.search.sampling import Sampling
 from transformer.special_tokens import EOS, UNK
@@ -36,7 +36,7 @@ class LanguageModel:
         self.config, self.tokenizer = config, tokenizer
         self.model = CausalLM(config.model, tokenizer.vocab_size)
         self.checkpoint = "in memory"
-        self.lanes = make_lanes(jax.local_devices()[:1])
+        self.lanes = make_replicas(jax.local_devices()[:1])
         self._programs = {}  # Sampling -> its compiled Programs
         self.params = params
 
@@ -102,7 +102,7 @@ class LanguageModel:
             raise ValueError(
                 f"{unknown.pop()} is no option of generate; they are {', '.join(OPTIONS)}."
             )
-        method = Sampling(Rules(EOS, end, "power", 0.0), **sampling)
+        method = Sampling(HypothesisRules(EOS, end, "power", 0.0), **sampling)
         given = [self.ids_of(prompt)[:-1] for prompt in prompts]
         if num_unknown := sum(int((ids == UNK).sum()) for ids in given):
             warnings.warn(f"the prompts have {num_unknown} unknown pieces", stacklevel=4)

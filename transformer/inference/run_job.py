@@ -10,7 +10,7 @@ import time
 import jax
 
 from transformer.console import LiveLine
-from transformer.inference.job_progress import Pace
+from transformer.inference.job_progress import JobProgress
 from transformer.inference.output_formats import make_packer
 from transformer.inference.resumable_output import Parts, open_stream
 from transformer.parallel import hosts
@@ -19,7 +19,7 @@ from transformer.signals import DONE, RESUMABLE, Interruption, Stopping
 POLL_EVERY = 1  # seconds
 
 
-def do_job(translator, job, *, say, command):
+def run_job(translator, job, *, say, command):
     """Does a `Job`; returns the exit code. command: the one that resumes it when it is stopped."""
     stopping = Stopping(patience=0)
     stopping.catch_signals()
@@ -33,7 +33,7 @@ def do_job(translator, job, *, say, command):
             return _do(translator, job, stream, parts, say)
     except Interruption:
         say("stopped" + (f"; finished chunks are kept, go on with: {command}" if parts else ""))
-        return hosts.leave(stopping.exit_code)
+        return hosts.exit_process(stopping.exit_code)
     finally:
         if parts:
             parts.close(is_alone=is_alone)
@@ -44,24 +44,24 @@ def _do(translator, job, stream, parts, say):
     if parts:
         _open_together(parts, say)
     pack, is_first = make_packer(job.output), jax.process_index() == 0
-    pace = Pace(files, say, LiveLine(sys.stderr) if is_first and sys.stderr else None)
+    pace = JobProgress(files, say, LiveLine(sys.stderr) if is_first and sys.stderr else None)
 
     def work(chunk):
         data, num_pieces = job.work(translator, chunk)
         return pack(data), num_pieces
 
     hosts_here = jax.process_index(), jax.process_count()
-    checksums = do_chunks(job.read_chunks(files), work, stream or parts, pace, *hosts_here)
+    checksums = run_chunks(job.read_chunks(files), work, stream or parts, pace, *hosts_here)
     if parts:
         patience = max(hosts.WAIT_SECONDS, 10 * pace.longest)
         if is_first and not wait_for_parts(parts, checksums, patience, say):
-            return hosts.leave(RESUMABLE)
+            return hosts.exit_process(RESUMABLE)
         _join_together(parts, checksums, pack(b""))
     pace.finish(job.output)
     return DONE
 
 
-def do_chunks(chunks, work, place, pace, host=0, num_hosts=1):
+def run_chunks(chunks, work, place, pace, host=0, num_hosts=1):
     """Works on what is not done yet, each host on every n-th chunk; returns all checksums.
 
     work: chunk -> (bytes, number of pieces); place: where the bytes go.
@@ -70,12 +70,12 @@ def do_chunks(chunks, work, place, pace, host=0, num_hosts=1):
     for chunk in chunks:
         start, num_pieces = time.monotonic(), None
         checksums.append(chunk.checksum)
-        is_done = place.has(chunk)
-        if not is_done and num_missing % num_hosts == host:
+        is_finished = place.has(chunk)
+        if not is_finished and num_missing % num_hosts == host:
             data, num_pieces = work(chunk)
             place.write(chunk, data)
-        num_missing += not is_done
-        pace.add(chunk, is_done, num_pieces, time.monotonic() - start)
+        num_missing += not is_finished
+        pace.add(chunk, is_finished, num_pieces, time.monotonic() - start)
     return checksums
 
 
@@ -85,7 +85,7 @@ def _open_together(parts, say):
     if is_first:
         parts.open()
     there = parts.finished() if is_first else {}
-    there = json.loads(hosts.exchange(json.dumps(there).encode())[0])
+    there = json.loads(hosts.gather_from_hosts(json.dumps(there).encode())[0])
     hosts.check_same(f"what they are to do, or in what they see in {parts.folder}", parts.identity)
     parts.resume({int(number): checksum for number, checksum in there.items()})
     if there:

@@ -15,14 +15,14 @@ from transformer.inference.scoring import make_attention, make_log_probs, smalle
 from transformer.model.encoder_decoder import Transformer
 from transformer.search.batches import SearchBatches, pair_up
 from transformer.search.continuous_batching import (
-    Conveyor,
+    ContinuousBatcher,
     Programs,
-    make_lanes,
+    make_replicas,
     most_programs,
     replicate,
 )
 from transformer.search.decoding import make_length_penalty
-from transformer.search.options import Search
+from transformer.search.options import SearchOptions
 from transformer.special_tokens import EOS
 
 WINDOW = 16_384  # sentences of an iterator that are sorted by length together
@@ -61,7 +61,7 @@ class Translator:
         self.config = config
         self.source_tokenizer, self.tokenizer = tokenizers
         self.model = Transformer(config.model, *(t.vocab_size for t in tokenizers))
-        self.lanes = make_lanes(devices or jax.local_devices())
+        self.lanes = make_replicas(devices or jax.local_devices())
         self.checkpoint = "in memory"  # or the name of the one that was restored
         self.num_truncated = 0  # sentences longer than the largest bucket
         self._searches = {}  # Search -> its compiled Programs
@@ -112,7 +112,7 @@ class Translator:
         """
         if isinstance(sentences, str):
             raise ValueError("translate takes a list of sentences: translate([text])[0].")
-        search = Search.from_config(self.config.decoding, nbest=nbest or 1, **options)
+        search = SearchOptions.from_config(self.config.decoding, nbest=nbest or 1, **options)
         pairs = pair_up(sentences, prefixes)
 
         def translate():
@@ -129,7 +129,7 @@ class Translator:
         source = Ragged.encode(self.source_tokenizer, [pairs[i][0] for i in places])
         forced = Ragged.encode(self.tokenizer, [pairs[i][1] for i in places])
         programs = self._programs(replace(search, seed=0))  # the seed is no part of a program
-        conveyor = Conveyor(programs, self._params, self.config.decoding.batch_size)
+        conveyor = ContinuousBatcher(programs, self._params, self.config.decoding.batch_size)
         batches = SearchBatches(self._plan(source.lengths), source, forced, search)
         for index, found in conveyor.run(batches):
             translations = self._read(found, search)
@@ -153,7 +153,7 @@ class Translator:
 
     def most_programs(self, **options):
         """How many programs one search needs at most, whatever is translated."""
-        search = Search.from_config(self.config.decoding, **options)
+        search = SearchOptions.from_config(self.config.decoding, **options)
         size = self.config.decoding.batch_size
         return most_programs(size, self.largest_bucket(), search.max_extra_length)
 

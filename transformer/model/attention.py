@@ -14,7 +14,7 @@ from transformer.model.attention_functions import (
 )
 from transformer.model.dropout import Dropout
 from transformer.model.efficient_attention import is_in_window, local_attention, performer_attention
-from transformer.model.kv_cache import as_rows, attend_to_cache, lay_out, write
+from transformer.model.kv_cache import attend_to_cache, from_cache_layout, to_cache_layout, write
 
 FUNCTIONS = {  # of `config.model.attention`; the seam is in the docstring of `alignment`
     "scaled_dot_product": scaled_dot_product_attention,
@@ -98,7 +98,7 @@ class MultiHeadAttention(nn.Module):
         x [B, W, D]; cache as in `key_value_cache`; position a scalar, the place to write; mask as
         `masks.ancestor_mask` makes it. Returns ([B, W, D], cache).
         """
-        cache = write(cache, lay_out(self.keys_values(x)), position)
+        cache = write(cache, to_cache_layout(self.keys_values(x)), position)
         if self.attention == "local":  # these keys stand in no row: here the window is a mask
             places = jnp.arange(mask.shape[-1]) // x.shape[1]
             mask = mask & is_in_window(position, places, self.block)
@@ -112,5 +112,5 @@ class MultiHeadAttention(nn.Module):
                 query = query * query.shape[-1] ** -0.5
             attended = attend_to_cache(query, cache, mask)
         else:
-            attended = self.alignment(query, *as_rows(cache), mask=mask)
+            attended = self.alignment(query, *from_cache_layout(cache), mask=mask)
         return self.output(attended.reshape(*x.shape[:-1], -1))

@@ -24,7 +24,7 @@ def empty_cache(batch_size, num_beams, length, num_heads, widths, dtype):
     }
 
 
-def lay_out(keys_values):
+def to_cache_layout(keys_values):
     """{"key", "value"}, each [B, S, N, H], as a cache."""
     return {
         "key": keys_values["key"].transpose(0, 2, 3, 1),
@@ -32,8 +32,8 @@ def lay_out(keys_values):
     }
 
 
-def as_rows(cache):
-    """(key, value), each [B, S, N, H]: the inverse of `lay_out`."""
+def from_cache_layout(cache):
+    """(key, value), each [B, S, N, H]: the inverse of `to_cache_layout`."""
     return cache["key"].transpose(0, 3, 1, 2), cache["value"].swapaxes(1, 2)
 
 

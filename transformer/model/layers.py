@@ -11,7 +11,7 @@ from flax import linen as nn
 from transformer.config import ModelConfig
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.dropout import Dropout
-from transformer.model.kv_cache import empty_cache, lay_out, lengthen
+from transformer.model.kv_cache import empty_cache, lengthen, to_cache_layout
 from transformer.model.masks import ancestor_mask
 
 
@@ -173,7 +173,9 @@ class Stack(nn.Module):
 
     def keys_values(self, encoded):
         """The encoded source [B, S, D] as a `key_value_cache` of every block, projected once."""
-        return [lay_out(block.encoder_attention.keys_values(encoded)) for block in self.layer]
+        return [
+            to_cache_layout(block.encoder_attention.keys_values(encoded)) for block in self.layer
+        ]
 
     def init_cache(self, batch_size, num_beams, length):
         """An empty `key_value_cache` of every block, for self-attention to `length` places."""

@@ -66,7 +66,7 @@ def check_accelerator(say, accelerators=ACCELERATORS):
     )
 
 
-def make_cores_devices(most=8):
+def use_cores_as_devices(most=8):
     """Each CPU core a device of JAX, up to `most`, unless the user chose or JAX has started.
 
     Small models search faster so: a batch on each core, where the threads of one would wait for

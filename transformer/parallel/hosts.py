@@ -91,19 +91,19 @@ def check_same(what, make_data):
         )
 
 
-def share(work, items):
+def split_over_hosts(work, items):
     """work(items), a list of texts or numbers as long as items: each host does every n-th one."""
     count, index = jax.process_count(), jax.process_index()
     if count == 1:
         return work(items)
-    parts = exchange(json.dumps(work(items[index::count])).encode())
+    parts = gather_from_hosts(json.dumps(work(items[index::count])).encode())
     done = [None] * len(items)
     for host, part in enumerate(parts):
         done[host::count] = json.loads(part)
     return done
 
 
-def exchange(data):
+def gather_from_hosts(data):
     """The bytes that each host calls it with, in the order of the hosts."""
     if jax.process_count() == 1:
         return [data]
@@ -120,7 +120,7 @@ def wait_for_all(what):
         multihost_utils.sync_global_devices(what)
 
 
-def eventually(is_true, seconds=60):
+def wait_until(is_true, seconds=60):
     """Whether it comes true: folders that hosts share may show a new file late."""
     deadline = time.monotonic() + seconds
     while not is_true() and time.monotonic() < deadline:
@@ -128,7 +128,7 @@ def eventually(is_true, seconds=60):
     return is_true()
 
 
-def leave(code):
+def exit_process(code):
     """Ends this process at once if others wait for it: they learn of it now, and not by silence."""
     if jax.distributed.is_initialized() and jax.process_count() > 1:
         sys.stdout.flush()

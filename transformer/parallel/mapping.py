@@ -14,7 +14,7 @@ from flax import linen as nn
 from jax.experimental import mesh_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from transformer.parallel.mesh import ACTIVATIONS, AXES, ROWS, mesh_shape, place_of
+from transformer.parallel.mesh import ACTIVATIONS, AXES, ROWS, mesh_shape, partition_spec_of
 
 
 def make_parallel(config, devices=None):
@@ -133,7 +133,7 @@ class Sharded(Parallel):
         return f"sharded over {sizes}"
 
     def _place(self, path, leaf):
-        return NamedSharding(self.mesh, place_of(path, leaf.shape, self.mesh.shape))
+        return NamedSharding(self.mesh, partition_spec_of(path, leaf.shape, self.mesh.shape))
 
     def map_step(self, make_step, state=None):
         """make_step(axis_name) -> the compiled step(state, batch).

@@ -38,7 +38,7 @@ def mesh_shape(settings, num_devices):
     return shape
 
 
-def place_of(path, shape, sizes):
+def partition_spec_of(path, shape, sizes):
     """How an array of a TrainState lies on the mesh: by the end of its path in the tree.
 
     sizes: {axis: number of devices}. A dimension that its axis does not divide stays whole.

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from transformer.search.decoding import FREE, Hypotheses, Rules
+from transformer.search.decoding import FREE, Hypotheses, HypothesisRules
 from transformer.search.top_k import log_sum_exp, top_continuations
 
 
@@ -32,7 +32,7 @@ class BeamSearch:
     in fairseq, CTranslate2 and Hugging Face. What would come later and be better is not found then.
     """
 
-    rules: Rules
+    rules: HypothesisRules
     width: int
     nbest: int = 1
     early_stopping: bool = False
@@ -50,7 +50,7 @@ class BeamSearch:
             cache=cache,
         )
 
-    def is_done(self, limits, beams):
+    def is_finished(self, limits, beams):
         """Sentences [B] whose results no further step changes."""
         best_possible = beams.log_probs.max(1) / self.rules.penalty(limits.max_lengths)
         can_win = best_possible > beams.finished.scores[:, self.nbest - 1]

@@ -17,15 +17,15 @@ from jax.sharding import PartitionSpec as P
 
 from transformer.data.bucketing import batch_rows, buckets
 from transformer.search.programs import (
-    Riders,
-    advance_riders,
+    SearchSlots,
+    advance_slots,
     begin,
     cache_lengths,
     collect,
     lengthen,
 )
 
-MEETING = 8  # places between two where small batches meet
+MERGE_EVERY = 8  # places between two where small batches meet
 IN_FLIGHT = 2  # batches: one for the devices while the host looks at the other
 MOST_WAITING = 4  # batches, as they take memory
 
@@ -42,7 +42,7 @@ class Programs:
         is_cpu = mesh.devices.flat[0].platform == "cpu"
         self.begin = self._map(partial(begin, model, method), (all_lanes, *[lane] * 4))
         self.advance = self._map(
-            partial(advance_riders, model, method),
+            partial(advance_slots, model, method),
             (all_lanes, lane, lane, lane, all_lanes, lane),
             donate=() if is_cpu else (2,),  # on the CPU it takes half as long again
         )
@@ -69,7 +69,7 @@ def most_programs(batch_size, largest_bucket, extra_length):
     return total
 
 
-def make_lanes(devices):
+def make_replicas(devices):
     """A mesh with one axis, of devices that work each for itself."""
     return Mesh(np.array(devices), ("lane",))
 
@@ -85,7 +85,7 @@ def split(mesh, tree):
 
 
 @dataclass
-class _Load:
+class _RunningBatch:
     """A batch on its way; indices [lanes, rows] are the sentences on it, -1 where there is none."""
 
     indices: np.ndarray
@@ -111,11 +111,11 @@ class _Load:
         return int(self.places.max())
 
     @property
-    def is_there(self):
+    def exists(self):
         return self.indices >= 0
 
     @property
-    def most_in_a_lane(self):
+    def most_on_a_replica(self):
         return int(self.is_there.sum(1).max())
 
     @property
@@ -125,7 +125,7 @@ class _Load:
         return next(length for length in lengths if length > self.cache_length)
 
 
-class Conveyor:
+class ContinuousBatcher:
     """Runs batches through `programs`, some at a time; batch_size as the configuration has it."""
 
     def __init__(self, programs, params, batch_size):
@@ -153,7 +153,9 @@ class Conveyor:
     def _start(self, indices, bucket, arrays):
         riders = self._programs.begin(self._params, *arrays)
         length = cache_lengths(riders.limits.forced.shape[1])[0]
-        self._advance(_Load(indices, bucket, riders, np.zeros(len(indices), np.int32), length))
+        self._advance(
+            _RunningBatch(indices, bucket, riders, np.zeros(len(indices), np.int32), length)
+        )
 
     def _unload(self, load):
         places, done, results = load.outcome
@@ -173,7 +175,7 @@ class Conveyor:
         """Runs a batch on with as few rows as it needs; a small one waits at a meeting place."""
         load = self._collect(load)
         is_level = (load.places == load.place).all()
-        if not self._is_small(load) or not is_level or load.place % MEETING:
+        if not self._is_small(load) or not is_level or load.place % MERGE_EVERY:
             return self._advance(load)
         if load.key in self._waiting:
             return self._go_on(self._collect(load, self._waiting.pop(load.key)))
@@ -193,7 +195,7 @@ class Conveyor:
         sizes, stop = self._sizes(load), load.cache_length
         few = max((n for n in sizes if n < load.rows), default=0)
         if self._is_small(load):
-            stop = min(stop, load.place + MEETING - load.place % MEETING)
+            stop = min(stop, load.place + MERGE_EVERY - load.place % MERGE_EVERY)
         else:
             few = max(few, sizes[-1] // 2)
         # A lane that has so few already does not wait for the others to have no more.
@@ -201,7 +203,7 @@ class Conveyor:
         state, *load.outcome = self._programs.advance(
             self._params, (limits, encoded), state, load.places, np.int32(stop), few
         )
-        load.riders = Riders(limits, encoded, state)
+        load.riders = SearchSlots(limits, encoded, state)
         self._running.append(load)
 
     def _sizes(self, load):
@@ -210,7 +212,7 @@ class Conveyor:
         return [n for n in sizes if n > 1 or n == load.rows]
 
     def _is_small(self, load):
-        return 2 * load.most_in_a_lane <= self._sizes(load)[-1]
+        return 2 * load.most_on_a_replica <= self._sizes(load)[-1]
 
     def _collect(self, *loads):
         """The sentences of one batch, or of two with one key, on as few rows as hold them."""

@@ -36,7 +36,7 @@ class Hypotheses(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rules:
+class HypothesisRules:
     """What a hypothesis may be, and how hypotheses of different lengths compare."""
 
     bos: int
@@ -83,7 +83,7 @@ def advance(method, step_fn, limits, state, start, stop, few=0):
 
     def is_unfinished(carry):
         position, state = carry
-        return (position < stop) & ((~method.is_done(limits, state)).sum() > few)
+        return (position < stop) & ((~method.is_finished(limits, state)).sum() > few)
 
     def grow(carry):
         position, state = carry

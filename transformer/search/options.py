@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from transformer.search.beam_search import BeamSearch
-from transformer.search.decoding import Rules
+from transformer.search.decoding import HypothesisRules
 from transformer.search.sampling import Sampling
 from transformer.special_tokens import BOS, EOS
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchOptions:
     """The options of one search; each set is compiled once a shape."""
 
     beam_size: int
@@ -59,7 +59,7 @@ class Search:
 
     def method(self):
         """How to search: a `BeamSearch` or a `Sampling`."""
-        rules = Rules(BOS, EOS, self.length_penalty, self.alpha, self.min_length)
+        rules = HypothesisRules(BOS, EOS, self.length_penalty, self.alpha, self.min_length)
         if self.sample:
             return Sampling(rules, self.nbest, self.temperature, self.top_k, self.top_p)
         if self.beam_size == 1:

@@ -16,7 +16,7 @@ from transformer.search.sampling import Sampling
 FIRST_CACHE = 16  # places
 
 
-class Riders(NamedTuple):
+class SearchSlots(NamedTuple):
     """Sentences on their way; every leaf leads with [B]."""
 
     limits: Limits
@@ -39,10 +39,10 @@ def begin(model, method, params, inputs, source_lengths, limits, rngs):
     encoded = model.apply(variables, inputs, source_lengths, method="encode_for_search")
     cache = model.apply(variables, len(inputs), method.width, length, method="init_cache")
     start = {"rngs": rngs} if isinstance(method, Sampling) else {}
-    return Riders(limits, encoded, method.start(limits, cache, **start))
+    return SearchSlots(limits, encoded, method.start(limits, cache, **start))
 
 
-def advance_riders(model, method, params, fixed, state, start, stop, few):
+def advance_slots(model, method, params, fixed, state, start, stop, few):
     """(state, place [1], which are done [B], their results): grown from place `start` [1].
 
     They grow to `stop`, or to where only `few` [1] are not done.
@@ -54,7 +54,7 @@ def advance_riders(model, method, params, fixed, state, start, stop, few):
         return model.apply({"params": params}, *inputs, method="decode_step")
 
     state, place = advance(method, step_fn, limits, state, start[0], stop, few[0])
-    return state, place[None], method.is_done(limits, state), method.results(state)
+    return state, place[None], method.is_finished(limits, state), method.results(state)
 
 
 def lengthen(model, method, state):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from transformer.search.decoding import FREE, Hypotheses, Rules
+from transformer.search.decoding import FREE, Hypotheses, HypothesisRules
 from transformer.search.top_k import first_largest, log_sum_exp
 
 
@@ -28,7 +28,7 @@ class Sampling:
     The log-probabilities are the model's own, before temperature and truncation.
     """
 
-    rules: Rules
+    rules: HypothesisRules
     width: int = 1
     temperature: float = 1.0
     top_k: int = 0
@@ -55,7 +55,7 @@ class Sampling:
             cache=cache,
         )
 
-    def is_done(self, limits, growing):
+    def is_finished(self, limits, growing):
         """Sentences [B] of which every hypothesis has ended."""
         return (growing.lengths > 0).all(1) | (limits.max_lengths == 0)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from transformer.data.labelled_text import load_evaluation_examples, load_training_examples
 from transformer.data.labels import Labels
-from transformer.data.packing import PackedBatches, rows_of_batch, usable
+from transformer.data.packing import PackedBatches, filter_by_length, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.inference.classifier import Classifier
@@ -39,7 +39,7 @@ class ClassificationTask(LabelledTask):
         self.validation = load_evaluation_examples(data, data.validation_split, names)
         self.test_examples = load_evaluation_examples(data, data.test_split, names)
         self.not_in_loss = Counter()  # validation sentences that are too long for a row
-        rows = rows_of_batch(settings.batch_tokens, data.row_length)
+        rows = num_rows_of_batch(settings.batch_tokens, data.row_length)
         self.classifier = Classifier(config, None, self.labels, self.tokenizer)
         self._set_up_classifier(
             self._pack(texts, labels, rows, self.notes),
@@ -52,7 +52,7 @@ class ClassificationTask(LabelledTask):
         source = Ragged.encode(self.tokenizer, texts)
         numbers = self.labels.encode(labels)
         target = Ragged(numbers, np.arange(len(numbers)), np.ones(len(numbers), np.int64))
-        fits = usable(source, target, length, 0, notes)
+        fits = filter_by_length(source, target, length, 0, notes)
         if not len(fits):
             raise ValueError(
                 f"No sentence has at most data.row_length ({length}) pieces; raise it."
@@ -96,7 +96,7 @@ class ClassificationTask(LabelledTask):
         steps = self.training_batches.batches_per_epoch
         return stack_flops(model, source.lengths, outputs=outputs) / steps, len(source) / steps
 
-    def how_to_go_on(self, workdir):
+    def next_commands(self, workdir):
         sentence = self.test_examples[0][0]
         folder, text = (json.dumps(t, ensure_ascii=False) for t in (workdir, sentence))
         return sentence, (

@@ -62,7 +62,7 @@ class ImageTask(LabelledTask):
         lengths = np.full(batches.rows_per_batch, self.num_patches)
         return stack_flops(model, lengths, outputs=outputs), batches.rows_per_batch
 
-    def how_to_go_on(self, workdir):
+    def next_commands(self, workdir):
         return "", (
             f"import numpy as np; from transformer import Classifier; "
             f"print(Classifier.from_checkpoint({json.dumps(workdir)})"

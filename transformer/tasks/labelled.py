@@ -13,7 +13,7 @@ class LabelledTask(Task):
     load_split(data, split, classes) reads such a pair.
     """
 
-    decides, higher_is_better = "validation_accuracy", True
+    selection_key, higher_is_better = "validation_accuracy", True
 
     def _set_up_classifier(self, batches, validation_batches):
         config = self.config

@@ -86,7 +86,7 @@ class LanguageModelTask(Task):
         outputs = lengths.sum() * model.d_model * self.tokenizer.vocab_size
         return stack_flops(model, lengths, causal=True, outputs=outputs), int(lengths.sum())
 
-    def how_to_go_on(self, workdir):
+    def next_commands(self, workdir):
         program = (
             f"from transformer import LanguageModel; "
             f"print(LanguageModel.from_checkpoint({json.dumps(workdir)}).generate(['The '])[0])"

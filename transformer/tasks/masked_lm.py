@@ -7,7 +7,7 @@ import numpy as np
 
 from transformer.checkpoint.restore import restore
 from transformer.data.lm_batches import MaskedBatches
-from transformer.data.packing import PackedBatches, blank_batch, rows_of_batch
+from transformer.data.packing import PackedBatches, blank_batch, num_rows_of_batch
 from transformer.data.plain_text import load_text_lines
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
@@ -26,7 +26,7 @@ class MaskedLMTask(Task):
         splits = data.train_split, data.validation_split, data.test_split
         lines = {s: load_sentences(config, s, self.notes) for s in dict.fromkeys(splits)}
         self.tokenizer = self._one_tokenizer(workdir, lines[data.train_split])
-        rows = rows_of_batch(settings.batch_tokens, data.row_length)
+        rows = num_rows_of_batch(settings.batch_tokens, data.row_length)
         few = -(-rows // settings.accumulate_steps)
         self._set_up(
             MaskedLM(config.model, self.tokenizer.vocab_size, config.remat, config.scan_layers),
@@ -43,7 +43,7 @@ class MaskedLMTask(Task):
     def score_split(cls, path, checkpoint, split, **settings):
         restored = restore(path, checkpoint, tasks=["masked_lm"], **settings)
         config, tokenizer = restored.config, load_tokenizers(restored.workdir.path)[0]
-        rows = rows_of_batch(config.training.batch_tokens, config.data.row_length)
+        rows = num_rows_of_batch(config.training.batch_tokens, config.data.row_length)
         batches = mask_text(config, tokenizer, load_sentences(config, split, Counter()), rows)
         model = MaskedLM(config.model, tokenizer.vocab_size)
         return score_loss(model, restored, batches, f"{config.data.corpus} {split}", "hidden piece")
@@ -65,7 +65,7 @@ class MaskedLMTask(Task):
         guesses = lengths.sum() * self.config.data.mask_rate
         return stack_flops(model, lengths, outputs=outputs) / steps, guesses / steps
 
-    def how_to_go_on(self, workdir):
+    def next_commands(self, workdir):
         return "", ""
 
     def data_lines(self):

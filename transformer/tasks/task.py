@@ -16,10 +16,10 @@ class Task:
 
     training_batches: `[step]` is a batch, a tuple of arrays that lead with the row; besides
     `rows_per_batch`, `batches_per_epoch` and `plan_ahead(step)`. notes: what was left out of the
-    training data, by reason. decides: the metric that says which checkpoint is the best.
+    training data, by reason. selection_key: the metric that says which checkpoint is the best.
     """
 
-    decides, higher_is_better = "validation_loss", False
+    selection_key, higher_is_better = "validation_loss", False
 
     def __init__(self, config, parallel):
         self.config, self.parallel, self.notes = config, parallel, Counter()
@@ -67,12 +67,12 @@ class Task:
         return self.evaluate_loss(params), []
 
     def test(self, workdir):
-        """What the run's best checkpoint reaches on the test split: an `Outcome`, or its like."""
+        """What the run's best checkpoint reaches on the test split: an `TaskScores`, or its like."""
         return self.score_split(workdir.path, "default", self.config.data.test_split)
 
     @staticmethod
     def score_split(path, checkpoint, split, **settings):
-        """What a checkpoint of the run at `path` reaches on a split: an `Outcome`.
+        """What a checkpoint of the run at `path` reaches on a split: an `TaskScores`.
 
         settings: dtype and batch_size, as `restoring.restore` takes them.
         """
@@ -83,7 +83,7 @@ class Task:
         """Yields a line of output for each line of input. options: of `sampling`, and `jsonl`."""
         raise ValueError("A run of this task says nothing to a line of text: leave out --input.")
 
-    def how_to_go_on(self, workdir):
+    def next_commands(self, workdir):
         """(an input for eval.py, a line of Python) to show what can be done with the run."""
         raise NotImplementedError
 
@@ -91,7 +91,7 @@ class Task:
 
     def score(self, metrics):
         """A number that is higher for a better model."""
-        return metrics[self.decides] * (1 if self.higher_is_better else -1)
+        return metrics[self.selection_key] * (1 if self.higher_is_better else -1)
 
     def describe(self, metrics):
         """The metrics of an evaluation on one line."""

@@ -5,7 +5,7 @@ from collections import Counter
 from functools import cached_property
 
 from transformer.data import parallel_text
-from transformer.data.packing import PackedBatches, blank_batch, rows_of_batch, usable
+from transformer.data.packing import PackedBatches, blank_batch, filter_by_length, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.evaluate import metrics
@@ -13,7 +13,7 @@ from transformer.evaluate.translation import evaluate
 from transformer.inference.translator import Translator
 from transformer.model.costs import training_flops
 from transformer.model.encoder_decoder import Transformer
-from transformer.parallel.hosts import share
+from transformer.parallel.hosts import split_over_hosts
 from transformer.tasks.task import Task
 
 
@@ -22,9 +22,9 @@ class TranslationTask(Task):
 
     def __init__(self, config, parallel, workdir):
         super().__init__(config, parallel)
-        self.measure = config.data.measure
-        self.decides = f"validation_{self.measure}"
-        self.higher_is_better = self.measure not in metrics.LOWER_IS_BETTER
+        self.selection_metric = config.data.selection_metric
+        self.selection_key = f"validation_{self.selection_metric}"
+        self.higher_is_better = self.selection_metric not in metrics.LOWER_IS_BETTER
         self.direction = f"{config.data.source_language}-{config.data.target_language}"
         pairs, weights = parallel_text.load_training_pairs(config.data, self.notes)
         if workdir.has_run:
@@ -32,7 +32,7 @@ class TranslationTask(Task):
         else:
             self.tokenizers = train_tokenizers(config.tokenizer, pairs)
         settings = config.training
-        rows = rows_of_batch(settings.batch_tokens, config.data.row_length)
+        rows = num_rows_of_batch(settings.batch_tokens, config.data.row_length)
         ratio = config.data.max_length_ratio
         training_batches = self._pack(pairs, weights, rows, ratio, self.notes)
         split = config.data.validation_split
@@ -79,7 +79,7 @@ class TranslationTask(Task):
             Ragged.encode(tokenizer, [pair[side] for pair in pairs])
             for side, tokenizer in enumerate(self.tokenizers)
         ]
-        kept = usable(*sides, row_length, max_length_ratio, notes)
+        kept = filter_by_length(*sides, row_length, max_length_ratio, notes)
         if not len(kept):
             raise ValueError(
                 f"No pair is left of {len(pairs)} ({dict(notes)}); raise data.row_length or "
@@ -100,13 +100,13 @@ class TranslationTask(Task):
         references = [self.tokenizers[1].join(target) for target in targets]
         self.translator.params = self.parallel.on_one_device(params)
         try:
-            translations = share(self._translate, sources)
+            translations = split_over_hosts(self._translate, sources)
         finally:
             self.translator.params = None  # a whole copy, where training may have room for a part
         texts = translations, references, self.direction
         tokenize = self.config.data.bleu_tokenize
-        score = metrics.measure_score(self.measure, *texts, tokenize=tokenize)
-        measured = {**self.evaluate_loss(params), self.decides: score.value}
+        score = metrics.score_by(self.selection_metric, *texts, tokenize=tokenize)
+        measured = {**self.evaluate_loss(params), self.selection_key: score.value}
         texts = zip(sources, references, translations, strict=True)
         return measured, [f"    {a}\n    = {b}\n    > {c}" for a, b, c in texts]
 
@@ -116,8 +116,8 @@ class TranslationTask(Task):
     def describe(self, found):
         return (
             f"loss {found['validation_loss']:.4f}  perplexity "
-            f"{found['validation_perplexity']:.3f}  {metrics.MEASURES[self.measure]} "
-            f"{found[self.decides]:.2f}"
+            f"{found['validation_perplexity']:.3f}  {metrics.METRICS[self.selection_metric]} "
+            f"{found[self.selection_key]:.2f}"
         )
 
     def test(self, workdir):
@@ -125,7 +125,7 @@ class TranslationTask(Task):
         data = self.config.data
         return evaluate(translator, self.test_pairs, f"{data.corpus} {data.test_split}")
 
-    def how_to_go_on(self, workdir):
+    def next_commands(self, workdir):
         sentence = self.test_pairs[0][0]
         folder, source = (json.dumps(text, ensure_ascii=False) for text in (workdir, sentence))
         return sentence, (

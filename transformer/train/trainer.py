@@ -139,7 +139,7 @@ class Trainer:
         scores = {
             record["step"]: self.task.score(record)
             for record in self.workdir.read_metrics()
-            if self.task.decides in record and record["step"] <= step
+            if self.task.selection_key in record and record["step"] <= step
         }
         for score in scores.values():
             self.stopping.judge(score)
@@ -175,7 +175,7 @@ class Trainer:
         if not self._is_interrupted():
             if step < self.config.training.num_train_steps:
                 num_worse = self.stopping.num_worse
-                name = self.task.decides
+                name = self.task.selection_key
                 say(f"stopped at step {step:,}: no better {name} since {num_worse} evaluation(s)")
             try:
                 with self.stopping.at_once():
