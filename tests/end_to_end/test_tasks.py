@@ -188,7 +188,7 @@ def test_a_stream_is_what_is_generated(text):
 def test_eval_of_a_text(text):
     code, out, err = evaluate(text)
     assert code == 0, err
-    assert b"nats a piece 0.0" in out or b"nats a piece 0.1" in out
+    assert b"nats per piece 0.0" in out or b"nats per piece 0.1" in out
     code, out, err = evaluate(text, "--prompt=abc", "--num_pieces=5", "--temperature=0")
     assert (code, out) == (0, b"abcdefgh\n"), err
     code, out, err = evaluate(text, "--input=-", "--top_k=1", stdin=b"abc\nabcdef\n")
@@ -218,7 +218,7 @@ def test_a_masked_model_learns_and_a_classifier_starts_from_it(tmp_path):
     losses = [record["validation_loss"] for record in records if "validation_loss" in record]
     assert losses[-1] < 1.0 < losses[0] or losses[-1] < 0.7  # 2.1 by chance
     code, out, err = evaluate(tmp_path / "masked")
-    assert code == 0 and b"nats a hidden piece" in out, err
+    assert code == 0 and b"nats per hidden piece" in out, err
     code, err = train(
         tmp_path / "tuned", "classification", corpus, *SPLITS, characters,
         f"training.init_from={tmp_path / 'masked'}",

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from tests.helpers.scored import CORPUS, evaluation
-from transformer.evaluate.checkpoint_series import summary, table_lines
+from transformer.evaluate.checkpoint_series import checkpoint_row, table_lines
 from transformer.workdir import WorkDir
 
 
@@ -77,17 +77,17 @@ def test_the_measure_comes_first_wherever_scores_are_told(tmp_path):
     """Catches a report of pronunciations headed by their BLEU, and lengths in words of one word."""
     rows = [("a" * n, "x y", "x y" if n % 4 else "x") for n in range(1, 21)]
     result = evaluation(rows, selection_metric="line_error_rate")
-    assert list(result.selection_scores()) == ["line_error_rate", "bleu", "chrf", "perplexity"]
-    assert result.lines()[0].startswith("WER 25.00 ± ")
+    assert list(result.scores) == ["line_error_rate", "bleu", "chrf", "perplexity"]
+    assert result.lines()[0].startswith("WER (whole words) 25.00 ± ")
     assert [(row["from"], row["score"].value) for row in result.by_length] == [(1, 20), (11, 30)]
-    assert "WER by characters of the source:" in result.detail_lines()
-    path = result.save(WorkDir(tmp_path), "x", checkpoints=[summary(result)] * 2)
+    assert "WER (whole words) by characters of the source:" in result.detail_lines()
+    path = result.save(WorkDir(tmp_path), "x", checkpoints=[checkpoint_row(result)] * 2)
     record, page = strict(path.read_text()), (path.parent / "report.html").read_text()
     assert (
         record["line_error_rate"]["value"] == 25 and record["selection_metric"] == "line_error_rate"
     )
     assert record["checkpoints"][0]["line_error_rate"] == record["line_error_rate"]
-    assert page.index("WER</") < page.index("BLEU</") and "test WER" in page
-    heads, row, _ = table_lines([summary(result)] * 2)
-    assert heads.split() == ["checkpoint", "WER", "BLEU", "chrF2", "perplexity"]
+    assert page.index("WER (whole words)</") < page.index("BLEU</") and "test WER" in page
+    heads, row, _ = table_lines([checkpoint_row(result)] * 2)
+    assert " ".join(heads.split()) == "checkpoint WER (whole words) BLEU chrF2 perplexity"
     assert len(heads) == len(row)

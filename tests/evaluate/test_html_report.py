@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.scored import CORPUS, evaluation
 from transformer.evaluate import svg
-from transformer.evaluate.checkpoint_series import summary
+from transformer.evaluate.checkpoint_series import checkpoint_row
 from transformer.evaluate.compare_runs import compare
 from transformer.evaluate.html_report import render
 
@@ -53,7 +53,7 @@ def text():
     rows = [*CORPUS, (EVIL, EVIL, EVIL), (EVIL, "nichts", EVIL)]
     ours = evaluation(rows, checkpoint=EVIL, maps=[MAP])
     theirs = evaluation([(s, r, t[::-1]) for s, r, t in rows], checkpoint="best (10)")
-    series = [summary(theirs), summary(ours)]
+    series = [checkpoint_row(theirs), checkpoint_row(ours)]
     comparison = compare((EVIL, "runs/other"), ours, theirs)
     return render(ours, EVIL, curves=CURVES, checkpoints=series, comparison=comparison)
 

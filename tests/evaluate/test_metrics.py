@@ -154,7 +154,7 @@ def test_word_error_rate_counts_lines_that_are_not_wholly_right():
     ours = ["a b c", "a b", "A b", "ab", ""]
     theirs = ["a b c", "a c", "a b", "a b", "x"]
     score = metrics.score_by("line_error_rate", ours, theirs, "hun-ipa", num_bootstrap=500)
-    assert (score.name, score.value, score.num_sentences) == ("WER", 80, 5)
+    assert (score.name, score.value, score.num_sentences) == ("WER (whole words)", 80, 5)
     assert {"unit:line", "match:whole", "bs:500"} <= set(score.signature.split("|"))
     assert metrics.score_by("line_error_rate", theirs, theirs, "hun-ipa").value == 0
     with pytest.raises(ValueError, match="there are 4 and 5"):
@@ -192,4 +192,4 @@ def test_a_mean_loss_and_its_perplexity_agree():
     """Catches a loss in bits, or a perplexity of something else."""
     loss, perplexity = metrics.mean_loss(200.0, 100, "piece")
     assert loss.value == 2.0 and perplexity.value == pytest.approx(math.exp(2))
-    assert "nats a piece 2.000" in str(loss) and "100 pieces" in str(loss)
+    assert "nats per piece 2.000" in str(loss) and "100 pieces" in str(loss)

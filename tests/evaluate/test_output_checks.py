@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer.evaluate.output_checks import check_outputs, count_outputs, words
+from transformer.evaluate.output_checks import count_faults, find_faults, words
 
 
 @pytest.mark.parametrize(
@@ -25,18 +25,18 @@ from transformer.evaluate.output_checks import check_outputs, count_outputs, wor
 )
 def test_faults_by_hand(source, translation, found):
     """Catches a loop that ends one word early, and an empty source blamed on the translation."""
-    assert check_outputs(source, translation, "en", "de") == found
+    assert find_faults(source, translation, "en", "de") == found
 
 
 def test_characters_are_words_where_there_are_no_spaces():
     """Catches Chinese counted as one word a sentence, in which no loop could ever be seen."""
     assert words("你好 吗", "zh") == ["你", "好", "吗"] == words("你好 吗", "zh-CN")
     assert words("wie geht es", "de") == ["wie", "geht", "es"]
-    assert check_outputs("well", "好好好好", "en", "zh") == ["repeating"]
+    assert find_faults("well", "好好好好", "en", "zh") == ["repeating"]
 
 
 def test_every_fault_is_counted_even_if_there_is_none():
     """Catches a report that lacks the line of a fault which did not occur."""
-    assert count_outputs([[], ["copied", "repeating"], ["copied"]]) == {
+    assert count_faults([[], ["copied", "repeating"], ["copied"]]) == {
         "empty": 0, "copied": 2, "repeating": 1,
     }  # fmt: skip

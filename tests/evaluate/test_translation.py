@@ -19,12 +19,12 @@ from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.evaluate import translation
 from transformer.evaluate.checkpoint_series import (
+    checkpoint_row,
     choose_checkpoints,
     each_checkpoint,
-    summary,
     table_lines,
 )
-from transformer.evaluate.translation import evaluate
+from transformer.evaluate.translation import evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.workdir import WorkDir
 
@@ -83,7 +83,7 @@ def compiles():
 def test_an_evaluation_is_of_what_the_translator_says(translator):
     """Catches references, log-probabilities and translations that slip against each other."""
     test_set = [*pairs(9), ("sp@@ lit w1", "w2 sp@@ lit"), ("", "w3")]
-    result = evaluate(translator, test_set, "own", num_maps=2)
+    result = evaluate_translator(translator, test_set, "own", num_maps=2)
     sources, targets = (list(side) for side in zip(*test_set, strict=True))
     found, scored = translator.translate(sources), translator.score(sources, targets)
     references = [*targets[:9], "w2 split", "w3"]
@@ -107,35 +107,37 @@ def test_the_configuration_says_which_score_comes_first(translator, monkeypatch)
     """Catches a selection_metric that is lost between the configuration and the scores."""
     monkeypatch.setattr(translator.config.data, "selection_metric", "line_error_rate")
     test_set = [*pairs(9), ("", "")]
-    result = evaluate(translator, test_set, "own", num_maps=0)
+    result = evaluate_translator(translator, test_set, "own", num_maps=0)
     num_wrong = sum(s.translation != s.reference for s in result.segments)
-    assert num_wrong < len(test_set) and result.first.name == "WER"
-    assert result.first.value == pytest.approx(100 * num_wrong / len(test_set))
+    assert num_wrong < len(test_set) and result.primary.name == "WER (whole words)"
+    assert result.primary.value == pytest.approx(100 * num_wrong / len(test_set))
 
 
 def test_hosts_can_tell_each_other_what_they_found(translator, monkeypatch):
     """Catches an array or a `Translation` among what goes to the other hosts as JSON."""
-    whole = evaluate(translator, pairs(5), "own")
+    whole = evaluate_translator(translator, pairs(5), "own")
     sent = lambda work, items: json.loads(json.dumps(work(items)))  # noqa: E731
-    monkeypatch.setattr(translation, "share", sent)
-    assert evaluate(translator, pairs(5), "own") == whole
+    monkeypatch.setattr(translation, "split_over_hosts", sent)
+    assert evaluate_translator(translator, pairs(5), "own") == whole
 
 
 def test_maps_are_of_short_sentences_and_of_their_pieces(translator):
     """Catches a map of one sentence under the title of another, and weights per head."""
-    result = evaluate(translator, pairs(12), "own", num_maps=2)
+    result = evaluate_translator(translator, pairs(12), "own", num_maps=2)
     assert len(result.maps) == 2
     for seen in result.maps:
         segment = next(s for s in result.segments if s.source == seen["source"])
         assert segment.translation == seen["translation"]
         assert seen["pieces"][0] == [*seen["source"].split(), "</s>"]
         assert np.shape(seen["weights"]) == (2, len(seen["pieces"][1]), len(seen["pieces"][0]))
-    assert evaluate(translator, pairs(3), "own", num_maps=0).maps == []
+    assert evaluate_translator(translator, pairs(3), "own", num_maps=0).maps == []
 
 
 def test_cut_sources_are_counted(translator):
     """Catches a test set whose longest sentences are cut without a word."""
-    result = evaluate(translator, [("w1 " * 255, "w1"), ("w1 " * 256, "w1")], "own", beam_size=1)
+    result = evaluate_translator(
+        translator, [("w1 " * 255, "w1"), ("w1 " * 256, "w1")], "own", beam_size=1
+    )
     assert result.settings.longest_source == 256
     assert result.outputs["cut_sources"] == 1
     assert result.settings.search["beam_size"] == 1
@@ -146,11 +148,11 @@ def test_another_checkpoint_needs_no_compile(run, compiles):
     test_set, found = pairs(6), []
     for translator in each_checkpoint(run, ["10", "20", "average:2"]):
         before = len(compiles)
-        found.append(evaluate(translator, test_set, "own", num_maps=0))
+        found.append(evaluate_translator(translator, test_set, "own", num_maps=0))
         assert (len(compiles) > before) == (len(found) == 1)
-    alone = evaluate(Translator.from_checkpoint(run, "20"), test_set, "own", num_maps=0)
+    alone = evaluate_translator(Translator.from_checkpoint(run, "20"), test_set, "own", num_maps=0)
     assert found[1].segments == alone.segments
-    rows = [summary(result) for result in found]
+    rows = [checkpoint_row(result) for result in found]
     assert [row["step"] for row in rows] == [10, 20, 30]
     assert len({row["perplexity"].value for row in rows}) == 3
     lines = table_lines(rows)

@@ -47,7 +47,7 @@ class FakeTransformer:
 
 
 def make_batches(starts, max_lengths, rows, lanes):
-    """Batches as `ContinuousBatcher.run` takes them, in order; the last one is filled up with nobody."""
+    """Batches as `ContinuousBatcher.run` takes them, in order; the last may have empty rows."""
     per_batch = rows * lanes
     for first in range(0, len(starts), per_batch):
         indices = np.full(per_batch, -1)

@@ -29,13 +29,13 @@ from transformer.console import say, tell, this_command
 from transformer.data import parallel_text, text_files
 from transformer.evaluate import plots
 from transformer.evaluate.checkpoint_series import (
+    checkpoint_row,
     choose_checkpoints,
     each_checkpoint,
-    summary,
     table_lines,
 )
 from transformer.evaluate.compare_runs import check_comparable, compare
-from transformer.evaluate.translation import evaluate
+from transformer.evaluate.translation import evaluate_translator
 from transformer.inference.chunks import CHUNK_LINES
 from transformer.inference.file_job import Job
 from transformer.inference.run_job import run_job
@@ -205,8 +205,8 @@ def score(names):
         other = Translator.from_checkpoint(COMPARE.value, name_of_other, **settings())
     rows = []
     for translator in each_checkpoint(WORKDIR.value, names, **settings()):
-        result = evaluate(translator, pairs, corpus_name, **search_options())
-        rows.append(summary(result))
+        result = evaluate_translator(translator, pairs, corpus_name, **search_options())
+        rows.append(checkpoint_row(result))
         if len(names) > 1:
             tell(table_lines(rows)[0 if len(rows) == 1 else -1 :])
     say(f"{corpus_name}, checkpoint {result.checkpoint}:")
@@ -222,7 +222,9 @@ def score(names):
 
 def compare_with(other, result, pairs):
     """The `Comparison` of an `Evaluation` with the translator of --compare, said in short."""
-    theirs = evaluate(other, pairs, result.settings.corpus, num_maps=0, **search_options())
+    theirs = evaluate_translator(
+        other, pairs, result.settings.corpus, num_maps=0, **search_options()
+    )
     comparison = compare((WORKDIR.value, COMPARE.value), result, theirs)
     tell(comparison.lines())
     return comparison

@@ -75,7 +75,7 @@ def conclude(trainer, step):
     # The last line of metrics.jsonl is also what says that the run is finished.
     scores = {
         f"test_{name}": score.value
-        for name, score in result.selection_scores().items()
+        for name, score in result.scores.items()
         if math.isfinite(score.value)  # JSON knows no other number
     }
     workdir.append_metrics(

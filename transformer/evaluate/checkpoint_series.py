@@ -56,7 +56,7 @@ def each_checkpoint(path, names, **settings):
         raise ValueError(f"None of the checkpoints {', '.join(names)} can be read.")
 
 
-def summary(result):
+def checkpoint_row(result):
     """The row of one checkpoint: its name, its (last) step, its scores."""
     step = re.search(r"(\d+)\)?$", result.checkpoint)
     step = int(step[1]) if step else None
@@ -64,7 +64,7 @@ def summary(result):
 
 
 def table_lines(rows):
-    """A table of the rows of `summary`: its head, and a line each."""
+    """A table of the rows of `checkpoint_row`: its head, and a line each."""
     lines = [("checkpoint", *(score.name for score in scores_in(rows[0]).values()))]
     for row in rows:
         lines.append((row["checkpoint"], *(score.figures for score in scores_in(row).values())))

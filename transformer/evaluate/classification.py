@@ -3,13 +3,13 @@
 from collections import Counter
 
 from transformer.evaluate.metrics import accuracy
-from transformer.evaluate.outcome import TaskScores
+from transformer.evaluate.task_scores import TaskScores
 
 NUM_SAMPLES = 3
 
 
-def score_classes(classifier, examples, labels, corpus):
-    """An `TaskScores`. examples: as `Classifier.classify` takes them; labels: their true classes."""
+def evaluate_classifier(classifier, examples, labels, corpus):
+    """A `TaskScores`. examples: as `Classifier.classify` takes them; labels: their true classes."""
     found = classifier.classify(examples)
     names = classifier.labels.names
     pairs = Counter((true, c.label) for true, c in zip(labels, found, strict=True))

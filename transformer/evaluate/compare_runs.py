@@ -8,7 +8,7 @@ from sacrebleu.significance import PairedTest
 from transformer.evaluate import metrics
 from transformer.evaluate.evaluation import NUM_BOOTSTRAP, Evaluation
 from transformer.evaluate.metrics import Score
-from transformer.evaluate.segments import sides
+from transformer.evaluate.segments import text_sides
 
 
 @dataclass
@@ -121,7 +121,7 @@ def compare(paths, ours, theirs):
             f"tokenizers join words differently), so that their scores cannot be compared."
         )
     selection_metric, tokenize = ours.settings.selection_metric, ours.settings.tokenize
-    texts, references = zip(*(sides(side.segments) for side in (ours, theirs)), strict=True)
+    texts, references = zip(*(text_sides(side.segments) for side in (ours, theirs)), strict=True)
     systems = list(zip(("ours", "theirs"), texts, strict=True))
     first = metrics.make_metric(selection_metric, tokenize=tokenize)
     scorers = {metrics.METRICS[selection_metric]: first, "chrF2": CHRF()}
@@ -134,7 +134,7 @@ def compare(paths, ours, theirs):
         selection_metric, texts[1], references[1], ours.settings.direction,
         tokenize=tokenize, num_bootstrap=NUM_BOOTSTRAP,
     )  # fmt: skip
-    pairs = {score.name: (ours.first, score), "chrF2": (ours.chrf, theirs.chrf)}
+    pairs = {score.name: (ours.primary, score), "chrF2": (ours.chrf, theirs.chrf)}
     tests = [PairedScores(*pair, *_outcome(name, outcomes)) for name, pair in pairs.items()]
     return Comparison(names, ours, theirs, tests)
 

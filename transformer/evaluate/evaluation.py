@@ -12,7 +12,7 @@ from transformer.evaluate.segments import (
     Segment,
     describe_outputs,
     score_by_length,
-    sides,
+    text_sides,
     worst_and_best,
 )
 from transformer.storage import write_atomically
@@ -24,7 +24,7 @@ NUM_BOOTSTRAP = 1000  # resamples behind a 95% interval
 class EvaluationSettings:
     """What scores depend on besides the texts.
 
-    tokenize: BLEU's; search: the options used; selection_metric: the name of the score that comes first.
+    tokenize: BLEU's; search: the options used; selection_metric: the name of the primary score.
     """
 
     checkpoint: str
@@ -56,13 +56,13 @@ class EvaluationSettings:
 class Evaluation:
     """What was found of one test set.
 
-    scores: by name, that of the `selection_metric` first; maps: attention of some sentences, for `page`.
+    scores: by name, the primary one first; maps: attention of some sentences, for report.html.
     """
 
     settings: EvaluationSettings
     segments: list[Segment]
     scores: dict[str, Score]
-    second: list[Score]
+    secondary: list[Score]
     by_length: list[dict]
     outputs: dict
     maps: list[dict] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Evaluation:
         return self.settings.checkpoint
 
     @property
-    def first(self):
+    def primary(self):
         """The score by which runs are compared first."""
         return self.scores[self.settings.selection_metric]
 
@@ -88,10 +88,6 @@ class Evaluation:
     def perplexity(self):
         return self.scores["perplexity"]
 
-    def selection_scores(self):
-        """{name: Score}, as every task has them; that of the selection_metric first."""
-        return self.scores
-
     def lines(self):
         """What a person reads first: a line a score, each with its signature."""
         return list(map(str, self.scores.values()))
@@ -99,8 +95,8 @@ class Evaluation:
     def detail_lines(self):
         """The other scores, what length does, and what the translations look like."""
         lines = ["scored otherwise:"]
-        lines += [f"  {s.name:<45} {s.figures:>13}  {s.signature}" for s in self.second]
-        lines += [f"{self.first.name} by {self.settings.length_unit} of the source:"]
+        lines += [f"  {s.name:<45} {s.figures:>13}  {s.signature}" for s in self.secondary]
+        lines += [f"{self.primary.name} by {self.settings.length_unit} of the source:"]
         for row in self.by_length:
             score, lengths = row["score"], html_report.length_range(row)
             lines.append(f"  {lengths:<11} {score.num_sentences:>7,} sentences {score.figures:>15}")
@@ -127,7 +123,7 @@ class Evaluation:
             **asdict(self.settings),
             "num_sentences": len(self.segments),
             **{name: score.to_json() for name, score in self.scores.items()},
-            "second": [score.to_json() for score in self.second],
+            "second": [score.to_json() for score in self.secondary],
             "length_unit": self.settings.length_unit,
             "by_length": [row | {"score": row["score"].to_json()} for row in self.by_length],
             "outputs": self.outputs,
@@ -138,7 +134,7 @@ class Evaluation:
     def save(self, workdir, name, *, checkpoints=(), comparison=None):
         """Writes results/NAME/ of a work directory; returns the path of its report.json.
 
-        checkpoints: rows of `summary`, if several were scored; comparison: with another run.
+        checkpoints: rows of `checkpoint_row`, if several were scored; comparison: with another run.
         """
         folder = workdir / "results" / name
         record = self.to_json() | {
@@ -166,7 +162,7 @@ class Evaluation:
 
 def make_evaluation(settings, segments, piece_counts, num_cut=0):
     """Scores and counts segments. piece_counts: of each reference; num_cut: sources cut."""
-    texts = *sides(segments), settings.direction
+    texts = *text_sides(segments), settings.direction
     options = dict(tokenize=settings.tokenize, num_bootstrap=NUM_BOOTSTRAP)
     score = partial(
         metrics.score_by, settings.selection_metric, direction=settings.direction, **options
@@ -175,7 +171,7 @@ def make_evaluation(settings, segments, piece_counts, num_cut=0):
         [segment.reference_log_prob for segment in segments], piece_counts, settings.direction,
         vocab_size=settings.vocab_size, num_bootstrap=NUM_BOOTSTRAP,
     )  # fmt: skip
-    scores = {settings.selection_metric: score(*sides(segments))}
+    scores = {settings.selection_metric: score(*text_sides(segments))}
     if "bleu" not in scores:
         scores["bleu"] = metrics.bleu(*texts, **options)
     scores |= {"chrf": metrics.chrf(*texts, num_bootstrap=NUM_BOOTSTRAP), "perplexity": perplexity}

@@ -20,7 +20,7 @@ def training_curves(records):
         line("validation", "validation_loss"),
     ]
     charts = [
-        svg.chart(losses, "loss, nats a piece"),
+        svg.chart(losses, "loss, nats per piece"),
         *(svg.chart([line("validation", f"validation_{m}")], name) for m, name in METRICS.items()),
         svg.chart([line("", "learning_rate")], "learning rate"),
     ]

@@ -13,7 +13,7 @@ from transformer.evaluate.web_page import marked, page, side_by_side, table
 def render(result, title, *, curves=(), checkpoints=(), comparison=None):
     """The page as text, of an `Evaluation`.
 
-    curves: records as in metrics.jsonl; checkpoints: rows of `checkpoint_series.summary`;
+    curves: records as in metrics.jsonl; checkpoints: rows of `checkpoint_series.checkpoint_row`;
     comparison: a `Comparison` or None.
     """
     worst, best = worst_and_best(result.segments)
@@ -32,7 +32,7 @@ def render(result, title, *, curves=(), checkpoints=(), comparison=None):
         _segments("Best segments", best, languages),
         HOW_COUNTED,
     ]
-    head = f"{title}: {result.first.name} {result.first.figures}"
+    head = f"{title}: {result.primary.name} {result.primary.figures}"
     return page(head, "\n".join(section for section in sections if section))
 
 
@@ -66,7 +66,7 @@ def _scores(result):
     )
     rows = [
         (f"{escape(score.name)}<br><code>{escape(score.signature)}</code>", _figures(score))
-        for score in result.second
+        for score in result.secondary
     ]
     second = table(("score and signature", "value"), rows, numbers={1})
     title = "<h3>The same translations, scored otherwise</h3>"
@@ -105,7 +105,7 @@ def _lengths(result):
         )
         for row, score in zip(result.by_length, scores, strict=True)
     ]
-    heads = (f"{result.settings.length_unit} of the source", "sentences", result.first.name, "")
+    heads = (f"{result.settings.length_unit} of the source", "sentences", result.primary.name, "")
     return "<h2>By length of the source</h2>\n" + table(heads, rows, numbers={1, 2})
 
 

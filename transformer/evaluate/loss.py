@@ -6,17 +6,17 @@ from functools import partial
 import jax
 
 from transformer.evaluate.metrics import mean_loss
-from transformer.evaluate.outcome import TaskScores
+from transformer.evaluate.task_scores import TaskScores
 from transformer.model.loss import make_loss_fn
 
 
-def score_loss(model, restored, batches, corpus, unit):
-    """An `TaskScores` of the parameters that were `restoring.restore`d; unit: of what a target is.
+def evaluate_loss(model, restored, batches, corpus, unit):
+    """A `TaskScores` of the parameters that were `restoring.restore`d; unit: of what a target is.
 
     The loss is the mean negative log-likelihood of a target in nats, without dropout or smoothing.
     """
     step = jax.jit(make_eval_step(make_loss_fn(model, 0.0)))
-    sums = sums_over(batches, partial(step, jax.device_put(restored.params)))
+    sums = sum_over_batches(batches, partial(step, jax.device_put(restored.params)))
     loss, perplexity = mean_loss(sums["nll"], int(sums["tokens"]), unit)
     return TaskScores(restored.checkpoint, corpus, {"loss": loss, "perplexity": perplexity})
 
@@ -31,7 +31,7 @@ def make_eval_step(loss_fn, axis_name=None):
     return eval_step
 
 
-def sums_over(batches, evaluate):
+def sum_over_batches(batches, evaluate):
     """What evaluate(batch) sums, over the first `batches_per_epoch` of batches: {name: float}."""
     sums = Counter()
     for index in range(batches.batches_per_epoch):

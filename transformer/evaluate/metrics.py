@@ -17,7 +17,7 @@ from transformer.model.loss import perplexity
 
 METRICS = {
     "bleu": "BLEU",
-    "line_error_rate": "WER",
+    "line_error_rate": "WER (whole words)",
 }  # what `data.selection_metric` may be; its name
 LOWER_IS_BETTER = {"line_error_rate"}
 TOKENISATIONS = {"13a": "mteval-13a tokenisation", "intl": "international tokenisation"}
@@ -108,7 +108,9 @@ class LineErrorRate(sacrebleu_base.Metric):
         return self._compute_score_from_stats(np.sum(stats, axis=0))
 
     def _compute_score_from_stats(self, stats):
-        return sacrebleu_base.Score("WER", 100 * float(stats[0]) / float(stats[1]))
+        return sacrebleu_base.Score(
+            METRICS["line_error_rate"], 100 * float(stats[0]) / float(stats[1])
+        )
 
 
 def make_metric(selection_metric, *, tokenize="13a"):
@@ -226,6 +228,6 @@ def mean_loss(nll, number, unit):
     about = dict(signature="smooth:no|dropout:no", num_sentences=number, unit=f"{unit}s")
     direction = "natural logarithm"
     return (
-        Perplexity(f"nats a {unit}", nll / number, direction=direction, **about),
+        Perplexity(f"nats per {unit}", nll / number, direction=direction, **about),
         Perplexity("perplexity", perplexity(nll, number), direction=f"of a {unit}", **about),
     )

@@ -30,7 +30,7 @@ def split_units(text, unit):
     return text.split() if unit == "words" else list("".join(text.split()))
 
 
-def check_outputs(source, translation, source_language, target_language):
+def find_faults(source, translation, source_language, target_language):
     """The names of the `DEFINITIONS` that hold for a translation."""
     ours, theirs = translation.strip().casefold(), source.strip().casefold()
     if not ours:
@@ -41,8 +41,8 @@ def check_outputs(source, translation, source_language, target_language):
     return found
 
 
-def count_outputs(found):
-    """How often each fault is among the lists that `check_outputs` returned."""
+def count_faults(found):
+    """How often each fault is among the lists that `find_faults` returned."""
     counts = Counter(name for names in found for name in names)
     return {name: counts[name] for name in DEFINITIONS}
 

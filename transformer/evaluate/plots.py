@@ -30,7 +30,7 @@ def plot_curves(records, path, title=""):
     )
     loss.plot(*_series(records, "loss"), label="training loss (smoothed labels)", color="tab:gray")
     loss.plot(*_series(records, "validation_loss"), "o-", label="validation loss", color="tab:blue")
-    loss.set(ylabel="nats a piece", title=title)
+    loss.set(ylabel="nats per piece", title=title)
     handles = loss.lines[:]
     for selection_metric, name in (METRICS | {"accuracy": "accuracy"}).items():
         steps, values = _series(records, f"validation_{selection_metric}")

@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 
 from transformer.evaluate import metrics
-from transformer.evaluate.output_checks import check_outputs, count_outputs, split_units
+from transformer.evaluate.output_checks import count_faults, find_faults, split_units
 
 LENGTHS = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, None))  # units of the source
 
@@ -36,13 +36,13 @@ def make_segments(sources, references, found, reference_log_probs, languages):
     return [
         Segment(
             number, source, reference, row[0], chrf, *row[1:], reference_log_prob,
-            check_outputs(source, row[0], *languages),
+            find_faults(source, row[0], *languages),
         )
         for number, (source, reference, row, chrf, reference_log_prob) in enumerate(rows, start=1)
     ]  # fmt: skip
 
 
-def sides(segments):
+def text_sides(segments):
     """(translations, references)."""
     return [s.translation for s in segments], [s.reference for s in segments]
 
@@ -67,17 +67,17 @@ def score_by_length(segments, unit, score):
         is_inside = [low <= length <= (high or length) for length in lengths]
         inside = [segment for segment, keep in zip(segments, is_inside, strict=True) if keep]
         if inside:
-            rows.append({"from": low, "to": high, "score": score(*sides(inside))})
+            rows.append({"from": low, "to": high, "score": score(*text_sides(inside))})
     return rows
 
 
 def describe_outputs(segments, languages, tokenize):
     """How many translations, and how many references, have which fault; and how long they are."""
-    of_references = [check_outputs(s.source, s.reference, *languages) for s in segments]
-    ours, theirs = metrics.count_tokens(*sides(segments), tokenize=tokenize)
+    of_references = [find_faults(s.source, s.reference, *languages) for s in segments]
+    ours, theirs = metrics.count_tokens(*text_sides(segments), tokenize=tokenize)
     return {
-        "translations": count_outputs(segment.faults for segment in segments),
-        "references": count_outputs(of_references),
+        "translations": count_faults(segment.faults for segment in segments),
+        "references": count_faults(of_references),
         "num_tokens": {"translations": ours, "references": theirs},
         "length_ratio": ours / max(theirs, 1),
     }

@@ -10,7 +10,7 @@ from transformer.parallel.hosts import split_over_hosts
 MAP_WORDS = 8  # of the sentences whose attention is drawn, or nearly so: few enough to be read
 
 
-def evaluate(translator, pairs, corpus, *, num_maps=3, **options):
+def evaluate_translator(translator, pairs, corpus, *, num_maps=3, **options):
     """An `Evaluation` of pairs (source, reference); search `options` as `translate` takes them.
 
     num_maps: in how many sentences to look at the attention.
@@ -20,7 +20,7 @@ def evaluate(translator, pairs, corpus, *, num_maps=3, **options):
     scored = split_over_hosts(
         lambda part: _score(translator, part), list(zip(inputs, targets, strict=True))
     )
-    settings = _conditions(translator, corpus, options)
+    settings = _settings_of(translator, corpus, options)
     segments = make_segments(
         [translator.source_tokenizer.join(text) for text in inputs],
         [translator.tokenizer.join(text) for text in targets],
@@ -50,7 +50,7 @@ def _score(translator, pairs):
     return [(s.log_prob, s.num_pieces) for s in translator.score(sources, targets)]
 
 
-def _conditions(translator, corpus, options):
+def _settings_of(translator, corpus, options):
     data, decoding = translator.config.data, translator.config.decoding
     names = ("beam_size", "alpha", "length_penalty", "max_extra_length")
     return EvaluationSettings(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from transformer.evaluate.classification import score_classes
+from transformer.evaluate.classification import evaluate_classifier
 from transformer.inference.classifier import Classifier
 from transformer.tasks.task import Task
 
@@ -39,4 +39,4 @@ class LabelledTask(Task):
         classifier = Classifier.from_checkpoint(path, checkpoint, **settings)
         data = classifier.config.data
         examples, labels = cls.load_split(data, split, classifier.labels.names)
-        return score_classes(classifier, examples, labels, f"{data.corpus} {split}")
+        return evaluate_classifier(classifier, examples, labels, f"{data.corpus} {split}")

@@ -11,7 +11,7 @@ from transformer.data.lm_batches import EveryWindow, RandomWindows, Window
 from transformer.data.plain_text import load_text_lines
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
-from transformer.evaluate.loss import score_loss
+from transformer.evaluate.loss import evaluate_loss
 from transformer.inference.language_model import LanguageModel
 from transformer.model.costs import stack_flops
 from transformer.model.decoder_only import CausalLM
@@ -65,7 +65,7 @@ class LanguageModelTask(Task):
         lines = load_text_lines(config.data, split, Counter())
         batches = EveryWindow(Ragged.encode(tokenizer, lines).flat, **window_size(config))
         model = CausalLM(config.model, tokenizer.vocab_size)
-        return score_loss(model, restored, batches, f"{config.data.corpus} {split}", "piece")
+        return evaluate_loss(model, restored, batches, f"{config.data.corpus} {split}", "piece")
 
     @staticmethod
     def answer(path, checkpoint, lines, options, **settings):

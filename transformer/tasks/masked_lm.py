@@ -11,7 +11,7 @@ from transformer.data.packing import PackedBatches, blank_batch, num_rows_of_bat
 from transformer.data.plain_text import load_text_lines
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
-from transformer.evaluate.loss import score_loss
+from transformer.evaluate.loss import evaluate_loss
 from transformer.model.costs import stack_flops
 from transformer.model.encoder_only import MaskedLM
 from transformer.tasks.task import Task
@@ -46,7 +46,9 @@ class MaskedLMTask(Task):
         rows = num_rows_of_batch(config.training.batch_tokens, config.data.row_length)
         batches = mask_text(config, tokenizer, load_sentences(config, split, Counter()), rows)
         model = MaskedLM(config.model, tokenizer.vocab_size)
-        return score_loss(model, restored, batches, f"{config.data.corpus} {split}", "hidden piece")
+        return evaluate_loss(
+            model, restored, batches, f"{config.data.corpus} {split}", "hidden piece"
+        )
 
     def contents(self):
         return [

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from transformer.data.tokenizer_files import load_tokenizers, train_tokenizer
-from transformer.evaluate.loss import make_eval_step, sums_over
+from transformer.evaluate.loss import make_eval_step, sum_over_batches
 from transformer.model.loss import make_loss_fn, perplexity
 
 
@@ -67,12 +67,12 @@ class Task:
         return self.evaluate_loss(params), []
 
     def test(self, workdir):
-        """What the run's best checkpoint reaches on the test split: an `TaskScores`, or its like."""
+        """What the run's best checkpoint reaches on the test split: a `TaskScores`, or its like."""
         return self.score_split(workdir.path, "default", self.config.data.test_split)
 
     @staticmethod
     def score_split(path, checkpoint, split, **settings):
-        """What a checkpoint of the run at `path` reaches on a split: an `TaskScores`.
+        """What a checkpoint of the run at `path` reaches on a split: a `TaskScores`.
 
         settings: dtype and batch_size, as `restoring.restore` takes them.
         """
@@ -129,7 +129,7 @@ class Task:
 
     def evaluate_loss(self, params):
         """Of every validation target, each once, in nats."""
-        sums = sums_over(
+        sums = sum_over_batches(
             self.validation_batches,
             lambda batch: self._eval_step(params, self.parallel.put_batch(batch)),
         )

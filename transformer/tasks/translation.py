@@ -9,7 +9,7 @@ from transformer.data.packing import PackedBatches, blank_batch, filter_by_lengt
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.evaluate import metrics
-from transformer.evaluate.translation import evaluate
+from transformer.evaluate.translation import evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.model.costs import training_flops
 from transformer.model.encoder_decoder import Transformer
@@ -123,7 +123,7 @@ class TranslationTask(Task):
     def test(self, workdir):
         translator = Translator.from_checkpoint(workdir.path)
         data = self.config.data
-        return evaluate(translator, self.test_pairs, f"{data.corpus} {data.test_split}")
+        return evaluate_translator(translator, self.test_pairs, f"{data.corpus} {data.test_split}")
 
     def next_commands(self, workdir):
         sentence = self.test_pairs[0][0]

@@ -19,10 +19,6 @@ class TaskScores:
     rows: list[dict] = field(default_factory=list)
     samples: list[str] = field(default_factory=list)
 
-    def selection_scores(self):
-        """{name: Score}"""
-        return self.scores
-
     def lines(self):
         """What a person reads first: a line a score, each with its signature."""
         return [str(score) for score in self.scores.values()]
