@@ -83,7 +83,9 @@ def test_killed_and_resumed_equals_undisturbed(finished, config, tmp_path):
     code, _, err = run(*command)
     assert code == 0, err
     assert losses(workdir) == losses(finished[0])
-    ours, theirs = (Checkpoints(w / "checkpoints", read_only=True) for w in (workdir, finished[0]))
+    ours, theirs = (
+        Checkpoints(w / "checkpoints", keep=1, read_only=True) for w in (workdir, finished[0])
+    )
     assert ours.about(300) == theirs.about(300)
 
 
@@ -121,7 +123,9 @@ def test_numbers_that_are_not_finite_end_the_run_with_its_checkpoint_intact(
     assert len(skipped) >= 3
     assert skipped[0]["step"] == 302  # the first update with it is the last finite one
     assert len(skipped[0]["inputs"]) == 16
-    ours, theirs = (Checkpoints(w / "checkpoints", read_only=True) for w in (workdir, finished[0]))
+    ours, theirs = (
+        Checkpoints(w / "checkpoints", keep=1, read_only=True) for w in (workdir, finished[0])
+    )
     assert ours.steps()[-1] == 301  # an update that blew up, but not those of the steps after it
     assert ours.about(300) == theirs.about(300)
 
@@ -184,7 +188,7 @@ def test_evaluation_that_a_signal_cuts_short_is_made_up_for(config, tmp_path, mo
     assert said == [75, 0]
     scored = [r["step"] for r in workdir.read_metrics() if "validation_bleu" in r]
     assert scored == [2, 4]
-    assert Checkpoints(tmp_path / "checkpoints", read_only=True).best_step() is not None
+    assert Checkpoints(tmp_path / "checkpoints", keep=1, read_only=True).best_step() is not None
 
 
 def test_a_checkpoint_of_eight_devices_opens_on_one(config, tmp_path):

@@ -158,7 +158,7 @@ def test_more_devices_change_nothing(translator, monkeypatch):
     several = Translator(
         translator.config, translator.params, (translator.tokenizer,) * 2, jax.local_devices()
     )
-    assert several.lanes.size == len(jax.local_devices())
+    assert several.replicas.size == len(jax.local_devices())
     for count in (1, 3, 21):
         same(several.translate(lines[:count]), translator.translate(lines[:count]))
     targets = [t.text for t in several.translate(lines)]

@@ -155,7 +155,7 @@ def difference(a, b):
 
 def save_and_restore(state, like):
     with tempfile.TemporaryDirectory() as folder:
-        checkpoints = Checkpoints(folder)
+        checkpoints = Checkpoints(folder, keep=1)
         checkpoints.save(state)
         checkpoints.wait()
         restored = checkpoints.restore(like)

@@ -1,58 +1,60 @@
-"""Checkpoints: saved by Orbax in the background, verified by our own fingerprints when restored.
+"""Saves checkpoints with Orbax in the background and verifies them when they are restored.
 
-Orbax does not notice a flipped bit and lets a stray folder pass for the newest step; so each step
-carries a fingerprint of every array, and restoring goes back, with a warning, to the newest good
-one.
+Orbax does not notice a flipped bit and takes a stray folder for the newest step. Each step
+therefore carries a fingerprint of every array, and restoring falls back, with a warning, to the
+newest step that is intact.
 """
 
-import logging
 import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
-from orbax.checkpoint.checkpoint_managers import preservation_policy
+from etils.epath import PathLike
 
 import transformer
 from transformer import storage
 from transformer.checkpoint.fingerprint import fingerprints
+from transformer.checkpoint.orbax_manager import make_manager
+from transformer.checkpoint.train_state import Params, TrainState
+from transformer.config import Config
 from transformer.workdir import WorkDir
 
-# Orbax announces at every restore that a folder opened for reading is read-only.
-logging.getLogger("absl").addFilter(lambda record: "is read only" not in record.getMessage())
+T = TypeVar("T")
+
+
+class Loaded(NamedTuple):
+    """Parameters by the name of a checkpoint.
+
+    name: what was loaded, for people: "best (1200)", "1200" or "mean of 5 (1000 to 1200)".
+    step: its step, of a mean the newest. num_averaged: number of checkpoints in the mean, or 1.
+    """
+
+    name: str
+    step: int
+    num_averaged: int
+    params: Params
 
 
 class Checkpoints:
-    """The checkpoints of one folder. keep: how many of the newest to keep besides the best."""
+    """The checkpoints in one folder, named by their steps.
 
-    def __init__(self, folder, *, keep=1, read_only=False):
+    keep: the number of newest checkpoints to keep besides the best one. Orbax refuses to save or
+    delete anything if the folder is opened `read_only`.
+    """
+
+    def __init__(self, folder: PathLike, *, keep: int, read_only: bool = False) -> None:
         self.folder, self.keep = storage.absolute(folder), keep
-        policies = [
-            preservation_policy.LatestN(keep),
-            preservation_policy.BestN(
-                get_metric_fn=_score_of, n=1, keep_checkpoints_without_metrics=False
-            ),
-        ]
-        options = ocp.CheckpointManagerOptions(
-            preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
-            best_fn=_score_of,  # without it Orbax does not store the scores
-            read_only=read_only,
-            save_interval_steps=0 if read_only else 1,
-            create=not read_only,
-        )
-        handlers = {
-            "params": ocp.PyTreeCheckpointHandler(),
-            "rest": ocp.PyTreeCheckpointHandler(),
-            "about": ocp.JsonCheckpointHandler(),
-        }
-        self._manager = ocp.CheckpointManager(self.folder, item_handlers=handlers, options=options)
-        self._params_like = None  # shapes and types
+        self._manager = make_manager(self.folder, keep, read_only)
+        self._abstract_params: Params = None  # shapes and types, once they have been read
 
-    def save(self, state, score=None):
-        """Starts to save a TrainState under its step; `score` decides which is the best.
+    def save(self, state: TrainState, score: float | None = None) -> None:
+        """Starts to save a state under its step; the highest `score` marks the best checkpoint.
 
-        A step that is there already is replaced if there is a score to add, and another step to
-        fall back on meanwhile.
+        A step that exists already is replaced only to add a score, and only while there is another
+        step to fall back on.
         """
         params, rest = state.params, state.replace(params=None)
         about = {
@@ -75,60 +77,67 @@ class Checkpoints:
             force=True,
         )
 
-    def wait(self):
-        """Until what was started is on disk; raises what went wrong there."""
+    def wait(self) -> None:
+        """Waits until every save is on disk; raises the error of a save that failed."""
         self._manager.wait_until_finished()
 
-    def close(self):
+    def close(self) -> None:
+        """Waits for every save and ends Orbax's threads."""
         self._manager.close()
 
-    def steps(self):
-        """The steps that are there, oldest first."""
+    def steps(self) -> list[int]:
+        """Returns the steps in the folder, oldest first."""
         return sorted(self._manager.all_steps())
 
-    def best_step(self):
-        """The step with the highest score, None if none has one."""
+    def best_step(self) -> int | None:
+        """Returns the step with the highest score, None if no step has a score."""
         scored = [(self._manager.metrics(step), step) for step in self.steps()]
-        scored = [(metrics["score"], step) for metrics, step in scored if metrics]
-        return max(scored)[1] if scored else None
+        scores = [(metrics["score"], step) for metrics, step in scored if metrics]
+        return max(scores)[1] if scores else None
 
-    def about(self, step):
-        """What was noted beside the arrays of a step, their fingerprints among it."""
-        return self._manager.restore(step, args=ocp.args.Composite(about=ocp.args.JsonRestore()))[
-            "about"
-        ]
+    def about(self, step: int) -> dict[str, Any]:
+        """Returns the notes saved beside the arrays of a step: format, version, fingerprints."""
+        about = ocp.args.Composite(about=ocp.args.JsonRestore())
+        return self._manager.restore(step, args=about)["about"]
 
-    def restore(self, like, step=None):
-        """The newest good TrainState, or that of `step`; placed and typed as `like`."""
+    def restore(self, like: TrainState, step: int | None = None) -> TrainState:
+        """Restores `step`, by default the newest intact one, with the shardings of `like`.
 
-        def read(step):
+        Raises ValueError if there is no such step or none is intact.
+        """
+
+        def read(step: int) -> TrainState:
             target = {"params": like.params, "rest": like.replace(params=None)}
             restored = self._read(step, target)
             return restored["rest"].replace(params=restored["params"])
 
-        return self._first_good(step, read)
+        return self._first_intact(step, read)
 
-    def restore_params(self, step=None):
-        """(step, parameters) as numpy arrays, whatever devices wrote them."""
+    def restore_params(self, step: int | None = None) -> tuple[int, Params]:
+        """Returns (step, parameters as numpy arrays), whatever devices wrote them.
 
-        def read(step):
-            like = self._params_like or self._read_params_like(step)
+        step and errors are those of `restore`.
+        """
+
+        def read(step: int) -> tuple[int, Params]:
+            like = self._abstract_params or self._read_abstract_params(step)
             params = jax.device_get(self._read(step, {"params": like})["params"])
-            self._params_like = like  # of every step of a run; to read it takes as long as they do
+            # Kept, as all steps of a run agree and reading it takes as long as the parameters.
+            self._abstract_params = like
             return step, params
 
-        return self._first_good(step, read)
+        return self._first_intact(step, read)
 
-    def _read_params_like(self, step):
+    def _read_abstract_params(self, step: int) -> Params:
         tree = self._manager.item_metadata(step)["params"].tree
         device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=device), tree)
 
-    def load(self, name, num_averaged=1):
-        """(what was loaded, parameters) of "last", "best", a step, "average:N" or "default".
+    def load(self, name: str | int, num_averaged: int = 1) -> Loaded:
+        """Loads the parameters of "last", "best", a step, "average:N" or "default".
 
-        default: the mean of the last `num_averaged` if that is above 1, else the best, else the
-        last.
+        "default" is the mean of the last `num_averaged` checkpoints if that is above 1, else the
+        best, else the last. Raises ValueError if there is no such checkpoint.
         """
         name, best = str(name), self.best_step()
         if name == "default":
@@ -139,33 +148,34 @@ class Checkpoints:
             raise ValueError(f"No checkpoint of {self.folder} has a score yet; use 'last'.")
         kind, _, number = name.rpartition(":")
         if kind == "average" and number.isdigit() and int(number):
-            return self._average_params(int(number))
+            return self._load_average(int(number))
         if name not in ("last", "best") and not name.isdigit():
             raise ValueError(
                 f"A checkpoint is 'last', 'best', a step or 'average:N', not '{name}'."
             )
         wanted = {"last": None, "best": best}
         step, params = self.restore_params(wanted[name] if name in wanted else int(name))
-        return f"{step}" if name.isdigit() else f"{name} ({step})", params
+        return Loaded(f"{step}" if name.isdigit() else f"{name} ({step})", step, 1, params)
 
-    def _average_params(self, last):
-        """The mean of the parameters of the `last` newest checkpoints (paper, section 6.1)."""
-        if last > self.keep:
+    def _load_average(self, count: int) -> Loaded:
+        """Loads the mean of the `count` newest checkpoints (paper, section 6.1)."""
+        if count > self.keep:
             raise ValueError(
-                f"A mean of {last} checkpoints needs training.keep_checkpoints={last} when "
+                f"A mean of {count} checkpoints needs training.keep_checkpoints={count} when "
                 f"training; it was {self.keep}."
             )
-        steps = self.steps()[-last:]
+        steps = self.steps()[-count:]
         if not steps:
-            raise ValueError(_nothing_in(self.folder))
+            raise ValueError(_no_checkpoint(self.folder))
         total = self.restore_params(steps[0])[1]
         for step in steps[1:]:
             total = jax.tree.map(np.add, total, self.restore_params(step)[1])
         mean = jax.tree.map(lambda x: x / np.asarray(len(steps), x.dtype), total)
-        return f"mean of {len(steps)} ({steps[0]} to {steps[-1]})", mean
+        name = f"mean of {len(steps)} ({steps[0]} to {steps[-1]})"
+        return Loaded(name, steps[-1], len(steps), mean)
 
-    def _read(self, step, targets):
-        """Restores some items of a step and compares their fingerprints."""
+    def _read(self, step: int, targets: dict[str, Any]) -> Any:
+        """Restores the items {name: abstract tree} of a step and compares their fingerprints."""
         items = {
             name: ocp.args.PyTreeRestore(
                 target, restore_args=ocp.checkpoint_utils.construct_restore_args(target)
@@ -180,16 +190,17 @@ class Checkpoints:
                 raise ValueError(f"the {name} on disk are not those that were saved")
         return restored
 
-    def _first_good(self, step, read):
+    def _first_intact(self, step: int | None, read: Callable[[int], T]) -> T:
+        """Returns `read(step)`, by default of the newest step for which it does not fail."""
         steps = self.steps() if step is None else [step]
         if not steps:
-            raise ValueError(_nothing_in(self.folder))
+            raise ValueError(_no_checkpoint(self.folder))
         if step is not None and step not in self.steps():
             raise ValueError(f"{self.folder} holds the steps {self.steps()}, not {step}.")
         for candidate in reversed(steps):
             try:
                 return read(candidate)
-            except Exception as error:  # Orbax raises damaged files in eight types
+            except Exception as error:  # Orbax raises eight types of error for damaged files
                 reason = str(error).split("\n")[0][:200]
                 warnings.warn(f"Checkpoint {candidate} cannot be used: {reason}", stacklevel=3)
         raise ValueError(
@@ -197,43 +208,11 @@ class Checkpoints:
         )
 
 
-def _score_of(metrics):
-    return metrics["score"]
-
-
-def _nothing_in(folder):
-    return f"{folder} holds no checkpoint; train first, or name another work directory."
-
-
-def open_for_reading(workdir, config):
-    """The checkpoints of a work directory, for restoring only."""
+def open_for_reading(workdir: PathLike, config: Config) -> Checkpoints:
+    """Opens the checkpoints of a work directory for restoring only."""
     keep = config.training.keep_checkpoints
     return Checkpoints(WorkDir(workdir).checkpoints, keep=keep, read_only=True)
 
 
-def warm_start(state, workdir):
-    """(state with the parameters of another run where name and shape agree, a note of how many).
-
-    What the other run lacks stays fresh, and so does the optimizer. ValueError if nothing agrees.
-    """
-    config = WorkDir(workdir).load_config()
-    checkpoints = open_for_reading(workdir, config)
-    restored = checkpoints.load("default", config.decoding.average_checkpoints)[1]
-    theirs = dict(jax.tree_util.tree_leaves_with_path(restored))
-    taken = []
-
-    def choose(path, ours):
-        found = theirs.get(path)
-        if found is None or found.shape != ours.shape:
-            return ours
-        taken.append(path)
-        return jax.device_put(found.astype(ours.dtype), ours.sharding)
-
-    params = jax.tree_util.tree_map_with_path(choose, state.params)
-    num_ours = len(jax.tree.leaves(state.params))
-    if not taken:
-        raise ValueError(
-            f"{workdir} has no weight of the same name and shape; nothing to start from."
-        )
-    note = f"warm start: {len(taken)} of {num_ours} arrays from {workdir}, the others fresh"
-    return state.replace(params=params), note
+def _no_checkpoint(folder: PathLike) -> str:
+    return f"{folder} holds no checkpoint; train first, or name another work directory."

@@ -12,11 +12,13 @@ from transformer.workdir import WorkDir
 
 
 class Restored(NamedTuple):
-    """workdir: where it lies; checkpoint: the name of what was read, as "best (1200)"."""
+    """workdir: where it lies; checkpoint, step, num_averaged: as those of `checkpoints.Loaded`."""
 
     workdir: WorkDir
     config: Config
     checkpoint: str
+    step: int
+    num_averaged: int
     params: Any
 
 
@@ -49,6 +51,7 @@ def put_restored(owner, restored, batch):
     """Gives an object what was restored, if it fits its `model`; batch: one, for the shapes."""
     check_shapes(owner.model, batch, restored.params)
     owner.params, owner.checkpoint = restored.params, restored.checkpoint
+    owner.step, owner.num_averaged = restored.step, restored.num_averaged
     return owner
 
 

@@ -42,6 +42,7 @@ class Classifier:
     def __init__(self, config, params, labels, tokenizer=None):
         self.config, self.labels, self.tokenizer = config, labels, tokenizer
         self.checkpoint = "in memory"
+        self.step, self.num_averaged = None, 1  # of what was restored
         self.num_truncated = 0  # sentences longer than the largest bucket
         if self.is_of_images:
             self.model = ImageClassifier(config.model, len(labels.names))
@@ -54,7 +55,7 @@ class Classifier:
 
     @classmethod
     def from_checkpoint(cls, path, checkpoint="default", *, dtype=None, batch_size=None):
-        """Restores a work directory, whatever wrote it; arguments as of `restoring.restore`."""
+        """Restores a work directory, whatever wrote it; arguments as of `restore.restore`."""
         restored = restore(path, checkpoint, tasks=TASKS, dtype=dtype, batch_size=batch_size)
         folder, config = restored.workdir.path, restored.config
         tokenizer = None if config.task == "images" else load_tokenizers(folder)[0]

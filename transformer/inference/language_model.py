@@ -36,13 +36,14 @@ class LanguageModel:
         self.config, self.tokenizer = config, tokenizer
         self.model = CausalLM(config.model, tokenizer.vocab_size)
         self.checkpoint = "in memory"
-        self.lanes = make_replicas(jax.local_devices()[:1])
+        self.step, self.num_averaged = None, 1  # of what was restored
+        self.replicas = make_replicas(jax.local_devices()[:1])
         self._programs = {}  # Sampling -> its compiled Programs
         self.params = params
 
     @classmethod
     def from_checkpoint(cls, path, checkpoint="default", *, dtype=None, batch_size=None):
-        """Restores a work directory, whatever wrote it; arguments as of `restoring.restore`."""
+        """Restores a work directory, whatever wrote it; arguments as of `restore.restore`."""
         tasks = ["language_model"]
         restored = restore(path, checkpoint, tasks=tasks, dtype=dtype, batch_size=batch_size)
         model = cls(restored.config, None, load_tokenizers(restored.workdir.path)[0])
@@ -55,7 +56,7 @@ class LanguageModel:
 
     @params.setter
     def params(self, params):
-        self._params = params and replicate(self.lanes, cast_matrices(params, self.config))
+        self._params = params and replicate(self.replicas, cast_matrices(params, self.config))
 
     def generate(self, prompts, *, num_pieces=200, one_line=False, seed=0, **sampling):
         """The continuation of each prompt (list of str), without the prompt.
@@ -131,7 +132,7 @@ class LanguageModel:
             lengths[row] = min(window, len(ids) + number) if number > 0 else 0
         limits = Limits(np.where(lengths, window + 1, 0), forced)  # no place is the last
         if method not in self._programs:
-            self._programs[method] = Programs(self.model, method, self.lanes)
+            self._programs[method] = Programs(self.model, method, self.replicas)
         programs = self._programs[method]
         nothing = np.zeros((rows, 1), np.int32), np.ones(rows, np.int32)
         rngs = make_rngs(seed, np.maximum(forced, 0))

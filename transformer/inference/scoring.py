@@ -27,7 +27,7 @@ def smallest_batch():
     return pairs_batch(Ragged.of([EOS]), Ragged.of([EOS]), np.array([0]), 1)
 
 
-def make_log_probs(model, lanes):
+def make_log_probs(model, replicas):
     """A function (params, plan, source, target) -> log p of every target, EOS included.
 
     plan: of the longer sides, as `bucketing.plan_batches` yields it; source, target: a `Ragged`.
@@ -45,7 +45,7 @@ def make_log_probs(model, lanes):
             rows = indices.ravel()
             inside = rows[rows >= 0]
             batch = pairs_batch(source, target, rows, bucket)
-            of_rows = jax.device_get(of_batch(params, split(lanes, batch)))
+            of_rows = jax.device_get(of_batch(params, split(replicas, batch)))
             found[inside] = of_rows[rows >= 0]
         return found
 

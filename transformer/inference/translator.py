@@ -61,11 +61,12 @@ class Translator:
         self.config = config
         self.source_tokenizer, self.tokenizer = tokenizers
         self.model = Transformer(config.model, *(t.vocab_size for t in tokenizers))
-        self.lanes = make_replicas(devices or jax.local_devices())
+        self.replicas = make_replicas(devices or jax.local_devices())
         self.checkpoint = "in memory"  # or the name of the one that was restored
+        self.step, self.num_averaged = None, 1  # of what was restored
         self.num_truncated = 0  # sentences longer than the largest bucket
         self._searches = {}  # Search -> its compiled Programs
-        self._log_probs = make_log_probs(self.model, self.lanes)
+        self._log_probs = make_log_probs(self.model, self.replicas)
         self._attention = make_attention(self.model)
         self.params = params
 
@@ -75,7 +76,7 @@ class Translator:
     ):
         """Restores a work directory or an export, local or gs://, whatever wrote it.
 
-        checkpoint as `restoring.restore` takes it. dtype: "float32" or "bfloat16", to compute in
+        checkpoint as `restore.restore` takes it. dtype: "float32" or "bfloat16", to compute in
         another one than the run did; batch_size: in place of `decoding.batch_size`, how many
         sentences each device searches at once.
         """
@@ -93,7 +94,7 @@ class Translator:
 
     @params.setter
     def params(self, params):
-        self._params = params and replicate(self.lanes, cast_matrices(params, self.config))
+        self._params = params and replicate(self.replicas, cast_matrices(params, self.config))
 
     # ---- search
 
@@ -159,12 +160,12 @@ class Translator:
 
     def _programs(self, search):
         if search not in self._searches:
-            self._searches[search] = Programs(self.model, search.method(), self.lanes)
+            self._searches[search] = Programs(self.model, search.method(), self.replicas)
         return self._searches[search]
 
     def _plan(self, lengths):
         size = self.config.decoding.batch_size
-        return plan_batches(lengths, self.largest_bucket(), size, self.lanes.size)
+        return plan_batches(lengths, self.largest_bucket(), size, self.replicas.size)
 
     def _read(self, found, search):
         """The Translations of the `nbest` best of a sentence's hypotheses, as far as there are."""

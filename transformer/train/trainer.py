@@ -5,7 +5,8 @@ import sys
 
 import jax
 
-from transformer.checkpoint.checkpoints import Checkpoints, warm_start
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.warm_start import warm_start
 from transformer.console import say, this_command
 from transformer.model.loss import make_loss_fn
 from transformer.parallel import hosts
