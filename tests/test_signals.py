@@ -73,9 +73,9 @@ def test_patience_counts_evaluations_since_the_best():
         (3, False),
         (3.5, True),
     ):
-        stopping.judge(score)
+        stopping.record_score(score)
         assert stopping.has_converged == converged
     endless = Stopping(patience=0)
     for _ in range(5):
-        endless.judge(0.0)
+        endless.record_score(0.0)
     assert not endless.has_converged

@@ -47,7 +47,7 @@ class Stopping:
         finally:
             self._at_once = False
 
-    def judge(self, score):
+    def record_score(self, score):
         """Takes the score of an evaluation into account."""
         if self.best is None or score > self.best:
             self.best, self.num_worse = score, 0

@@ -9,7 +9,7 @@ from transformer.data.packing import PackedBatches
 from transformer.data.ragged import Ragged
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.special_tokens import EOS, NUM_SPECIAL, PAD
-from transformer.tasks.masked_lm import in_rows, mask_text
+from transformer.tasks.masked_lm import make_masked_batches, split_into_rows
 
 VOCAB_SIZE = 1000
 
@@ -104,7 +104,7 @@ def test_steps_and_seeds_hide_other_pieces():
 def test_rows_keep_every_id_in_order(lengths):
     """Catches ids lost or shown twice where a long sentence is cut, and rows too long."""
     sentences = [list(range(10 * i + 4, 10 * i + 4 + n)) for i, n in enumerate(lengths)]
-    rows = in_rows(ragged(sentences), 8)
+    rows = split_into_rows(ragged(sentences), 8)
     pieces = [rows[i].tolist() for i in range(len(rows))]
     assert pieces == [s[at : at + 8] for s in sentences for at in range(0, len(s), 8)]
 
@@ -115,7 +115,7 @@ def test_an_epoch_of_a_text_shows_every_piece_once():
     config.data.row_length = 8
     lines = [" ".join(f"w{i}" for i in range(n)) for n in (3, 30, 1, 8, 7)]
     tokenizer = PiecesTokenizer.train(lines, "")
-    batches = mask_text(config, tokenizer, lines, 4)
+    batches = make_masked_batches(config, tokenizer, lines, 4)
     shown = [batches[step].targets for step in range(batches.batches_per_epoch)]
     ids = np.sort(np.concatenate([targets[targets != PAD] for targets in shown]))
     assert ids.tolist() == sorted(i for sentence in tokenizer.encode(lines) for i in sentence)

@@ -20,7 +20,7 @@ from transformer.search.decoding import Limits
 from transformer.search.options import SearchOptions
 from transformer.search.programs import advance_slots, begin, collect, lengthen
 from transformer.train.steps import make_train_step
-from transformer.train.trainer import step_without_data
+from transformer.train.trainer import make_step_without_data
 
 needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason="needs the TPU compiler, extra 'tpu'"
@@ -44,9 +44,9 @@ def test_step_lowers_for_tpu(arranged):
     config = small_config()
     for name, value in arranged.items():
         setattr(config, name, value)
-    step = step_without_data(config, make_parallel(config, jax.devices()[:1]))
+    step = make_step_without_data(config, make_parallel(config, jax.devices()[:1]))
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), step.abstract_state)
-    batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, jnp.int32), step.example)
+    batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, jnp.int32), step.example_batch)
     train_step = make_train_step(step.loss_fn, step.optimizer, seed=0)
     lowered = jax.jit(train_step).trace(shapes, batch).lower(lowering_platforms=("tpu",))
     assert "bf16" in lowered.as_text()
@@ -57,7 +57,7 @@ def search_of(config, beam_size, rows):
     size, source, longest = config.tokenizer.vocab_size, 16, 40
     model = Transformer(config.model, size, size)
     method = SearchOptions.from_config(config.decoding, beam_size=beam_size).method()
-    step = step_without_data(config, make_parallel(config, jax.devices()[:1]))
+    step = make_step_without_data(config, make_parallel(config, jax.devices()[:1]))
     params = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), step.abstract_state.params
     )

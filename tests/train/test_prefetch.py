@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from transformer.train.prefetch import prefetched
+from transformer.train.prefetch import prefetch
 
 
 def test_order_is_kept_and_work_is_done_ahead_by_another_thread():
@@ -17,7 +17,7 @@ def test_order_is_kept_and_work_is_done_ahead_by_another_thread():
         threads.add(threading.get_ident())
         return step * 10
 
-    results = prefetched(make, range(5, 12), ahead=2)
+    results = prefetch(make, range(5, 12), ahead=2)
     assert next(results) == 50
     deadline = time.monotonic() + 30
     while len(made) < 3 and time.monotonic() < deadline:  # one given, two ahead
@@ -31,7 +31,7 @@ def test_order_is_kept_and_work_is_done_ahead_by_another_thread():
 def test_no_more_is_made_than_was_asked_for():
     """Catches a thread that fills the memory with an epoch."""
     made = []
-    results = prefetched(made.append, range(100), ahead=2)
+    results = prefetch(made.append, range(100), ahead=2)
     for _ in range(3):
         next(results)
     results.close()
@@ -46,12 +46,12 @@ def test_error_comes_where_its_batch_would_have_come():
             raise ValueError("step 2")
         return step
 
-    results = prefetched(make, range(5))
+    results = prefetch(make, range(5))
     assert [next(results), next(results)] == [0, 1]
     with pytest.raises(ValueError, match="step 2"):
         next(results)
 
 
 def test_fewer_steps_than_are_made_ahead():
-    assert list(prefetched(str, range(1), ahead=4)) == ["0"]
-    assert list(prefetched(str, range(0))) == []
+    assert list(prefetch(str, range(1), ahead=4)) == ["0"]
+    assert list(prefetch(str, range(0))) == []

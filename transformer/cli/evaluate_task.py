@@ -11,7 +11,7 @@ from transformer.data import text_files
 from transformer.data.splits import folder_name
 from transformer.inference.language_model import LanguageModel
 from transformer.parallel import devices
-from transformer.tasks import task_class
+from transformer.tasks import load_task_class
 from transformer.workdir import WorkDir
 
 SETTINGS = {"dtype", "batch_size"}
@@ -38,7 +38,9 @@ def use(task, path, given, say, tell):
     if "prompt" in given:
         _continue(run, given["prompt"], options, settings)
     elif "input" in given:
-        answers = task_class(task).answer(*run, _texts(given["input"]), options, **settings)
+        answers = load_task_class(task).predict_lines(
+            *run, _texts(given["input"]), options, **settings
+        )
         _write(answers, given.get("output"))
     else:
         say(f"scores: {_score(task, run, given.get('split'), tell, settings)}")
@@ -60,7 +62,7 @@ def _score(task, run, split, tell, settings):
     """Scores a split, the configuration's test split if there is none given; the file for it."""
     workdir = WorkDir(run[0])
     split = split or workdir.load_config().data.test_split
-    outcome = task_class(task).score_split(*run, split, **settings)
+    outcome = load_task_class(task).score_split(*run, split, **settings)
     tell([f"{outcome.corpus}, checkpoint {outcome.checkpoint}:"])
     tell([*outcome.lines(), *outcome.detail_lines()])
     return outcome.save(workdir, folder_name(split))

@@ -22,7 +22,7 @@ from transformer.parallel import devices, hosts
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.topology import topology_devices
 from transformer.signals import DONE, Interruption, Stopping
-from transformer.train.trainer import Trainer, step_without_data
+from transformer.train.trainer import Trainer, make_step_without_data
 from transformer.workdir import WorkDir
 
 CONFIG = command_line.define_config()
@@ -40,7 +40,7 @@ def describe(config, step, task=None):
     lines = [startup_card.model_line(config, num_params)]
     lines += startup_card.device_lines(config, step.parallel, step.abstract_state)
     if task:
-        lines += [*task.data_lines(), startup_card.work_line(*task.work_per_step)]
+        lines += [*task.summary_lines(), startup_card.work_line(*task.cost_per_step)]
     say("\n".join([*lines, f"steps       {config.training.num_train_steps:,}"]))
 
 
@@ -59,7 +59,7 @@ def describe_compiled(step):
 def conclude(trainer, step):
     """Scores the test set, draws the curves and says how to go on."""
     config, workdir = trainer.config, trainer.workdir
-    result = trainer.task.test(workdir)
+    result = trainer.task.score_test_split(workdir)
     if not workdir.writes:
         return
     file = result.save(workdir, folder_name(config.data.test_split))
@@ -114,14 +114,14 @@ def main():
     except Interruption:
         say(f"stopped before the first step; start again with: {this_command()}")
         return stopping.exit_code
-    hosts.check_same("the text that they read", trainer.task.fingerprint)
+    hosts.check_same("the text that they read", trainer.task.data_fingerprint)
     if speaks and not workdir.has_run:
         trainer.task.save(workdir.path)
     workdir.save_config(config)
     hosts.wait_for_all("the work directory")
     if not hosts.wait_until(lambda: workdir.has_run):
         raise ValueError(f"{workdir.path} is not shared by the hosts: name a folder that all see.")
-    describe(config, trainer.step, trainer.task)
+    describe(config, trainer.train_step, trainer.task)
     code = trainer.run(partial(conclude, trainer))
     say(f"all of it took {format_seconds(time.monotonic() - start)}")
     return code
@@ -131,12 +131,14 @@ def dry_run():
     """Describes the run and compiles its step, for the devices here or for a slice elsewhere."""
     config = CONFIG.value.validate()
     if TOPOLOGY.value:  # needs neither a TPU nor the text
-        step = step_without_data(config, make_parallel(config, topology_devices(TOPOLOGY.value)))
+        step = make_step_without_data(
+            config, make_parallel(config, topology_devices(TOPOLOGY.value))
+        )
         describe(config, step)
         say("data        not read: rows and vocabularies as the configuration has them")
     else:
         trainer = Trainer(config, WorkDir(WORKDIR.value, writes=False), Stopping(0))
-        step = trainer.step
+        step = trainer.train_step
         describe(config, step, trainer.task)
     describe_compiled(step)
     return DONE

@@ -11,6 +11,6 @@ TASKS = {
 }
 
 
-def task_class(name):
+def load_task_class(name):
     """The class of a task, in the room of its name."""
     return getattr(import_module(f"transformer.tasks.{name}"), TASKS[name])

@@ -70,14 +70,14 @@ class ClassificationTask(LabelledTask):
     load_split = staticmethod(load_evaluation_examples)
 
     @staticmethod
-    def answer(path, checkpoint, lines, options, **settings):
+    def predict_lines(path, checkpoint, lines, options, **settings):
         classifier = Classifier.from_checkpoint(path, checkpoint, **settings)
         while part := list(islice(lines, AT_ONCE)):
             for text, found in zip(part, classifier.classify(part), strict=True):
                 row = {"text": text, "label": found.label, "probabilities": found.probabilities}
                 yield json.dumps(row, ensure_ascii=False) if options.get("jsonl") else found.label
 
-    def contents(self):
+    def data_contents(self):
         batches = self.training_batches, self.validation_batches
         sides = [side for b in batches for side in (b.source, b.target)]
         return [x for s in sides for x in (s.flat, s.starts)] + [
@@ -90,7 +90,7 @@ class ClassificationTask(LabelledTask):
         self.labels.save(folder)
 
     @cached_property
-    def work_per_step(self):
+    def cost_per_step(self):
         source, model = self.training_batches.source, self.config.model
         outputs = len(source) * model.d_model * len(self.labels.names)
         steps = self.training_batches.batches_per_epoch
@@ -104,15 +104,15 @@ class ClassificationTask(LabelledTask):
             f"print(Classifier.from_checkpoint({folder}).classify([{text}])[0])"
         )
 
-    def data_lines(self):
+    def summary_lines(self):
         batches = self.training_batches
         length, places = batches.shape
         fill = (batches[0].input_segments != 0).mean()
         lines = [
             f"data        {self.config.data.corpus}: {len(batches.source):,} training sentences of "
-            f"{len(self.labels.names)} classes; left out: {self.left_out()}",
+            f"{len(self.labels.names)} classes; left out: {self.skipped_text()}",
             f"vocabulary  {self.tokenizer.vocab_size:,} pieces",
-            self.batch_line(f"{length} places, {fill:.1%} of them real", f", {places} classes"),
+            self.batch_summary(f"{length} places, {fill:.1%} of them real", f", {places} classes"),
             f"validation  {len(self.validation[0]):,} sentences",
         ]
         for reason, count in self.not_in_loss.items():

@@ -47,7 +47,7 @@ class ImageTask(LabelledTask):
     def load_split(data, split, classes):
         return load_images(data, split)
 
-    def contents(self):
+    def data_contents(self):
         batches = self.training_batches
         return [batches.patches, batches.targets, *map(np.asarray, self.validation)]
 
@@ -55,7 +55,7 @@ class ImageTask(LabelledTask):
         self.labels.save(folder)
 
     @property
-    def work_per_step(self):
+    def cost_per_step(self):
         batches, model = self.training_batches, self.config.model
         pixels = batches.patches.shape[1] * batches.patches.shape[2]
         outputs = model.d_model * (pixels + len(self.labels.names)) * batches.rows_per_batch
@@ -69,11 +69,11 @@ class ImageTask(LabelledTask):
             f".classify(np.zeros({[1, *self.labels.image_shape]}))[0])"
         )
 
-    def data_lines(self):
+    def summary_lines(self):
         batches, shape = self.training_batches, " × ".join(map(str, self.labels.image_shape))
         return [
             f"data        {self.config.data.corpus}: {len(batches.targets):,} training images of "
             f"{shape}, {len(self.labels.names)} classes",
-            self.batch_line(f"{self.num_patches} patches"),
+            self.batch_summary(f"{self.num_patches} patches"),
             f"validation  {len(self.validation[1]):,} images",
         ]

@@ -33,7 +33,7 @@ class LanguageModelTask(Task):
         ids, validation_ids = (
             Ragged.encode(self.tokenizer, lines[split]).flat for split in splits[:2]
         )
-        size = window_size(config)
+        size = window_shape(config)
         self.generator = LanguageModel(config, None, self.tokenizer)
         self._set_up(
             self.generator.model.clone(remat=config.remat, scan_layers=config.scan_layers),
@@ -43,11 +43,11 @@ class LanguageModelTask(Task):
         )
 
     @staticmethod
-    def without_data(config):
+    def model_and_blank_batch(config):
         model = CausalLM(
             config.model, config.tokenizer.vocab_size, config.remat, config.scan_layers
         )
-        size = window_size(config)
+        size = window_shape(config)
         shape = size["rows_per_batch"], size["length"]
         return model, Window(np.zeros(shape, np.int32), np.zeros(shape, np.int32))
 
@@ -63,24 +63,24 @@ class LanguageModelTask(Task):
         restored = restore(path, checkpoint, tasks=["language_model"], **settings)
         config, tokenizer = restored.config, load_tokenizers(restored.workdir.path)[0]
         lines = load_text_lines(config.data, split, Counter())
-        batches = EveryWindow(Ragged.encode(tokenizer, lines).flat, **window_size(config))
+        batches = EveryWindow(Ragged.encode(tokenizer, lines).flat, **window_shape(config))
         model = CausalLM(config.model, tokenizer.vocab_size)
         return evaluate_loss(model, restored, batches, f"{config.data.corpus} {split}", "piece")
 
     @staticmethod
-    def answer(path, checkpoint, lines, options, **settings):
+    def predict_lines(path, checkpoint, lines, options, **settings):
         model = LanguageModel.from_checkpoint(path, checkpoint, **settings)
         while part := list(islice(lines, AT_ONCE)):
             yield from model.generate(part, one_line=True, **options)
 
-    def contents(self):
+    def data_contents(self):
         return [self.training_batches.ids, self.validation_batches.ids]
 
     def save(self, folder):
         save_tokenizers(folder, self.tokenizer, self.tokenizer)
 
     @property
-    def work_per_step(self):
+    def cost_per_step(self):
         batches, model = self.training_batches, self.config.model
         lengths = np.full(batches.rows_per_batch, batches.length)
         outputs = lengths.sum() * model.d_model * self.tokenizer.vocab_size
@@ -93,19 +93,19 @@ class LanguageModelTask(Task):
         )
         return "The ", program
 
-    def data_lines(self):
+    def summary_lines(self):
         num_pieces, num_validation = (
             len(batches.ids) for batches in (self.training_batches, self.validation_batches)
         )
         return [
             f"data        {self.config.data.corpus}: {num_pieces:,} training pieces",
             f"vocabulary  {self.tokenizer.vocab_size:,} pieces",
-            self.batch_line(f"{self.training_batches.length} places"),
+            self.batch_summary(f"{self.training_batches.length} places"),
             f"validation  {num_validation:,} pieces",
         ]
 
 
-def window_size(config):
+def window_shape(config):
     """How long windows are and how many a batch holds; `training.batch_tokens` counts pieces."""
     length = config.data.row_length
     return dict(length=length, rows_per_batch=max(1, config.training.batch_tokens // length))

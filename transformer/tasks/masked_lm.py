@@ -24,18 +24,18 @@ class MaskedLMTask(Task):
         super().__init__(config, parallel)
         data, settings = config.data, config.training
         splits = data.train_split, data.validation_split, data.test_split
-        lines = {s: load_sentences(config, s, self.notes) for s in dict.fromkeys(splits)}
+        lines = {s: load_nonempty_lines(config, s, self.notes) for s in dict.fromkeys(splits)}
         self.tokenizer = self._one_tokenizer(workdir, lines[data.train_split])
         rows = num_rows_of_batch(settings.batch_tokens, data.row_length)
         few = -(-rows // settings.accumulate_steps)
         self._set_up(
             MaskedLM(config.model, self.tokenizer.vocab_size, config.remat, config.scan_layers),
-            mask_text(config, self.tokenizer, lines[data.train_split], rows),
-            mask_text(config, self.tokenizer, lines[data.validation_split], few),
+            make_masked_batches(config, self.tokenizer, lines[data.train_split], rows),
+            make_masked_batches(config, self.tokenizer, lines[data.validation_split], few),
         )
 
     @staticmethod
-    def without_data(config):
+    def model_and_blank_batch(config):
         size = config.tokenizer.vocab_size
         return MaskedLM(config.model, size, config.remat, config.scan_layers), blank_batch(config)
 
@@ -44,13 +44,15 @@ class MaskedLMTask(Task):
         restored = restore(path, checkpoint, tasks=["masked_lm"], **settings)
         config, tokenizer = restored.config, load_tokenizers(restored.workdir.path)[0]
         rows = num_rows_of_batch(config.training.batch_tokens, config.data.row_length)
-        batches = mask_text(config, tokenizer, load_sentences(config, split, Counter()), rows)
+        batches = make_masked_batches(
+            config, tokenizer, load_nonempty_lines(config, split, Counter()), rows
+        )
         model = MaskedLM(config.model, tokenizer.vocab_size)
         return evaluate_loss(
             model, restored, batches, f"{config.data.corpus} {split}", "hidden piece"
         )
 
-    def contents(self):
+    def data_contents(self):
         return [
             batches.packed.source.flat
             for batches in (self.training_batches, self.validation_batches)
@@ -60,7 +62,7 @@ class MaskedLMTask(Task):
         save_tokenizers(folder, self.tokenizer, self.tokenizer)
 
     @cached_property
-    def work_per_step(self):
+    def cost_per_step(self):
         lengths, model = self.training_batches.packed.source.lengths, self.config.model
         outputs = lengths.sum() * model.d_model * self.tokenizer.vocab_size
         steps = self.training_batches.batches_per_epoch
@@ -70,32 +72,34 @@ class MaskedLMTask(Task):
     def next_commands(self, workdir):
         return "", ""
 
-    def data_lines(self):
+    def summary_lines(self):
         packed = self.training_batches.packed
         return [
             f"data        {self.config.data.corpus}: {packed.source.lengths.sum():,} training "
             f"pieces; {self.config.data.mask_rate:.0%} of them to be guessed",
             f"vocabulary  {self.tokenizer.vocab_size:,} pieces",
-            self.batch_line(f"{packed.shape[0]} places", f", {packed.fill(10):.1%} of them real"),
+            self.batch_summary(
+                f"{packed.shape[0]} places", f", {packed.fill(10):.1%} of them real"
+            ),
             f"validation  {self.validation_batches.packed.source.lengths.sum():,} pieces",
         ]
 
 
-def load_sentences(config, split, notes):
+def load_nonempty_lines(config, split, notes):
     """The lines of a split that are not empty."""
     return [line for line in load_text_lines(config.data, split, notes) if line.strip()]
 
 
-def mask_text(config, tokenizer, lines, rows_per_batch):
+def make_masked_batches(config, tokenizer, lines, rows_per_batch):
     """`MaskedBatches` of the lines."""
     data, seed = config.data, config.training.seed
-    text = in_rows(Ragged.encode(tokenizer, lines), data.row_length)
+    text = split_into_rows(Ragged.encode(tokenizer, lines), data.row_length)
     rows = dict(row_length=data.row_length, rows_per_batch=rows_per_batch)
     packed = PackedBatches(text, text, **rows, seed=seed)
     return MaskedBatches(packed, rate=data.mask_rate, vocab_size=tokenizer.vocab_size, seed=seed)
 
 
-def in_rows(text, length):
+def split_into_rows(text, length):
     """A `Ragged` whose sentences are no longer than a row: a longer one goes on in the next."""
     counts = -(-text.lengths // length)
     nth = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -39,22 +39,22 @@ class Task:
     # ---- for each task to say
 
     @staticmethod
-    def without_data(config):
+    def model_and_blank_batch(config):
         """(model, batch of zeros): the shapes of a run whose data are not at hand."""
         raise ValueError(
             f"What a step of {config.task} costs depends on its data: leave out --topology."
         )
 
-    def data_lines(self):
+    def summary_lines(self):
         """Lines of the start-up card: what was read, what was left out, how it is packed."""
         raise NotImplementedError
 
     @property
-    def work_per_step(self):
+    def cost_per_step(self):
         """(FLOPs, targets) of a training step, in the mean of an epoch."""
         raise NotImplementedError
 
-    def contents(self):
+    def data_contents(self):
         """What was read, as arrays and anything with a repr, to be compared between hosts."""
         raise NotImplementedError
 
@@ -66,8 +66,8 @@ class Task:
         """(metrics of the validation split, samples of its outputs as texts for a reader)."""
         return self.evaluate_loss(params), []
 
-    def test(self, workdir):
-        """What the run's best checkpoint reaches on the test split: a `TaskScores`, or its like."""
+    def score_test_split(self, workdir):
+        """Scores the run's default checkpoint on the test split."""
         return self.score_split(workdir.path, "default", self.config.data.test_split)
 
     @staticmethod
@@ -79,7 +79,7 @@ class Task:
         raise NotImplementedError
 
     @staticmethod
-    def answer(path, checkpoint, lines, options, **settings):
+    def predict_lines(path, checkpoint, lines, options, **settings):
         """Yields a line of output for each line of input. options: of `sampling`, and `jsonl`."""
         raise ValueError("A run of this task says nothing to a line of text: leave out --input.")
 
@@ -89,24 +89,24 @@ class Task:
 
     # ---- what all share
 
-    def score(self, metrics):
+    def selection_score(self, metrics):
         """A number that is higher for a better model."""
         return metrics[self.selection_key] * (1 if self.higher_is_better else -1)
 
-    def describe(self, metrics):
+    def format_metrics(self, metrics):
         """The metrics of an evaluation on one line."""
         names = (name.removeprefix("validation_") for name in metrics)
         return "  ".join(
             f"{name} {value:.4g}" for name, value in zip(names, metrics.values(), strict=True)
         )
 
-    def fingerprint(self):
+    def data_fingerprint(self):
         """Bytes that are alike on every host that reads the same data in the same way."""
-        contents = [
+        data_contents = [
             zlib.crc32(np.ascontiguousarray(item)) if isinstance(item, np.ndarray) else item
-            for item in self.contents()
+            for item in self.data_contents()
         ]
-        return repr(contents).encode()
+        return repr(data_contents).encode()
 
     @property
     def num_padding_rows(self):
@@ -114,7 +114,7 @@ class Task:
         rows = self.training_batches.rows_per_batch
         return self.parallel.num_rows(rows, self.config.training.accumulate_steps) - rows
 
-    def batch_line(self, places, note=""):
+    def batch_summary(self, places, note=""):
         """The line of the card that says what a batch is."""
         batches, padding = self.training_batches, self.num_padding_rows
         padding = f", and {padding} empty ones to deal them out evenly" if padding else ""
@@ -123,7 +123,7 @@ class Task:
             f"{batches.batches_per_epoch:,} batches an epoch"
         )
 
-    def left_out(self):
+    def skipped_text(self):
         """What `notes` counts, in words."""
         return ", ".join(f"{count:,} of {reason}" for reason, count in self.notes.items()) or "none"
 

@@ -48,13 +48,13 @@ class TranslationTask(Task):
         self._set_up(model, training_batches, validation_batches, settings.label_smoothing)
 
     @staticmethod
-    def without_data(config):
+    def model_and_blank_batch(config):
         """(model, batch of zeros), for rows as long on the source's side, and full vocabularies."""
         size = config.tokenizer.vocab_size
         model = Transformer(config.model, size, size, config.remat, config.scan_layers)
         return model, blank_batch(config)
 
-    def contents(self):
+    def data_contents(self):
         packed = self.training_batches, self.validation_batches
         sides = [side for batches in packed for side in (batches.source, batches.target)]
         arrays = [x for side in sides for x in (side.flat, side.starts, side.lengths)]
@@ -64,7 +64,7 @@ class TranslationTask(Task):
         save_tokenizers(folder, *self.tokenizers)
 
     @cached_property
-    def work_per_step(self):
+    def cost_per_step(self):
         batches = self.training_batches
         lengths = [side.lengths[batches.first_epoch] for side in (batches.source, batches.target)]
         vocab_size = self.tokenizers[1].vocab_size
@@ -113,14 +113,14 @@ class TranslationTask(Task):
     def _translate(self, sources):
         return [translation.text for translation in self.translator.translate(sources)]
 
-    def describe(self, found):
+    def format_metrics(self, found):
         return (
             f"loss {found['validation_loss']:.4f}  perplexity "
             f"{found['validation_perplexity']:.3f}  {metrics.METRICS[self.selection_metric]} "
             f"{found[self.selection_key]:.2f}"
         )
 
-    def test(self, workdir):
+    def score_test_split(self, workdir):
         translator = Translator.from_checkpoint(workdir.path)
         data = self.config.data
         return evaluate_translator(translator, self.test_pairs, f"{data.corpus} {data.test_split}")
@@ -133,15 +133,15 @@ class TranslationTask(Task):
             f"print(Translator.from_checkpoint({folder}).translate([{source}])[0])"
         )
 
-    def data_lines(self):
+    def summary_lines(self):
         batches, validation = self.training_batches, self.validation_batches
         sizes = (f"{t.vocab_size:,}" for t in dict.fromkeys(self.tokenizers))
         source_length, target_length = batches.shape
         lines = [
             f"data        {self.config.data.corpus} {self.direction}: {len(batches.source):,} "
-            f"training pairs; left out: {self.left_out()}",
+            f"training pairs; left out: {self.skipped_text()}",
             f"vocabulary  {' and '.join(sizes)} pieces",
-            self.batch_line(
+            self.batch_summary(
                 f"{source_length} + {target_length} places",
                 f", {batches.fill(10):.1%} of them real",
             ),

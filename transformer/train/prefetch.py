@@ -4,7 +4,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 
-def prefetched(make, steps, ahead=2):
+def prefetch(make, steps, ahead=2):
     """make(step) for each of `steps`, in order, made by a thread up to `ahead` before it is asked.
 
     What `make` raises is raised where its batch would have come.

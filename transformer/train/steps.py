@@ -69,12 +69,12 @@ def _accumulate(gradient_fn, params, batch, rng, num_parts):
     return jax.lax.scan(add_part, zeros, parts)[0]
 
 
-class Step:
+class TrainStep:
     """Makes states and takes them a step further. batch: one of the run's, for its shapes."""
 
     def __init__(self, config, parallel, model, loss_fn, batch):
         self.config, self.parallel, self.model = config, parallel, model
-        self.loss_fn, self.example = loss_fn, batch
+        self.loss_fn, self.example_batch = loss_fn, batch
         self._parts = config.training.accumulate_steps
         self.optimizer = make_optimizer(config.optimizer, config.model.d_model)
         self.abstract_state = parallel.abstract(self._init)
@@ -89,21 +89,21 @@ class Step:
 
     def _init(self):
         seed = self.config.training.seed
-        return init_state(self.model, self.optimizer, self.example, seed)
+        return init_state(self.model, self.optimizer, self.example_batch, seed)
 
     def init_state(self):
         """A fresh state, placed."""
         return self.parallel.init(self._init)
 
-    def put(self, batch):
+    def put_batch(self, batch):
         """A batch of numpy arrays -> as the step takes it."""
         return self.parallel.put_batch(batch, self._parts)
 
     def __call__(self, state, batch):
-        """(state, what `put` gave) -> (the next state, sums); the old state is used up."""
+        """(state, what `put_batch` gave) -> (the next state, sums); the old state is used up."""
         return self._mapped(state, batch)
 
     def lower(self):
         """The step in the compiler's language; nothing is computed and no device need be there."""
-        batch = self.parallel.abstract_batch(self.example, self._parts)
+        batch = self.parallel.abstract_batch(self.example_batch, self._parts)
         return self._mapped.lower(self.abstract_state, batch)

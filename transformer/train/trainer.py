@@ -13,11 +13,11 @@ from transformer.parallel import hosts
 from transformer.parallel.devices import chip
 from transformer.parallel.mapping import make_parallel
 from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption
-from transformer.tasks import task_class
+from transformer.tasks import load_task_class
 from transformer.train.optimizer import make_schedule
-from transformer.train.prefetch import prefetched
+from transformer.train.prefetch import prefetch
 from transformer.train.progress import Meter, Progress
-from transformer.train.steps import Step
+from transformer.train.steps import TrainStep
 
 
 class Trainer:
@@ -26,22 +26,24 @@ class Trainer:
     def __init__(self, config, workdir, stopping):
         self.config, self.workdir, self.stopping = config, workdir, stopping
         self.parallel = make_parallel(config)
-        self.task = task_class(config.task)(config, self.parallel, workdir)
+        self.task = load_task_class(config.task)(config, self.parallel, workdir)
         self.schedule = make_schedule(config.optimizer, config.model.d_model)
         task = self.task
-        self.step = Step(config, self.parallel, task.model, task.loss_fn, task.training_batches[0])
+        self.train_step = TrainStep(
+            config, self.parallel, task.model, task.loss_fn, task.training_batches[0]
+        )
 
     def _batch(self, step):
         self.task.training_batches.plan_ahead(step)
-        return self.step.put(self.task.training_batches[step])
+        return self.train_step.put_batch(self.task.training_batches[step])
 
     def restore_or_init(self):
         """The state to go on from: the newest good checkpoint, another run's weights, or fresh."""
         if self.checkpoints.steps():
-            state = self.checkpoints.restore(self.step.abstract_state)
+            state = self.checkpoints.restore(self.train_step.abstract_state)
             say(f"resuming at step {int(state.step):,}")
         else:
-            state = self.step.init_state()
+            state = self.train_step.init_state()
         step = int(state.step)
         hosts.check_same("the checkpoint that they can read", str(step).encode)
         if step == 0 and self.config.training.init_from:
@@ -60,11 +62,11 @@ class Trainer:
         self.progress = Progress(self.workdir, settings.num_train_steps, step, stream)
         self.meter = Meter(step, *self._rates())
         self._recall_evaluations(step, state)
-        batches = prefetched(self._batch, range(step, settings.num_train_steps))
+        batches = prefetch(self._batch, range(step, settings.num_train_steps))
         while step < settings.num_train_steps and not self._must_end():
             with self.meter.waiting():
                 batch = next(batches)
-            state, sums = self.step(state, batch)
+            state, sums = self.train_step(state, batch)
             step += 1
             self.meter.add(step, sums | self._votes())
             self._report(step)
@@ -75,7 +77,7 @@ class Trainer:
 
     def _rates(self):
         """(FLOPs of a target token, FLOPs that the devices can do in a second, 0 if unknown)."""
-        flops, num_tokens = self.task.work_per_step
+        flops, num_tokens = self.task.cost_per_step
         known = chip(jax.devices()[0].device_kind)
         return flops / num_tokens, known[0] * 1e12 * jax.device_count() if known else 0.0
 
@@ -127,23 +129,23 @@ class Trainer:
         except Interruption:
             return None
         self.progress.log(step, metrics)
-        self.progress.say(f"step {step:>6,}  validation: {self.task.describe(metrics)}")
+        self.progress.say(f"step {step:>6,}  validation: {self.task.format_metrics(metrics)}")
         if samples:
             self.progress.say(samples[step % len(samples)])
             self.workdir.append_samples(step, samples[:20])
-        score = self.task.score(metrics)
-        self.stopping.judge(score)
+        score = self.task.selection_score(metrics)
+        self.stopping.record_score(score)
         return score
 
     def _recall_evaluations(self, step, state):
         """After a resumption: judges the evaluations before it, and makes up for one cut short."""
         scores = {
-            record["step"]: self.task.score(record)
+            record["step"]: self.task.selection_score(record)
             for record in self.workdir.read_metrics()
             if self.task.selection_key in record and record["step"] <= step
         }
         for score in scores.values():
-            self.stopping.judge(score)
+            self.stopping.record_score(score)
         if step and self._is_evaluated(step) and step not in scores:
             self._save(state, self._evaluate(step, state.params))
 
@@ -199,11 +201,11 @@ class Trainer:
         return DIVERGED
 
 
-def step_without_data(config, parallel):
-    """The Step of a configuration whose data are not at hand: its task says what shapes to expect.
+def make_step_without_data(config, parallel):
+    """Makes the TrainStep of a configuration whose data are not at hand, from shapes alone.
 
     Vocabularies are as large as the settings say.
     """
-    model, batch = task_class(config.task).without_data(config)
+    model, batch = load_task_class(config.task).model_and_blank_batch(config)
     loss_fn = make_loss_fn(model, config.training.label_smoothing)
-    return Step(config, parallel, model, loss_fn, batch)
+    return TrainStep(config, parallel, model, loss_fn, batch)
