@@ -6,6 +6,7 @@ from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokeniz
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.storage import locate, write_atomically
 
+Tokenizer = SentencePieceTokenizer | PiecesTokenizer | CharacterTokenizer
 SAMPLE = 2_000_000  # pairs that a vocabulary is learnt from, at the most
 PAIR = {"source_tokenizer", "target_tokenizer"}
 READERS = {
