@@ -3,7 +3,7 @@
 import signal
 from contextlib import contextmanager
 
-DONE, FAILED, DIVERGED, RESUMABLE, INTERRUPTED = 0, 1, 3, 75, 130  # exit codes
+DONE, FAILED, WRONG_INPUT, DIVERGED, RESUMABLE, INTERRUPTED = 0, 1, 2, 3, 75, 130  # exit codes
 MAX_SKIPPED = 3  # updates in a row that are left out before the run is given up
 
 

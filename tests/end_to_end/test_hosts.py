@@ -12,7 +12,7 @@ import jax
 import pytest
 
 from tests.helpers.scripts import ROOT, losses, run, start, write_config
-from transformer.cli.flags import explain
+from transformer.cli.process import explain_runtime_error
 from transformer.parallel import hosts
 from transformer.parallel.devices import check_accelerator
 
@@ -196,7 +196,7 @@ def test_memory_that_does_not_suffice_gets_a_sentence_with_the_settings_to_lower
     error = jax.errors.JaxRuntimeError(
         "RESOURCE_EXHAUSTED: Out of memory allocating 2199023255552 bytes.\nmore"
     )
-    text, code = explain(error)
+    text, code = explain_runtime_error(error)
     assert code == 2
     assert "2199023255552 bytes" in text
     assert "training.accumulate_steps" in text
@@ -205,7 +205,7 @@ def test_memory_that_does_not_suffice_gets_a_sentence_with_the_settings_to_lower
 
 def test_errors_that_say_nothing_of_memory_are_raised_as_they_are():
     with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
-        explain(jax.errors.JaxRuntimeError("INTERNAL: a bug"))
+        explain_runtime_error(jax.errors.JaxRuntimeError("INTERNAL: a bug"))
 
 
 def test_share_of_one_host_is_everything():

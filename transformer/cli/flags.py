@@ -7,16 +7,15 @@ import sys
 import warnings
 from pathlib import Path
 
-import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
 
 from transformer.cli import compile_cache
+from transformer.cli.process import fail, run_guarded
 from transformer.config import Config
 from transformer.console import be_quiet, say
 from transformer.parallel import hosts
 
-WRONG_INPUT = 2  # exit code of everything the user can mend
 flags.disclaim_key_flags()  # what is defined here belongs to the script that asks for it
 
 
@@ -55,21 +54,23 @@ def run(main, usage, default_config=""):
     default_config: the --config of a command line that names none; "" for a script without one.
     """
     if any(word in ("--help", "-h", "-help") for word in sys.argv[1:]):
-        sys.exit(_guarded(lambda: print(_help(usage, default_config, main.__module__), flush=True)))
+        sys.exit(
+            run_guarded(lambda: print(_help(usage, default_config, main.__module__), flush=True))
+        )
     logging.set_verbosity(logging.ERROR)
     warnings.showwarning = lambda message, *_: say(f"warning: {message}")
     argv = list(sys.argv)
     if default_config and not any(_name(word) == "config" for word in argv):
         argv.insert(1, f"--config={default_config}")
     compile_cache.use(say)
-    app.run(lambda _: sys.exit(_guarded(main)), argv, flags_parser=_parse)
+    app.run(lambda _: sys.exit(run_guarded(main)), argv, flags_parser=_parse)
 
 
 def main_of_module(main, usage, num_arguments):
     """`run` for a python -m of ours, which takes so many words (a range) and no flags."""
     if len(sys.argv) - 1 not in num_arguments or any(w.startswith("-") for w in sys.argv[1:]):
-        _fail(f"expected {usage.splitlines()[0].split(': ')[1]}")
-    _guarded(main)
+        fail(f"expected {usage.splitlines()[0].split(': ')[1]}")
+    run_guarded(main)
 
 
 def given_flags(names):
@@ -78,36 +79,15 @@ def given_flags(names):
     return {flag.name: flag.value for flag in ours if flag.present}
 
 
-def _fail(text, code=WRONG_INPUT):
-    if sys.stderr:
-        print(f"error: {text}", file=sys.stderr, flush=True)
-    hosts.exit_process(code)
-
-
-def _guarded(main):
-    try:
-        return main()
-    except ValueError as error:
-        return _fail(error)
-    except jax.errors.JaxRuntimeError as error:
-        return _fail(*explain(error))
-    except KeyboardInterrupt:
-        say("interrupted")
-        return hosts.exit_process(130)
-    except BrokenPipeError:  # the reader of our output has gone: nothing is wrong
-        sys.stdout = None  # nor is there anything left to flush
-        return 0
-
-
 def _parse(argv):
     try:
         rest = flags.FLAGS(argv)
         if "config" in flags.FLAGS and flags.FLAGS.config is not None:
             _ = flags.FLAGS.config.model  # a file that could not be read fails only when used
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError, OSError) as error:
-        return _fail(_explain(error, argv))
+        return fail(_explain(error, argv))
     if len(rest) > 1:
-        return _fail(f"this command takes only --flags, not '{rest[1]}'; see --help.")
+        return fail(f"this command takes only --flags, not '{rest[1]}'; see --help.")
     return rest
 
 
@@ -161,31 +141,3 @@ def _help(usage, default_config, module):
         for name, value, comment in _fields():
             lines.append(f"  {f'--config.{name}={value!r}':<48} {comment}".rstrip())
     return "\n".join(lines)
-
-
-LOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")
-
-
-def explain(error):
-    """(sentence, exit code) for an error of JAX's runtime that the user can do something about.
-
-    Anything else is raised again.
-    """
-    reason = str(error).split("\n")[0]
-    if "RESOURCE_EXHAUSTED" in reason:
-        stats = jax.local_devices()[0].memory_stats() or {}
-        there = f" of {stats['bytes_limit'] / 2**30:.1f} GiB" if "bytes_limit" in stats else ""
-        return (
-            f"The memory{there} of a device does not suffice ({reason}). To train, raise "
-            f"training.accumulate_steps or lower training.batch_tokens, set remat=True, or share "
-            f"the parameters with mesh.fsdp; to translate, lower decoding.batch_size or "
-            f"decoding.beam_size.",
-            2,
-        )
-    if jax.process_count() > 1 and LOST.search(reason):
-        return (
-            f"Another host has stopped or cannot be reached ({reason}). Start the same command "
-            f"on every host again: the run goes on from its last checkpoint.",
-            75,
-        )
-    raise error

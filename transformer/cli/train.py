@@ -14,7 +14,7 @@ import jax
 from absl import flags
 
 from transformer.cli import flags as command_line
-from transformer.cli import startup_card
+from transformer.cli import startup_summary
 from transformer.console import format_seconds, say, this_command
 from transformer.data.splits import folder_name
 from transformer.evaluate import plots
@@ -37,10 +37,10 @@ command_line.define_hosts()
 def describe(config, step, task=None):
     """The start-up card; task: None if the text was not read."""
     num_params = sum(leaf.size for leaf in jax.tree.leaves(step.abstract_state.params))
-    lines = [startup_card.model_line(config, num_params)]
-    lines += startup_card.device_lines(config, step.parallel, step.abstract_state)
+    lines = [startup_summary.model_line(config, num_params)]
+    lines += startup_summary.device_lines(config, step.parallel, step.abstract_state)
     if task:
-        lines += [*task.summary_lines(), startup_card.work_line(*task.cost_per_step)]
+        lines += [*task.summary_lines(), startup_summary.work_line(*task.cost_per_step)]
     say("\n".join([*lines, f"steps       {config.training.num_train_steps:,}"]))
 
 
@@ -49,10 +49,12 @@ def describe_compiled(step):
     start = time.monotonic()
     compiled = step.lower().compile()
     kind = step.parallel.mesh.devices.ravel()[0].device_kind
-    lines = startup_card.compiled_lines(compiled, kind)
+    lines = startup_summary.compiled_lines(compiled, kind)
     lines += [f"            in {time.monotonic() - start:,.0f} s"]
     say(
-        "\n".join([*lines, "parameters", *startup_card.parameter_table(step.abstract_state.params)])
+        "\n".join(
+            [*lines, "parameters", *startup_summary.parameter_table(step.abstract_state.params)]
+        )
     )
 
 
@@ -82,7 +84,7 @@ def conclude(trainer, step):
         {"step": step, **scores, "num_train_steps": config.training.num_train_steps}
     )
     folder = str(workdir.path)
-    say("\n".join(startup_card.next_commands(folder, *trainer.task.next_commands(folder))))
+    say("\n".join(startup_summary.next_commands(folder, *trainer.task.next_commands(folder))))
 
 
 def main():

@@ -1,6 +1,6 @@
 """What the card says of a compiled program."""
 
-from transformer.cli.startup_card import collectives_of
+from transformer.cli.startup_summary import collectives_of
 
 PROGRAM = """
   %all-reduce.1 = (f32[512,8]{1,0:T(8,128)}, bf16[16]{0}) all-reduce(%a, %b), channel_id=1

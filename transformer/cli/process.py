@@ -1,0 +1,77 @@
+"""How a command ends: a mistake becomes one line on standard error, and every end an exit code."""
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from transformer.console import say
+from transformer.signals import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT
+
+LOST_HOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")
+
+
+def run_guarded(work: Callable[[], int]) -> int:
+    """Returns the exit code of `work`, or ends the process with one line for a user's mistake.
+
+    A ValueError is a mistake of the user's, and so are some errors of JAX's runtime
+    (`explain_runtime_error`); every other exception is a defect and keeps its traceback.
+    """
+    try:
+        return work()
+    except ValueError as error:
+        fail(str(error))
+    except RuntimeError as error:
+        fail(*explain_runtime_error(error))
+    except KeyboardInterrupt:
+        say("interrupted")
+        exit_process(INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output has gone: nothing is wrong
+        sys.stdout = None  # nor is there anything left to flush
+        return DONE
+
+
+def fail(text: str, code: int = WRONG_INPUT) -> NoReturn:
+    """Prints `text` as an error and ends the process with `code`."""
+    if sys.stderr:
+        print(f"error: {text}", file=sys.stderr, flush=True)
+    exit_process(code)
+
+
+def exit_process(code: int) -> NoReturn:
+    """Ends this process; at once if other hosts wait for it, so that they learn of it now."""
+    jax = sys.modules.get("jax")  # without jax there are no other hosts
+    if jax and jax.distributed.is_initialized() and jax.process_count() > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def explain_runtime_error(error: RuntimeError) -> tuple[str, int]:
+    """Returns (sentence, exit code) for an error of JAX's runtime that the user can act on.
+
+    Raises `error` again if it is any other.
+    """
+    jax = sys.modules.get("jax")
+    if not jax or not isinstance(error, jax.errors.JaxRuntimeError):
+        raise error
+    reason = str(error).split("\n")[0]
+    if "RESOURCE_EXHAUSTED" in reason:
+        stats = jax.local_devices()[0].memory_stats() or {}
+        size = f" of {stats['bytes_limit'] / 2**30:.1f} GiB" if "bytes_limit" in stats else ""
+        return (
+            f"The memory{size} of a device does not suffice ({reason}). To train, raise "
+            f"training.accumulate_steps or lower training.batch_tokens, set remat=True, or share "
+            f"the parameters with mesh.fsdp; to translate, lower decoding.batch_size or "
+            f"decoding.beam_size.",
+            WRONG_INPUT,
+        )
+    if jax.process_count() > 1 and LOST_HOST.search(reason):
+        return (
+            f"Another host has stopped or cannot be reached ({reason}). Start the same command "
+            f"on every host again: the run continues from its last checkpoint.",
+            RESUMABLE,
+        )
+    raise error
