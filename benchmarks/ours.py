@@ -4,10 +4,9 @@ The paper's: post-norm, no dropout on attention weights or within the feed-forwa
 """
 
 import jax
-import numpy as np
 
 from transformer.config import ModelConfig, OptimizerConfig
-from transformer.data.packing import Batch, shift_right
+from transformer.data.batch import Batch
 from transformer.model.encoder_decoder import Transformer
 from transformer.model.loss import make_loss_fn
 from transformer.train import steps
@@ -48,12 +47,4 @@ def make_step(workload, model, accumulate_steps=1):
 
 def make_batch(inputs, targets):
     """One sentence a row -> a Batch."""
-    source, target = (
-        (
-            ids,
-            np.ones_like(ids),
-            np.broadcast_to(np.arange(ids.shape[1], dtype=np.int32), ids.shape),
-        )
-        for ids in (inputs, targets)
-    )
-    return Batch(*source, shift_right(target[0], target[2]), *target)
+    return Batch.from_arrays(inputs, targets)

@@ -3,34 +3,34 @@
 import numpy as np
 import pytest
 
-from transformer.data.bucketing import batch_rows, buckets, fill_inputs, plan_batches
+from transformer.data.bucketing import batch_sizes, bucket_lengths, fill_inputs, plan_batches
 from transformer.data.ragged import Ragged
 from transformer.special_tokens import EOS
 
 
 def test_buckets_double_up_to_the_largest():
     """Catches a largest bucket that is rounded away, and one beyond it."""
-    assert buckets(256) == [16, 32, 64, 128, 256]
-    assert buckets(300) == [16, 32, 64, 128, 256, 300]
-    assert buckets(16) == [16]
+    assert bucket_lengths(256) == [16, 32, 64, 128, 256]
+    assert bucket_lengths(300) == [16, 32, 64, 128, 256, 300]
+    assert bucket_lengths(16) == [16]
 
 
 def test_batches_of_long_sentences_have_fewer_rows():
     """Catches memory that grows with the length, and sizes in no order."""
-    assert batch_rows(64, 16) == batch_rows(64, 64) == [1, 8, 24, 48, 64]
-    assert batch_rows(32, 16) == [1, 8, 24, 32]
-    assert batch_rows(64, 256) == [1, 8, 16]
-    assert batch_rows(2, 256) == [1]
+    assert batch_sizes(64, 16) == batch_sizes(64, 64) == [1, 8, 24, 48, 64]
+    assert batch_sizes(32, 16) == [1, 8, 24, 32]
+    assert batch_sizes(64, 256) == [1, 8, 16]
+    assert batch_sizes(2, 256) == [1]
 
 
-@pytest.mark.parametrize("num_lanes", [1, 4])
+@pytest.mark.parametrize("num_replicas", [1, 4])
 @pytest.mark.parametrize("count", [1, 3, 100])
-def test_every_sentence_is_in_one_batch_of_its_own_length(count, num_lanes):
+def test_every_sentence_is_in_one_batch_of_its_own_length(count, num_replicas):
     """Catches sentences lost, doubled or in another's bucket, and lanes that are left empty."""
     lengths = np.random.default_rng(count).integers(1, 90, count)
     seen = []
-    for indices, bucket in plan_batches(lengths, 64, 8, num_lanes):
-        assert len(indices) == num_lanes and indices.shape[1] in batch_rows(8, bucket)
+    for indices, bucket in plan_batches(lengths, 64, 8, num_replicas):
+        assert len(indices) == num_replicas and indices.shape[1] in batch_sizes(8, bucket)
         inside = indices[indices >= 0]
         assert bucket == next(n for n in (16, 32, 64) if n >= min(64, lengths[inside].max()))
         per_lane = (indices >= 0).sum(1)
@@ -41,9 +41,7 @@ def test_every_sentence_is_in_one_batch_of_its_own_length(count, num_lanes):
 
 def test_too_long_a_sentence_is_cut_before_its_end_and_counted():
     """Catches a cut that takes the end of the sentence, and a count of rows without one."""
-    source = Ragged(
-        np.array([5, 6, 7, 8, EOS, 9, EOS], np.int32), np.array([0, 5]), np.array([5, 2])
-    )
+    source = Ragged.from_lists([[5, 6, 7, 8, EOS], [9, EOS]])
     ids, lengths, num_cut = fill_inputs(source, np.array([1, 0, -1]), 3)
     assert ids.tolist() == [[9, EOS, 0], [5, 6, EOS], [0, 0, 0]]
     assert (lengths.tolist(), num_cut) == ([2, 3, 0], 1)

@@ -1,7 +1,6 @@
 """labelled.py: LABEL<tab>TEXT in, texts and labels out; nothing is lost or moved in silence."""
 
 import gzip
-from collections import Counter
 
 import pytest
 
@@ -21,7 +20,7 @@ def corpus_of(folder, **files):
 def test_the_first_tab_divides_a_line(tmp_path):
     """Catches a text cut at its own tab, sides exchanged, and spaces that make another class."""
     config = corpus_of(tmp_path, train="a b\tone\ttwo\r\n c \t three\u2028\nc\tfour")
-    texts, labels = load_training_examples(config, Counter())
+    texts, labels, _ = load_training_examples(config)
     assert texts == ["one\ttwo", " three\u2028", "four"]
     assert labels == ["a b", "c", "c"]
 
@@ -32,7 +31,7 @@ def test_a_line_without_a_label_is_refused_with_its_number(line, tmp_path):
     config = corpus_of(tmp_path, train=f"a\tone\n{line}\nb\ttwo\n")
     message = rf"^\S*train\.tsv line 2 must be LABEL<tab>TEXT, not '{line}'\.$"
     with pytest.raises(ValueError, match=message):
-        load_training_examples(config, Counter())
+        load_training_examples(config)
     with pytest.raises(ValueError, match=message):
         load_evaluation_examples(config, "train", ["a", "b"])
 
@@ -41,19 +40,16 @@ def test_a_message_shows_the_begin_of_a_long_line(tmp_path):
     """Catches a megabyte of text on the screen."""
     config = corpus_of(tmp_path, train="x" * 100_000)
     with pytest.raises(ValueError, match=r"line 1 must be .*'x{60}'\.$"):
-        load_training_examples(config, Counter())
+        load_training_examples(config)
 
 
 def test_training_leaves_out_empty_texts_and_counts_them(tmp_path):
     """Catches labels that go to the wrong texts once some are left out, and silence about it."""
     config = corpus_of(tmp_path, train="b\t\na\tone\nc\t \nb\ttwo\n")
-    notes = Counter()
-    assert load_training_examples(config, notes) == (["one", "two"], ["a", "b"])
-    assert notes == {"an empty text": 2}
+    expected = ["one", "two"], ["a", "b"], {"an empty text": 2}
+    assert load_training_examples(config) == expected
     corpus_of(tmp_path, train="a\tone\nb\ttwo\n")
-    notes = Counter()
-    load_training_examples(config, notes)
-    assert not notes
+    assert not load_training_examples(config).problems
 
 
 def test_evaluation_keeps_every_sentence(tmp_path):
@@ -79,7 +75,7 @@ def test_less_than_two_classes_are_refused(content, tmp_path):
     kept = sum(bool(line.split("\t")[1]) for line in content.splitlines())
     message = rf"'train' of .* at least two classes, but has {kept} sentences of {int(kept > 0)}\.$"
     with pytest.raises(ValueError, match=message):
-        load_training_examples(config, Counter())
+        load_training_examples(config)
 
 
 def test_nothing_to_score_is_an_error(tmp_path):
@@ -96,7 +92,7 @@ def test_a_missing_folder_or_file_says_what_is_there(tmp_path):
     """Catches "No such file or directory" without a way out."""
     config = corpus_of(tmp_path, dev="a\tone\n")
     with pytest.raises(ValueError, match=r"must hold train\.tsv .*; it holds dev\.tsv\.$"):
-        load_training_examples(config, Counter())
+        load_training_examples(config)
     with pytest.raises(ValueError, match=r"must hold test\.tsv .*no such folder .*data\.corpus\.$"):
         load_evaluation_examples(DataConfig(corpus=str(tmp_path / "none")), "test", ["a"])
 
@@ -107,7 +103,8 @@ def test_parts_of_a_split_are_disjoint_and_together_everything(tmp_path):
     data = "".join(f"{label}\t{text}\n" for text, label in lines).encode()
     (tmp_path / "train.tsv.gz").write_bytes(gzip.compress(data))
     config = DataConfig(corpus=str(tmp_path), train_split="train[:90%]")
-    first = list(zip(*load_training_examples(config, Counter()), strict=True))
+    texts, labels, _ = load_training_examples(config)
+    first = list(zip(texts, labels, strict=True))
     last = list(zip(*load_evaluation_examples(config, "train[90%:]", "ab"), strict=True))
     assert len(first) == 22 and first + last == lines
 
@@ -115,8 +112,7 @@ def test_parts_of_a_split_are_disjoint_and_together_everything(tmp_path):
 def test_bytes_that_are_not_utf8_are_told(tmp_path):
     """Catches a Latin-1 file that is trained on, or scored, without a word."""
     config = corpus_of(tmp_path, train=b"a\t\xe4\nb\ttwo\n")
-    notes = Counter()
-    texts, _ = load_training_examples(config, notes)
-    assert texts == ["\ufffd", "two"] and "not UTF-8" in next(iter(notes))
+    texts, _, problems = load_training_examples(config)
+    assert texts == ["\ufffd", "two"] and "not UTF-8" in next(iter(problems))
     with pytest.warns(UserWarning, match=r"not UTF-8.*train\.tsv line 1"):
         load_evaluation_examples(config, "train", ["a", "b"])

@@ -16,7 +16,7 @@ from transformer.data.labels import FILE, Labels
 )
 def test_classes_are_in_order_and_numbers_as_numbers(labels, names):
     """Catches "10" before "2", a class twice, and an order that depends on the text's."""
-    assert Labels.of(labels).names == Labels.of(labels[::-1]).names == names
+    assert Labels.from_labels(labels).names == Labels.from_labels(labels[::-1]).names == names
 
 
 def test_a_label_is_the_number_of_its_name():
@@ -35,7 +35,7 @@ def test_an_unknown_label_is_refused_with_the_classes():
 @pytest.mark.parametrize("shape", [(), (8, 8, 1)])
 def test_what_is_saved_is_loaded(shape, tmp_path):
     """Catches another order, a tuple that is not equal to its list, and text that is not ASCII."""
-    labels = Labels.of(["süß", "10", "2", 'a "b"', "\u2028"], shape)
+    labels = Labels.from_labels(["süß", "10", "2", 'a "b"', "\u2028"], shape)
     labels.save(tmp_path)
     assert Labels.load(tmp_path) == labels and labels.image_shape == list(shape)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer.data.lm_batches import EveryWindow, RandomWindows
+from transformer.data.lm_batches import ConsecutiveWindows, RandomWindows
 from transformer.special_tokens import EOS, NUM_SPECIAL, PAD
 
 
@@ -22,7 +22,10 @@ def every_batch(windows):
 
 def test_inputs_are_the_ids_before_the_targets():
     """Catches a model that is shown what it has to guess, and rows that skip an id."""
-    for batch in (random_windows()[0], EveryWindow(text_of(100), length=10, rows_per_batch=4)[0]):
+    for batch in (
+        random_windows()[0],
+        ConsecutiveWindows(text_of(100), length=10, rows_per_batch=4)[0],
+    ):
         assert batch.inputs.shape == batch.targets.shape == (4, 10)
         assert batch.inputs.dtype == batch.targets.dtype == np.int32
         assert np.array_equal(batch.inputs[:, 1:], batch.targets[:, :-1])
@@ -33,7 +36,9 @@ def test_inputs_are_the_ids_before_the_targets():
 
 def test_a_drawn_text():
     """Catches a first id without an input, and windows that overlap or leave a gap."""
-    (batch,) = every_batch(EveryWindow(np.array([7, 8, 9, 5, 6]), length=3, rows_per_batch=3))
+    (batch,) = every_batch(
+        ConsecutiveWindows(np.array([7, 8, 9, 5, 6]), length=3, rows_per_batch=3)
+    )
     assert batch.inputs.tolist() == [[EOS, 7, 8], [9, 5, 6], [PAD] * 3]
     assert batch.targets.tolist() == [[7, 8, 9], [5, 6, PAD], [PAD] * 3]
     assert batch.weights.tolist() == [[1, 1, 1], [1, 1, 0], [0, 0, 0]]
@@ -42,7 +47,7 @@ def test_a_drawn_text():
 @pytest.mark.parametrize("num_ids", [1, 9, 10, 11, 39, 40, 41, 123])
 def test_every_window_has_every_id_once_and_in_order(num_ids):
     """Catches a perplexity over fewer ids than the text has, or over some of them twice."""
-    windows = EveryWindow(text_of(num_ids), length=10, rows_per_batch=4)
+    windows = ConsecutiveWindows(text_of(num_ids), length=10, rows_per_batch=4)
     batches = every_batch(windows)
     assert len(batches) == -(-num_ids // 40)
     targets = np.concatenate([batch.targets[batch.weights == 1] for batch in batches])

@@ -9,21 +9,17 @@ from transformer.data.packing import PackedBatches
 from transformer.data.ragged import Ragged
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.special_tokens import EOS, NUM_SPECIAL, PAD
-from transformer.tasks.masked_lm import make_masked_batches, split_into_rows
+from transformer.tasks.masked_lm import make_masked_batches
 
 VOCAB_SIZE = 1000
-
-
-def ragged(sentences):
-    lengths = np.array([len(s) for s in sentences], np.int64)
-    flat = np.array([i for s in sentences for i in s], np.int32)
-    return Ragged(flat, np.cumsum(lengths) - lengths, lengths)
 
 
 def masked(num_sentences=3000, *, rows=512, rate=0.15, seed=0):
     rng = np.random.default_rng(5)
     lengths = rng.integers(0, 30, num_sentences)
-    text = ragged([[*rng.integers(NUM_SPECIAL, VOCAB_SIZE, n).tolist(), EOS] for n in lengths])
+    text = Ragged.from_lists(
+        [[*rng.integers(NUM_SPECIAL, VOCAB_SIZE, n).tolist(), EOS] for n in lengths]
+    )
     packed = PackedBatches(text, text, row_length=64, rows_per_batch=rows, seed=seed)
     return MaskedBatches(packed, rate=rate, vocab_size=VOCAB_SIZE, seed=seed)
 
@@ -91,7 +87,9 @@ def test_a_batch_is_a_function_of_seed_and_step():
 
 def test_steps_and_seeds_hide_other_pieces():
     """Catches the same places of each batch, or of each epoch: no piece would ever be guessed."""
-    text = ragged([[*range(NUM_SPECIAL, 60), EOS]])  # one sentence: all batches are alike but here
+    text = Ragged.from_lists(
+        [[*range(NUM_SPECIAL, 60), EOS]]
+    )  # one sentence: all batches are alike but here
     packed = PackedBatches(text, text, row_length=64, rows_per_batch=1, seed=0)
     make = [MaskedBatches(packed, rate=0.5, vocab_size=VOCAB_SIZE, seed=seed) for seed in (0, 1)]
     places = [tuple(make[0][step].weights[0]) for step in range(20)]
@@ -104,7 +102,7 @@ def test_steps_and_seeds_hide_other_pieces():
 def test_rows_keep_every_id_in_order(lengths):
     """Catches ids lost or shown twice where a long sentence is cut, and rows too long."""
     sentences = [list(range(10 * i + 4, 10 * i + 4 + n)) for i, n in enumerate(lengths)]
-    rows = split_into_rows(ragged(sentences), 8)
+    rows = Ragged.from_lists(sentences).split_longer(8)
     pieces = [rows[i].tolist() for i in range(len(rows))]
     assert pieces == [s[at : at + 8] for s in sentences for at in range(0, len(s), 8)]
 

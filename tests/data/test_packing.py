@@ -1,14 +1,14 @@
 """batching.py: every pair once an epoch, in static shapes; batches depend on seed and step only."""
 
 import pathlib
-from collections import Counter
 
 import numpy as np
 import pytest
 
 from configs import embedded_en_de, multi30k_tiny
 from transformer.data import parallel_text
-from transformer.data.packing import PackedBatches, fill_rows, filter_by_length, shift_right
+from transformer.data.batch import fill_rows, shift_right
+from transformer.data.packing import PackedBatches, filter_by_length
 from transformer.data.ragged import Ragged
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import train_tokenizers
@@ -18,18 +18,13 @@ ROOT = pathlib.Path(__file__).parents[2]
 CONFIGS = {"embedded": embedded_en_de, "multi30k": multi30k_tiny}
 
 
-def ragged(sentences):
-    lengths = np.array([len(s) for s in sentences], np.int64)
-    flat = np.array([i for s in sentences for i in s], np.int32)
-    return Ragged(flat, np.cumsum(lengths) - lengths, lengths)
-
-
 def make_pairs(num_pairs, seed=0, longest=20):
     """(source, target) of random lengths; the first piece of each is the pair's number + 10."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(2, longest, (2, num_pairs))
     return tuple(
-        ragged([[i + 10, *[5] * (n - 2), EOS] for i, n in enumerate(side)]) for side in lengths
+        Ragged.from_lists([[i + 10, *[5] * (n - 2), EOS] for i, n in enumerate(side)])
+        for side in lengths
     )
 
 
@@ -63,7 +58,7 @@ def equal(a, b):
 
 def test_a_drawn_row():
     """Catches positions, segments or decoder inputs that run on from one sentence to the next."""
-    sentences = ragged([[7, 8, EOS], [9, EOS], [6, 6, 6, EOS]])
+    sentences = Ragged.from_lists([[7, 8, EOS], [9, EOS], [6, 6, 6, EOS]])
     ids, segments, positions = fill_rows(sentences, np.array([2, 1, 0]), np.array([2, 0, 1]), 8)
     assert ids.tolist() == [
         [6, 6, 6, EOS, 9, EOS, PAD, PAD],
@@ -111,13 +106,13 @@ def test_chunks_are_joined(monkeypatch):
 def test_pairs_that_do_not_fit_are_dropped_and_counted():
     """Catches a sentence cut short, and one that is dropped in silence."""
     source, target = (
-        ragged([[5] * n for n in lengths]) for lengths in ([4, 9, 2, 1], [4, 2, 8, 8])
+        Ragged.from_lists([[5] * n for n in lengths]) for lengths in ([4, 9, 2, 1], [4, 2, 8, 8])
     )
-    notes = Counter()
-    assert filter_by_length(source, target, 8, 4.0, notes).tolist() == [0, 2]
-    assert notes == {"more than 8 pieces": 1, "a length ratio above 4": 1}
-    notes = Counter()
-    assert filter_by_length(source, target, 9, 0, notes).tolist() == [0, 1, 2, 3] and not notes
+    kept, skipped = filter_by_length(source, target, 8, 4.0)
+    assert kept.tolist() == [0, 2]
+    assert skipped == {"more than 8 pieces": 1, "a length ratio above 4": 1}
+    kept, skipped = filter_by_length(source, target, 9, 0)
+    assert kept.tolist() == [0, 1, 2, 3] and not skipped
 
 
 @pytest.mark.parametrize("num_pairs", [1, 2, 7, 200, 1001])
@@ -181,7 +176,7 @@ def test_one_static_shape():
 
 def test_a_sentence_as_long_as_the_row():
     """Catches a longest sentence that finds no place, and an endless search for one."""
-    source, target = ragged([[5] * 31 + [EOS]] * 3), ragged([[5, EOS]] * 3)
+    source, target = Ragged.from_lists([[5] * 31 + [EOS]] * 3), Ragged.from_lists([[5, EOS]] * 3)
     batches = PackedBatches(source, target, row_length=32, rows_per_batch=2, seed=0)
     assert len(epoch_of(batches, 0)) == 3
 
@@ -221,14 +216,14 @@ def test_at_least_95_percent_of_the_tokens_are_real(name):
         config.data.corpus = str(ROOT / config.data.corpus)
         if not pathlib.Path(config.data.corpus).is_dir():
             pytest.skip("data/multi30k is not there")
-    pairs, _ = parallel_text.load_training_pairs(config.data, Counter())
+    pairs = parallel_text.load_training_pairs(config.data).pairs
     tokenizers = train_tokenizers(config.tokenizer, pairs)
     sides = [
         Ragged.encode(tokenizer, [pair[side] for pair in pairs])
         for side, tokenizer in enumerate(tokenizers)
     ]
     row_length = config.data.row_length
-    kept = filter_by_length(*sides, row_length, config.data.max_length_ratio, Counter())
+    kept = filter_by_length(*sides, row_length, config.data.max_length_ratio).kept
     assert len(kept) >= 0.99 * len(pairs)
     source, target = (side.take(kept) for side in sides)
     batches = PackedBatches(

@@ -3,12 +3,12 @@
 import gzip
 import lzma
 import warnings
-from collections import Counter
 
 import pytest
 
 from transformer.config import DataConfig
 from transformer.data import parallel_text
+from transformer.data.text_files import decode_text, read_text
 
 
 def write(folder, **files):
@@ -43,9 +43,9 @@ LINES = {  # the bytes of a file: its lines
 @pytest.mark.parametrize(("data", "lines"), LINES.items(), ids=repr)
 def test_a_line_ends_at_its_line_feed_and_nowhere_else(data, lines, tmp_path):
     """Catches splitlines(), universal newlines and strip(): each shifts or loses lines."""
-    assert parallel_text.split_lines(data) == lines
+    assert decode_text(data).lines == lines
     (tmp_path / "file").write_bytes(data)
-    assert parallel_text.read_lines(tmp_path / "file") == lines
+    assert read_text(tmp_path / "file").lines == lines
 
 
 def test_compressed_files_read_alike(tmp_path):
@@ -57,19 +57,16 @@ def test_compressed_files_read_alike(tmp_path):
         "a.xz": lzma.compress(data),
     }.items():
         (tmp_path / name).write_bytes(content)
-        assert parallel_text.read_lines(tmp_path / name) == ["ä", "b\u2028c"]
+        assert read_text(tmp_path / name).lines == ["ä", "b\u2028c"]
 
 
 def test_bytes_that_are_not_utf8_are_counted_with_their_lines():
     """Catches a Latin-1 file that is trained on without a word, or warned of a million times."""
-    notes = Counter()
-    parallel_text.split_lines(b"ok\n\xe4\nok \xef\xbf\xbd\n\xff\xfe\n", notes, "train.de")
-    (note,) = notes
-    assert "train.de line 2, 4)" in note and notes[note] == 2  # a genuine U+FFFD is no fault
-    notes = Counter()
-    parallel_text.split_lines(b"\xff\n" * 1000, notes, "train.de")
-    (note,) = notes
-    assert notes[note] == 1000 and len(note) < 100
+    data = b"ok\n\xe4\nok \xef\xbf\xbd\n\xff\xfe\n"
+    ((repair, count),) = decode_text(data, "train.de").repairs.items()
+    assert "train.de line 2, 4)" in repair and count == 2  # a genuine U+FFFD is no fault
+    ((repair, count),) = decode_text(b"\xff\n" * 1000, "train.de").repairs.items()
+    assert count == 1000 and len(repair) < 100
 
 
 @pytest.mark.parametrize("name", ["a", "a.gz", "a.xz"])
@@ -85,23 +82,23 @@ def test_unreadable_files_are_refused_in_one_sentence(name, tmp_path):
         if content is not None:
             path.write_bytes(content)
         with pytest.raises(ValueError, match=r"^\S*/a\S* cannot be read: [^\n]*\.$"):
-            parallel_text.read_lines(path)
+            read_text(path)
 
 
 def test_unequal_sides_are_refused_with_both_counts(tmp_path):
     """Catches zip(), which pairs what fits and drops the rest."""
     folder = write(tmp_path, train__en="a\nb\nc\n", train__de="a\nb\n")
     with pytest.raises(ValueError, match=r"train\.en has 3 and \S*train\.de has 2\.$"):
-        parallel_text.load_training_pairs(DataConfig(corpus=folder), Counter())
+        parallel_text.load_training_pairs(DataConfig(corpus=folder))
 
 
 def test_a_missing_folder_or_split_says_what_was_looked_for_and_what_is_there(tmp_path):
     """Catches "No such file or directory" without a way out."""
     with pytest.raises(ValueError, match=r"must hold train\.en and train\.de .*no such folder"):
-        parallel_text.load_training_pairs(DataConfig(corpus=str(tmp_path / "none")), Counter())
+        parallel_text.load_training_pairs(DataConfig(corpus=str(tmp_path / "none")))
     folder = write(tmp_path, train__en="a\n", dev__de="b\n")
     with pytest.raises(ValueError, match=r"it holds dev\.de, train\.en\.$"):
-        parallel_text.load_training_pairs(DataConfig(corpus=folder), Counter())
+        parallel_text.load_training_pairs(DataConfig(corpus=folder))
     empty = write(tmp_path / "empty")
     with pytest.raises(ValueError, match=r"it holds nothing\.$"):
         parallel_text.load_evaluation_pairs(DataConfig(corpus=empty), "test")
@@ -121,11 +118,11 @@ def test_the_embedded_corpus_names_its_splits_and_languages():
 def test_tsv(tmp_path):
     """Catches a column too many that is dropped, and a tab split elsewhere."""
     folder = write(tmp_path, train__tsv="a b\tc\u0085d\r\ne\tf\n")
-    pairs, _ = parallel_text.load_training_pairs(DataConfig(corpus=folder), Counter())
+    pairs = parallel_text.load_training_pairs(DataConfig(corpus=folder)).pairs
     assert pairs == [("a b", "c\u0085d"), ("e", "f")]
     write(tmp_path, train__tsv="a\tb\nc\td\te\n")
     with pytest.raises(ValueError, match=r"train\.tsv line 2 must be .*has 3 columns\.$"):
-        parallel_text.load_training_pairs(DataConfig(corpus=folder), Counter())
+        parallel_text.load_training_pairs(DataConfig(corpus=folder))
 
 
 def test_weights_are_parsed():
@@ -148,9 +145,7 @@ def test_several_corpora_keep_their_order_and_weights(tmp_path):
     """Catches weights that go to the wrong pairs once some are filtered out."""
     a = write(tmp_path / "a", train__en="1\n\n3\n", train__de="eins\nzwei\ndrei\n")
     b = write(tmp_path / "b", train__en="4\n", train__de="vier\n", test__en="x\n", test__de="y\n")
-    pairs, weights = parallel_text.load_training_pairs(
-        DataConfig(corpus=f"{a}@2,{b}@0.5"), Counter()
-    )
+    pairs, weights, _ = parallel_text.load_training_pairs(DataConfig(corpus=f"{a}@2,{b}@0.5"))
     assert pairs == [("1", "eins"), ("3", "drei"), ("4", "vier")]
     assert weights.tolist() == [2, 2, 0.5]
     assert parallel_text.load_evaluation_pairs(DataConfig(corpus=f"{b},{a}"), "test") == [
@@ -161,16 +156,13 @@ def test_several_corpora_keep_their_order_and_weights(tmp_path):
 def test_what_is_left_out_is_counted_by_reason(tmp_path):
     """Catches a filter that nobody notices, and one that cannot be switched off."""
     folder = write(tmp_path, train__en="a\n\n \nsame\nb\n", train__de="A\nB\nC\nsame \n\t\n")
-    notes = Counter()
-    pairs, _ = parallel_text.load_training_pairs(DataConfig(corpus=folder), notes)
+    pairs, _, problems = parallel_text.load_training_pairs(DataConfig(corpus=folder))
     assert pairs == [("a", "A")]
-    assert notes == {"an empty side": 3, "equal sides": 1}
-    notes = Counter()
-    pairs, _ = parallel_text.load_training_pairs(
-        DataConfig(corpus=folder, drop_identical=False), notes
-    )
+    assert problems == {"an empty side": 3, "equal sides": 1}
+    config = DataConfig(corpus=folder, drop_identical=False)
+    pairs, _, problems = parallel_text.load_training_pairs(config)
     assert pairs == [("a", "A"), ("same", "same ")]
-    assert notes == {"an empty side": 3}
+    assert problems == {"an empty side": 3}
 
 
 def test_evaluation_keeps_every_sentence(tmp_path):
@@ -195,6 +187,6 @@ def test_nothing_to_train_or_evaluate_on_is_an_error(tmp_path):
     """Catches a run over no data that ends well."""
     folder = write(tmp_path, train__en="\nx\n", train__de="\nx\n", test__en="", test__de="")
     with pytest.raises(ValueError, match=r"holds no pair to train on.*empty side.*equal sides"):
-        parallel_text.load_training_pairs(DataConfig(corpus=folder), Counter())
+        parallel_text.load_training_pairs(DataConfig(corpus=folder))
     with pytest.raises(ValueError, match=r"'test' of .* is empty"):
         parallel_text.load_evaluation_pairs(DataConfig(corpus=folder), "test")

@@ -2,7 +2,6 @@
 
 import gzip
 import lzma
-from collections import Counter
 
 import pytest
 
@@ -10,10 +9,8 @@ from transformer.config import DataConfig
 from transformer.data.plain_text import load_text_lines
 
 
-def lines_of(corpus, split="train", notes=None):
-    return load_text_lines(
-        DataConfig(corpus=str(corpus)), split, Counter() if notes is None else notes
-    )
+def lines_of(corpus, split="train"):
+    return load_text_lines(DataConfig(corpus=str(corpus)), split).lines
 
 
 @pytest.mark.parametrize(
@@ -88,6 +85,6 @@ def test_a_missing_file_or_folder_says_what_is_there(tmp_path):
 def test_bad_bytes_are_counted(tmp_path):
     """Catches a Latin-1 file that is trained on without a word."""
     (tmp_path / "train.txt").write_bytes(b"ok\n\xe4\n")
-    notes = Counter()
-    assert lines_of(tmp_path, notes=notes) == ["ok", "\ufffd"]
-    assert list(notes.values()) == [1] and "not UTF-8" in next(iter(notes))
+    lines, repairs = load_text_lines(DataConfig(corpus=str(tmp_path)), "train")
+    assert lines == ["ok", "\ufffd"]
+    assert list(repairs.values()) == [1] and "not UTF-8" in next(iter(repairs))

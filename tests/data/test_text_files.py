@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from transformer.data import text_files
-from transformer.data.text_files import LONGEST_LINE, Lines, count_lines, open_lines, split_lines
+from transformer.data.text_files import LONGEST_LINE, Lines, count_lines, decode_text, open_lines
 
 DATA = b"\xef\xbb\xbfa\r\n\nb\xff\n c \x00\n\xe2\x80\xa8d\xc2\x85\n\r\nlast"
 TEXTS = ["a", "", "b\ufffd", " c \x00", "\u2028d\u0085", "", "last"]
@@ -21,9 +21,9 @@ def test_a_stream_gives_what_the_whole_file_gives(pack, tmp_path):
     path = tmp_path / {bytes: "a", gzip.compress: "a.gz", lzma.compress: "a.xz"}[pack]
     path.write_bytes(pack(DATA))
     found = open_lines(path)
-    assert list(found) == split_lines(DATA) == TEXTS
-    assert found.notes() == {f"lines that are not UTF-8, bytes replaced ({path} line 3)": 1}
-    assert found.share == 1.0
+    assert list(found) == decode_text(DATA).lines == TEXTS
+    assert found.repairs() == {f"lines that are not UTF-8, bytes replaced ({path} line 3)": 1}
+    assert found.fraction_read == 1.0
 
 
 def test_members_of_gz_are_read_one_after_the_other(tmp_path):
@@ -48,7 +48,7 @@ def test_a_line_without_end_is_cut_between_two_characters_and_the_next_is_whole(
     assert first == "x" * (LONGEST_LINE - 1)
     assert (second, third) == (fits.decode(), "next")
     assert max(map(len, read)) <= LONGEST_LINE + 1
-    assert found.notes() == {"lines longer than 1 MiB, cut there (a line 1)": 1}
+    assert found.repairs() == {"lines longer than 1 MiB, cut there (a line 1)": 1}
 
 
 def test_a_file_that_breaks_off_gives_its_lines_and_then_a_sentence(tmp_path):
@@ -68,17 +68,17 @@ def test_the_share_that_was_read_is_that_of_the_packed_file(tmp_path):
     stream = iter(found)
     for _ in range(2**21 // 16 // 2):
         next(stream)
-    assert 0.4 < found.share < 0.6
+    assert 0.4 < found.fraction_read < 0.6
 
 
 def test_a_named_pipe_is_read_like_a_file(tmp_path):
     """Catches --input=<(zstdcat corpus.zst) that is refused as no file."""
     os.mkfifo(tmp_path / "pipe")
     threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(b"a\nb\n",)).start()
-    assert text_files.exists(tmp_path / "pipe") and not text_files.exists(tmp_path)
+    assert text_files.is_readable(tmp_path / "pipe") and not text_files.is_readable(tmp_path)
     assert count_lines(tmp_path / "pipe") is None
     found = open_lines(tmp_path / "pipe")
-    assert (list(found), found.share) == (["a", "b"], None)
+    assert (list(found), found.fraction_read) == (["a", "b"], None)
 
 
 @pytest.mark.parametrize(("data", "count"), [(b"", 0), (b"\n", 1), (b"a", 1), (b"a\n\nb", 3)])

@@ -7,7 +7,6 @@ import pathlib
 import subprocess
 import sys
 import time
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from transformer.config import DataConfig
 from transformer.data.images import load_images
 from transformer.data.labelled_text import load_evaluation_examples, load_training_examples
-from transformer.data.tfds import load_labelled, load_tfds
+from transformer.data.tfds import load_labelled, load_translations
 
 ROOT = pathlib.Path(__file__).parents[2]
 TRAIN = [(f"A cat, no. {i}.", f"Eine Katze, Nr. {i}, süß.") for i in range(50)]
@@ -120,14 +119,14 @@ def under_other_name(prepared, copy):
 
 
 def in_a_process(data_dir, *calls):
-    """Results of load_tfds(*call) under TFDS_DATA_DIR: pairs or the message of a ValueError."""
+    """Returns what `load_translations(*call)` returns, or the message of its ValueError."""
     program = (
         "import json, sys, time\n"
-        "from transformer.data.tfds import load_tfds\n"
+        "from transformer.data.tfds import load_translations\n"
         "out = []\n"
         "for call in json.loads(sys.argv[1]):\n"
         "    start = time.monotonic()\n"
-        "    try: out.append(load_tfds(*call))\n"
+        "    try: out.append(load_translations(*call))\n"
         "    except ValueError as error: out.append(str(error))\n"
         "    assert time.monotonic() - start < 15\n"
         "assert 'tensorflow' not in sys.modules and 'jax' not in sys.modules\n"
@@ -186,11 +185,11 @@ def test_a_wrong_split_language_or_folder_is_answered_with_what_there_is(data_di
     """Catches a KeyError."""
     folder = str(data_dir / "small_talk/1.0.0")
     with pytest.raises(ValueError, match=r"split 'dev'.*'train', 'test'"):
-        load_tfds(folder, "dev", "en", "de")
+        load_translations(folder, "dev", "en", "de")
     with pytest.raises(ValueError, match="has de, en, not en and fr"):
-        load_tfds(folder, "train", "en", "fr")
+        load_translations(folder, "train", "en", "fr")
     with pytest.raises(ValueError, match=r"no dataset_info\.json"):
-        load_tfds(str(data_dir / "small_talk"), "train", "en", "de")
+        load_translations(str(data_dir / "small_talk"), "train", "en", "de")
 
 
 def test_a_missing_or_damaged_shard_is_refused(data_dir, tmp_path):
@@ -204,10 +203,10 @@ def test_a_missing_or_damaged_shard_is_refused(data_dir, tmp_path):
     for damaged in (data[: len(data) // 2], b"", bytes(flipped)):
         shard.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"^The split 'train' of .* cannot be read: [^\n]*$"):
-            load_tfds(str(copy), "train", "en", "de")
+            load_translations(str(copy), "train", "en", "de")
     shard.unlink()
     with pytest.raises(ValueError, match="cannot be read"):
-        load_tfds(str(copy), "train", "en", "de")
+        load_translations(str(copy), "train", "en", "de")
 
 
 def test_a_format_of_tensorflow_is_named(data_dir, tmp_path):
@@ -219,7 +218,7 @@ def test_a_format_of_tensorflow_is_named(data_dir, tmp_path):
     with pytest.raises(
         ValueError, match=r"of the format tfrecord.*python -m transformer\.data\.tfds"
     ):
-        load_tfds(str(copy), "train", "en", "de")
+        load_translations(str(copy), "train", "en", "de")
 
 
 def test_texts_and_their_labels(reviews):
@@ -228,7 +227,7 @@ def test_texts_and_their_labels(reviews):
         (text.encode(), label) for text, label in REVIEWS
     ]
     config = DataConfig(corpus=f"tfds:{reviews}", train_split="train[:90%]")
-    texts, labels = load_training_examples(config, Counter())
+    texts, labels, _ = load_training_examples(config)
     assert list(zip(texts, labels, strict=True)) == REVIEWS[:18]
     texts, labels = load_evaluation_examples(config, "train[90%:]", ["bad", "good"])
     assert list(zip(texts, labels, strict=True)) == REVIEWS[18:]

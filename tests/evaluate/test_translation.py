@@ -14,7 +14,7 @@ from tests.helpers.tiny_models import random_params, tiny_config
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
-from transformer.data.packing import Batch
+from transformer.data.batch import Batch
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.evaluate import translation

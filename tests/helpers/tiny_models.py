@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.config import ModelConfig
-from transformer.data.packing import Batch
+from transformer.data.batch import Batch
 from transformer.model.encoder_decoder import Transformer
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL
 

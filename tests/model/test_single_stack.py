@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, sentence, tiny_config
+from transformer.data.batch import Batch
 from transformer.data.images import fill_images
-from transformer.data.lm_batches import MASK, Window
-from transformer.data.packing import Batch
+from transformer.data.lm_batches import MASK, WindowBatch
 from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassifier
 from transformer.search.decoding import FREE, HypothesisRules, Limits, search_to_end
@@ -61,7 +61,7 @@ def test_a_class_depends_on_every_piece():
 
 def window(length=6, rows=2):
     ids = RNG.integers(4, VOCAB_SIZE, (rows, length + 1)).astype(np.int32)
-    return Window(ids[:, :-1], ids[:, 1:])
+    return WindowBatch(ids[:, :-1], ids[:, 1:])
 
 
 def test_a_causal_model_has_no_gradient_from_the_future():
@@ -96,7 +96,7 @@ def test_a_search_gives_the_scores_of_the_whole_pass(norm, positions):
     model = CausalLM(tiny_config(norm=norm, positions=positions), VOCAB_SIZE)
     batch = window(length=7, rows=3)
     inputs = np.concatenate([np.full((3, 1), EOS), batch.targets[:, :-1]], 1).astype(np.int32)
-    batch = Window(inputs, batch.targets)
+    batch = WindowBatch(inputs, batch.targets)
     params = random_params(model.init, batch, deterministic=True)
 
     def step_fn(tokens, cache, position, ancestors):

@@ -16,7 +16,6 @@ On several hosts, start it on each. Exit codes: 0 done, 2 wrong input, 75 stoppe
 130 stopped by SIGINT, any other an error.
 """
 
-from collections import Counter
 from pathlib import Path
 
 import jax
@@ -136,7 +135,7 @@ def check_flags():
         if flag.value is not None:
             raise ValueError(f"--{flag.name} is for a language model; this run is of translation.")
     for flag in (INPUT, REFERENCE, SCORE, PREFIXES):
-        if flag.value not in ("", "-") and not text_files.exists(flag.value):
+        if flag.value not in ("", "-") and not text_files.is_readable(flag.value):
             raise ValueError(f"--{flag.name} must be a file (or -); {flag.value} is not there.")
     if INPUT.value and not is_scoring():
         job().check()
@@ -159,11 +158,10 @@ def search_options():
 
 def read_input(path):
     """The lines of a file or of standard input; says which of them were not UTF-8."""
-    notes = Counter()
-    texts = text_files.read_lines(path, notes)
-    for note, count in notes.items():
-        say(f"warning: {count:,} {note}")
-    return texts
+    text = text_files.read_text(path)
+    for repair, count in text.repairs.items():
+        say(f"warning: {count:,} {repair}")
+    return text.lines
 
 
 def job():

@@ -54,7 +54,7 @@ def _check(task, given):
     for name, other in (("output", "input"), ("jsonl", "input"), ("num_pieces", "prompt")):
         if name in given and other not in given and "input" not in given:
             raise ValueError(f"--{name} needs --{other}.")
-    if given.get("input", "-") != "-" and not text_files.exists(given["input"]):
+    if given.get("input", "-") != "-" and not text_files.is_readable(given["input"]):
         raise ValueError(f"--input must be a file (or -); {given['input']} is not there.")
 
 

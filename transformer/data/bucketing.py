@@ -12,7 +12,7 @@ SMALL_BATCHES = (1, 8, 24)  # besides the larger ones: a single sentence need no
 FULL_UP_TO = 64  # pieces; batches of longer sentences have fewer rows, to need no more memory
 
 
-def buckets(largest):
+def bucket_lengths(largest):
     """The lengths that source sentences are padded to."""
     sizes = [SHORTEST_BUCKET]
     while sizes[-1] < largest:
@@ -20,30 +20,30 @@ def buckets(largest):
     return sizes
 
 
-def batch_rows(batch_size, bucket):
+def batch_sizes(batch_size, bucket):
     """The sizes of batch that a bucket may have, small ones first."""
     full = max(1, batch_size * FULL_UP_TO // max(bucket, FULL_UP_TO))
     three_quarters = full * 3 // 4 // 8 * 8
     return sorted({n for n in (*SMALL_BATCHES, three_quarters) if 0 < n < full} | {full})
 
 
-def plan_batches(lengths, largest_bucket, batch_size, num_lanes=1):
-    """Yields (indices [lanes, rows], source length) of each batch, long sentences first.
+def plan_batches(lengths, largest_bucket, batch_size, num_replicas=1):
+    """Yields (indices [replicas, rows], source length) of each batch, long sentences first.
 
     lengths: pieces of each sentence; those above `largest_bucket` go into it and have to be cut. An
     index of -1 is a row without a sentence.
     """
-    sizes = np.array(buckets(largest_bucket))
+    sizes = np.array(bucket_lengths(largest_bucket))
     chosen = sizes[np.searchsorted(sizes, np.minimum(lengths, largest_bucket))]
     for bucket in sorted(set(chosen.tolist()), reverse=True):
         inside = np.flatnonzero(chosen == bucket)
         inside = inside[np.argsort(-lengths[inside], kind="stable")]
-        rows = batch_rows(batch_size, bucket)
+        rows = batch_sizes(batch_size, bucket)
         while len(inside):
-            size = next((n for n in rows if len(inside) <= n * num_lanes), rows[-1])
-            batch = np.full(size * num_lanes, -1)
+            size = next((n for n in rows if len(inside) <= n * num_replicas), rows[-1])
+            batch = np.full(size * num_replicas, -1)
             batch[: len(inside)] = inside[: len(batch)]
-            yield batch.reshape(size, num_lanes).T, bucket
+            yield batch.reshape(size, num_replicas).T, bucket
             inside = inside[len(batch) :]
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer.data.splits import parse_split, part_of
-from transformer.data.text_files import list_files
+from transformer.data.text_files import describe_folder
 
 NOT_NPZ = KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error
 
@@ -55,7 +55,9 @@ def _load_digits(name):
 def _load_npz(folder, name):
     path = folder / f"{name}.npz"
     if not path.is_file():
-        raise ValueError(f"The corpus folder {folder} must hold {name}.npz; {list_files(folder)}.")
+        raise ValueError(
+            f"The corpus folder {folder} must hold {name}.npz; {describe_folder(folder)}."
+        )
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return np.atleast_1d(arrays["images"]), arrays["labels"]

@@ -18,7 +18,7 @@ class Labels:
     image_shape: list[int] = field(default_factory=list)
 
     @classmethod
-    def of(cls, labels, image_shape=()):
+    def from_labels(cls, labels, image_shape=()):
         """The classes that occur, in order; numbers as numbers."""
         names = sorted(set(labels), key=lambda name: (len(name) if name.isdigit() else 99, name))
         return cls(names, list(image_shape))

@@ -10,7 +10,7 @@ import numpy as np
 from transformer.special_tokens import EOS, NUM_SPECIAL, PAD, UNK
 
 
-class Window(NamedTuple):
+class WindowBatch(NamedTuple):
     """Rows of consecutive ids, int32: `targets` [B, T], and `inputs`, the id before each."""
 
     inputs: np.ndarray
@@ -23,7 +23,7 @@ class Window(NamedTuple):
 
 
 class RandomWindows:
-    """`batches[step]`: a `Window` of rows that begin anywhere in the text."""
+    """`batches[step]`: a `WindowBatch` of rows that begin anywhere in the text."""
 
     def __init__(self, ids, *, length, rows_per_batch, seed):
         self.ids, self.length, self.rows_per_batch = _with_start(ids), length, rows_per_batch
@@ -44,7 +44,7 @@ class RandomWindows:
         """Nothing is planned."""
 
 
-class EveryWindow:
+class ConsecutiveWindows:
     """`batches[step]` for as many as `batches_per_epoch`: every id is a target once, in order."""
 
     def __init__(self, ids, *, length, rows_per_batch):
@@ -67,7 +67,7 @@ def _with_start(ids):
 
 def _windows(ids, starts, length):
     rows = ids[starts[:, None] + np.arange(length + 1)]
-    return Window(rows[:, :-1], rows[:, 1:])
+    return WindowBatch(rows[:, :-1], rows[:, 1:])
 
 
 MASK = UNK  # what stands for a piece that is hidden; byte fallback leaves UNK without other use

@@ -12,27 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from transformer.data.batch import Batch
 from transformer.data.ragged import Ragged
-from transformer.special_tokens import BOS, PAD
-
-
-class Batch(NamedTuple):
-    """Packed rows, int32. `segments` number the sentences of a row from 1 (0: padding), alike on
-    both sides; `positions` count from 0 in each sentence; `decoder_inputs` are `targets` shifted
-    right within their sentence."""
-
-    inputs: np.ndarray  # [B, S]
-    input_segments: np.ndarray
-    input_positions: np.ndarray
-    decoder_inputs: np.ndarray  # [B, T]
-    targets: np.ndarray
-    target_segments: np.ndarray
-    target_positions: np.ndarray
-
-    @property
-    def weights(self):
-        """[B, T]: 1 on real targets, 0 on padding."""
-        return (self.target_segments != 0).astype(np.float32)
 
 
 def num_rows_of_batch(batch_tokens, row_length):
@@ -49,19 +30,31 @@ def num_rows_of_batch(batch_tokens, row_length):
     return rows - rows % 8 if rows > 8 else rows
 
 
-def filter_by_length(source: Ragged, target: Ragged, row_length, max_length_ratio, notes: Counter):
-    """Which pairs fit a row and the ratio: their indices; the others are counted in `notes`."""
+class Filtered(NamedTuple):
+    """Which pairs may be trained on, and why the others may not."""
+
+    kept: np.ndarray  # indices of pairs
+    skipped: Counter[str]  # number of pairs by reason
+
+
+def filter_by_length(
+    source: Ragged, target: Ragged, row_length: int, max_length_ratio: float
+) -> Filtered:
+    """Finds the pairs whose longer side fits a row and is not too long beside the shorter side.
+
+    max_length_ratio: the largest number of times that the longer side may be as long as the
+    shorter one; 0: any.
+    """
     longest = np.maximum(source.lengths, target.lengths)
     shortest = np.minimum(source.lengths, target.lengths)
     too_long = longest > row_length
     uneven = ~too_long & (longest > (max_length_ratio or np.inf) * shortest)
-    for reason, dropped in (
-        (f"more than {row_length} pieces", too_long),
-        (f"a length ratio above {max_length_ratio:g}", uneven),
-    ):
-        if dropped.any():
-            notes[reason] += int(dropped.sum())
-    return np.flatnonzero(~too_long & ~uneven)
+    skipped = {
+        f"more than {row_length} pieces": int(too_long.sum()),
+        f"a length ratio above {max_length_ratio:g}": int(uneven.sum()),
+    }
+    skipped = Counter({reason: count for reason, count in skipped.items() if count})
+    return Filtered(np.flatnonzero(~too_long & ~uneven), skipped)
 
 
 def pack(source_lengths, target_lengths, shape, num_rows, rng):
@@ -166,10 +159,14 @@ class PackedBatches:
         epoch, index = divmod(step, self.batches_per_epoch)
         pairs, starts = self._plan(epoch)
         rows = starts[index * self.rows_per_batch :][: self.rows_per_batch + 1]
-        items, counts = pairs[rows[0] : rows[-1]], np.diff(rows)
-        inputs = fill_rows(self.source, items, counts, self.shape[0])
-        targets = fill_rows(self.target, items, counts, self.shape[1])
-        return Batch(*inputs, shift_right(targets[0], targets[2]), *targets)
+        return Batch.from_pairs(
+            self.source,
+            self.target,
+            pairs[rows[0] : rows[-1]],
+            pairs_per_row=np.diff(rows),
+            source_length=self.shape[0],
+            target_length=self.shape[1],
+        )
 
     def plan_ahead(self, step):
         """Halfway through an epoch, starts to plan the next: millions of pairs take seconds."""
@@ -187,33 +184,3 @@ class PackedBatches:
         batches = [self[step] for step in range(min(num_batches, self.batches_per_epoch))]
         segments = [s for b in batches for s in (b.input_segments, b.target_segments)]
         return sum((s != 0).sum() for s in segments) / sum(s.size for s in segments)
-
-
-def fill_rows(ragged, items, counts, length):
-    """Sentences `items`, `counts[i]` to row i -> (ids, segments, positions), each [B, length]."""
-    lengths = ragged.lengths[items]
-    row = np.repeat(np.arange(len(counts)), counts)
-    first = np.repeat(np.cumsum(counts) - counts, counts)  # of each sentence's row
-    starts = np.cumsum(lengths) - lengths
-    offset = starts - starts[first] if len(items) else starts  # within the row
-    position = np.arange(lengths.sum()) - np.repeat(starts, lengths)
-    place = np.repeat(row * length + offset, lengths) + position
-    rows = np.full((3, len(counts) * length), PAD, np.int32)
-    rows[1:] = 0
-    rows[0, place] = ragged.flat[np.repeat(ragged.starts[items], lengths) + position]
-    rows[1, place] = np.repeat(np.arange(len(items)) - first + 1, lengths)
-    rows[2, place] = position
-    return tuple(rows.reshape(3, len(counts), length))
-
-
-def shift_right(targets, positions):
-    """What the decoder sees: each sentence moved by one place, BOS first."""
-    shifted = np.roll(targets, 1, axis=1)
-    return np.where(positions == 0, np.where(targets == PAD, PAD, BOS), shifted).astype(np.int32)
-
-
-def blank_batch(config):
-    """A `Batch` of the shape that a configuration of packed sentences says, for shapes only."""
-    length = config.data.row_length
-    shape = num_rows_of_batch(config.training.batch_tokens, length), length
-    return Batch(*(np.zeros(shape, np.int32) for _ in Batch._fields))

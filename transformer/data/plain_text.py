@@ -7,10 +7,10 @@ split (`train.txt` …).
 from pathlib import Path
 
 from transformer.data.splits import parse_split, part_of
-from transformer.data.text_files import find, list_files, read_lines
+from transformer.data.text_files import Text, describe_folder, find_file, read_text
 
 
-def load_text_lines(config, split, notes):
+def load_text_lines(config, split):
     """The lines of a split of a `DataConfig`. A part of a split is counted in characters."""
     name, start, stop = parse_split(split)
     place = Path(config.corpus).expanduser()
@@ -19,14 +19,14 @@ def load_text_lines(config, split, notes):
             f"{place} is one file: its split is 'all', or a part as all[:90%] and all[90%:], not "
             f"'{split}'; set data.train_split, data.validation_split and data.test_split."
         )
-    path = place if place.is_file() else find(place, f"{name}.txt")
+    path = place if place.is_file() else find_file(place, f"{name}.txt")
     if path is None:
         raise ValueError(
             f"data.corpus must be a text file, or a folder that holds {name}.txt (also .gz, .xz); "
-            f"{place}: {list_files(place)}."
+            f"{place}: {describe_folder(place)}."
         )
-    lines = read_lines(path, notes)
+    lines, repairs = read_text(path)
     text = part_of("".join(f"{line}\n" for line in lines), start, stop)
     if not text.strip():
         raise ValueError(f"The split '{split}' of {path} holds no text.")
-    return text.removesuffix("\n").split("\n")
+    return Text(text.removesuffix("\n").split("\n"), repairs)

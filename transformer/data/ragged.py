@@ -25,9 +25,11 @@ class Ragged:
         return cls(np.concatenate(flat), np.cumsum(lengths) - lengths, lengths)
 
     @classmethod
-    def of(cls, ids):
-        """One sentence of ids."""
-        return cls(np.asarray(ids, np.int32), np.array([0]), np.array([len(ids)]))
+    def from_lists(cls, sentences):
+        """Lists of ids, one per sentence."""
+        lengths = np.array([len(ids) for ids in sentences], np.int64)
+        flat = np.fromiter(chain.from_iterable(sentences), np.int32)
+        return cls(flat, np.cumsum(lengths) - lengths, lengths)
 
     def take(self, indices):
         """The sentences at `indices`, a view of the same array."""
@@ -38,3 +40,10 @@ class Ragged:
 
     def __getitem__(self, index):
         return self.flat[self.starts[index] : self.starts[index] + self.lengths[index]]
+
+    def split_longer(self, length):
+        """The same ids as sentences of at most `length`: a longer one is cut into several."""
+        counts = -(-self.lengths // length)
+        nth = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        lengths = np.minimum(np.repeat(self.lengths, counts) - nth * length, length)
+        return Ragged(self.flat, np.repeat(self.starts, counts) + nth * length, lengths)

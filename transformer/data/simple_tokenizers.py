@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 
-from transformer.data.tokenizer import SURROGATE, content
+from transformer.data.tokenizer import SURROGATE, strip_control_ids
 from transformer.special_tokens import EOS, NUM_SPECIAL, SPECIAL_NAMES, UNK
 
 UNKNOWN = "\ufffd"  # Unicode's sign for a character that could not be told
@@ -44,7 +44,7 @@ class CharacterTokenizer:
 
     def decode(self, ids):
         """Ids up to the first EOS -> str."""
-        return "".join(UNKNOWN if i == UNK else self._name(i) for i in content(ids))
+        return "".join(UNKNOWN if i == UNK else self._name(i) for i in strip_control_ids(ids))
 
     def join(self, text):
         """Text as a reader sees it, to be compared with what `decode` gives."""
@@ -112,7 +112,7 @@ class PiecesTokenizer:
 
     def decode(self, ids):
         """Ids up to the first EOS -> str, pieces joined to words."""
-        return self.join(" ".join(self.pieces(content(ids))))
+        return self.join(" ".join(self.pieces(strip_control_ids(ids))))
 
     def join(self, text):
         """Pieces with spaces between -> words."""

@@ -13,6 +13,7 @@ import sys
 import zlib
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 from transformer import storage
 
@@ -72,13 +73,13 @@ class Lines:
             numbers[number] = 1
 
     @property
-    def share(self):
+    def fraction_read(self):
         """How much of the file has been read, from 0 to 1; None if nobody knows."""
         if not self._size:
             return None
         return 1.0 if self._raw.closed else min(1.0, self._raw.tell() / self._size)
 
-    def notes(self):
+    def repairs(self):
         """{what is wrong with lines so far, with the first of their numbers: how many of them}."""
         found = {}
         for fault, numbers in self._faults.items():
@@ -121,24 +122,29 @@ def _unreadable(name, error):
     return f"{name} cannot be read: {reason}."
 
 
-def read_lines(path, notes: Counter | None = None):
-    """All lines of a text file, or of standard input; `notes` counts what was mended."""
-    return _all(open_lines(path), notes)
+class Text(NamedTuple):
+    """All lines of a text, and the number of lines that were repaired, by what was wrong."""
+
+    lines: list[str]
+    repairs: Counter[str]
 
 
-def split_lines(data: bytes, notes: Counter | None = None, name="input"):
-    """As `read_lines`, of bytes."""
-    return _all(Lines(io.BytesIO(data), name), notes)
+def read_text(path: str | os.PathLike) -> Text:
+    """Reads a text file, or standard input for "-"; ValueError if it cannot be read."""
+    return _read(open_lines(path))
 
 
-def _all(lines, notes):
+def decode_text(data: bytes, name: str = "input") -> Text:
+    """Reads bytes as `read_text` reads a file; name: what to call them in `repairs`."""
+    return _read(Lines(io.BytesIO(data), name))
+
+
+def _read(lines: Lines) -> Text:
     texts = list(lines)
-    if notes is not None:
-        notes.update(lines.notes())
-    return texts
+    return Text(texts, Counter(lines.repairs()))
 
 
-def exists(path):
+def is_readable(path):
     """Whether something with that name can be read: a file, or a pipe as of `<(zstdcat FILE)`."""
     place = storage.locate(path)
     return place.exists() and not place.is_dir()
@@ -156,13 +162,13 @@ def count_lines(path):
     return count + (last != b"\n")
 
 
-def find(folder, name):
+def find_file(folder, name):
     """The file of this name in a folder, compressed or not; None if there is none."""
     paths = [folder / f"{name}{ending}" for ending in OPENERS]
     return next((path for path in paths if path.is_file()), None)
 
 
-def list_files(folder):
+def describe_folder(folder):
     """What to say of a folder in which something is missing."""
     if not folder.is_dir():
         return f"there is no such folder (looked from {os.getcwd()}); set --config.data.corpus"

@@ -19,7 +19,7 @@ CATALOGUES = [
 RANDOM_ACCESS = ("array_record", "parquet")  # the formats that are read without TensorFlow
 
 
-def load_tfds(name, split, source, target):
+def load_translations(name, split, source, target):
     """All pairs of `split` of a prepared dataset with a `Translation` feature.
 
     name: as in `tfds.builder`, e.g. "wmt14_translate/de-en", or the folder of a prepared dataset.
@@ -38,7 +38,7 @@ def load_tfds(name, split, source, target):
 def load_labelled(name, split, features):
     """All (example, name of its label) of `split` of a prepared dataset with a `label`.
 
-    features: the names under which the example may go. Otherwise as `load_tfds`.
+    features: the names under which the example may go. Otherwise as `load_translations`.
     """
     builder = _open_prepared(name)
     there = dict(builder.info.features.items())
@@ -120,7 +120,7 @@ def _check_prepared(name, builder):
 
 
 def prepare(name):
-    """Downloads a dataset of the catalogue into TFDS_DATA_DIR, as `load_tfds` reads it."""
+    """Downloads a dataset of the catalogue into TFDS_DATA_DIR, as `load_translations` reads it."""
     _register()
     tfds.builder(name, file_format="array_record").download_and_prepare()
 

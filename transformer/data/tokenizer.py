@@ -72,7 +72,7 @@ class SentencePieceTokenizer:
 
     def decode(self, ids):
         """Ids up to the first EOS -> str on one line, control ids left out."""
-        return _one_line(self._processor.decode(content(ids)))
+        return _one_line(self._processor.decode(strip_control_ids(ids)))
 
     def join(self, text):
         """Text as a reader sees it, to be compared with what `decode` gives."""
@@ -86,7 +86,7 @@ class SentencePieceTokenizer:
         return self.model
 
 
-def content(ids):
+def strip_control_ids(ids):
     """The ids before the first EOS, without padding and the start."""
     ids = [int(i) for i in ids]
     ids = ids[: ids.index(EOS)] if EOS in ids else ids

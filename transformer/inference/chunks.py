@@ -45,7 +45,7 @@ def read_chunks(lines, companions=None, sizes=None):
     number = start = 0
     while rows := _take(pairs, next(sizes)):
         texts, others = (list(side) for side in zip(*rows, strict=True))
-        yield Chunk(number, start, texts, others if companions else None, lines.share)
+        yield Chunk(number, start, texts, others if companions else None, lines.fraction_read)
         number, start = number + 1, start + len(rows)
 
 

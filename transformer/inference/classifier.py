@@ -6,10 +6,10 @@ import jax
 import numpy as np
 
 from transformer.checkpoint.restore import cast_matrices, put_restored, restore
+from transformer.data.batch import Batch
 from transformer.data.bucketing import fill_inputs, plan_batches
 from transformer.data.images import fill_images, to_patches
 from transformer.data.labels import Labels
-from transformer.data.packing import Batch
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import load_tokenizers
 from transformer.model.encoder_only import ImageClassifier, TextClassifier
@@ -142,7 +142,6 @@ class Classifier:
 
 def sentence_batch(inputs, lengths):
     """Sentences [B, S] of `lengths`, one a row, as the `Batch` of a classifier."""
-    places = np.broadcast_to(np.arange(inputs.shape[1], dtype=np.int32), inputs.shape)
-    segments = (places < lengths[:, None]).astype(np.int32)
-    one = np.ones((len(inputs), 1), np.int32)
-    return Batch(inputs, segments, places * segments, 0 * one, 0 * one, one, 0 * one)
+    unknown = np.zeros((len(inputs), 1), np.int32)  # the class, which the model does not read
+    one = np.ones(len(inputs), np.int32)
+    return Batch.from_arrays(inputs, unknown, input_lengths=lengths, target_lengths=one)

@@ -43,7 +43,7 @@ class JobProgress:
             self._show()
 
     def _warn(self):
-        notes = {note: count for file in self._files for note, count in file.notes().items()}
+        notes = {note: count for file in self._files for note, count in file.repairs().items()}
         for note, count in notes.items():
             if self._warned.get(note) != count:
                 self._close_line()

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from transformer.checkpoint.restore import cast_matrices, put_restored, restore
-from transformer.data.lm_batches import Window
+from transformer.data.lm_batches import WindowBatch
 from transformer.data.tokenizer_files import load_tokenizers
 from transformer.model.decoder_only import CausalLM
 from transformer.search.batches import make_rngs
@@ -161,4 +161,4 @@ def _up_to(end, ids):
 
 def smallest_window():
     """For the shapes of parameters."""
-    return Window(np.zeros((1, 1), np.int32), np.zeros((1, 1), np.int32))
+    return WindowBatch(np.zeros((1, 1), np.int32), np.zeros((1, 1), np.int32))

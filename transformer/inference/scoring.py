@@ -5,8 +5,8 @@ from functools import partial
 import jax
 import numpy as np
 
-from transformer.data.bucketing import buckets
-from transformer.data.packing import Batch, fill_rows, shift_right
+from transformer.data.batch import Batch
+from transformer.data.bucketing import bucket_lengths
 from transformer.data.ragged import Ragged
 from transformer.model.loss import cross_entropy
 from transformer.search.continuous_batching import split
@@ -15,16 +15,19 @@ from transformer.special_tokens import EOS
 
 def pairs_batch(source, target, indices, length):
     """A `Batch` with one pair a row, padded to `length`; an index of -1 is a row without one."""
-    is_there = indices >= 0
-    counts, indices = is_there.astype(int), indices[is_there]
-    inputs = fill_rows(source, indices, counts, length)
-    targets = fill_rows(target, indices, counts, length)
-    return Batch(*inputs, shift_right(targets[0], targets[2]), *targets)
+    return Batch.from_pairs(
+        source,
+        target,
+        indices[indices >= 0],
+        pairs_per_row=(indices >= 0).astype(int),
+        source_length=length,
+        target_length=length,
+    )
 
 
 def smallest_batch():
     """One pair of the shortest sentences, for the shapes of parameters."""
-    return pairs_batch(Ragged.of([EOS]), Ragged.of([EOS]), np.array([0]), 1)
+    return pairs_batch(Ragged.from_lists([[EOS]]), Ragged.from_lists([[EOS]]), np.array([0]), 1)
 
 
 def make_log_probs(model, replicas):
@@ -64,8 +67,9 @@ def make_attention(model):
 
     def attention(params, source, target):
         lengths = len(target), len(source)
-        length = next(size for size in buckets(max(lengths)) if size >= max(lengths))
-        batch = pairs_batch(Ragged.of(source), Ragged.of(target), np.array([0]), length)
+        length = next(size for size in bucket_lengths(max(lengths)) if size >= max(lengths))
+        pair = Ragged.from_lists([source]), Ragged.from_lists([target])
+        batch = pairs_batch(*pair, np.array([0]), length)
         weights = np.stack(jax.device_get(attend(params, batch)))[:, 0]  # [layers, T, N, S]
         return weights.transpose(0, 2, 1, 3)[:, :, : lengths[0], : lengths[1]]
 

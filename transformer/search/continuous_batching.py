@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from transformer.data.bucketing import batch_rows, buckets
+from transformer.data.bucketing import batch_sizes, bucket_lengths
 from transformer.search.programs import (
     SearchSlots,
     advance_slots,
@@ -62,8 +62,8 @@ class Programs:
 def most_programs(batch_size, largest_bucket, extra_length):
     """What a search needs at most: for each source length, size of batch and length of cache."""
     total = 0
-    for bucket in buckets(largest_bucket):
-        num_sizes = len(batch_rows(batch_size, bucket))
+    for bucket in bucket_lengths(largest_bucket):
+        num_sizes = len(batch_sizes(batch_size, bucket))
         num_caches = len(cache_lengths(bucket + extra_length))
         total += num_caches * (2 * num_sizes + num_sizes**2)
     return total
@@ -208,7 +208,7 @@ class ContinuousBatcher:
 
     def _sizes(self, load):
         """The rows that a batch may go on with: for one alone no program is compiled."""
-        sizes = batch_rows(self._batch_size, load.bucket)
+        sizes = batch_sizes(self._batch_size, load.bucket)
         return [n for n in sizes if n > 1 or n == load.rows]
 
     def _is_small(self, load):

@@ -29,11 +29,12 @@ class ClassificationTask(LabelledTask):
     def __init__(self, config, parallel, workdir):
         super().__init__(config, parallel)
         data, settings = config.data, config.training
-        texts, labels = load_training_examples(data, self.notes)
+        texts, labels, problems = load_training_examples(data)
+        self.notes.update(problems)
         if workdir.has_run:
             self.labels = Labels.load(workdir.path)
         else:
-            self.labels = Labels.of(labels)
+            self.labels = Labels.from_labels(labels)
         self.tokenizer = self._one_tokenizer(workdir, texts)
         names = self.labels.names
         self.validation = load_evaluation_examples(data, data.validation_split, names)
@@ -52,7 +53,8 @@ class ClassificationTask(LabelledTask):
         source = Ragged.encode(self.tokenizer, texts)
         numbers = self.labels.encode(labels)
         target = Ragged(numbers, np.arange(len(numbers)), np.ones(len(numbers), np.int64))
-        fits = filter_by_length(source, target, length, 0, notes)
+        fits, skipped = filter_by_length(source, target, length, max_length_ratio=0)
+        notes.update(skipped)
         if not len(fits):
             raise ValueError(
                 f"No sentence has at most data.row_length ({length}) pieces; raise it."

@@ -21,7 +21,7 @@ class ImageTask(LabelledTask):
         if workdir.has_run:
             self.labels = Labels.load(workdir.path)
         else:
-            self.labels = Labels.of(labels, images.shape[1:])
+            self.labels = Labels.from_labels(labels, images.shape[1:])
         self.validation = load_images(data, data.validation_split)
         self.labels.encode(load_images(data, data.test_split)[1])  # refuses what is not known
         self.num_patches = to_patches(images[:1], data.patch_size).shape[1]

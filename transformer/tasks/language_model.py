@@ -1,13 +1,12 @@
 """The task of causal language modelling: a text, one piece after the other."""
 
 import json
-from collections import Counter
 from itertools import islice
 
 import numpy as np
 
 from transformer.checkpoint.restore import restore
-from transformer.data.lm_batches import EveryWindow, RandomWindows, Window
+from transformer.data.lm_batches import ConsecutiveWindows, RandomWindows, WindowBatch
 from transformer.data.plain_text import load_text_lines
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
@@ -28,7 +27,10 @@ class LanguageModelTask(Task):
         super().__init__(config, parallel)
         data, settings = config.data, config.training
         splits = data.train_split, data.validation_split, data.test_split
-        lines = {s: load_text_lines(data, s, self.notes) for s in dict.fromkeys(splits)}
+        texts = {split: load_text_lines(data, split) for split in dict.fromkeys(splits)}
+        for text in texts.values():
+            self.notes.update(text.repairs)
+        lines = {split: text.lines for split, text in texts.items()}
         self.tokenizer = self._one_tokenizer(workdir, lines[data.train_split])
         ids, validation_ids = (
             Ragged.encode(self.tokenizer, lines[split]).flat for split in splits[:2]
@@ -38,7 +40,7 @@ class LanguageModelTask(Task):
         self._set_up(
             self.generator.model.clone(remat=config.remat, scan_layers=config.scan_layers),
             RandomWindows(ids, **size, seed=settings.seed),
-            EveryWindow(validation_ids, **size),
+            ConsecutiveWindows(validation_ids, **size),
             settings.label_smoothing,
         )
 
@@ -49,7 +51,7 @@ class LanguageModelTask(Task):
         )
         size = window_shape(config)
         shape = size["rows_per_batch"], size["length"]
-        return model, Window(np.zeros(shape, np.int32), np.zeros(shape, np.int32))
+        return model, WindowBatch(np.zeros(shape, np.int32), np.zeros(shape, np.int32))
 
     def evaluate(self, params):
         self.generator.params = self.parallel.on_one_device(params)
@@ -62,8 +64,8 @@ class LanguageModelTask(Task):
     def score_split(path, checkpoint, split, **settings):
         restored = restore(path, checkpoint, tasks=["language_model"], **settings)
         config, tokenizer = restored.config, load_tokenizers(restored.workdir.path)[0]
-        lines = load_text_lines(config.data, split, Counter())
-        batches = EveryWindow(Ragged.encode(tokenizer, lines).flat, **window_shape(config))
+        lines = load_text_lines(config.data, split).lines
+        batches = ConsecutiveWindows(Ragged.encode(tokenizer, lines).flat, **window_shape(config))
         model = CausalLM(config.model, tokenizer.vocab_size)
         return evaluate_loss(model, restored, batches, f"{config.data.corpus} {split}", "piece")
 

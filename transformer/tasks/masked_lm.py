@@ -3,11 +3,10 @@
 from collections import Counter
 from functools import cached_property
 
-import numpy as np
-
 from transformer.checkpoint.restore import restore
+from transformer.data.batch import Batch
 from transformer.data.lm_batches import MaskedBatches
-from transformer.data.packing import PackedBatches, blank_batch, num_rows_of_batch
+from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.plain_text import load_text_lines
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
@@ -37,7 +36,10 @@ class MaskedLMTask(Task):
     @staticmethod
     def model_and_blank_batch(config):
         size = config.tokenizer.vocab_size
-        return MaskedLM(config.model, size, config.remat, config.scan_layers), blank_batch(config)
+        length = config.data.row_length
+        rows = num_rows_of_batch(config.training.batch_tokens, length)
+        model = MaskedLM(config.model, size, config.remat, config.scan_layers)
+        return model, Batch.zeros(rows, length)
 
     @classmethod
     def score_split(cls, path, checkpoint, split, **settings):
@@ -87,21 +89,15 @@ class MaskedLMTask(Task):
 
 def load_nonempty_lines(config, split, notes):
     """The lines of a split that are not empty."""
-    return [line for line in load_text_lines(config.data, split, notes) if line.strip()]
+    lines, repairs = load_text_lines(config.data, split)
+    notes.update(repairs)
+    return [line for line in lines if line.strip()]
 
 
 def make_masked_batches(config, tokenizer, lines, rows_per_batch):
     """`MaskedBatches` of the lines."""
     data, seed = config.data, config.training.seed
-    text = split_into_rows(Ragged.encode(tokenizer, lines), data.row_length)
+    text = Ragged.encode(tokenizer, lines).split_longer(data.row_length)
     rows = dict(row_length=data.row_length, rows_per_batch=rows_per_batch)
     packed = PackedBatches(text, text, **rows, seed=seed)
     return MaskedBatches(packed, rate=data.mask_rate, vocab_size=tokenizer.vocab_size, seed=seed)
-
-
-def split_into_rows(text, length):
-    """A `Ragged` whose sentences are no longer than a row: a longer one goes on in the next."""
-    counts = -(-text.lengths // length)
-    nth = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    lengths = np.minimum(np.repeat(text.lengths, counts) - nth * length, length)
-    return Ragged(text.flat, np.repeat(text.starts, counts) + nth * length, lengths)

@@ -5,7 +5,8 @@ from collections import Counter
 from functools import cached_property
 
 from transformer.data import parallel_text
-from transformer.data.packing import PackedBatches, blank_batch, filter_by_length, num_rows_of_batch
+from transformer.data.batch import Batch
+from transformer.data.packing import PackedBatches, filter_by_length, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.evaluate import metrics
@@ -26,7 +27,8 @@ class TranslationTask(Task):
         self.selection_key = f"validation_{self.selection_metric}"
         self.higher_is_better = self.selection_metric not in metrics.LOWER_IS_BETTER
         self.direction = f"{config.data.source_language}-{config.data.target_language}"
-        pairs, weights = parallel_text.load_training_pairs(config.data, self.notes)
+        pairs, weights, problems = parallel_text.load_training_pairs(config.data)
+        self.notes.update(problems)
         if workdir.has_run:
             self.tokenizers = load_tokenizers(workdir.path)
         else:
@@ -52,7 +54,9 @@ class TranslationTask(Task):
         """(model, batch of zeros), for rows as long on the source's side, and full vocabularies."""
         size = config.tokenizer.vocab_size
         model = Transformer(config.model, size, size, config.remat, config.scan_layers)
-        return model, blank_batch(config)
+        length = config.data.row_length
+        rows = num_rows_of_batch(config.training.batch_tokens, length)
+        return model, Batch.zeros(rows, length)
 
     def data_contents(self):
         packed = self.training_batches, self.validation_batches
@@ -79,7 +83,8 @@ class TranslationTask(Task):
             Ragged.encode(tokenizer, [pair[side] for pair in pairs])
             for side, tokenizer in enumerate(self.tokenizers)
         ]
-        kept = filter_by_length(*sides, row_length, max_length_ratio, notes)
+        kept, skipped = filter_by_length(*sides, row_length, max_length_ratio)
+        notes.update(skipped)
         if not len(kept):
             raise ValueError(
                 f"No pair is left of {len(pairs)} ({dict(notes)}); raise data.row_length or "
