@@ -9,14 +9,6 @@ import json
 from transformer import storage
 from transformer.config import Config
 
-# What may change between the start of a run and its resumption: it alters no weight and no batch.
-CHANGEABLE = tuple(
-    """training.num_train_steps training.log_every training.eval_every training.checkpoint_every
-    training.keep_checkpoints training.accumulate_steps training.patience training.init_from
-    data.test_split data.max_validation_sentences data.bleu_tokenize decoding. mesh. parallelism
-    remat scan_layers""".split()  # noqa: SIM905
-)
-
 
 class WorkDir:
     """Paths and small files of a run; `open_for_training` also locks it.
@@ -91,10 +83,11 @@ class WorkDir:
             ) from None
 
     def _check_same(self, config):
+        resumable = {setting.name for setting in config.settings() if setting.resumable}
         differences = [
-            line
-            for line in self.load_config().differences(config)
-            if not line.startswith(CHANGEABLE)
+            f"{name}: {there!r}, {here!r}"
+            for name, (there, here) in self.load_config().differences(config).items()
+            if name not in resumable
         ]
         if differences:
             raise ValueError(

@@ -9,7 +9,6 @@ import pytest
 
 from tests.helpers.tiny_models import make_batch, random_params, sentence, tiny_config, tiny_model
 from transformer.config import Config
-from transformer.config_rules import CHOICES
 from transformer.model.attention import FUNCTIONS, MODULES
 from transformer.model.attention_functions import fused_attention
 from transformer.model.layers import Stack
@@ -143,11 +142,6 @@ def test_fused_asks_for_the_flash_kernel_where_it_can(monkeypatch):
     assert chosen((8, 6), jnp.bfloat16, False, width=12)[0] == "xla"
     assert chosen((8, 6), jnp.bfloat16, False, width=256)[0] == "xla"
     assert chosen((8, 6), jnp.bfloat16, False, capability="7.5")[0] == "xla"
-
-
-def test_every_choice_of_a_configuration_is_there():
-    """Catches a name that validates and then fails in the middle of making the model."""
-    assert set(CHOICES["model.attention"]) == {*FUNCTIONS, *MODULES}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The manners of train.py and eval.py: flags, one-line errors, exit codes."""
 
 import difflib
-import inspect
 import re
 import sys
 import warnings
@@ -93,7 +92,7 @@ def _parse(argv):
 
 def _explain(error, argv):
     """What is wrong with the command line, and the nearest name that would be right."""
-    known = [f"config.{name}" for name, *_ in _fields()]
+    known = [f"config.{setting.name}" for setting in Config.settings()]
     known += [name for name in flags.FLAGS if "-" not in name]
     for word in argv[1:]:
         name = _name(word)
@@ -119,17 +118,6 @@ def _name(word):
     return word.lstrip("-").split("=")[0]
 
 
-def _fields():
-    """(name, default, comment) of every field of the configuration, as `config.py` has them."""
-    defaults = Config()
-    for name, default in defaults.values().items():
-        group, _, leaf = name.rpartition(".")
-        home = type(getattr(defaults, group)) if group else Config
-        source = inspect.getsource(home)
-        comment = re.search(rf"^    {leaf}: .*?  # (.*)$", source, re.MULTILINE)
-        yield name, default, comment[1] if comment else ""
-
-
 def _help(usage, default_config, module):
     lines = [usage.strip(), "", "Flags:"]
     for flag in flags.FLAGS.get_key_flags_for_module(module):
@@ -138,6 +126,8 @@ def _help(usage, default_config, module):
     if default_config:
         lines.append(f"  --config: File with get_config() (default: {default_config})")
         lines += ["", "Fields of the configuration, with the paper's values:"]
-        for name, value, comment in _fields():
-            lines.append(f"  {f'--config.{name}={value!r}':<48} {comment}".rstrip())
+        for setting in Config.settings():
+            choices = f" {setting.allowed.capitalize()}." if setting.choices else ""
+            flag = f"--config.{setting.name}={setting.default!r}"
+            lines.append(f"  {flag:<48} {setting.help}{choices}")
     return "\n".join(lines)

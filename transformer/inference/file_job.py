@@ -13,8 +13,6 @@ from transformer.data.text_files import count_lines, open_lines
 from transformer.inference.chunks import CHUNK_LINES, Chunk, check_equal, read_chunks, stream_sizes
 from transformer.inference.output_formats import write_chunk
 
-FOR_SPEED = "batch"  # in the names of settings that change no translation
-
 
 @dataclass(frozen=True)
 class Job:
@@ -110,10 +108,11 @@ class Job:
 
     def settings(self, translator):
         """{name: value} of all that the lines of a chunk depend on, besides its text."""
+        values = translator.config.values()
         decoding = {
-            name: value
-            for name, value in translator.config.values().items()
-            if name.startswith("decoding.") and FOR_SPEED not in name
+            setting.name: values[setting.name]
+            for setting in translator.config.settings()
+            if setting.name.startswith("decoding.") and setting.changes_result
         }
         tokenizers = (translator.source_tokenizer, translator.tokenizer)
         return {

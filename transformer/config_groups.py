@@ -1,0 +1,212 @@
+"""The groups of settings of a configuration; each setting is described where it is declared.
+
+Every default is the paper's base model where the paper says something.
+"""
+
+from dataclasses import dataclass
+
+from transformer.config_setting import setting
+
+ATTENTION = (
+    "scaled_dot_product", "dot_product", "general", "additive", "fused", "local", "performer",
+)  # fmt: skip
+TOKENIZERS = ("sentencepiece", "pieces", "characters")
+
+
+@dataclass
+class ModelConfig:
+    """The network (paper, sections 3 and 5.4; letters as in Table 3)."""
+
+    d_model: int = setting(512, "Width of the model, d_model.", at_least=1)
+    d_ff: int = setting(2048, "Width inside the feed-forward layers, d_ff.", at_least=1)
+    num_heads: int = setting(8, "Number of attention heads, h.", at_least=1)
+    head_dim: int = setting(
+        0, "Width of a head's queries and keys, d_k; 0: d_model / num_heads.", at_least=0
+    )
+    value_dim: int = setting(0, "Width of a head's values, d_v; 0: d_k.", at_least=0)
+    num_layers: int = setting(6, "Layers of the encoder, and of the decoder, N.", at_least=1)
+    dropout_rate: float = setting(
+        0.1, "Dropout of embeddings and of the output of every sub-layer.", at_least=0, below=1
+    )
+    attention_dropout_rate: float = setting(
+        0.0, "Dropout of the attention weights; the paper has none.", at_least=0, below=1
+    )
+    norm: str = setting(
+        "post", "Layer normalisation after each sub-layer or before.", choices=("post", "pre")
+    )
+    positions: str = setting("sinusoidal", "Position encoding.", choices=("sinusoidal", "learned"))
+    max_positions: int = setting(512, "Number of learned positions.", at_least=1)
+    embedding_sharing: str = setting(
+        "all",
+        "One matrix for source, target and softmax, for target and softmax, or for none.",
+        choices=("all", "target", "none"),
+    )
+    attention: str = setting("scaled_dot_product", "Attention function.", choices=ATTENTION)
+    attention_block: int = setting(
+        64, "With attention=local: how many positions a query sees on either side.", at_least=1
+    )
+    attention_features: int = setting(
+        256, "With attention=performer: number of random features; more are more exact.", at_least=1
+    )
+    dtype: str = setting(
+        "float32", "Of the computation; parameters are float32.", choices=("float32", "bfloat16")
+    )
+
+    @property
+    def widths_of_head(self) -> tuple[int, int]:
+        """(d_k, d_v): the widths of a head's queries and keys, and of its values."""
+        key_dim = self.head_dim or self.d_model // self.num_heads
+        return key_dim, self.value_dim or key_dim
+
+
+@dataclass
+class DataConfig:
+    """Which text or images. A split may be a part of one: "train[:90%]"."""
+
+    corpus: str = setting(
+        "embedded",
+        "embedded, a folder, or tfds:NAME; several with weights for sentence pairs: a@2,b@0.5.",
+    )
+    source_language: str = setting("en", "Language of the source, as in the files' names.")
+    target_language: str = setting("de", "Language of the target, as in the files' names.")
+    train_split: str = setting("train", "Split to train on.")
+    validation_split: str = setting("validation", "Split to choose the best checkpoint by.")
+    test_split: str = setting("test", "Split that is scored at the end.", resumable=True)
+    max_validation_sentences: int = setting(
+        1000, "Sentences translated at each evaluation; 0: all.", at_least=0, resumable=True
+    )
+    selection_metric: str = setting(
+        "bleu", "Chooses the best checkpoint.", choices=("bleu", "line_error_rate")
+    )
+    bleu_tokenize: str = setting(
+        "13a",
+        "Tokenisation of sacreBLEU; none if the text is tokenised already.",
+        choices=("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"),
+        resumable=True,
+    )
+    row_length: int = setting(
+        256, "Tokens in a packed row, so also in the longest sentence.", at_least=1
+    )
+    max_length_ratio: float = setting(
+        9.0, "Largest ratio of a training pair's two lengths in tokens; 0: no limit.", at_least=0
+    )
+    drop_identical: bool = setting(True, "Leave out training pairs whose two sides are equal.")
+    mask_rate: float = setting(
+        0.15, "Share of the tokens that a masked language model has to guess.", at_least=0, below=1
+    )
+    patch_size: int = setting(
+        4, "Side of an image's square patches in pixels; a patch is one position.", at_least=1
+    )
+
+
+@dataclass
+class TokenizerConfig:
+    """How text becomes tokens."""
+
+    kind: str = setting(
+        "sentencepiece", "pieces: the text is split into tokens already.", choices=TOKENIZERS
+    )
+    target_kind: str = setting(
+        "", "The target's, if another; needs shared=False.", choices=("", *TOKENIZERS)
+    )
+    model: str = setting("", "File of the SentencePiece model; empty: train one from the corpus.")
+    vocab_size: int = setting(37_000, "Size of a SentencePiece vocabulary to train.", at_least=1)
+    shared: bool = setting(True, "One vocabulary for both languages.")
+    joiner: str = setting("@@", "With kind=pieces: ends a piece that the next one continues.")
+
+    @property
+    def kinds(self) -> tuple[str, str]:
+        """The kinds of the source's and of the target's tokenizer."""
+        return self.kind, self.target_kind or self.kind
+
+
+@dataclass
+class OptimizerConfig:
+    """Adam and the paper's schedule (section 5.3)."""
+
+    warmup_steps: int = setting(4000, "Steps over which the learning rate rises.", at_least=1)
+    peak_learning_rate: float = setting(
+        0.0, "Highest learning rate; 0: the paper's, (d_model · warmup_steps)^-0.5.", at_least=0
+    )
+    beta1: float = setting(0.9, "Adam's decay of the mean of gradients.", at_least=0, below=1)
+    beta2: float = setting(0.98, "Adam's decay of the mean of squares.", at_least=0, below=1)
+    epsilon: float = setting(1e-9, "Adam's ε.", at_least=0)
+    clip_norm: float = setting(
+        0.0, "Largest norm of the gradient; 0: no clipping, as in the paper.", at_least=0
+    )
+    decay_steps: int = setting(
+        0, "Step at which a cosine decay reaches a tenth of the peak; 0: as the paper.", at_least=0
+    )
+    weight_decay: float = setting(
+        0.0, "Weight decay of the matrices (AdamW); the paper has none.", at_least=0
+    )
+
+
+@dataclass
+class TrainingConfig:
+    """How long, how much at a time, and what to write when. Periods count steps."""
+
+    seed: int = setting(0, "Seed of parameters, batches and dropout.", at_least=0)
+    num_train_steps: int = setting(100_000, "Training steps in all.", at_least=1, resumable=True)
+    batch_tokens: int = setting(25_000, "Target positions in a batch (section 5.1).", at_least=1)
+    accumulate_steps: int = setting(
+        1, "Micro-batches in a batch: more need less memory.", at_least=1, resumable=True
+    )
+    label_smoothing: float = setting(0.1, "Label smoothing, ε_ls.", at_least=0, below=1)
+    log_every: int = setting(
+        100, "Steps between two reports.", at_least=1, resumable=True, changes_result=False
+    )
+    eval_every: int = setting(5000, "Steps between two evaluations.", at_least=1, resumable=True)
+    checkpoint_every: int = setting(
+        1000, "Steps between two checkpoints.", at_least=1, resumable=True
+    )
+    keep_checkpoints: int = setting(
+        5, "Newest checkpoints kept for averaging, besides the best.", at_least=1, resumable=True
+    )
+    patience: int = setting(
+        0, "Stop after this many evaluations without a better score; 0: never.", at_least=0,
+        resumable=True,
+    )  # fmt: skip
+    init_from: str = setting(
+        "", "Work directory to take the first parameters from (not its tokenizer).", resumable=True
+    )
+
+
+@dataclass
+class DecodingConfig:
+    """Search (section 6.1)."""
+
+    beam_size: int = setting(4, "Beam width; 1: greedy.", at_least=1, resumable=True)
+    alpha: float = setting(0.6, "Exponent of the length penalty, α.", at_least=0, resumable=True)
+    length_penalty: str = setting(
+        "gnmt", "gnmt: ((5+n)/6)^α; power: n^α.", choices=("gnmt", "power"), resumable=True
+    )
+    max_extra_length: int = setting(
+        50, "Tokens that a translation may have beyond its source's.", at_least=0, resumable=True
+    )
+    average_checkpoints: int = setting(
+        1, "Newest checkpoints to average where none is named; 1: the best one.", at_least=1,
+        resumable=True,
+    )  # fmt: skip
+    batch_size: int = setting(
+        64, "Sentences searched at once on each device.", at_least=1, resumable=True,
+        changes_result=False,
+    )  # fmt: skip
+
+
+def _mesh_axis(num_devices: int, help: str) -> int:
+    return setting(
+        num_devices, help, at_least=1, minus_one="the devices that are left",
+        resumable=True, changes_result=False,
+    )  # fmt: skip
+
+
+@dataclass
+class MeshConfig:
+    """The mesh of devices, data × fsdp × tensor; one of the three may be -1, the devices left."""
+
+    data: int = _mesh_axis(-1, "Devices that share the rows of a batch, together with fsdp.")
+    fsdp: int = _mesh_axis(
+        1, "Devices that share parameters and optimizer state (gathered to use)."
+    )
+    tensor: int = _mesh_axis(1, "Devices that share heads, feed-forward and vocabulary.")

@@ -1,0 +1,94 @@
+"""One setting of a configuration: its help, the values it may take and what a change of it means.
+
+`setting` states these facts where the field of a dataclass is declared; `settings_of` reads them.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any, TypeVar, get_type_hints
+
+Value = TypeVar("Value", bool, int, float, str)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Everything that is stated about one setting.
+
+    name: the full name, as "model.d_ff".
+    help: one or two sentences for `--help`.
+    choices: the values that it may take; empty where any value of the type will do.
+    at_least, below: bounds of a number; None where there is none.
+    minus_one: what -1 stands for, if it is allowed although it is out of bounds; else "".
+    resumable: whether a run may be resumed with another value.
+    changes_result: False if neither the parameters that a run learns nor its outputs depend on it,
+        but only speed or what is logged.
+    """
+
+    name: str
+    type: type[bool] | type[int] | type[float] | type[str]
+    default: bool | int | float | str
+    help: str
+    choices: tuple[str, ...] = ()
+    at_least: float | None = None
+    below: float | None = None
+    minus_one: str = ""
+    resumable: bool = False
+    changes_result: bool = True
+
+    @property
+    def allowed(self) -> str:
+        """The values that it may take, as "at least 1"; "" where any value of the type will do."""
+        if self.choices:
+            return f"one of {', '.join(choice or repr(choice) for choice in self.choices)}"
+        if self.below is not None:
+            return f"from {self.at_least} up to but not including {self.below}"
+        if self.minus_one:
+            return f"at least {self.at_least}, or -1 for {self.minus_one}"
+        return "" if self.at_least is None else f"at least {self.at_least}"
+
+    def check(self, value: object) -> Any:
+        """Returns a value of the right type; a whole number may stand for a float.
+
+        Raises ValueError, in one sentence that says what is expected, for any other value.
+        """
+        if self.type is float and type(value) is int:
+            value = float(value)
+        if type(value) is not self.type:
+            raise self._error(f"of type {self.type.__name__}", value)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise self._error("finite", value)
+        if not self._is_allowed(value):
+            raise self._error(self.allowed, value)
+        return value
+
+    def _is_allowed(self, value: Any) -> bool:
+        if self.choices:
+            return value in self.choices
+        if self.minus_one and value == -1:
+            return True
+        is_high_enough = self.at_least is None or value >= self.at_least
+        return is_high_enough and (self.below is None or value < self.below)
+
+    def _error(self, expected: str, value: object) -> ValueError:
+        return ValueError(f"{self.name} must be {expected}, not {value!r}.")
+
+
+def setting(default: Value, help: str, **facts: Any) -> Value:
+    """Declares a field of a dataclass; facts: of `Setting`, where they differ from its defaults."""
+    metadata = {"default": default, "help": help, **facts}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def settings_of(config: type[Any], prefix: str = "") -> Iterator[Setting]:
+    """Yields the settings of a dataclass and of those that its fields are, in order.
+
+    prefix: stands before their names, as "model.".
+    """
+    types = get_type_hints(config)
+    for field in dataclasses.fields(config):
+        name, value_type = prefix + field.name, types[field.name]
+        if dataclasses.is_dataclass(value_type):
+            yield from settings_of(value_type, f"{name}.")
+        else:
+            yield Setting(name=name, type=value_type, **field.metadata)
