@@ -47,6 +47,11 @@ class Setting:
             return f"at least {self.at_least}, or -1 for {self.minus_one}"
         return "" if self.at_least is None else f"at least {self.at_least}"
 
+    @property
+    def help_with_choices(self) -> str:
+        """The help for a command line."""
+        return f"{self.help} O{self.allowed[1:]}." if self.choices else self.help
+
     def check(self, value: object) -> Any:
         """Returns a value of the right type; a whole number may stand for a float.
 

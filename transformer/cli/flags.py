@@ -1,7 +1,6 @@
 """The manners of train.py and eval.py: flags, one-line errors, exit codes."""
 
 import difflib
-import re
 import sys
 import warnings
 from pathlib import Path
@@ -127,7 +126,6 @@ def _help(usage, default_config, module):
         lines.append(f"  --config: File with get_config() (default: {default_config})")
         lines += ["", "Fields of the configuration, with the paper's values:"]
         for setting in Config.settings():
-            choices = f" {setting.allowed.capitalize()}." if setting.choices else ""
             flag = f"--config.{setting.name}={setting.default!r}"
-            lines.append(f"  {flag:<48} {setting.help}{choices}")
+            lines.append(f"  {flag:<48} {setting.help_with_choices}")
     return "\n".join(lines)
