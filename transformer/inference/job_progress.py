@@ -2,7 +2,7 @@
 
 import time
 
-from transformer.console import format_seconds
+from transformer.console import Pace, format_seconds
 
 SHOW_EVERY = 10  # seconds
 
@@ -15,10 +15,12 @@ class JobProgress:
 
     def __init__(self, files, say, line=None, clock=time.monotonic):
         self._files, self._say, self._line, self._clock = files, say, line, clock
-        self._start, self._warm = clock(), None  # warm: when the first chunk, which compiles, ended
+        self._start = clock()
+        # Both since the end of this host's first chunk, which compiles.
+        self._line_pace, self._share_pace = Pace(clock), Pace(clock)
         self._shown = self._start
         self._num_lines = self._num_empty = self._num_done_before = 0
-        self._share, self._since_warm = 0.0, (0, 0.0)  # of the input; lines and share since then
+        self._share = 0.0  # of the input
         self._own = (0, 0)  # lines and pieces of this host
         self._warned = {}
         self.longest = 0.0  # seconds of a chunk
@@ -30,16 +32,17 @@ class JobProgress:
         self._num_empty += sum(not line.strip() for line in chunk.lines)
         if is_finished:
             self._num_done_before += count
-        elif self._warm is not None:
-            lines, read = self._since_warm
-            self._since_warm = lines + count, read + share - self._share
+        else:
+            self._line_pace.add(count)
+            self._share_pace.add(share - self._share)
         self._share = share
         if not self._warned:  # at the first fault, not after hours
             self._warn()
         if num_pieces is not None:
             self._own = self._own[0] + count, self._own[1] + num_pieces
             self.longest = max(self.longest, seconds)
-            self._warm = self._clock() if self._warm is None else self._warm
+            self._line_pace.start()
+            self._share_pace.start()
             self._show()
 
     def _warn(self):
@@ -65,17 +68,13 @@ class JobProgress:
         rate = self._rate(now)
         own_lines, own_pieces = self._own
         parts += [f"{rate:,.0f} lines/s", f"{rate * own_pieces / own_lines:,.0f} pieces/s"]
-        read = self._since_warm[1]
-        if read > 0:
-            parts.append(f"{format_seconds((1 - self._share) / read * (now - self._warm))} left")
-        return "  ".join(parts)
+        parts.append(self._share_pace.time_left(1 - self._share))
+        return "  ".join(filter(None, parts))
 
     def _rate(self, now):
         """Lines a second, of all hosts, without the first chunk if there are others."""
-        lines, seconds = self._since_warm[0], now - (self._warm or now)
-        if not lines:
-            lines, seconds = self._num_lines - self._num_done_before, now - self._start
-        return lines / max(seconds, 1e-9)
+        num_lines = self._num_lines - self._num_done_before
+        return self._line_pace.per_second() or num_lines / max(now - self._start, 1e-9)
 
     def finish(self, output=""):
         """Tells of all of it; of a stream ("") only if it took long."""

@@ -11,7 +11,7 @@ import jax
 from tensorboardX import SummaryWriter
 from tensorboardX.record_writer import register_writer_factory
 
-from transformer.console import LiveLine, format_seconds
+from transformer.console import LiveLine, Pace
 from transformer.model.loss import perplexity
 from transformer.storage import GrowingObject
 
@@ -125,7 +125,7 @@ class Progress:
         self._events = SummaryWriter(
             str(workdir.path), purge_step=first_step, write_to_disk=workdir.writes
         )
-        self._first_step, self._start = first_step, None
+        self._step, self._pace = first_step, Pace()  # of the steps since the first report
 
     def log(self, step, metrics):
         """Writes `metrics` (name -> number) of a step to metrics.jsonl and TensorBoard."""
@@ -135,25 +135,20 @@ class Progress:
 
     def show(self, step, metrics):
         """The line of a training step: step, loss, learning rate, tokens/s, time left."""
+        self._pace.add(step - self._step)
+        self._pace.start()
+        self._step = step
+        time_left = self._pace.time_left(self._num_steps - step)
         text = (
             f"step {step:>6,}/{self._num_steps:,}  loss {metrics['loss']:.4f}  "
             f"lr {metrics['learning_rate']:.2e}  {metrics['tokens_per_second']:>9,.0f} tokens/s"
-            f"{_shares(metrics)}{self._time_left(step)}"
+            f"{_shares(metrics)}{time_left and f'  {time_left}'}"
         )
         self._line.show(text)
 
     def say(self, text):
         """A line that stays."""
         self._line.say(text)
-
-    def _time_left(self, step):
-        """By the mean pace since the second report, as the first step compiles."""
-        now = time.monotonic()
-        if self._start is None:
-            self._start, self._first_step = now, step
-            return ""
-        seconds = (now - self._start) / max(1, step - self._first_step) * (self._num_steps - step)
-        return f"  {format_seconds(seconds)} left"
 
     def close(self):
         self._events.close()
