@@ -9,7 +9,7 @@ The axis key, used in every shape of this package (the letters of `jax.nn.dot_pr
 `eval.py` are the ways in from a shell.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Classifier", "Config", "LanguageModel", "Transformer", "Translator"]
 
 
