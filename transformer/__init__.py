@@ -5,25 +5,44 @@ The axis key, used in every shape of this package (the letters of `jax.nn.dot_pr
     B batch          T target or query length   S source or key length   D model width, d_model
     N heads, h       H width of a head, d_k     F feed-forward width     V vocabulary   W beam width
 
-`Translator.from_checkpoint("runs/x").translate(["…"])` is the way in from Python; `train.py` and
-`eval.py` are the ways in from a shell.
+`Translator`, `Classifier` and `LanguageModel` use a trained run: `Translator.from_checkpoint(
+"runs/x").translate(["…"])`. `restore("runs/x")` returns its model, parameters, configuration and
+tokenizers. `train.py` and `eval.py` are the commands.
 """
 
-__version__ = "0.2.0"
-__all__ = ["Classifier", "Config", "LanguageModel", "Transformer", "Translator"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformer.checkpoint.restore import restore
+    from transformer.config import Config
+    from transformer.inference.classifier import Classifier
+    from transformer.inference.language_model import LanguageModel
+    from transformer.inference.translator import Translator
+    from transformer.model.encoder_decoder import Transformer
+
+__version__ = "0.1.0"
+__all__ = ["Classifier", "Config", "LanguageModel", "Transformer", "Translator", "restore"]
+
+_MODULES = {
+    "Classifier": "inference.classifier",
+    "Config": "config",
+    "LanguageModel": "inference.language_model",
+    "Transformer": "model.encoder_decoder",
+    "Translator": "inference.translator",
+    "restore": "checkpoint.restore",
+}
 
 
-def __getattr__(name):
-    """Imports the public names on first use, so that the text rooms stay free of jax."""
-    from importlib import import_module
-
-    homes = {
-        "Classifier": "inference.classifier",
-        "Config": "config",
-        "LanguageModel": "inference.language_model",
-        "Transformer": "model.encoder_decoder",
-        "Translator": "inference.translator",
-    }
-    if name not in homes:
+def __getattr__(name: str) -> Any:
+    """Imports a public name on first use, so that `import transformer` does not import jax."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'transformer' has no attribute '{name}'")
-    return getattr(import_module(f"transformer.{homes[name]}"), name)
+    value = getattr(import_module(f"transformer.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Returns the public names, also those that are not imported yet."""
+    return sorted([*__all__, "__version__"])

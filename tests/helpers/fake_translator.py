@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from transformer.config import Config
-from transformer.inference.translator import Translation
+from transformer.inference.translation import Translation
 
 
 class Killed(BaseException):

@@ -12,7 +12,7 @@ from transformer.inference import chunks
 from transformer.inference.chunks import Chunk, read_chunks, stream_sizes
 from transformer.inference.job_progress import JobProgress
 from transformer.inference.output_formats import make_packer, write_chunk
-from transformer.inference.translator import Translation
+from transformer.inference.translation import Translation
 
 AWKWARD = 'a\tb\nc\rd"\\\u2028\u0085\x00\x1c\ud800{}'
 

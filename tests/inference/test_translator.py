@@ -8,9 +8,9 @@ import pytest
 
 from tests.helpers.tiny_models import random_params, tiny_config
 from transformer.config import Config
+from transformer.data.batch import Batch
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.inference import translator as translator_module
-from transformer.inference.scoring import smallest_batch
 from transformer.inference.translator import Translator
 from transformer.special_tokens import EOS
 
@@ -27,7 +27,7 @@ def translator():
     config.decoding.max_extra_length = 6
     tokenizer = PiecesTokenizer(WORDS, "@@")
     made = Translator(config, None, (tokenizer, tokenizer), jax.local_devices()[:1])
-    made.params = random_params(made.model.init, smallest_batch(), deterministic=True)
+    made.params = random_params(made.model.init, Batch.zeros(1, 1), deterministic=True)
     return made
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.fake_model import make_limits
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, tiny_model
 from transformer.config import Config
-from transformer.inference.scoring import smallest_batch
+from transformer.data.batch import Batch
 from transformer.search.options import SearchOptions
 from transformer.search.programs import advance_slots, begin, cache_lengths, collect, lengthen
 
@@ -21,7 +21,7 @@ ROWS, SOURCE_LENGTH, LONGEST = 4, 16, 66
 def started():
     """A model, its parameters, and a batch before the first step of a beam search."""
     model = tiny_model(num_layers=1)
-    params = random_params(model.init, smallest_batch(), deterministic=True)
+    params = random_params(model.init, Batch.zeros(1, 1), deterministic=True)
     method = SearchOptions.from_config(Config().decoding, beam_size=3).method()
     rng = np.random.default_rng(0)
     inputs = rng.integers(4, VOCAB_SIZE, (ROWS, SOURCE_LENGTH))

@@ -1,1 +1,1 @@
-"""checkpoint."""
+"""Saves, verifies, restores and exports the state of a run."""

@@ -1,39 +1,73 @@
-"""A work directory -> all that an object needs which computes with the parameters of a run."""
+"""Loads the configuration, model, parameters and tokenizers of a run from its work directory."""
 
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+from etils.epath import PathLike
+from flax import linen as nn
+from jax.typing import DTypeLike
 
 from transformer.checkpoint.checkpoints import open_for_reading
+from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
+from transformer.checkpoint.train_state import Params
 from transformer.config import Config
+from transformer.data.labels import Labels
+from transformer.data.tokenizer_files import Tokenizer, load_tokenizers
 from transformer.workdir import WorkDir
 
 
-class Restored(NamedTuple):
-    """workdir: where it lies; checkpoint, step, num_averaged: as those of `checkpoints.Loaded`."""
+@dataclass(frozen=True)
+class Restored:
+    """A run as it was restored: `model.apply({"params": params}, …)` computes with it.
 
-    workdir: WorkDir
+    params: numpy arrays, nested dicts named as the modules of `model`.
+    tokenizers: (source, target), the same twice if the run has one; () for images.
+    labels: the names of a classifier's classes; no names for other tasks.
+    checkpoint, step, num_averaged: `name`, `step`, `num_averaged` of `checkpoints.Loaded`.
+    """
+
+    model: nn.Module
+    params: Params
     config: Config
+    tokenizers: tuple[Tokenizer, ...]
+    labels: Labels
+    workdir: WorkDir
     checkpoint: str
     step: int
     num_averaged: int
-    params: Any
 
 
-def restore(path, checkpoint="default", *, tasks, dtype=None, batch_size=None):
-    """Reads a work directory or an export, local or gs://, whatever wrote it.
+def restore(
+    workdir: PathLike,
+    checkpoint: str | int = "default",
+    *,
+    tasks: Sequence[str] | None = None,
+    dtype: DTypeLike | None = None,
+    batch_size: int | None = None,
+) -> Restored:
+    """Restores a run of any task from its work directory, whatever devices wrote it.
 
-    checkpoint: "last", "best", a step, "average:N" (the mean of the last N), or "default": the mean
-    of `decoding.average_checkpoints` if that is above 1, else the best, else the last. tasks: which
-    ones the run may be of. dtype and batch_size in place of the configuration's.
+    >>> run = transformer.restore("runs/m30k")
+    >>> logits = run.model.apply({"params": run.params}, batch, deterministic=True)
+
+    Args:
+      workdir: a work directory or an export, local or gs://.
+      checkpoint: "last", "best", a step, "average:N" (the mean of the last N), or "default": the
+        mean of `decoding.average_checkpoints` if that is above 1, else the best, else the last.
+      tasks: names of the tasks that the caller supports; None: all.
+      dtype: number format of the computation, "float32" or "bfloat16"; None: the run's.
+      batch_size: replaces `decoding.batch_size` of the configuration.
+
+    Raises ValueError if the folder holds no run, a run of another task, no such checkpoint, or a
+    checkpoint that does not fit the configuration and the tokenizers.
     """
-    workdir = WorkDir(path)
-    config = workdir.load_config()
-    if config.task not in tasks:
+    run = WorkDir(workdir)
+    config = run.load_config()
+    if tasks is not None and config.task not in tasks:
         raise ValueError(
-            f"{workdir.path} holds a run of {config.task}, not of {' or '.join(tasks)}; "
+            f"{run.path} holds a run of {config.task}, not of {' or '.join(tasks)}; "
             f"Translator, Classifier and LanguageModel open runs of their own each."
         )
     if dtype is not None:
@@ -41,37 +75,19 @@ def restore(path, checkpoint="default", *, tasks, dtype=None, batch_size=None):
     if batch_size is not None:
         config.decoding.batch_size = batch_size
     config.validate()
-    checkpoints = open_for_reading(workdir.path, config)
-    return Restored(
-        workdir, config, *checkpoints.load(checkpoint, config.decoding.average_checkpoints)
+    loaded = open_for_reading(run.path, config).load(
+        checkpoint, config.decoding.average_checkpoints
     )
+    tokenizers = () if config.task == "images" else load_tokenizers(run.path)
+    has_classes = config.task in ("classification", "images")
+    labels = Labels.load(run.path) if has_classes else Labels([])
+    model = make_model(config, tokenizers, labels)
+    check_shapes(model, smallest_batch(config, labels), loaded.params)
+    name, step, num_averaged, params = loaded
+    return Restored(model, params, config, tokenizers, labels, run, name, step, num_averaged)
 
 
-def put_restored(owner, restored, batch):
-    """Gives an object what was restored, if it fits its `model`; batch: one, for the shapes."""
-    check_shapes(owner.model, batch, restored.params)
-    owner.params, owner.checkpoint = restored.params, restored.checkpoint
-    owner.step, owner.num_averaged = restored.step, restored.num_averaged
-    return owner
-
-
-def cast_matrices(params, config):
-    """In the number format of the computation: a matrix is only ever used in that."""
+def cast_matrices(params: Params, config: Config) -> Params:
+    """Returns `params` with matrices in `model.dtype`, in which alone they are ever used."""
     dtype = jnp.dtype(config.model.dtype)
     return jax.tree.map(lambda a: a.astype(dtype) if a.ndim > 1 else a, params)
-
-
-def check_shapes(model, batch, params):
-    """Refuses parameters of another model or vocabulary than config and tokenizer say."""
-    init = partial(model.init, deterministic=True)
-    expected = jax.eval_shape(init, jax.random.PRNGKey(0), batch)["params"]
-    for (path, want), got in zip(
-        jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(params), strict=False
-    ):
-        if want.shape != got.shape:
-            raise ValueError(
-                f"The checkpoint does not fit config.json and the tokenizer beside it: "
-                f"{jax.tree_util.keystr(path)} must be {want.shape}, but is {got.shape}."
-            )
-    if jax.tree.structure(expected) != jax.tree.structure(params):
-        raise ValueError("The checkpoint holds other layers than config.json says.")

@@ -1,1 +1,1 @@
-"""evaluate."""
+"""Scores a trained model and reports the results."""

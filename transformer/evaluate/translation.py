@@ -4,7 +4,7 @@ import numpy as np
 
 from transformer.evaluate.evaluation import EvaluationSettings, make_evaluation
 from transformer.evaluate.segments import make_segments
-from transformer.inference.translator import Translation
+from transformer.inference.translation import Translation
 from transformer.parallel.hosts import split_over_hosts
 
 MAP_WORDS = 8  # of the sentences whose attention is drawn, or nearly so: few enough to be read

@@ -1,1 +1,1 @@
-"""inference."""
+"""Uses a trained model: translates, classifies and continues texts, also whole files."""

@@ -1,20 +1,22 @@
-"""Sentences or images to classes: the public object, made from a work directory in one line."""
+"""Assigns classes to sentences or images with a trained model."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import jax
 import numpy as np
 
-from transformer.checkpoint.restore import cast_matrices, put_restored, restore
+from transformer.checkpoint.restore import Restored
+from transformer.checkpoint.train_state import Params
+from transformer.config import Config
 from transformer.data.batch import Batch
 from transformer.data.bucketing import fill_inputs, plan_batches
-from transformer.data.images import fill_images, to_patches
+from transformer.data.images import ImageBatch, fill_images, to_patches
 from transformer.data.labels import Labels
 from transformer.data.ragged import Ragged
-from transformer.data.tokenizer_files import load_tokenizers
-from transformer.model.encoder_only import ImageClassifier, TextClassifier
-
-TASKS = ["classification", "images"]
+from transformer.data.tokenizer_files import Tokenizer
+from transformer.inference.predictor import Predictor
 
 
 @dataclass
@@ -25,107 +27,93 @@ class Classification:
     probability: float
     probabilities: dict[str, float]
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.label
 
 
-class Classifier:
-    """Classifies with given parameters; `from_checkpoint` finds them.
+class Classifier(Predictor):
+    """Classifies with given parameters; `from_checkpoint` restores them.
 
     >>> classifier = Classifier.from_checkpoint("runs/trec")
     >>> classifier.classify(["Who wrote Hamlet ?"])[0].label
     '3'
 
-    Any number of examples may be given; none changes the class of another.
+    Any number of examples may be given; none changes the class of another. tokenizer: None for
+    images. `num_truncated` counts the sentences that were longer than `data.row_length` tokens.
     """
 
-    def __init__(self, config, params, labels, tokenizer=None):
-        self.config, self.labels, self.tokenizer = config, labels, tokenizer
-        self.checkpoint = "in memory"
-        self.step, self.num_averaged = None, 1  # of what was restored
-        self.num_truncated = 0  # sentences longer than the largest bucket
-        if self.is_of_images:
-            self.model = ImageClassifier(config.model, len(labels.names))
-        else:
-            self.model = TextClassifier(
-                config.model, tokenizer.vocab_size, num_classes=len(labels.names)
-            )
+    tasks = ("classification", "images")
+
+    def __init__(
+        self,
+        config: Config,
+        params: Params | None,
+        labels: Labels,
+        tokenizer: Tokenizer | None = None,
+    ) -> None:
+        tokenizers = (tokenizer,) if tokenizer else ()
+        super().__init__(config, params, tokenizers, labels, jax.local_devices()[:1])
+        self.labels, self.tokenizer = labels, tokenizer
         self._probabilities = jax.jit(self._apply)
-        self.params = params
 
     @classmethod
-    def from_checkpoint(cls, path, checkpoint="default", *, dtype=None, batch_size=None):
-        """Restores a work directory, whatever wrote it; arguments as of `restore.restore`."""
-        restored = restore(path, checkpoint, tasks=TASKS, dtype=dtype, batch_size=batch_size)
-        folder, config = restored.workdir.path, restored.config
-        tokenizer = None if config.task == "images" else load_tokenizers(folder)[0]
-        classifier = cls(config, None, Labels.load(folder), tokenizer)
-        return put_restored(classifier, restored, classifier.smallest_batch())
+    def _without_params(cls, restored: Restored) -> Self:
+        return cls(restored.config, None, restored.labels, *restored.tokenizers[:1])
 
-    @property
-    def is_of_images(self):
-        return self.config.task == "images"
+    def classify(self, examples: Sequence[str] | np.ndarray) -> list[Classification]:
+        """Returns a `Classification` per example, in order.
 
-    @property
-    def params(self):
-        """The weights."""
-        return self._params
-
-    @params.setter
-    def params(self, params):
-        self._params = params and jax.device_put(cast_matrices(params, self.config))
-
-    def smallest_batch(self):
-        """One example, for the shapes of parameters."""
-        if self.is_of_images:
-            return next(self._image_batches(np.zeros([1, *self.labels.image_shape])))[1]
-        return sentence_batch(np.zeros((1, 1), np.int32), np.ones(1, np.int32))
-
-    def classify(self, examples):
-        """A `Classification` of each sentence (list of str) or image ([N, height, width, …]).
-
-        A sentence beyond the largest bucket is truncated and counted in `num_truncated`. Images are
-        numbers from 0 to 1, of the shape that the run learnt from.
+        examples: list of str, or images [N, height, width, channels] (or without the last axis if
+        there is one channel) with values from 0 to 1 and the size of the training images. Sentences
+        longer than `data.row_length` tokens are truncated and counted in `num_truncated`. Raises
+        ValueError for a single str and for images of another shape or range.
         """
         if isinstance(examples, str):
             raise ValueError("classify takes a list of sentences: classify([text])[0].")
-        batches = self._image_batches if self.is_of_images else self._sentence_batches
+        is_image = self.config.task == "images"
+        batches: Any = self._image_batches if is_image else self._sentence_batches
         found = np.zeros((len(examples), len(self.labels.names)), np.float32)
         for indices, batch in batches(examples):
             probabilities = jax.device_get(self._probabilities(self._params, batch))
             found[indices[indices >= 0]] = probabilities[indices >= 0]
-        return [self._name(row) for row in found.astype(float)]
+        return [self._classification(row) for row in found.astype(float)]
 
-    def _apply(self, params, batch):
-        logits = self.model.apply({"params": params}, batch, deterministic=True)
+    def _apply(self, params: Params, batch: Batch | ImageBatch) -> jax.Array:
+        """Returns probabilities [B, classes]."""
+        logits: Any = self.model.apply({"params": params}, batch, deterministic=True)
         return jax.nn.softmax(logits[:, 0])
 
-    def _name(self, probabilities):
-        named = dict(zip(self.labels.names, probabilities.tolist(), strict=True))
-        label = max(named, key=named.get)
-        return Classification(label, named[label], named)
+    def _classification(self, probabilities: np.ndarray) -> Classification:
+        by_name = dict(zip(self.labels.names, probabilities.tolist(), strict=True))
+        label = max(by_name, key=by_name.__getitem__)
+        return Classification(label, by_name[label], by_name)
 
-    def _sentence_batches(self, sentences):
-        """Yields (which sentences, -1 for none, a `Batch` with one in each row)."""
+    def _sentence_batches(self, sentences: Sequence[str]) -> Iterator[tuple[np.ndarray, Batch]]:
+        """Yields (indices [B] of the sentences, -1 for an empty row; one sentence per row)."""
         source = Ragged.encode(self.tokenizer, sentences)
-        longest = self.config.data.row_length
-        for indices, bucket in plan_batches(
-            source.lengths, longest, self.config.decoding.batch_size
-        ):
-            inputs, lengths, num_cut = fill_inputs(source, indices[0], bucket)
-            self.num_truncated += num_cut
-            yield indices[0], sentence_batch(inputs, lengths)
+        longest, size = self.config.data.row_length, self.config.decoding.batch_size
+        for indices, bucket in plan_batches(source.lengths, longest, size):
+            inputs, lengths, num_truncated = fill_inputs(source, indices[0], bucket)
+            self.num_truncated += num_truncated
+            unknown = np.zeros((len(inputs), 1), np.int32)  # the class, which no model reads
+            one = np.ones(len(inputs), np.int32)
+            yield (
+                indices[0],
+                Batch.from_arrays(inputs, unknown, input_lengths=lengths, target_lengths=one),
+            )
 
-    def _image_batches(self, images):
+    def _image_batches(self, images: np.ndarray) -> Iterator[tuple[np.ndarray, ImageBatch]]:
+        """Yields (indices [B] of the images, -1 for an empty row; one image per row)."""
         size = self.config.decoding.batch_size
-        patches = to_patches(self._checked(images), self.config.data.patch_size)
+        patches = to_patches(self._check_images(images), self.config.data.patch_size)
         for start in range(0, len(patches), size):
             part = patches[start : start + size]
             indices = np.full(size, -1)
             indices[: len(part)] = np.arange(start, start + len(part))
             yield indices, fill_images(part, np.zeros(len(part), np.int32), size)
 
-    def _checked(self, images):
+    def _check_images(self, images: np.ndarray) -> np.ndarray:
+        """Returns images [N, height, width, channels] float32; ValueError if they do not fit."""
         images = np.asarray(images, np.float32)
         if list(images.shape[1:]) == self.labels.image_shape[:2]:
             images = images[..., None]
@@ -138,10 +126,3 @@ class Classifier:
                 f"{images.max():g}; divide those of bytes by 255."
             )
         return images
-
-
-def sentence_batch(inputs, lengths):
-    """Sentences [B, S] of `lengths`, one a row, as the `Batch` of a classifier."""
-    unknown = np.zeros((len(inputs), 1), np.int32)  # the class, which the model does not read
-    one = np.ones(len(inputs), np.int32)
-    return Batch.from_arrays(inputs, unknown, input_lengths=lengths, target_lengths=one)

@@ -1,20 +1,23 @@
-"""Given translations through the model in one pass: log-probabilities, and where it looked."""
+"""Computes log-probabilities and attention weights of given translations in one pass each."""
 
-from functools import partial
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import jax
 import numpy as np
+from flax import linen as nn
+from jax.sharding import Mesh
 
+from transformer.checkpoint.train_state import Params
 from transformer.data.batch import Batch
 from transformer.data.bucketing import bucket_lengths
 from transformer.data.ragged import Ragged
 from transformer.model.loss import cross_entropy
 from transformer.search.continuous_batching import split
-from transformer.special_tokens import EOS
 
 
-def pairs_batch(source, target, indices, length):
-    """A `Batch` with one pair a row, padded to `length`; an index of -1 is a row without one."""
+def one_pair_per_row(source: Ragged, target: Ragged, indices: np.ndarray, length: int) -> Batch:
+    """Returns a `Batch` of the pairs `indices`, padded to `length`; -1 is a row without a pair."""
     return Batch.from_pairs(
         source,
         target,
@@ -25,52 +28,54 @@ def pairs_batch(source, target, indices, length):
     )
 
 
-def smallest_batch():
-    """One pair of the shortest sentences, for the shapes of parameters."""
-    return pairs_batch(Ragged.from_lists([[EOS]]), Ragged.from_lists([[EOS]]), np.array([0]), 1)
-
-
-def make_log_probs(model, replicas):
-    """A function (params, plan, source, target) -> log p of every target, EOS included.
-
-    plan: of the longer sides, as `bucketing.plan_batches` yields it; source, target: a `Ragged`.
-    """
+def make_log_probs(model: nn.Module, replicas: Mesh) -> Callable[..., np.ndarray]:
+    """Returns log_probs(params, plan, source, target): log p of each target, EOS included."""
 
     @jax.jit
-    def of_batch(params, batch):
-        logits = model.apply({"params": params}, batch, deterministic=True)
-        per_row = jax.vmap(lambda *row: cross_entropy(*row)[0])
-        return -per_row(logits, batch.targets, batch.weights)
+    def batch_log_probs(params: Params, batch: Batch) -> jax.Array:  # [B]
+        logits: Any = model.apply({"params": params}, batch, deterministic=True)
 
-    def log_probs(params, plan, source, target):
+        def nll(*row: Any) -> jax.Array:
+            return cross_entropy(*row)[0]
+
+        return -jax.vmap(nll)(logits, batch.targets, batch.weights)
+
+    def log_probs(
+        params: Params, plan: Iterable[tuple[np.ndarray, int]], source: Ragged, target: Ragged
+    ) -> np.ndarray:
+        """plan: batches of the longer side of each pair, as `bucketing.plan_batches` yields it."""
         found = np.zeros(len(target), np.float32)
         for indices, bucket in plan:
             rows = indices.ravel()
-            inside = rows[rows >= 0]
-            batch = pairs_batch(source, target, rows, bucket)
-            of_rows = jax.device_get(of_batch(params, split(replicas, batch)))
-            found[inside] = of_rows[rows >= 0]
+            batch = one_pair_per_row(source, target, rows, bucket)
+            values = jax.device_get(batch_log_probs(params, split(replicas, batch)))
+            found[rows[rows >= 0]] = values[rows >= 0]
         return found
 
     return log_probs
 
 
-def make_attention(model):
-    """(params, source ids, target ids) -> the decoder's looks at the source [layers, N, T, S]."""
+def make_attention_weights(model: nn.Module) -> Callable[..., np.ndarray]:
+    """Returns attention_weights(params, source, target) of the ids of one pair.
+
+    Its result are the weights of the decoder's attention to the source, [layers, N, T, S].
+    """
 
     @jax.jit
-    def attend(params, batch):
-        apply = partial(model.apply, deterministic=True, mutable="intermediates")
-        blocks = apply({"params": params}, batch)[1]["intermediates"]["decoder"]
+    def weights_per_layer(params: Params, batch: Batch) -> list[jax.Array]:  # [B, T, N, S] each
+        _, variables = model.apply(
+            {"params": params}, batch, deterministic=True, mutable="intermediates"
+        )
+        blocks = variables["intermediates"]["decoder"]
         names = sorted(blocks, key=lambda name: int(name.rpartition("_")[2]))
         return [blocks[name]["encoder_attention"]["weights"][0] for name in names]
 
-    def attention(params, source, target):
+    def attention_weights(params: Params, source: list[int], target: list[int]) -> np.ndarray:
         lengths = len(target), len(source)
-        length = next(size for size in bucket_lengths(max(lengths)) if size >= max(lengths))
-        pair = Ragged.from_lists([source]), Ragged.from_lists([target])
-        batch = pairs_batch(*pair, np.array([0]), length)
-        weights = np.stack(jax.device_get(attend(params, batch)))[:, 0]  # [layers, T, N, S]
+        length = next(n for n in bucket_lengths(max(lengths)) if n >= max(lengths))
+        sides = Ragged.from_lists([source]), Ragged.from_lists([target])
+        batch = one_pair_per_row(*sides, np.array([0]), length)
+        weights = np.stack(jax.device_get(weights_per_layer(params, batch)))[:, 0]
         return weights.transpose(0, 2, 1, 3)[:, :, : lengths[0], : lengths[1]]
 
-    return attention
+    return attention_weights

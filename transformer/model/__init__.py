@@ -1,1 +1,1 @@
-"""model."""
+"""The models as Flax modules: tensors in, tensors out."""

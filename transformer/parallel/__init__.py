@@ -1,1 +1,1 @@
-"""parallel."""
+"""Maps work over devices and hosts."""

@@ -1,4 +1,4 @@
-"""What can be learnt: each task says what a batch, a loss, a metric and a sample are."""
+"""The tasks that can be learnt: each defines its batches, loss, metrics and samples."""
 
 from importlib import import_module
 

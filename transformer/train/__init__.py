@@ -1,1 +1,1 @@
-"""train."""
+"""Trains a model: optimizer, train step, training loop."""

@@ -1,0 +1,67 @@
+"""Makes the model of a run from its configuration, its tokenizers and its classes."""
+
+import jax
+import numpy as np
+from flax import linen as nn
+
+from transformer.checkpoint.train_state import Params
+from transformer.config import Config
+from transformer.data.batch import Batch
+from transformer.data.images import fill_images, to_patches
+from transformer.data.labels import Labels
+from transformer.data.lm_batches import WindowBatch
+from transformer.data.tokenizer_files import Tokenizer
+from transformer.model.decoder_only import CausalLM
+from transformer.model.encoder_decoder import Transformer
+from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassifier
+
+
+def make_model(config: Config, tokenizers: tuple[Tokenizer, ...], labels: Labels) -> nn.Module:
+    """Returns the model of `config.task`.
+
+    tokenizers: (source, target), the same twice if the run has one; () for images. labels: the
+    classes of a classifier; no names for other tasks.
+    """
+    sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
+    match config.task:
+        case "translation":
+            return Transformer(config.model, sizes[0], sizes[1])
+        case "classification":
+            return TextClassifier(config.model, sizes[0], num_classes=len(labels.names))
+        case "images":
+            return ImageClassifier(config.model, len(labels.names))
+        case "language_model":
+            return CausalLM(config.model, sizes[0])
+        case "masked_lm":
+            return MaskedLM(config.model, sizes[0])
+    raise ValueError(f"There is no model for task={config.task}.")
+
+
+def smallest_batch(config: Config, labels: Labels) -> tuple[np.ndarray, ...]:
+    """Returns a batch of one shortest example, from which the shapes of parameters follow."""
+    ids = np.zeros((1, 1), np.int32)
+    if config.task == "images":
+        patches = to_patches(np.zeros([1, *labels.image_shape]), config.data.patch_size)
+        return fill_images(patches, np.zeros(1, np.int32), 1)
+    if config.task == "language_model":
+        return WindowBatch(ids, ids)
+    return Batch.zeros(1, 1)
+
+
+def check_shapes(model: nn.Module, batch: tuple[np.ndarray, ...], params: Params) -> None:
+    """Raises ValueError if `params` are not those of `model`: other names, shapes or layers."""
+
+    def init(batch: tuple[np.ndarray, ...]) -> Params:
+        return model.init(jax.random.PRNGKey(0), batch, deterministic=True)["params"]
+
+    expected = jax.eval_shape(init, batch)
+    for (path, want), got in zip(
+        jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(params), strict=False
+    ):
+        if want.shape != got.shape:
+            raise ValueError(
+                f"The checkpoint does not fit config.json and the tokenizer beside it: "
+                f"{jax.tree_util.keystr(path)} must be {want.shape}, but is {got.shape}."
+            )
+    if jax.tree.structure(expected) != jax.tree.structure(params):
+        raise ValueError("The checkpoint holds other layers than config.json says.")

@@ -1,0 +1,83 @@
+"""What Translator, Classifier and LanguageModel share: a model and parameters on devices."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+import jax
+from etils.epath import PathLike
+from jax.typing import DTypeLike
+
+from transformer.checkpoint.restore import Restored, cast_matrices, restore
+from transformer.checkpoint.task_model import make_model
+from transformer.checkpoint.train_state import Params
+from transformer.config import Config
+from transformer.data.labels import Labels
+from transformer.data.tokenizer_files import Tokenizer
+from transformer.search.continuous_batching import make_replicas, replicate
+
+
+class Predictor:
+    """A model whose parameters can be replaced without compiling again.
+
+    checkpoint: the name of the checkpoint in use, "in memory" for parameters that were given.
+    step, num_averaged: its step (None in memory) and the number of checkpoints in its mean.
+    num_truncated: examples so far that were longer than the longest that the model takes.
+    """
+
+    tasks: ClassVar[tuple[str, ...]]  # those whose runs it opens
+
+    def __init__(
+        self,
+        config: Config,
+        params: Params | None,
+        tokenizers: tuple[Tokenizer, ...],
+        labels: Labels,
+        devices: Sequence[jax.Device],
+    ) -> None:
+        self.config = config
+        self.model = make_model(config, tokenizers, labels)
+        self.replicas = make_replicas(devices)
+        self.checkpoint = "in memory"
+        self.step: int | None = None
+        self.num_averaged = 1
+        self.num_truncated = 0
+        self.params = params
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        workdir: PathLike,
+        checkpoint: str | int = "default",
+        *,
+        dtype: DTypeLike | None = None,
+        batch_size: int | None = None,
+    ) -> Self:
+        """Restores a run from its work directory or an export of it, local or gs://.
+
+        The arguments and errors are those of `transformer.restore`; `batch_size` is the number of
+        examples that a device computes at once.
+        """
+        restored = restore(workdir, checkpoint, tasks=cls.tasks, dtype=dtype, batch_size=batch_size)
+        predictor = cls._without_params(restored)
+        predictor.use(restored)
+        return predictor
+
+    @classmethod
+    def _without_params(cls, restored: Restored) -> Self:
+        """Returns an object of the class for a restored run."""
+        raise NotImplementedError
+
+    def use(self, restored: Restored) -> None:
+        """Computes with the parameters of another checkpoint of the same run from now on."""
+        self.params, self.checkpoint = restored.params, restored.checkpoint
+        self.step, self.num_averaged = restored.step, restored.num_averaged
+
+    @property
+    def params(self) -> Params | None:
+        """The parameters on every device, matrices in `model.dtype`; None frees their memory."""
+        return self._params
+
+    @params.setter
+    def params(self, params: Params | None) -> None:
+        cast = None if params is None else cast_matrices(params, self.config)
+        self._params = None if params is None else replicate(self.replicas, cast)

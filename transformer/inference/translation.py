@@ -1,0 +1,55 @@
+"""A translation: its text, its score and what the model computed for it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+
+from transformer.data.tokenizer_files import Tokenizer
+from transformer.special_tokens import EOS
+
+
+@dataclass
+class Translation:
+    """One translation of a sentence.
+
+    log_prob: the log-probability of `ids` given the source, in nats.
+    score: log_prob divided by the length penalty; n-best lists are in its order.
+    ids: token ids, EOS included; empty for an empty source.
+    attention: encoder-decoder attention weights [layers, N, T, S], if they were asked for.
+    """
+
+    text: str
+    score: float
+    log_prob: float
+    ids: list[int] = field(default_factory=list, repr=False)
+    attention: np.ndarray | None = field(default=None, repr=False)
+
+    @property
+    def num_pieces(self) -> int:
+        """The number of target tokens, EOS included."""
+        return len(self.ids)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def best_translations(
+    hypotheses: Sequence[np.ndarray], nbest: int, tokenizer: Tokenizer
+) -> list[Translation]:
+    """Returns the `nbest` best hypotheses of a sentence, fewer if fewer were found.
+
+    hypotheses: ids [W, T], log-probabilities [W] and scores [W], -inf where there is none.
+    """
+    rows = islice(zip(*hypotheses, strict=True), nbest)
+    return [
+        Translation(tokenizer.decode(ids), float(score), float(log_prob), _to_eos(ids))
+        for ids, log_prob, score in rows
+        if score > -np.inf
+    ]
+
+
+def _to_eos(ids: np.ndarray) -> list[int]:
+    """Returns ids without the padding after EOS: [7, 5, 2, 0, 0] -> [7, 5, 2]."""
+    return ids[: np.argmax(ids == EOS) + 1].tolist()
