@@ -1,44 +1,66 @@
-"""Why a run ends before its last step: a signal, no better score, numbers not finite."""
+"""Decides when a run ends before its last step: on a signal, or when its score stops improving.
+
+The exit codes below are returned to the scripts; only those end the process.
+"""
 
 import signal
+from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
-DONE, FAILED, WRONG_INPUT, DIVERGED, RESUMABLE, INTERRUPTED = 0, 1, 2, 3, 75, 130  # exit codes
-MAX_SKIPPED = 3  # updates in a row that are left out before the run is given up
+DONE = 0
+FAILED = 1  # the run came to its end, but its last checkpoint could not be written
+WRONG_INPUT = 2  # a flag, a setting, a file or a resource that the user can mend
+DIVERGED = 3  # updates that were not finite; the same command would diverge again
+RESUMABLE = 75  # EX_TEMPFAIL of sysexits.h: preempted, and the same command resumes
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+MAX_SKIPPED = 3  # skipped updates in a row after which a run is given up as diverged
 
 
 class Interruption(BaseException):
-    """Raised by a signal inside `Stopping.at_once`; no error, so no handler of errors takes it."""
+    """Raised by a signal inside `Stopping.at_once`.
+
+    It is no `Exception`, so that no handler of errors swallows it.
+    """
 
 
 class Stopping:
-    """Notes signals and scores. patience: evaluations without a better score that are too many.
+    """Notes signals and the scores of evaluations.
 
-    is_alone: whether no other host waits for this one in the middle of what it does.
+    patience: evaluations in a row without a new best score after which the run has converged; 0
+    for no limit. is_alone: whether there is no other host, which would wait for this one if it
+    left a computation that all of them share.
     """
 
-    def __init__(self, patience, is_alone=True):
+    def __init__(self, patience: int, is_alone: bool = True) -> None:
         self.patience, self.is_alone = patience, is_alone
-        self.signal = None
-        self.best, self.num_worse = None, 0  # the best score, and evaluations since
+        self.signal: int | None = None  # the last one that was noted
+        self.best: float | None = None
+        self.num_worse = 0  # evaluations since the best
         self._at_once = False
 
-    def catch_signals(self):
-        """From here on SIGTERM, SIGINT and SIGHUP are noted; a second SIGINT ends at once."""
+    def catch_signals(self) -> None:
+        """Notes SIGTERM, SIGINT and SIGHUP from now on; a second SIGINT raises KeyboardInterrupt.
+
+        SIGHUP stays ignored where it is, as under nohup.
+        """
         signal.signal(signal.SIGTERM, self._note)
         signal.signal(signal.SIGINT, self._note)
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             signal.signal(signal.SIGHUP, self._note)
 
-    def _note(self, number, frame):
+    def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if self._at_once:
             raise Interruption
 
     @contextmanager
-    def at_once(self):
-        """Inside, a signal to a lone host does not wait for the end but raises `Interruption`."""
+    def at_once(self) -> Iterator[None]:
+        """Lets a signal raise `Interruption` inside the block, if this host is alone.
+
+        A signal that was noted before raises it, too, before the block begins.
+        """
         self._at_once = self.is_alone
         try:
             if self.signal and self.is_alone:
@@ -47,19 +69,19 @@ class Stopping:
         finally:
             self._at_once = False
 
-    def record_score(self, score):
-        """Takes the score of an evaluation into account."""
+    def record_score(self, score: float) -> None:
+        """Notes the score of an evaluation; higher is better."""
         if self.best is None or score > self.best:
             self.best, self.num_worse = score, 0
         else:
             self.num_worse += 1
 
     @property
-    def has_converged(self):
+    def has_converged(self) -> bool:
         """Whether `patience` evaluations in a row were no better than the best before."""
         return 0 < self.patience <= self.num_worse
 
     @property
-    def exit_code(self):
-        """After a signal: 130 for SIGINT, else 75."""
+    def exit_code(self) -> int:
+        """The exit code after a signal: INTERRUPTED for SIGINT, else RESUMABLE."""
         return INTERRUPTED if self.signal == signal.SIGINT else RESUMABLE
