@@ -196,7 +196,7 @@ def test_a_corpus_is_translated_there_and_gone_on_with(cloud):
     content = gzip.decompress(cloud.objects["bucket", "c/out.gz"][0]).decode()
     assert content == "".join(f"{line[::-1]}\n" for line in lines)
     path = storage.locate("gs://bucket/c/big")
-    with pytest.raises(Killed), storage.replacing(path) as file:
+    with pytest.raises(Killed), storage.open_atomically(path) as file:
         file.write(b"x" * 2**20)
         raise Killed
     assert "c/big" not in cloud.names() and not os.path.exists("gs:")
@@ -241,7 +241,7 @@ def test_who_does_not_answer_is_not_waited_for(monkeypatch):
     """Catches the two minutes for which Google's client tries again."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://{}:{}".format(*silent.getsockname()))
-        monkeypatch.setattr(storage, "LONGEST_WAIT", 0.5)
+        monkeypatch.setattr(storage, "ANSWER_TIMEOUT", 0.5)
         start = time.monotonic()
         with pytest.raises(ValueError, match=r"cannot be reached \(no answer within 0.5 s\)"):
             WorkDir("gs://bucket/silence")

@@ -3,11 +3,13 @@
 import fcntl
 import json
 import os
+import runpy
 import socket
 import sys
 
 import pytest
 
+from transformer import storage
 from transformer.config import Config
 from transformer.storage import write_atomically
 from transformer.workdir import WorkDir
@@ -84,6 +86,20 @@ def test_a_bucket_without_its_package_names_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     with pytest.raises(ValueError, match=r"package gcsfs: pip install -e '\.\[gcs\]'"):
         WorkDir("gs://bucket/no-package")
+
+
+def test_importing_sets_no_environment(monkeypatch):
+    """Catches variables for gs:// that reach every program that imports the library."""
+    for name in storage.CLOUD_ENVIRONMENT:
+        monkeypatch.setenv(name, "")  # so that it is as before after the test
+        monkeypatch.delenv(name)
+    before = dict(os.environ)
+    runpy.run_path(storage.__file__)
+    assert os.environ == before
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(ValueError, match="gcsfs"):
+        WorkDir("gs://bucket/first-use")
+    assert os.environ.items() >= storage.CLOUD_ENVIRONMENT.items()
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):

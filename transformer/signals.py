@@ -4,7 +4,7 @@ The exit codes below are returned to the scripts; only those end the process.
 """
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -56,7 +56,7 @@ class Stopping:
             raise Interruption
 
     @contextmanager
-    def at_once(self) -> Iterator[None]:
+    def at_once(self) -> Generator[None]:
         """Lets a signal raise `Interruption` inside the block, if this host is alone.
 
         A signal that was noted before raises it, too, before the block begins.

@@ -1,6 +1,6 @@
-"""Where a run lies: a folder, or an object store (gs://), which has neither appending nor locks.
+"""Files of a run, in a local folder or in an object store (gs://), which has no appending or locks.
 
-A path is an `etils.epath.Path`, as Orbax uses too; gcsfs (the extra `gcs`) is behind gs://.
+A path is an `etils.epath.Path`, as in Orbax; gcsfs (the extra `gcs`) reads and writes gs://.
 """
 
 import fcntl
@@ -11,24 +11,33 @@ import queue
 import re
 import socket
 import threading
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from etils import epath
+from etils.epath import gpath
 
-LONGEST_WAIT = 8  # seconds for the object store's first answer
+if TYPE_CHECKING:
+    from google.cloud.storage import Bucket  # pyrefly: ignore[missing-import]
+
+PathLike = str | os.PathLike[str]
+ANSWER_TIMEOUT = 8.0  # seconds for the object store's first answer
 # Orbax asks for the bucket itself, which the first role alone does not allow.
 ROLES = "roles/storage.objectAdmin and roles/storage.legacyBucketReader"
-
-for name, value in {
+# Settings of the libraries behind gs://, which read them when they are imported or first used.
+CLOUD_ENVIRONMENT = {
     "EPATH_USE_TF": "false",  # TensorFlow, where installed, would be imported and may lack gs://
     "GCE_METADATA_DETECT_RETRIES": "2",  # a virtual machine's account is looked for 3 s each time
     "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # gRPC, which not every network lets through
-}.items():
-    os.environ.setdefault(name, value)
+}
 
 
-def locate(name):
-    """The path that a user calls `name`; ValueError in one sentence if it is out of reach."""
+def locate(name: PathLike) -> epath.Path:
+    """Returns the path of a local name (~ is the home) or gs://BUCKET/NAME.
+
+    Raises ValueError in one sentence if a gs:// path cannot be read, or for any other scheme.
+    """
     scheme, separator, _ = os.fspath(name).partition("://")
     if not separator:
         return epath.Path(name).expanduser()
@@ -39,20 +48,20 @@ def locate(name):
     return path
 
 
-def is_object(path):
+def is_remote(path: PathLike) -> bool:
     """Whether a path is in an object store."""
     return str(path).startswith("gs://")
 
 
-def absolute(path):
-    """The path from the root on, as Orbax needs it."""
-    return epath.Path(path) if is_object(path) else epath.Path(pathlib.Path(path).absolute())
+def absolute(path: PathLike) -> epath.Path:
+    """Returns the path from the root on, as Orbax needs it."""
+    return epath.Path(path) if is_remote(path) else epath.Path(pathlib.Path(path).absolute())
 
 
-def check_writable(path):
-    """ValueError in one sentence if nothing can be written or deleted below gs://…"""
+def check_writable(path: epath.Path) -> None:
+    """Raises ValueError in one sentence if nothing can be written or deleted below gs://…"""
 
-    def write(bucket, prefix):
+    def write(bucket: "Bucket", prefix: str) -> None:
         blob = bucket.blob(f"{prefix}write_check")
         blob.upload_from_string(b"")
         blob.delete()
@@ -60,19 +69,22 @@ def check_writable(path):
     _ask(path, write)
 
 
-def write_atomically(path, content):
-    """A reader, or a crash, sees the old file or the new one and nothing between; str or bytes."""
+def write_atomically(path: PathLike, content: str | bytes) -> None:
+    """Writes a file so that a reader, or a crash, sees the old one or the new one, never a mix."""
     content = content.encode() if isinstance(content, str) else content
-    with replacing(path) as file:
+    with open_atomically(path) as file:
         file.write(content)
 
 
 @contextmanager
-def replacing(path):
-    """A file to write bytes to, which takes the place of `path` at the end, or not at all."""
+def open_atomically(path: PathLike) -> Generator[IO[bytes]]:
+    """Opens a file for writing bytes; it replaces `path` at the end of the block.
+
+    If the block raises, `path` stays as it was.
+    """
     path = epath.Path(path)
-    if is_object(path):
-        yield from _replacing_object(path)
+    if is_remote(path):
+        yield from _open_object_atomically(path)
         return
     temporary = path.with_name(path.name + ".tmp")
     try:
@@ -87,22 +99,23 @@ def replacing(path):
         raise
 
 
-def _replacing_object(path):
-    """An object appears when it is closed, and so it must not be if something went wrong."""
-    file = path.open("wb")
+def _open_object_atomically(path: epath.Path) -> Generator[IO[bytes]]:
+    """As `open_atomically`. An object appears when it is closed, so after an error it is not."""
+    file: Any = path.open("wb")
     try:
         yield file
     except BaseException:
         file.discard()
-        file.closed = True  # else its end would be the upload's
+        file.closed = True  # else the garbage collector would close it, which uploads it
         raise
     file.close()
 
 
-def take_lock(path, flag):
-    """The open file at `path`, locked until it is closed or this process ends.
+def take_lock(path: epath.Path, flag: str) -> TextIO:
+    """Returns the open file at `path`, locked until it is closed or this process ends.
 
-    ValueError if another process has it, with the owner and the flag that names another place.
+    flag: the command-line flag that would name another folder. Raises ValueError, with that flag
+    and the owner of the lock, if another process has it.
     """
     file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
     try:
@@ -121,66 +134,74 @@ def take_lock(path, flag):
 
 
 class GrowingObject:
-    """A file that grows where nothing can be appended to: kept in memory and written anew."""
+    """A file to append to where nothing can be appended: kept in memory and written as a whole."""
 
-    def __init__(self, path):
+    def __init__(self, path: PathLike) -> None:
         self._path = epath.Path(path)
         self._content = self._path.read_bytes() if self._path.is_file() else b""
 
-    def write(self, data):
-        """Takes bytes, to be written at the next `flush`."""
+    def write(self, data: bytes) -> None:
+        """Appends bytes, to be written at the next `flush`."""
         self._content += data
 
-    def flush(self):
-        """Writes all of it; more than once a second Cloud Storage makes the caller wait."""
+    def flush(self) -> None:
+        """Writes everything; Cloud Storage slows down a caller that does so every second."""
         self._path.write_bytes(self._content)
 
     close = flush
 
 
-# ---- the first question to an object store, with an answer that a user can act on
+# ---- the first request to an object store, with errors that a user can act on
 
 
 @functools.cache
-def _check_readable(path):
-    def read(bucket, prefix):
+def _check_readable(path: epath.Path) -> None:
+    def read(bucket: "Bucket", prefix: str) -> None:
         list(bucket.list_blobs(prefix=prefix, max_results=1))
 
+    for name, value in CLOUD_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    with suppress(AttributeError):  # epath remembers the answer, of local paths too
+        gpath._is_tf_installed.cache_clear()
     _ask(path, read)
-    import fsspec
+    import fsspec.config
 
     # gcsfs would not see what tensorstore writes, were it to remember what it has listed.
     fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False
 
 
-def _ask(path, question):
-    """Puts `question(bucket, prefix)`; ValueError in one sentence if it fails or takes too long."""
+def _ask(path: epath.Path, request: "Callable[[Bucket, str], None]") -> None:
+    """Calls `request(bucket, prefix)`; raises ValueError if it fails or takes too long."""
     try:
-        import gcsfs  # noqa: F401
-        from google.cloud import storage
+        import gcsfs  # noqa: F401  # pyrefly: ignore[missing-import]
+        from google.cloud import storage  # pyrefly: ignore[missing-module-attribute]
     except ImportError:
         raise ValueError(f"{path} needs the package gcsfs: pip install -e '.[gcs]'") from None
-    answers = queue.SimpleQueue()
+    answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
 
-    def ask():
+    def ask() -> None:
         try:
             # As Orbax asks, which needs the bucket to know of what kind it is.
-            question(storage.Client().get_bucket(path.parts[2]), "/".join(path.parts[3:]) + "/")
+            request(storage.Client().get_bucket(path.parts[2]), "/".join(path.parts[3:]) + "/")
             answers.put(None)
         except Exception as error:
             answers.put(error)
 
     threading.Thread(target=ask, daemon=True).start()  # no timeout of theirs bounds everything
     try:
-        error = answers.get(timeout=LONGEST_WAIT)
+        error = answers.get(timeout=ANSWER_TIMEOUT)
     except queue.Empty:
-        error = TimeoutError(f"no answer within {LONGEST_WAIT} s")
+        error = TimeoutError(f"no answer within {ANSWER_TIMEOUT:g} s")
     if error:
         raise ValueError(_explain(path, error)) from None
 
 
-def _explain(path, error):
+def _explain(path: epath.Path, error: Exception) -> str:
+    """Returns the sentence that says what to do about an error of the object store."""
+    # pyrefly: ignore[missing-import]
     from google.api_core.exceptions import Forbidden, NotFound, Unauthorized
+
+    # pyrefly: ignore[missing-import]
     from google.auth.exceptions import DefaultCredentialsError, RefreshError
 
     log_in = "gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS=FILE"

@@ -1,10 +1,22 @@
-"""A work directory: everything one run needs and leaves, in one folder that can be moved about.
+"""The work directory of a run: everything it needs and leaves, in a folder that can be moved.
 
-config.json  tokenizer.*  checkpoints/  metrics.jsonl  samples.txt  results/  curves.png
-    events.*  lock
+config.json       the configuration
+tokenizer.*       the vocabularies
+classes.json      the names of the classes, of a task that has some
+checkpoints/      parameters and optimizer state, by step
+metrics.jsonl     a JSON line per report; events.* has the same for TensorBoard
+samples.txt       outputs for the validation set
+results/          scores and outputs of the test set
+curves.png        the losses and scores over the steps
+skipped_batches.jsonl    batches whose gradients were not finite
+lock              locked by the process that trains here
 """
 
 import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from etils import epath
 
 from transformer import storage
 from transformer.config import Config
@@ -13,28 +25,30 @@ from transformer.config import Config
 class WorkDir:
     """Paths and small files of a run; `open_for_training` also locks it.
 
-    path: a folder, or gs://BUCKET/NAME; ValueError if that cannot be read. writes: False for the
-    hosts of a run that leave it to the first: whatever would write does nothing.
+    path: a folder, or gs://BUCKET/NAME; raises ValueError if that cannot be read.
+    writes: False on all hosts but the first; methods that would write then do nothing.
     """
 
-    def __init__(self, path, *, writes=True):
+    def __init__(self, path: storage.PathLike, *, writes: bool = True) -> None:
         self.path, self.writes = storage.locate(path), writes
-        self._lock, self._growing = None, {}
+        self._lock: object = None  # the open file, which is locked as long as it is referenced
+        self._growing: dict[str, storage.GrowingObject] = {}
 
-    def __truediv__(self, name):
+    def __truediv__(self, name: str) -> epath.Path:
         return self.path / name
 
     @property
-    def checkpoints(self):
+    def checkpoints(self) -> epath.Path:
+        """The folder of the checkpoints."""
         return self.path / "checkpoints"
 
     @property
-    def has_run(self):
-        """Whether a run has begun here."""
+    def has_run(self) -> bool:
+        """Whether the folder holds a run."""
         return (self.path / "config.json").is_file()
 
-    def load_config(self):
-        """The configuration of the run that is here; ValueError if there is none."""
+    def load_config(self) -> Config:
+        """Returns the configuration of the run; raises ValueError if the folder holds none."""
         file = self.path / "config.json"
         if not self.has_run:
             raise ValueError(
@@ -46,33 +60,37 @@ class WorkDir:
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from None
 
-    def is_finished(self, config):
-        """Whether the run that is here came to its end; nothing is written."""
+    def is_finished(self, config: Config) -> bool:
+        """Whether the folder holds a run of this configuration that came to its end.
+
+        Raises ValueError if its configuration differs in a setting that may not change.
+        """
         if not self.has_run:
             return False
         self._check_same(config)
         steps = config.training.num_train_steps
         return any(record.get("num_train_steps", 0) >= steps for record in self.read_metrics())
 
-    def open_for_training(self, config):
-        """Creates or reopens the folder, and locks it; an object store has no locks.
+    def open_for_training(self, config: Config) -> None:
+        """Creates or reopens the folder, and locks it.
 
-        Refuses a folder that cannot be written, that another process trains in, or whose run has
-        another configuration than `config`. That nobody else trains in a gs:// one is the user's
-        to see to: an owner's name left there would keep out a run that was preempted.
+        Raises ValueError for a folder that cannot be written, in which another process trains, or
+        whose run differs from `config` in a setting that may not change on resumption. gs:// has
+        no locks: users see to it themselves that one run at a time trains in a folder there, as
+        an owner's name left behind would keep out the resumption of a preempted run.
         """
-        if self.writes and storage.is_object(self.path):
+        if self.writes and storage.is_remote(self.path):
             storage.check_writable(self.path)
         elif self.writes:
             self._make_and_lock()
         if self.has_run:
             self._check_same(config)
 
-    def save_config(self, config):
-        """From here on a run has begun here: `has_run`."""
+    def save_config(self, config: Config) -> None:
+        """Writes config.json; from then on the folder `has_run`."""
         self._write("config.json", config.to_json())
 
-    def _make_and_lock(self):
+    def _make_and_lock(self) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = storage.take_lock(self.path / "lock", "--workdir")
@@ -82,7 +100,7 @@ class WorkDir:
                 f"another with --workdir."
             ) from None
 
-    def _check_same(self, config):
+    def _check_same(self, config: Config) -> None:
         resumable = {setting.name for setting in config.settings() if setting.resumable}
         differences = [
             f"{name}: {there!r}, {here!r}"
@@ -96,14 +114,14 @@ class WorkDir:
                 f"from its weights with --config.training.init_from={self.path}."
             )
 
-    def append_metrics(self, record):
-        """One JSON line in metrics.jsonl."""
+    def append_metrics(self, record: dict[str, Any]) -> None:
+        """Appends a JSON line to metrics.jsonl."""
         self._append("metrics.jsonl", json.dumps(record) + "\n")
 
-    def read_metrics(self):
-        """The records of metrics.jsonl; a line that a crash cut short is left out."""
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Returns the records of metrics.jsonl, without a line that a crash cut short."""
         file = self.path / "metrics.jsonl"
-        records = []
+        records: list[dict[str, Any]] = []
         for line in file.read_text(encoding="utf-8").split("\n") if file.is_file() else []:
             try:
                 records.append(json.loads(line))
@@ -111,21 +129,21 @@ class WorkDir:
                 continue
         return records
 
-    def append_samples(self, step, samples):
-        """Outputs for the validation set, texts for a reader."""
+    def append_samples(self, step: int, samples: Iterable[str]) -> None:
+        """Appends outputs for the validation set to samples.txt, to be read by people."""
         self._append("samples.txt", "\n".join([f"step {step}", *samples, ""]))
 
-    def append_batch(self, step, batch):
-        """The ids of a batch that went wrong, as one JSON line; returns the file's path."""
+    def append_batch(self, step: int, batch: NamedTuple) -> epath.Path:
+        """Appends a skipped batch of arrays to skipped_batches.jsonl; returns that file's path."""
         arrays = {name: array.tolist() for name, array in batch._asdict().items()}
         self._append("skipped_batches.jsonl", json.dumps({"step": step, **arrays}) + "\n")
         return self.path / "skipped_batches.jsonl"
 
-    def _append(self, name, text):
+    def _append(self, name: str, text: str) -> None:
         path = self.path / name
         if not self.writes:
             return
-        if not storage.is_object(path):
+        if not storage.is_remote(path):
             with open(path, "a", encoding="utf-8") as file:
                 file.write(text)
             return
@@ -134,13 +152,13 @@ class WorkDir:
         self._growing[name].write(text.encode())
         self._growing[name].flush()
 
-    def forget_metrics_after(self, step):
-        """Drops what an interrupted run logged beyond the checkpoint from which it goes on."""
+    def forget_metrics_after(self, step: int) -> None:
+        """Drops what an interrupted run logged after the checkpoint that it resumes from."""
         lines = [json.dumps(record) for record in self.read_metrics() if record["step"] <= step]
         self._growing.pop("metrics.jsonl", None)
         text = "".join(line + "\n" for line in lines)
         self._write("metrics.jsonl", text)
 
-    def _write(self, name, text):
+    def _write(self, name: str, text: str) -> None:
         if self.writes:
             storage.write_atomically(self.path / name, text)

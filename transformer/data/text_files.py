@@ -99,7 +99,7 @@ def open_lines(path):
     try:
         place = storage.locate(path)
         file = place.open("rb")
-        if storage.is_object(path):
+        if storage.is_remote(path):
             file, size = io.BufferedReader(file, 2**20), place.stat().length
         else:
             size = os.fstat(file.fileno()).st_size

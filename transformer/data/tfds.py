@@ -68,7 +68,7 @@ def _read(builder, name, split, take):
 def _open_prepared(name):
     """The builder of a dataset that can be read here."""
     for place in (name, os.environ.get("TFDS_DATA_DIR", "")):
-        if storage.is_object(place):
+        if storage.is_remote(place):
             storage.locate(place)  # says in one sentence if it is out of reach
     try:
         builder = _open(name)

@@ -61,7 +61,7 @@ class Job:
 
     def _check_places(self):
         output = self.output
-        if output and not storage.is_object(output):
+        if output and not storage.is_remote(output):
             folder = os.path.dirname(os.path.realpath(output))
             if os.path.isdir(output) or not os.path.isdir(folder):
                 raise ValueError(f"--output must be a file in a folder that exists, not {output}.")

@@ -42,7 +42,7 @@ def open_stream(output):
         if sys.stdout is None:
             raise ValueError("Standard output is closed; name a file with --output.")
         return Stream(sys.stdout.buffer, "Standard output")
-    if storage.is_object(output) or not os.path.exists(output):
+    if storage.is_remote(output) or not os.path.exists(output):
         return None
     if stat.S_ISREG(os.stat(output).st_mode):
         return None
@@ -54,7 +54,7 @@ class Parts:
     """The finished chunks of a file. settings: {name: value} of what must be the same to go on."""
 
     def __init__(self, output, settings):
-        output = output if storage.is_object(output) else os.path.realpath(output)
+        output = output if storage.is_remote(output) else os.path.realpath(output)
         self.output = storage.locate(output)
         self.folder = self.output.with_name(self.output.name + ".parts")
         self._settings = json.loads(json.dumps(settings))
@@ -64,7 +64,7 @@ class Parts:
         """Makes the folder, or opens it again; refuses one that is in use or of another job."""
         with _explained(self.folder):
             self.folder.mkdir(exist_ok=True)
-            if not storage.is_object(self.folder):
+            if not storage.is_remote(self.folder):
                 self._lock = storage.take_lock(self.folder / "lock", "--output")
             if self.finished():
                 self._check_settings()
@@ -150,7 +150,7 @@ class Parts:
             return
         kept = "; all chunks are kept, and the file needs as much room again"
         with _explained(self.output, kept):
-            with storage.replacing(self.output) as file:
+            with storage.open_atomically(self.output) as file:
                 file.write(b"" if checksums else empty)
                 for number, checksum in enumerate(checksums):
                     with self._path(number, checksum).open("rb") as part:
