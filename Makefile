@@ -2,17 +2,23 @@
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
+PYTEST := $(VENV)/bin/python -m pytest -n auto --maxprocesses 8 --dist loadfile
 
-.PHONY: train test lint clean
+.PHONY: train test test-fast lint clean
 
 train: $(READY)
 	$(VENV)/bin/python train.py
 
 test: $(READY)
-	$(VENV)/bin/python -m pytest
+	$(PYTEST)
+
+test-fast: $(READY)  # without the tests that start processes of their own
+	$(PYTEST) -m "not slow"
 
 lint: $(READY)
-	$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/pyrefly check --python-interpreter-path $(VENV)/bin/python
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, not {v.major}.{v.minor}; name one: make PYTHON=python3.12")'
@@ -22,4 +28,4 @@ $(READY): pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) runs/embedded_en_de
+	rm -rf $(VENV) runs/embedded_en_de .pytest_cache .ruff_cache

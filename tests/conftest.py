@@ -1,14 +1,29 @@
-"""The scripts that the tests start share a cache of compiled programs, which goes at the end."""
+"""What every test process shares: the CPU, four fake devices, and a cache of compiled programs.
+
+Set before jax is imported. The cache stays in .pytest_cache from one run to the next: most of what
+a test of a model costs is compiling it.
+"""
 
 import os
 import shutil
 import tempfile
+from pathlib import Path
+
+NUM_DEVICES = 4
+CACHE = Path(__file__).parents[1] / ".pytest_cache" / "xla"
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={NUM_DEVICES}"
 
 
 def pytest_configure(config):
-    """A home for caches that is not the user's."""
+    """Gives the scripts that tests start a cache folder that is not the user's."""
     config.cache_home = os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()
 
 
 def pytest_unconfigure(config):
+    """Removes it."""
     shutil.rmtree(config.cache_home, ignore_errors=True)

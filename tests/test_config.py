@@ -9,10 +9,10 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from configs import g2p, table3, wmt14_en_de_base, wmt14_en_de_big
+from tests.helpers.tiny_models import count_parameters
 from transformer.config import Config
 from transformer.evaluate.metrics import METRICS
-from transformer.model.attention import FUNCTIONS, MODULES
-from transformer.model.costs import num_parameters
+from transformer.model.attention import ATTENTION_FUNCTIONS, ATTENTION_MODULES
 from transformer.tasks import TASKS
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -51,7 +51,7 @@ def test_every_config_is_a_lab_note(name):
 def test_defaults_are_the_paper_s_base_model():
     """Catches a default that drifts from the paper; 63.1 million by arithmetic."""
     config = Config().validate()
-    assert num_parameters(config.model, 37_000, 37_000) == 63_045_632
+    assert count_parameters(config.model, 37_000, 37_000) == 63_045_632
     assert (config.optimizer.beta2, config.optimizer.epsilon) == (0.98, 1e-9)
     assert (config.decoding.beam_size, config.decoding.alpha) == (4, 0.6)
 
@@ -71,7 +71,7 @@ def test_table_3_changes_only_what_the_row_says(row):
     config = table3.get_config(row).validate()
     assert config.differences(table3.get_config()).keys() == table3.ROWS[row].keys()
     if row in PAPER_MILLIONS:  # the paper counts about 4,000 pieces more than 37,000
-        millions = num_parameters(config.model, 37_000, 37_000) / 1e6
+        millions = count_parameters(config.model, 37_000, 37_000) / 1e6
         assert millions == pytest.approx(PAPER_MILLIONS[row], rel=0.07)
 
 
@@ -178,7 +178,7 @@ def test_the_choices_of_bleu_are_sacrebleu_s():
 
 def test_choices_are_what_the_code_offers():
     """Catches a name that validates and then fails in the middle of making the model."""
-    assert set(SETTINGS["model.attention"].choices) == {*FUNCTIONS, *MODULES}
+    assert set(SETTINGS["model.attention"].choices) == {*ATTENTION_FUNCTIONS, *ATTENTION_MODULES}
     assert SETTINGS["data.selection_metric"].choices == tuple(METRICS)
     assert SETTINGS["task"].choices == tuple(TASKS)
 

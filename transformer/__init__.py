@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transformer.inference.translator import Translator
     from transformer.model.encoder_decoder import Transformer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Classifier", "Config", "LanguageModel", "Transformer", "Translator", "restore"]
 
 _MODULES = {

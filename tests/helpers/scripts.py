@@ -58,7 +58,7 @@ def start(script, *arguments, **options):
 
 
 def _start(words, **options):
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": ""}  # one device
     environment |= options.pop("env", {})
     return subprocess.Popen(
         [sys.executable, *words],

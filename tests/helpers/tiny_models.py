@@ -24,6 +24,14 @@ def tiny_model(**changes):
     return Transformer(tiny_config(**changes), VOCAB_SIZE, VOCAB_SIZE)
 
 
+def count_parameters(config, source_vocab_size, target_vocab_size):
+    """The number of weights of a `Transformer`, by the shapes of its parameters alone."""
+    model = Transformer(config, source_vocab_size, target_vocab_size)
+    init = partial(model.init, deterministic=True)
+    shapes = jax.eval_shape(init, {"params": jax.random.key(0)}, Batch.zeros(1, 1))
+    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
+
+
 def random_params(init, *args, **kwargs):
     """Parameters of the shapes that `init` gives, at random: no bias is 0, no norm's scale is 1."""
     shapes = jax.eval_shape(partial(init, **kwargs), {"params": jax.random.key(0)}, *args)["params"]

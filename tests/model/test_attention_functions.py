@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.tiny_models import make_batch, random_params, sentence, tiny_config, tiny_model
 from transformer.config import Config
-from transformer.model.attention import FUNCTIONS, MODULES
+from transformer.model.attention import ATTENTION_FUNCTIONS, ATTENTION_MODULES
 from transformer.model.attention_functions import fused_attention
 from transformer.model.layers import Stack
 from transformer.model.loss import make_loss_fn
@@ -32,9 +32,9 @@ LOGITS = {  # of one head n: query [T, H], key [S, H] -> [T, S]
 
 def attention(name):
     """The function of that name; one with weights has those of WEIGHTS."""
-    if name in FUNCTIONS:
-        return FUNCTIONS[name]
-    return partial(MODULES[name]().apply, {"params": WEIGHTS[name]})
+    if name in ATTENTION_FUNCTIONS:
+        return ATTENTION_FUNCTIONS[name]
+    return partial(ATTENTION_MODULES[name]().apply, {"params": WEIGHTS[name]})
 
 
 def arrays(length, source_length, width=H, value_width=H):
@@ -104,8 +104,8 @@ def test_fused_refuses_dropout():
 def test_general_starts_from_equation_1():
     """Catches a start that is another model for each number of heads."""
     qkv = arrays(9, 7)
-    ours, _ = MODULES["general"]().init_with_output(jax.random.key(0), *qkv)
-    np.testing.assert_allclose(ours, FUNCTIONS["scaled_dot_product"](*qkv), atol=1e-5)
+    ours, _ = ATTENTION_MODULES["general"]().init_with_output(jax.random.key(0), *qkv)
+    np.testing.assert_allclose(ours, ATTENTION_FUNCTIONS["scaled_dot_product"](*qkv), atol=1e-5)
 
 
 class FakeGPU:

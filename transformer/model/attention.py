@@ -16,7 +16,7 @@ from transformer.model.dropout import Dropout
 from transformer.model.efficient_attention import is_in_window, local_attention, performer_attention
 from transformer.model.kv_cache import attend_to_cache, from_cache_layout, to_cache_layout, write
 
-FUNCTIONS = {  # of `config.model.attention`; the seam is in the docstring of `alignment`
+ATTENTION_FUNCTIONS = {  # of `config.model.attention`; the seam is in the docstring of `alignment`
     "scaled_dot_product": scaled_dot_product_attention,
     "dot_product": dot_product_attention,
     "fused": fused_attention,
@@ -24,7 +24,7 @@ FUNCTIONS = {  # of `config.model.attention`; the seam is in the docstring of `a
     "performer": performer_attention,
 }
 EXACT_PRODUCTS = "scaled_dot_product", "dot_product", "fused", "local"  # alike to a search
-MODULES = {"general": GeneralAttention, "additive": AdditiveAttention}  # those with weights
+ATTENTION_MODULES = {"general": GeneralAttention, "additive": AdditiveAttention}  # have weights
 
 
 class MultiHeadAttention(nn.Module):
@@ -58,13 +58,13 @@ class MultiHeadAttention(nn.Module):
         self.alignment = self._make_alignment()
 
     def _make_alignment(self):
-        if self.attention in MODULES:
-            return MODULES[self.attention]()
+        if self.attention in ATTENTION_MODULES:
+            return ATTENTION_MODULES[self.attention]()
         options = {
             "local": dict(block=self.block),
             "performer": dict(num_features=self.num_features),
         }
-        return partial(FUNCTIONS[self.attention], **options.get(self.attention, {}))
+        return partial(ATTENTION_FUNCTIONS[self.attention], **options.get(self.attention, {}))
 
     def _split_heads(self, x):
         x = x.reshape(*x.shape[:-1], self.num_heads, -1)

@@ -4,28 +4,18 @@ import numpy as np
 
 from transformer.config import ModelConfig
 
-FEW_PARAMETERS = 4_000_000  # in the layers: with their results they fit the cache of a CPU core
+MAX_WEIGHTS_PER_CORE = 4_000_000  # in the layers: with their results they fit the cache of a core
 
 
-def fits_a_core(config: ModelConfig):
-    """Whether each core of a CPU had better search for itself than all of them together."""
-    return num_parameters(config, 0, 0) <= FEW_PARAMETERS
+def fits_a_core(config: ModelConfig) -> bool:
+    """Whether each core of a CPU searches faster for itself than all of them do together.
 
-
-def num_parameters(config: ModelConfig, source_vocab_size, target_vocab_size):
-    """The number of weights by the formula, without building anything."""
-    d, norm = config.d_model, 2 * config.d_model
-    attention = 2 * d * config.num_heads * sum(config.widths_of_head)
-    feed_forward = 2 * d * config.d_ff + config.d_ff + d
-    layers = config.num_layers * (3 * attention + 2 * feed_forward + 5 * norm)
-    last_norms = 2 * norm if config.norm == "pre" else 0
-    tables = {
-        "all": target_vocab_size,
-        "target": source_vocab_size + target_vocab_size,
-        "none": source_vocab_size + 2 * target_vocab_size,
-    }[config.embedding_sharing]
-    positions = 2 * config.max_positions if config.positions == "learned" else 0
-    return layers + last_norms + (tables + positions) * d
+    Counts the matrices of an encoder and a decoder.
+    """
+    attention = 2 * config.d_model * config.num_heads * sum(config.widths_of_head)
+    feed_forward = 2 * config.d_model * config.d_ff
+    weights = config.num_layers * (3 * attention + 2 * feed_forward)
+    return weights <= MAX_WEIGHTS_PER_CORE
 
 
 def stack_flops(config: ModelConfig, lengths, *, causal=False, outputs=0):

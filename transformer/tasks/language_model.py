@@ -47,7 +47,10 @@ class LanguageModelTask(Task):
     @staticmethod
     def model_and_blank_batch(config):
         model = CausalLM(
-            config.model, config.tokenizer.vocab_size, config.remat, config.scan_layers
+            config.model,
+            config.tokenizer.vocab_size,
+            remat=config.remat,
+            scan_layers=config.scan_layers,
         )
         size = window_shape(config)
         shape = size["rows_per_batch"], size["length"]

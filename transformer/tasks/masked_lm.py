@@ -28,7 +28,12 @@ class MaskedLMTask(Task):
         rows = num_rows_of_batch(settings.batch_tokens, data.row_length)
         few = -(-rows // settings.accumulate_steps)
         self._set_up(
-            MaskedLM(config.model, self.tokenizer.vocab_size, config.remat, config.scan_layers),
+            MaskedLM(
+                config.model,
+                self.tokenizer.vocab_size,
+                remat=config.remat,
+                scan_layers=config.scan_layers,
+            ),
             make_masked_batches(config, self.tokenizer, lines[data.train_split], rows),
             make_masked_batches(config, self.tokenizer, lines[data.validation_split], few),
         )
@@ -38,7 +43,7 @@ class MaskedLMTask(Task):
         size = config.tokenizer.vocab_size
         length = config.data.row_length
         rows = num_rows_of_batch(config.training.batch_tokens, length)
-        model = MaskedLM(config.model, size, config.remat, config.scan_layers)
+        model = MaskedLM(config.model, size, remat=config.remat, scan_layers=config.scan_layers)
         return model, Batch.zeros(rows, length)
 
     @classmethod

@@ -53,7 +53,9 @@ class TranslationTask(Task):
     def model_and_blank_batch(config):
         """(model, batch of zeros), for rows as long on the source's side, and full vocabularies."""
         size = config.tokenizer.vocab_size
-        model = Transformer(config.model, size, size, config.remat, config.scan_layers)
+        model = Transformer(
+            config.model, size, size, remat=config.remat, scan_layers=config.scan_layers
+        )
         length = config.data.row_length
         rows = num_rows_of_batch(config.training.batch_tokens, length)
         return model, Batch.zeros(rows, length)
