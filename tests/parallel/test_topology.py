@@ -15,10 +15,16 @@ from transformer.config import Config
 from transformer.model.encoder_decoder import Transformer
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.topology import topology_devices
-from transformer.search.continuous_batching import Programs, make_replicas
 from transformer.search.decoding import Limits
 from transformer.search.options import SearchOptions
-from transformer.search.programs import advance_slots, begin, collect, lengthen
+from transformer.search.programs import (
+    SearchPrograms,
+    advance_slots,
+    begin_slots,
+    gather_slots,
+    lengthen_cache,
+)
+from transformer.search.replicas import make_replicas
 from transformer.train.steps import make_train_step
 from transformer.train.trainer import make_step_without_data
 
@@ -73,17 +79,17 @@ def test_search_lowers_for_accelerators(platform, beam_size, monkeypatch):
     """Catches an operation that only the CPU has, in what it does not run itself."""
     monkeypatch.setattr(jax, "default_backend", lambda: platform)
     model, method, params, inputs = search_of(small_config(), beam_size, rows=4)
-    start = partial(begin, model, method)
-    riders = jax.eval_shape(start, params, *inputs)
+    start = partial(begin_slots, model, method)
+    slots = jax.eval_shape(start, params, *inputs)
     number = jax.ShapeDtypeStruct((), jnp.int32)
     place = jax.ShapeDtypeStruct((1,), jnp.int32)
     where = jax.ShapeDtypeStruct((4,), jnp.int32)
-    fixed, state = (riders.limits, riders.encoded), riders.state
+    fixed, state = (slots.limits, slots.encoded), slots.state
     for program, arguments in (
         (start, (params, *inputs)),
         (partial(advance_slots, model, method), (params, fixed, state, place, number, place)),
-        (partial(lengthen, model, method), (state,)),
-        (collect, (riders, riders, where)),
+        (partial(lengthen_cache, model, method), (state,)),
+        (gather_slots, (slots, slots, where)),
     ):
         jax.jit(program).trace(*arguments).lower(lowering_platforms=(platform,))
 
@@ -96,7 +102,7 @@ def test_search_compiles_for_a_slice_that_is_not_there(beam_size, monkeypatch):
     config = small_config()
     devices = topology_devices("v5e:2x2")
     model, method, params, inputs = search_of(config, beam_size, rows=4 * len(devices))
-    programs = Programs(model, method, make_replicas(devices))
+    programs = SearchPrograms(model, method, make_replicas(devices))
 
     def placed(tree, spec):
         sharding = NamedSharding(programs.mesh, spec)
@@ -104,14 +110,14 @@ def test_search_compiles_for_a_slice_that_is_not_there(beam_size, monkeypatch):
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree
         )
 
-    params, inputs = placed(params, P()), placed(inputs, P("lane"))
+    params, inputs = placed(params, P()), placed(inputs, P("replica"))
     lowered = programs.begin.lower(params, *inputs)
     lowered.compile()
-    riders = placed(lowered.out_info, P("lane"))
+    slots = placed(lowered.out_info, P("replica"))
     number = placed(jax.ShapeDtypeStruct((), jnp.int32), P())
-    places = placed(jax.ShapeDtypeStruct((len(devices),), jnp.int32), P("lane"))
-    fixed = riders.limits, riders.encoded
-    arguments = params, fixed, riders.state, places, number, places
+    places = placed(jax.ShapeDtypeStruct((len(devices),), jnp.int32), P("replica"))
+    fixed = slots.limits, slots.encoded
+    arguments = params, fixed, slots.state, places, number, places
     text = programs.advance.lower(*arguments).compile().as_text()
     sorts = [line for line in text.split("\n") if " sort(" in line]
     assert not [line for line in sorts if f",{beam_size * config.tokenizer.vocab_size}]" in line]

@@ -9,9 +9,12 @@ import pytest
 
 from tests.helpers.fake_model import FakeModel, V, make_limits, make_rules
 from transformer.search import continuous_batching
+from transformer.search.batches import SearchBatch
 from transformer.search.beam_search import BeamSearch
-from transformer.search.continuous_batching import ContinuousBatcher, Programs, make_replicas
+from transformer.search.continuous_batching import ContinuousBatcher
 from transformer.search.decoding import search_to_end
+from transformer.search.programs import SearchPrograms, max_num_programs
+from transformer.search.replicas import make_replicas
 
 WIDTH, LONGEST = 3, 40
 
@@ -47,7 +50,7 @@ class FakeTransformer:
 
 
 def make_batches(starts, max_lengths, rows, lanes):
-    """Batches as `ContinuousBatcher.run` takes them, in order; the last may have empty rows."""
+    """Batches as `ContinuousBatcher.run` takes them, in order; the last one is padded."""
     per_batch = rows * lanes
     for first in range(0, len(starts), per_batch):
         indices = np.full(per_batch, -1)
@@ -61,14 +64,14 @@ def make_batches(starts, max_lengths, rows, lanes):
             forced=np.repeat(limits.forced, per_batch, axis=0),
         )
         rngs = np.zeros((per_batch, 2), np.uint32)
-        yield indices, 16, (starts[order], np.ones(per_batch, np.int32), limits, rngs)
+        yield SearchBatch(indices, 16, starts[order], np.ones(per_batch, np.int32), limits, rngs)
 
 
 @pytest.mark.parametrize("rows, lanes", [(1, 1), (4, 1), (9, 1), (30, 1), (9, 4)])
-@pytest.mark.parametrize("most_waiting", [0, 4])
-def test_everyone_arrives_once_and_as_alone(rows, lanes, most_waiting, monkeypatch):
+@pytest.mark.parametrize("max_waiting", [0, 4])
+def test_everyone_arrives_once_and_as_alone(rows, lanes, max_waiting, monkeypatch):
     """Catches sentences lost, doubled or mixed up where batches shrink, wait, merge or lengthen."""
-    monkeypatch.setattr(continuous_batching, "MOST_WAITING", most_waiting)
+    monkeypatch.setattr(continuous_batching, "MAX_WAITING", max_waiting)
     if lanes > len(jax.local_devices()):
         pytest.skip(f"needs {lanes} devices")
     count = 47
@@ -76,7 +79,9 @@ def test_everyone_arrives_once_and_as_alone(rows, lanes, most_waiting, monkeypat
     rng = np.random.default_rng(1)
     max_lengths = rng.integers(1, LONGEST + 1, count)
     method = BeamSearch(make_rules(alpha=1.5), WIDTH, WIDTH)
-    programs = Programs(FakeTransformer(model), method, make_replicas(jax.local_devices()[:lanes]))
+    programs = SearchPrograms(
+        FakeTransformer(model), method, make_replicas(jax.local_devices()[:lanes])
+    )
     batches = make_batches(model.start, max_lengths, rows, lanes)
     arrived = list(ContinuousBatcher(programs, {}, rows).run(batches))
     assert sorted(index for index, _ in arrived) == list(range(count))
@@ -88,18 +93,16 @@ def test_everyone_arrives_once_and_as_alone(rows, lanes, most_waiting, monkeypat
         np.testing.assert_array_equal(ids[:, :length], alone.ids[index])
         np.testing.assert_allclose(log_probs, alone.log_probs[index], rtol=1e-5)
         np.testing.assert_allclose(scores, alone.scores[index], rtol=1e-5)
-    assert V == 4 and programs.num_compiled() <= continuous_batching.most_programs(
-        rows, 16, LONGEST - 16
-    )
+    assert V == 4 and programs.num_compiled <= max_num_programs(rows, 16, LONGEST - 16)
 
 
 def record_places(monkeypatch):
     """A list of where the lanes of a batch stand each time that one is run on."""
     calls, advance = [], ContinuousBatcher._advance
 
-    def run_on(self, load):
-        calls.append(load.places.tolist())
-        return advance(self, load)
+    def run_on(self, batch):
+        calls.append(batch.positions.tolist())
+        return advance(self, batch)
 
     monkeypatch.setattr(ContinuousBatcher, "_advance", run_on)
     return calls
@@ -113,7 +116,9 @@ def test_the_few_of_several_batches_are_put_together(monkeypatch):
     max_lengths = np.where(np.arange(count) % rows == 0, LONGEST, 2)
     # No end before the limit: what is long stays long.
     method = BeamSearch(make_rules(min_length=LONGEST), WIDTH)
-    programs = Programs(FakeTransformer(model), method, make_replicas(jax.local_devices()[:1]))
+    programs = SearchPrograms(
+        FakeTransformer(model), method, make_replicas(jax.local_devices()[:1])
+    )
     arrived = list(
         ContinuousBatcher(programs, {}, rows).run(make_batches(model.start, max_lengths, rows, 1))
     )
@@ -139,7 +144,9 @@ def test_lanes_that_differ_do_not_wait_for_each_other(shorter, expected, monkeyp
     # Half of one lane are shorter; no sentence ends before it must.
     max_lengths = np.array(shorter + [LONGEST] * 24)
     method = BeamSearch(make_rules(min_length=LONGEST), WIDTH)
-    programs = Programs(FakeTransformer(model), method, make_replicas(jax.local_devices()[:lanes]))
+    programs = SearchPrograms(
+        FakeTransformer(model), method, make_replicas(jax.local_devices()[:lanes])
+    )
     batches = make_batches(model.start, max_lengths, rows, lanes)
     arrived = [index for index, _ in ContinuousBatcher(programs, {}, rows).run(batches)]
     assert sorted(arrived) == list(range(rows * lanes))

@@ -134,7 +134,7 @@ def test_copying_is_learned():
         cache = model.apply(variables, len(inputs), 1, length, method="init_cache")
         limits = make_limits([length] * len(inputs))
         step_fn = functools.partial(model.apply, variables, encoded=encoded, method="decode_step")
-        greedy = Sampling(HypothesisRules(BOS, EOS), temperature=0.0)
+        greedy = Sampling(HypothesisRules(BOS, EOS, "gnmt", 0.6), temperature=0.0)
         return search_to_end(greedy, step_fn, limits, cache)
 
     found = translate(test.inputs, (test.input_segments != 0).sum(1))

@@ -107,7 +107,7 @@ def main():
 
 def programs_line(translator):
     """How much was compiled, of how much there can be."""
-    most = translator.most_programs(**search_options())
+    most = translator.max_num_programs(**search_options())
     return f"compiled {translator.num_programs()} programs of at most {most} for this search"
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import jax
 
-from transformer.parallel.devices import chip
+from transformer.parallel.devices import find_chip
 
 MIB = 2**20
 COLLECTIVE = re.compile(
@@ -73,11 +73,11 @@ def compiled_lines(compiled, device_kind):
     """
     memory, cost = compiled.memory_analysis(), compiled.cost_analysis() or {}
     kept, work = memory.argument_size_in_bytes / MIB, memory.temp_size_in_bytes / MIB
-    known = chip(device_kind)
+    known = find_chip(device_kind)
     room = ""
     if known:
-        verdict = "fits" if kept + work < known[1] * 1024 else "DOES NOT FIT"
-        room = f": {verdict} into {known[1]} GiB"
+        verdict = "fits" if kept + work < known.memory_gib * 1024 else "DOES NOT FIT"
+        room = f": {verdict} into {known.memory_gib} GiB"
     collectives = ", ".join(
         f"{count} {kind} ({size / MIB:,.1f} MiB)"
         for kind, (count, size) in collectives_of(compiled.as_text()).items()

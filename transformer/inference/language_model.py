@@ -14,9 +14,8 @@ from transformer.data.labels import Labels
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.predictor import Predictor
 from transformer.search.batches import make_rngs
-from transformer.search.continuous_batching import Programs
 from transformer.search.decoding import FREE, HypothesisRules, Limits
-from transformer.search.programs import cache_lengths
+from transformer.search.programs import SearchPrograms, cache_lengths
 from transformer.search.sampling import Sampling
 from transformer.special_tokens import EOS, UNK
 
@@ -41,7 +40,7 @@ class LanguageModel(Predictor):
     def __init__(self, config: Config, params: Params | None, tokenizer: Tokenizer) -> None:
         super().__init__(config, params, (tokenizer,), Labels([]), jax.local_devices()[:1])
         self.tokenizer = tokenizer
-        self._programs: dict[Sampling, Programs] = {}
+        self._programs: dict[Sampling, SearchPrograms] = {}
 
     @classmethod
     def _without_params(cls, restored: Restored) -> Self:
@@ -164,7 +163,7 @@ class LanguageModel(Predictor):
         # A maximal length beyond the window, as no hypothesis has to end at the last position.
         limits = Limits(np.where(stops, window + 1, 0), forced)
         if method not in self._programs:
-            self._programs[method] = Programs(self.model, method, self.replicas)
+            self._programs[method] = SearchPrograms(self.model, method, self.replicas)
         programs = self._programs[method]
         no_source = np.zeros((rows, 1), np.int32), np.ones(rows, np.int32)
         rngs = make_rngs(seed, np.maximum(forced, 0))

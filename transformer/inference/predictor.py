@@ -13,7 +13,7 @@ from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.labels import Labels
 from transformer.data.tokenizer_files import Tokenizer
-from transformer.search.continuous_batching import make_replicas, replicate
+from transformer.search.replicas import make_replicas, replicate
 
 
 class Predictor:

@@ -13,7 +13,7 @@ from transformer.data.batch import Batch
 from transformer.data.bucketing import bucket_lengths
 from transformer.data.ragged import Ragged
 from transformer.model.loss import cross_entropy
-from transformer.search.continuous_batching import split
+from transformer.search.replicas import split_rows
 
 
 def one_pair_per_row(source: Ragged, target: Ragged, indices: np.ndarray, length: int) -> Batch:
@@ -48,7 +48,7 @@ def make_log_probs(model: nn.Module, replicas: Mesh) -> Callable[..., np.ndarray
         for indices, bucket in plan:
             rows = indices.ravel()
             batch = one_pair_per_row(source, target, rows, bucket)
-            values = jax.device_get(batch_log_probs(params, split(replicas, batch)))
+            values = jax.device_get(batch_log_probs(params, split_rows(replicas, batch)))
             found[rows[rows >= 0]] = values[rows >= 0]
         return found
 

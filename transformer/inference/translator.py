@@ -21,10 +21,11 @@ from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.predictor import Predictor
 from transformer.inference.scoring import make_attention_weights, make_log_probs
 from transformer.inference.translation import Translation, best_translations
-from transformer.search.batches import SearchBatches, pair_up
-from transformer.search.continuous_batching import ContinuousBatcher, Programs, most_programs
+from transformer.search.batches import SearchBatches, pair_with_prefixes
+from transformer.search.continuous_batching import ContinuousBatcher
 from transformer.search.decoding import make_length_penalty
 from transformer.search.options import SearchOptions
+from transformer.search.programs import SearchPrograms, max_num_programs
 
 WINDOW = 16_384  # sentences of an iterator that are sorted by length together
 
@@ -52,7 +53,7 @@ class Translator(Predictor):
     ) -> None:
         super().__init__(config, params, tokenizers, Labels([]), devices or jax.local_devices())
         self.source_tokenizer, self.tokenizer = tokenizers
-        self._searches: dict[SearchOptions, Programs] = {}
+        self._searches: dict[SearchOptions, SearchPrograms] = {}
         self._log_probs = make_log_probs(self.model, self.replicas)
         self._attention_weights = make_attention_weights(self.model)
 
@@ -136,7 +137,7 @@ class Translator(Predictor):
         if isinstance(sentences, str):
             raise ValueError("translate takes a list of sentences: translate([text])[0].")
         search = SearchOptions.from_config(self.config.decoding, nbest=nbest or 1, **options)
-        pairs = pair_up(sentences, prefixes)
+        pairs = pair_with_prefixes(sentences, prefixes)
 
         def translations() -> Iterator[Translation | list[Translation]]:
             for window in iter(lambda: list(islice(pairs, WINDOW)), []):
@@ -176,18 +177,18 @@ class Translator(Predictor):
 
     def num_programs(self) -> int:
         """Returns the number of programs compiled so far, over all searches."""
-        return sum(programs.num_compiled() for programs in self._searches.values())
+        return sum(programs.num_compiled for programs in self._searches.values())
 
-    def most_programs(self, **options: Any) -> int:
+    def max_num_programs(self, **options: Any) -> int:
         """Returns the most programs that a search with such options compiles, for any input."""
         search = SearchOptions.from_config(self.config.decoding, **options)
         size = self.config.decoding.batch_size
-        return most_programs(size, self.largest_bucket(), search.max_extra_length)
+        return max_num_programs(size, self.largest_bucket(), search.max_extra_length)
 
-    def _programs(self, search: SearchOptions) -> Programs:
+    def _programs(self, search: SearchOptions) -> SearchPrograms:
         search = replace(search, seed=0)  # the seed is an argument of the programs
         if search not in self._searches:
-            self._searches[search] = Programs(self.model, search.method(), self.replicas)
+            self._searches[search] = SearchPrograms(self.model, search.method(), self.replicas)
         return self._searches[search]
 
     def _plan(self, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:

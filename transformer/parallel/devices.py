@@ -3,37 +3,46 @@
 import glob
 import importlib.util
 import os
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 import jax
 
-# Dense bfloat16 peak of a device as JAX counts devices, TFLOP/s, and its memory, GiB; by the
-# makers' data sheets, by a part of `device_kind`. The first that fits counts.
+
+class Chip(NamedTuple):
+    """What a device can do, by its maker's data sheet, as JAX counts devices."""
+
+    peak_tflops: float  # dense bfloat16 products, TFLOP/s
+    memory_gib: int
+
+
+# By a part of `device_kind`; the first that fits counts.
 CHIPS = {
-    "TPU v2": (22.5, 8),
-    "TPU v3": (61.5, 16),
-    "TPU v4": (275, 32),
-    "TPU v5 lite": (197, 16),
-    "TPU v5e": (197, 16),
-    "TPU v5": (459, 95),
-    "TPU v6": (918, 32),
-    "V100": (125, 32),
-    "A100-SXM4-40GB": (312, 40),
-    "A100-PCIE-40GB": (312, 40),
-    "A100": (312, 80),
-    "H100 PCIe": (756, 80),
-    "H100": (989, 80),
-    "H200": (989, 141),
-    "B200": (2250, 180),
-    "L40S": (362, 48),
-    "L40": (181, 48),
-    "L4": (121, 24),
+    "TPU v2": Chip(22.5, 8),
+    "TPU v3": Chip(61.5, 16),
+    "TPU v4": Chip(275, 32),
+    "TPU v5 lite": Chip(197, 16),
+    "TPU v5e": Chip(197, 16),
+    "TPU v5": Chip(459, 95),
+    "TPU v6": Chip(918, 32),
+    "V100": Chip(125, 32),
+    "A100-SXM4-40GB": Chip(312, 40),
+    "A100-PCIE-40GB": Chip(312, 40),
+    "A100": Chip(312, 80),
+    "H100 PCIe": Chip(756, 80),
+    "H100": Chip(989, 80),
+    "H200": Chip(989, 141),
+    "B200": Chip(2250, 180),
+    "L40S": Chip(362, 48),
+    "L40": Chip(181, 48),
+    "L4": Chip(121, 24),
 }
 
 
-def chip(device_kind):
-    """(peak TFLOP/s, GiB of memory) of a device, None if it is not known."""
-    return next((values for name, values in CHIPS.items() if name in device_kind), None)
+def find_chip(device_kind: str) -> Chip | None:
+    """Returns the `Chip` of a device by its `device_kind`, None if it is not known."""
+    return next((chip for name, chip in CHIPS.items() if name in device_kind), None)
 
 
 ACCELERATORS = {  # device files, and the packages with which JAX uses them
@@ -43,15 +52,17 @@ ACCELERATORS = {  # device files, and the packages with which JAX uses them
 }
 
 
-def check_accelerator(say, accelerators=ACCELERATORS):
-    """ValueError if there is an accelerator here but JAX has quietly fallen back to the CPU.
+def check_accelerator(
+    say: Callable[[str], None], accelerators: Mapping[str, Sequence[str]] = ACCELERATORS
+) -> None:
+    """Raises ValueError if this machine has an accelerator but JAX has fallen back to the CPU.
 
-    If JAX was installed without what an accelerator needs, that is only said.
+    If JAX was installed without the package for the accelerator, `say` is called with a hint.
     """
-    is_meant = "cpu" in (jax.config.jax_platforms or "")
+    is_cpu_chosen = "cpu" in (jax.config.jax_platforms or "")
     found = {pattern: sorted(glob.glob(pattern)) for pattern in accelerators}
     found = {pattern: files[0] for pattern, files in found.items() if files}
-    if not found or is_meant or jax.default_backend() != "cpu":
+    if not found or is_cpu_chosen or jax.default_backend() != "cpu":
         return
     for pattern, file in found.items():
         if any(importlib.util.find_spec(package) for package in accelerators[pattern]):
@@ -66,17 +77,16 @@ def check_accelerator(say, accelerators=ACCELERATORS):
     )
 
 
-def use_cores_as_devices(most=8):
-    """Each CPU core a device of JAX, up to `most`, unless the user chose or JAX has started.
+def use_cores_as_devices(max_devices: int = 8) -> None:
+    """Makes each CPU core a device of JAX, unless the user chose a number or JAX has started.
 
-    Small models search faster so: a batch on each core, where the threads of one would wait for
-    each other. Large ones do not, as every core then reads all weights.
+    Small models search faster with a batch on each core than with one batch on the threads of all,
+    which wait for each other. Large models do not, as every core then reads all weights.
     """
-    is_chosen = jax.config.jax_num_cpu_devices > 0 or "device_count" in os.environ.get(
-        "XLA_FLAGS", ""
-    )
+    flags = os.environ.get("XLA_FLAGS", "")
+    is_chosen = jax.config.jax_num_cpu_devices > 0 or "device_count" in flags
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if is_chosen or not cores:
         return
     with suppress(RuntimeError):  # JAX has started
-        jax.config.update("jax_num_cpu_devices", min(cores, most))
+        jax.config.update("jax_num_cpu_devices", min(cores, max_devices))

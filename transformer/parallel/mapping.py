@@ -46,16 +46,16 @@ class Parallel:
         # A CPU's step that may overwrite its state takes a fifth longer: XLA works around it.
         self._may_donate = mesh.devices.flat[0].platform != "cpu"
 
-    def num_rows(self, rows, parts=1):
+    def padded_num_rows(self, rows, parts=1):
         """`rows`, and the empty ones that deal them out evenly over devices and `parts`."""
         unit = self.num_row_shards * parts
         return -(-rows // unit) * unit
 
     def put_batch(self, batch, parts=1):
-        """A batch of numpy arrays, padded as `num_rows` says -> on the devices, split by row."""
+        """A batch of numpy arrays, padded to `padded_num_rows` -> on the devices, split by row."""
 
         def put(x):
-            padding = self.num_rows(len(x), parts) - len(x)
+            padding = self.padded_num_rows(len(x), parts) - len(x)
             x = self._arrange(np.pad(x, [(0, padding)] + [(0, 0)] * (x.ndim - 1)))
             return jax.make_array_from_callback(x.shape, self.by_row, x.__getitem__)
 
@@ -68,7 +68,7 @@ class Parallel:
         """Shapes and places of `put_batch`, without any data on any device."""
 
         def shape_of(x):
-            rows = np.broadcast_to(np.int8(0), (self.num_rows(len(x), parts), *x.shape[1:]))
+            rows = np.broadcast_to(np.int8(0), (self.padded_num_rows(len(x), parts), *x.shape[1:]))
             shape = self._arrange(rows).shape
             return jax.ShapeDtypeStruct(shape, x.dtype, sharding=self.by_row)
 
@@ -89,7 +89,7 @@ class Parallel:
     def _place(self, path, leaf):
         return self.replicated
 
-    def on_one_device(self, tree):
+    def copy_to_one_device(self, tree):
         """The whole tree on this host's first device, for work that is not mapped."""
         if not all(leaf.is_fully_replicated for leaf in jax.tree.leaves(tree)):
             tree = jax.jit(_same, out_shardings=self.replicated)(tree)

@@ -1,1 +1,1 @@
-"""search."""
+"""Beam search, greedy search and sampling over a step function, with continuous batching."""

@@ -1,16 +1,38 @@
-"""Sentences of ids -> the batches that the programs of a search take."""
+"""Turns sentences of ids into the batches that the programs of a search take."""
 
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from transformer.data.bucketing import fill_inputs
+from transformer.data.ragged import Ragged
 from transformer.search.decoding import FREE, Limits
+from transformer.search.options import SearchOptions
+
+Plan = Iterable[tuple[np.ndarray, int]]  # as `bucketing.plan_batches` yields it
 
 
-def pair_up(sentences, prefixes):
-    """(sentence, prefix) pairs; ValueError where one of them has no partner."""
+class SearchBatch(NamedTuple):
+    """A batch of sentences to search; R is the number of rows on all replicas."""
+
+    indices: np.ndarray  # [replicas, R / replicas], the sentence in each row, -1 for none
+    bucket: int  # S, the length that the sentences are padded to
+    inputs: np.ndarray  # [R, S]
+    source_lengths: np.ndarray  # [R], 0 in a row without a sentence
+    limits: Limits
+    rngs: np.ndarray  # [R, 2]
+
+
+def pair_with_prefixes(
+    sentences: Iterable[str], prefixes: Iterable[str] | None
+) -> Iterator[tuple[str, str]]:
+    """Yields (sentence, prefix) pairs; without `prefixes` all of them are empty.
+
+    Raises ValueError when one of the two ends before the other.
+    """
     if prefixes is None:
         yield from ((sentence, "") for sentence in sentences)
         return
@@ -24,33 +46,38 @@ def pair_up(sentences, prefixes):
 
 
 class SearchBatches:
-    """Iterates over (indices [lanes, rows], source length, arrays for `search.begin`).
+    """Iterates over the `SearchBatch`es of a plan.
 
-    plan: as `bucketing.plan_batches` yields it; source, forced: a `Ragged` each, the sentences and
-    how their translations begin. `num_truncated` counts the sentences that were cut so far.
+    source, forced: the sentences, and the prefixes of their translations. `num_truncated` counts
+    the sentences that have been cut to the largest bucket so far.
     """
 
-    def __init__(self, plan, source, forced, search):
-        self._plan, self._source, self._forced, self._search = plan, source, forced, search
+    def __init__(self, plan: Plan, source: Ragged, forced: Ragged, options: SearchOptions) -> None:
+        self._plan, self._source, self._forced, self._options = plan, source, forced, options
         self.num_truncated = 0
 
-    def __iter__(self):
-        extra = self._search.max_extra_length
+    def __iter__(self) -> Iterator[SearchBatch]:
+        extra = self._options.max_extra_length
         for indices, bucket in self._plan:
             rows = indices.ravel()
             inputs, lengths, num_cut = fill_inputs(self._source, rows, bucket)
             self.num_truncated += num_cut
             max_lengths = np.where(lengths > 0, lengths + extra, 0)
-            limits = Limits(max_lengths, force(self._forced, rows, bucket + extra))
-            rngs = make_rngs(self._search.seed, inputs) if self._search.sample else no_rngs(inputs)
-            yield indices, bucket, (inputs, lengths, limits, rngs)
+            limits = Limits(max_lengths, forced_prefix_ids(self._forced, rows, bucket + extra))
+            needs_rngs, seed = self._options.sample, self._options.seed
+            rngs = make_rngs(seed, inputs) if needs_rngs else empty_rngs(len(inputs))
+            yield SearchBatch(indices, bucket, inputs, lengths, limits, rngs)
 
 
-def force(prefixes, rows, length):
-    """What the places of each output must hold, [rows, T]: pieces of a `Ragged`, then FREE."""
-    forced = np.full((len(rows), length), FREE, np.int32)
-    for row in np.flatnonzero(rows >= 0):
-        ids = prefixes[rows[row]][:-1]  # without EOS
+def forced_prefix_ids(prefixes: Ragged, indices: np.ndarray, length: int) -> np.ndarray:
+    """Returns `Limits.forced` [R, T] for the prefixes at `indices` [R]: their ids, then FREE.
+
+    T is `length`; an index of -1 is a row without a sentence. Raises ValueError for a prefix that
+    fills all T positions.
+    """
+    forced = np.full((len(indices), length), FREE, np.int32)
+    for row in np.flatnonzero(indices >= 0):
+        ids = prefixes[indices[row]][:-1]  # without EOS
         if len(ids) >= length:
             raise ValueError(
                 f"A prefix has {len(ids)} pieces, but a translation of this sentence at most "
@@ -60,17 +87,21 @@ def force(prefixes, rows, length):
     return forced
 
 
-def no_rngs(inputs):
-    """In their place where nothing is drawn: to make them waits for the device."""
-    return np.zeros((len(inputs), 2), np.uint32)
+def empty_rngs(num_rows: int) -> np.ndarray:
+    """Returns zeros [R, 2] for a search that draws nothing: real keys wait for the device."""
+    return np.zeros((num_rows, 2), np.uint32)
 
 
-def make_rngs(seed, inputs):
-    """A PRNG key for each row [rows, 2], of the seed and the sentence alone, not of its place."""
+def make_rngs(seed: int, inputs: np.ndarray) -> np.ndarray:
+    """Returns a PRNG key for each row of inputs [R, S], as [R, 2].
+
+    A key depends on the seed and the ids of the sentence, not on its row or its padding.
+    """
     weights = np.arange(1, 2 * inputs.shape[1], 2, dtype=np.uint32) * np.uint32(2654435761)
-    return np.asarray(_keys(seed, (inputs.astype(np.uint32) * weights).sum(1, dtype=np.uint32)))
+    hashes = (inputs.astype(np.uint32) * weights).sum(1, dtype=np.uint32)
+    return np.asarray(_fold_in(seed, hashes))
 
 
 @jax.jit
-def _keys(seed, numbers):
+def _fold_in(seed: int | jax.Array, numbers: jax.Array | np.ndarray) -> jax.Array:
     return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.PRNGKey(seed), numbers)

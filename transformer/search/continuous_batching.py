@@ -1,229 +1,210 @@
-"""Batches of sentences through the programs of a search: those that are done get off early.
+"""Continuous batching: finished sentences leave a batch early, and small batches are merged.
 
-A batch grows until so many of its sentences are done that the others fit a smaller one. Where no
-more than half of the largest remain, they wait at the next meeting place for the rest of another
-batch. Which sentences share a batch changes nothing: a program treats every row alike.
+A batch runs until so many of its sentences have finished that the others fit a smaller batch size.
+When at most half of the largest batch size is unfinished, the rest waits at the next multiple of
+`MERGE_EVERY` positions to be merged with another such batch. Which sentences share a batch changes
+no result: a program treats every row alike.
+
+An example on one device with batch sizes 8, 24, 48 and 64:
+
+    64 rows run until at most 48 sentences are unfinished, say at position 11: they go into 48 rows.
+    48 rows run until at most 32 are unfinished, say at position 14: at most half of 64, so they run
+    on only to position 16, or until 24 are unfinished. At position 16, with 30 left, they wait in
+    48 rows. The next batch arrives there with 26 left: the 56 go into 64 rows and run on.
 """
 
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
 
-from transformer.data.bucketing import batch_sizes, bucket_lengths
+from transformer.data.bucketing import batch_sizes
+from transformer.search.batches import SearchBatch
+from transformer.search.decoding import Hypotheses
 from transformer.search.programs import (
+    Advanced,
+    Params,
+    SearchPrograms,
     SearchSlots,
-    advance_slots,
-    begin,
     cache_lengths,
-    collect,
-    lengthen,
 )
 
-MERGE_EVERY = 8  # places between two where small batches meet
-IN_FLIGHT = 2  # batches: one for the devices while the host looks at the other
-MOST_WAITING = 4  # batches, as they take memory
+MERGE_EVERY = 8  # positions
+MAX_RUNNING = 2  # batches: one on the devices while the host reads the results of the other
+MAX_WAITING = 4  # batches, since each occupies memory
 
 
-class Programs:
-    """The compiled programs of one search. Each device is a lane with rows of its own.
+class MergeKey(NamedTuple):
+    """Batches with equal keys can be merged."""
 
-    The arrays of a batch lead with [lanes · rows]; no lane waits for another within a program.
-    """
-
-    def __init__(self, model, method, mesh):
-        self.mesh = mesh
-        lane, all_lanes = P("lane"), P()
-        is_cpu = mesh.devices.flat[0].platform == "cpu"
-        self.begin = self._map(partial(begin, model, method), (all_lanes, *[lane] * 4))
-        self.advance = self._map(
-            partial(advance_slots, model, method),
-            (all_lanes, lane, lane, lane, all_lanes, lane),
-            donate=() if is_cpu else (2,),  # on the CPU it takes half as long again
-        )
-        self.lengthen = self._map(partial(lengthen, model, method), (lane,))
-        self.collect = self._map(collect, (lane, lane, lane))
-
-    def _map(self, function, in_specs, donate=()):
-        specs = dict(mesh=self.mesh, in_specs=in_specs, out_specs=P("lane"), check_vma=False)
-        return jax.jit(jax.shard_map(function, **specs), donate_argnums=donate)
-
-    def num_compiled(self):
-        """How many programs there are by now."""
-        programs = self.begin, self.advance, self.lengthen, self.collect
-        return sum(program._cache_size() for program in programs)
-
-
-def most_programs(batch_size, largest_bucket, extra_length):
-    """What a search needs at most: for each source length, size of batch and length of cache."""
-    total = 0
-    for bucket in bucket_lengths(largest_bucket):
-        num_sizes = len(batch_sizes(batch_size, bucket))
-        num_caches = len(cache_lengths(bucket + extra_length))
-        total += num_caches * (2 * num_sizes + num_sizes**2)
-    return total
-
-
-def make_replicas(devices):
-    """A mesh with one axis, of devices that work each for itself."""
-    return Mesh(np.array(devices), ("lane",))
-
-
-def replicate(mesh, tree):
-    """A copy on every lane."""
-    return jax.device_put(tree, NamedSharding(mesh, P()))
-
-
-def split(mesh, tree):
-    """Arrays with the rows of all lanes, the same number for each, onto the lanes."""
-    return jax.device_put(tree, NamedSharding(mesh, P("lane")))
+    rows: int
+    bucket: int
+    position: int
+    cache_length: int
 
 
 @dataclass
 class _RunningBatch:
-    """A batch on its way; indices [lanes, rows] are the sentences on it, -1 where there is none."""
+    """A batch between two programs."""
 
-    indices: np.ndarray
+    indices: np.ndarray  # [replicas, rows], the sentence in each slot, -1 for none
     bucket: int
-    riders: Any
-    places: np.ndarray  # [lanes], how far each has come
-    cache_length: int  # places that there is room for
-    outcome: Any = None  # (places, which are done, results) of the last advance
+    slots: SearchSlots
+    positions: np.ndarray  # [replicas], the next position of each
+    cache_length: int  # positions that the cache holds
+    advanced: Advanced | None = None  # what the last program returned, still on the devices
 
     @property
-    def key(self):
-        """Of those that can be put together."""
-        return self.rows, self.bucket, self.place, self.cache_length
+    def key(self) -> MergeKey:
+        return MergeKey(self.rows, self.bucket, self.position, self.cache_length)
 
     @property
-    def rows(self):
-        """Of a lane."""
+    def rows(self) -> int:
+        """Rows per replica."""
         return self.indices.shape[1]
 
     @property
-    def place(self):
-        """Of the lane that is furthest."""
-        return int(self.places.max())
+    def position(self) -> int:
+        """The largest position over all replicas."""
+        return int(self.positions.max())
 
     @property
-    def exists(self):
+    def is_active(self) -> np.ndarray:
+        """Which slots [replicas, rows] hold a sentence."""
         return self.indices >= 0
 
     @property
-    def most_on_a_replica(self):
-        return int(self.is_there.sum(1).max())
+    def num_active(self) -> int:
+        """The largest number of sentences on a replica."""
+        return int(self.is_active.sum(1).max())
 
     @property
-    def next_cache_length(self):
-        """Beyond the present one."""
-        lengths = cache_lengths(self.riders.limits.forced.shape[1])
+    def next_cache_length(self) -> int:
+        """The next larger cache length."""
+        lengths = cache_lengths(self.slots.limits.forced.shape[1])
         return next(length for length in lengths if length > self.cache_length)
 
 
 class ContinuousBatcher:
-    """Runs batches through `programs`, some at a time; batch_size as the configuration has it."""
+    """Runs batches through the programs of a search.
 
-    def __init__(self, programs, params, batch_size):
+    batch_size: the largest number of rows per replica, `decoding.batch_size`; batches of long
+    sentences have fewer (see `bucketing.batch_sizes`).
+    """
+
+    def __init__(self, programs: SearchPrograms, params: Params, batch_size: int) -> None:
         self._programs, self._params, self._batch_size = programs, params, batch_size
-        self._running, self._waiting = deque(), {}
+        self._running: deque[_RunningBatch] = deque()
+        self._waiting: dict[MergeKey, _RunningBatch] = {}
 
-    def run(self, batches):
-        """Yields (index, hypotheses) of every sentence, as they end.
+    def run(self, batches: Iterable[SearchBatch]) -> Iterator[tuple[int, Hypotheses]]:
+        """Yields (index, hypotheses) of every sentence, as it finishes.
 
-        batches: (indices [lanes, rows], bucket, arrays for `search.begin`), -1 for no sentence.
+        The arrays of the hypotheses are numpy's and lack the leading axis B.
         """
         batches = iter(batches)
         while True:
-            while len(self._running) < IN_FLIGHT and (batch := next(batches, None)):
-                self._start(*batch)
+            while len(self._running) < MAX_RUNNING and (new := next(batches, None)):
+                self._begin(new)
             if not self._running:
                 if not self._waiting:
                     return
-                self._call_up(min)
-            load = self._running.popleft()
-            yield from self._unload(load)
-            if load.is_there.any():
-                self._go_on(load)
+                self._resume_waiting(min)
+            batch = self._running.popleft()
+            yield from self._remove_finished(batch)
+            if batch.is_active.any():
+                self._continue(batch)
 
-    def _start(self, indices, bucket, arrays):
-        riders = self._programs.begin(self._params, *arrays)
-        length = cache_lengths(riders.limits.forced.shape[1])[0]
-        self._advance(
-            _RunningBatch(indices, bucket, riders, np.zeros(len(indices), np.int32), length)
-        )
+    def _begin(self, new: SearchBatch) -> None:
+        inputs = new.inputs, new.source_lengths, new.limits, new.rngs
+        slots = self._programs.begin(self._params, *inputs)
+        length = cache_lengths(slots.limits.forced.shape[1])[0]
+        positions = np.zeros(len(new.indices), np.int32)
+        self._advance(_RunningBatch(new.indices, new.bucket, slots, positions, length))
 
-    def _unload(self, load):
-        places, done, results = load.outcome
-        places, done = np.asarray(places), np.asarray(done)
-        gets_off = done.reshape(load.indices.shape) & load.is_there
-        if gets_off.any():
+    def _remove_finished(self, batch: _RunningBatch) -> Iterator[tuple[int, Hypotheses]]:
+        """Waits for the last program, yields what has finished and empties the slots of that."""
+        _, position, is_finished, results = batch.advanced
+        positions, is_finished = np.asarray(position), np.asarray(is_finished)
+        leaves = is_finished.reshape(batch.indices.shape) & batch.is_active
+        if leaves.any():
             results = jax.device_get(results)
-            for row in np.flatnonzero(gets_off):
-                yield load.indices.flat[row], [array[row] for array in results]
-        load.indices = np.where(gets_off, -1, load.indices)
-        # A lane without sentences is wherever the others are.
-        has_some = load.is_there.any(1)
-        load.places = np.where(has_some, places, places[has_some].max(initial=0))
-        load.outcome = None
+            for row in np.flatnonzero(leaves):
+                yield int(batch.indices.flat[row]), Hypotheses(*(array[row] for array in results))
+        batch.indices = np.where(leaves, -1, batch.indices)
+        # A replica without sentences counts as having reached the same position as the others.
+        has_some = batch.is_active.any(1)
+        batch.positions = np.where(has_some, positions, positions[has_some].max(initial=0))
+        batch.advanced = None
 
-    def _go_on(self, load):
-        """Runs a batch on with as few rows as it needs; a small one waits at a meeting place."""
-        load = self._collect(load)
-        is_level = (load.places == load.place).all()
-        if not self._is_small(load) or not is_level or load.place % MERGE_EVERY:
-            return self._advance(load)
-        if load.key in self._waiting:
-            return self._go_on(self._collect(load, self._waiting.pop(load.key)))
-        self._waiting[load.key] = load
-        if len(self._waiting) > MOST_WAITING:
-            self._call_up(max)
+    def _continue(self, batch: _RunningBatch) -> None:
+        """Runs a batch on in as few rows as it needs, or lets it wait to be merged."""
+        batch = self._gather(batch)
+        is_level = (batch.positions == batch.position).all()
+        if not self._is_small(batch) or not is_level or batch.position % MERGE_EVERY:
+            return self._advance(batch)
+        if batch.key in self._waiting:
+            return self._continue(self._gather(batch, self._waiting.pop(batch.key)))
+        self._waiting[batch.key] = batch
+        if len(self._waiting) > MAX_WAITING:
+            self._resume_waiting(max)
 
-    def _call_up(self, which):
-        """Runs the batch on that waits at the first place (min) or at the last (max)."""
-        load = which(self._waiting.values(), key=lambda load: load.place)
-        self._advance(self._waiting.pop(load.key))
+    def _resume_waiting(self, choose: Callable[..., _RunningBatch]) -> None:
+        """Runs the waiting batch at the smallest position (`min`) or the largest (`max`)."""
+        batch = choose(self._waiting.values(), key=lambda batch: batch.position)
+        self._advance(self._waiting.pop(batch.key))
 
-    def _advance(self, load):
-        limits, encoded, state = load.riders
-        if load.place == load.cache_length:
-            state, load.cache_length = self._programs.lengthen(state), load.next_cache_length
-        sizes, stop = self._sizes(load), load.cache_length
-        few = max((n for n in sizes if n < load.rows), default=0)
-        if self._is_small(load):
-            stop = min(stop, load.place + MERGE_EVERY - load.place % MERGE_EVERY)
+    def _advance(self, batch: _RunningBatch) -> None:
+        """Starts the next program of a batch without waiting for it."""
+        limits, encoded, state = batch.slots
+        if batch.position == batch.cache_length:
+            state, batch.cache_length = self._programs.lengthen(state), batch.next_cache_length
+        sizes, stop = self._sizes(batch), batch.cache_length
+        max_unfinished = max((n for n in sizes if n < batch.rows), default=0)
+        if self._is_small(batch):
+            stop = min(stop, batch.position + MERGE_EVERY - batch.position % MERGE_EVERY)
         else:
-            few = max(few, sizes[-1] // 2)
-        # A lane that has so few already does not wait for the others to have no more.
-        few = np.where(load.is_there.sum(1) > few, few, 0).astype(np.int32)
-        state, *load.outcome = self._programs.advance(
-            self._params, (limits, encoded), state, load.places, np.int32(stop), few
+            max_unfinished = max(max_unfinished, sizes[-1] // 2)
+        # A replica that has no more than that already runs on instead of waiting for the others.
+        exceeds = batch.is_active.sum(1) > max_unfinished
+        per_replica = np.where(exceeds, max_unfinished, 0).astype(np.int32)
+        batch.advanced = self._programs.advance(
+            self._params, (limits, encoded), state, batch.positions, np.int32(stop), per_replica
         )
-        load.riders = SearchSlots(limits, encoded, state)
-        self._running.append(load)
+        batch.slots = SearchSlots(limits, encoded, batch.advanced.state)
+        self._running.append(batch)
 
-    def _sizes(self, load):
-        """The rows that a batch may go on with: for one alone no program is compiled."""
-        sizes = batch_sizes(self._batch_size, load.bucket)
-        return [n for n in sizes if n > 1 or n == load.rows]
+    def _sizes(self, batch: _RunningBatch) -> list[int]:
+        """Returns the numbers of rows that a batch may have next, in rising order.
 
-    def _is_small(self, load):
-        return 2 * load.most_on_a_replica <= self._sizes(load)[-1]
+        One row is only for a batch that began with it: it is not worth programs of its own.
+        """
+        sizes = batch_sizes(self._batch_size, batch.bucket)
+        return [n for n in sizes if n > 1 or n == batch.rows]
 
-    def _collect(self, *loads):
-        """The sentences of one batch, or of two with one key, on as few rows as hold them."""
-        load, other = loads[0], loads[-1]
-        indices = np.concatenate([one.indices for one in loads], axis=1)
-        most = (indices >= 0).sum(1).max()
-        rows = next(n for n in self._sizes(load) if n >= most)
-        if load is other and rows == load.rows:
-            return load
+    def _is_small(self, batch: _RunningBatch) -> bool:
+        return 2 * batch.num_active <= self._sizes(batch)[-1]
+
+    def _gather(self, batch: _RunningBatch, other: _RunningBatch | None = None) -> _RunningBatch:
+        """Returns the sentences of one batch, or of two with one key, in as few rows as hold them.
+
+        An example on one replica, with batches of 4 rows (. is -1):
+
+            indices                 7 . 9 .   and   3 . . 5
+            order of the active     0 2 4 7, counted through both
+            gathered indices        7 9 3 5
+        """
+        pair = (batch,) if other is None else (batch, other)
+        indices = np.concatenate([one.indices for one in pair], axis=1)
+        num_active = (indices >= 0).sum(1).max()
+        rows = next(n for n in self._sizes(batch) if n >= num_active)
+        if other is None and rows == batch.rows:
+            return batch
         order = np.argsort(indices < 0, axis=1, kind="stable")[:, :rows]
         indices = np.take_along_axis(indices, order, axis=1)
-        places = np.where(indices >= 0, order, 2 * load.rows).astype(np.int32)
-        riders = self._programs.collect(load.riders, other.riders, places.ravel())
-        return replace(load, indices=indices, riders=riders)
+        order = np.where(indices >= 0, order, 2 * batch.rows).astype(np.int32)
+        slots = self._programs.gather(batch.slots, pair[-1].slots, order.ravel())
+        return replace(batch, indices=indices, slots=slots)

@@ -1,100 +1,161 @@
-"""Search over a step function: what all ways of searching share. Knows no model, no text.
+"""Search over a step function: what every search method shares. It knows no model and no text.
 
     step_fn(tokens [B, W], cache, position, ancestors [B, W, T]) -> (logits [B, W, V], cache)
 
-gives the scores of the piece after `tokens`, which stand at `position`. The cache is the model's:
-its leaves lead with [B], and what beam w writes at a place stays there. When hypotheses change
-beams, only the table of their ancestors is reordered: ancestors[b, w, t] is the beam that wrote
-place t of hypothesis w, -1 where nobody has yet. So no step copies a cache.
+returns the scores of the token after `tokens`, which stand at `position`. The cache is the model's:
+its arrays have leading axis B, and what beam w writes at a position stays there. When hypotheses
+change beams, only the table of their ancestors is reordered, so no step copies a cache:
+ancestors[b, w, t] is the beam that wrote position t of hypothesis w, -1 if none has yet.
 
-A hypothesis ends with EOS, which its length n counts; at the last place that a sentence may use,
-only EOS is allowed, so every hypothesis has an end.
+An example with W = 2 beams and T = 3 positions, the table as `step_fn` gets it:
+
+    position 0: BOS stands in beam 0.                            [0 . .]
+                It is continued by "a" and by "b".               [1 . .]
+    position 1: "a" is in beam 0, "b" in beam 1. Both            [0 0 .]
+                were written after position 0 of beam 0.         [0 1 .]
+    position 2: "b c" and "b d" were the best: both read         [0 1 0]
+                position 1 from beam 1, where "b" was written.   [0 1 1]
+
+A hypothesis ends with EOS, which counts towards its length. At the last position that a sentence
+may use, only EOS is allowed, so every hypothesis ends.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-FREE = -1  # in `Limits.forced`: the search chooses
+Array = jax.Array | np.ndarray
+Cache = Any  # a pytree of arrays that belongs to the model
+StepFn = Callable[[jax.Array, Cache, jax.Array, jax.Array], tuple[jax.Array, Cache]]
+State = TypeVar("State")  # of a search method: a NamedTuple of arrays with leading axis B
+
+FREE = -1  # in `Limits.forced`: the search chooses the token
 
 
 class Limits(NamedTuple):
-    """What each sentence may use and must hold of the places 0 … T-1."""
+    """How long the output of each sentence may be, and which of its tokens are given."""
 
-    max_lengths: jax.Array  # [B], pieces that it may use, EOS included; 0: there is no sentence
-    forced: jax.Array  # [B, T], the piece that a place must hold, or FREE
+    max_lengths: Array  # [B], largest number of tokens, EOS included; 0: the row has no sentence
+    forced: Array  # [B, T], the token that a position must hold, or FREE
 
 
 class Hypotheses(NamedTuple):
-    """The results of a search, best first. A score of -inf marks a place that was not filled."""
+    """The results of a search, best first. A score of -inf marks an entry that was not filled."""
 
-    ids: jax.Array  # [B, W, T], after EOS zeros
-    log_probs: jax.Array  # [B, W], sum over the pieces, EOS included
-    scores: jax.Array  # [B, W], log_probs / length penalty
+    ids: Array  # [B, W, T], zeros after EOS
+    log_probs: Array  # [B, W], sum over the tokens, EOS included
+    scores: Array  # [B, W], log_probs / length penalty
+
+
+class SearchMethod(Protocol[State]):
+    """A way of searching: `beam_search.BeamSearch` or `sampling.Sampling`."""
+
+    @property
+    def width(self) -> int:
+        """The number of hypotheses of a sentence, W."""
+        ...
+
+    def start(self, limits: Limits, cache: Cache, rngs: jax.Array | None = None) -> State:
+        """Returns the state before the first step; rngs [B, 2]: a PRNG key for each sentence."""
+        ...
+
+    def is_finished(self, limits: Limits, state: State) -> jax.Array:
+        """Returns which sentences [B] have results that no further step changes."""
+        ...
+
+    def extend(self, step_fn: StepFn, limits: Limits, state: State, position: jax.Array) -> State:
+        """Returns the state with every live hypothesis extended by one token."""
+        ...
+
+    def results(self, state: State) -> Hypotheses:
+        """Returns the hypotheses found so far."""
+        ...
 
 
 @dataclass(frozen=True)
 class HypothesisRules:
-    """What a hypothesis may be, and how hypotheses of different lengths compare."""
+    """What a hypothesis may be, and how hypotheses of different lengths compare.
+
+    length_penalty, alpha: as in `make_length_penalty`.
+    """
 
     bos: int
     eos: int
-    length_penalty: str = "gnmt"
-    alpha: float = 0.6
-    min_length: int = 0  # pieces before which no hypothesis may end, EOS included
+    length_penalty: str
+    alpha: float
+    min_length: int = 0  # tokens, EOS included, before which no hypothesis may end
 
-    def penalty(self, length):
-        """The divisor of the log-probability of a hypothesis of `length` pieces."""
+    def penalty(self, length: Array | float) -> Array | float:
+        """Returns the divisor of the log-probability of a hypothesis of `length` tokens."""
         return make_length_penalty(self.length_penalty, self.alpha)(length)
 
-    def required(self, position, limits):
-        """The piece that must stand at `position`, [B], or FREE."""
+    def forced_tokens(self, position: jax.Array, limits: Limits) -> jax.Array:
+        """Returns the token [B] that must stand at `position`, or FREE."""
         forced = jax.lax.dynamic_index_in_dim(limits.forced, position, axis=1, keepdims=False)
         is_last = position + 1 >= limits.max_lengths
         return jnp.where(forced == FREE, jnp.where(is_last, self.eos, FREE), forced)
 
-    def without_early_end(self, logits, position):
-        """The logits [B, W, V]; -inf for an end that would come too soon."""
+    def mask_early_end(self, logits: jax.Array, position: jax.Array) -> jax.Array:
+        """Returns logits [B, W, V] with -inf for an EOS that would come before `min_length`."""
         if not self.min_length:
             return logits
-        too_soon = (position + 1 < self.min_length) & (jnp.arange(logits.shape[-1]) == self.eos)
-        return jnp.where(too_soon, -jnp.inf, logits)
+        is_early = (position + 1 < self.min_length) & (jnp.arange(logits.shape[-1]) == self.eos)
+        return jnp.where(is_early, -jnp.inf, logits)
 
 
-def make_length_penalty(kind, alpha):
-    """length (pieces with EOS) -> divisor of the log-probability.
+def make_length_penalty(kind: str, alpha: float) -> Callable[[Array | float], Array | float]:
+    """Returns a function from a length n (tokens, EOS included) to its length penalty.
 
-    "gnmt": ((5+n)/6)^α (Wu et al. 2016, equation 14; the paper's); "power": n^α (fairseq, OpenNMT).
+    "gnmt" is ((5+n)/6)^α (Wu et al. 2016, equation 14; the paper's); "power" is n^α (fairseq,
+    OpenNMT). Raises ValueError for any other kind.
     """
     if kind == "gnmt":
         return lambda n: ((5.0 + n) / 6.0) ** alpha
     if kind == "power":
         return lambda n: jnp.asarray(n, jnp.float32) ** alpha
-    raise ValueError(f"The length penalty must be 'gnmt' or 'power', not {kind!r}.")
+    raise ValueError(f"length_penalty must be gnmt or power, not {kind}.")
 
 
-def advance(method, step_fn, limits, state, start, stop, few=0):
-    """(state, place): grown from place `start` to `stop`, or to where only `few` are not done.
+def advance(
+    method: SearchMethod[State],
+    step_fn: StepFn,
+    limits: Limits,
+    state: State,
+    start: int | jax.Array,
+    stop: int | jax.Array,
+    max_unfinished: int | jax.Array = 0,
+) -> tuple[State, jax.Array]:
+    """Runs the search from position `start` until `stop`, or until few sentences are unfinished.
 
-    method: a `beam_search.BeamSearch` or a `sampling.Sampling`, which made the state.
+    It ends early as soon as at most `max_unfinished` sentences are unfinished. Returns the state
+    and the position that was reached.
     """
 
-    def is_unfinished(carry):
+    def runs_on(carry: tuple[jax.Array, State]) -> jax.Array:
         position, state = carry
-        return (position < stop) & ((~method.is_finished(limits, state)).sum() > few)
+        num_unfinished = (~method.is_finished(limits, state)).sum()
+        return (position < stop) & (num_unfinished > max_unfinished)
 
-    def grow(carry):
+    def extend(carry: tuple[jax.Array, State]) -> tuple[jax.Array, State]:
         position, state = carry
         return position + 1, method.extend(step_fn, limits, state, position)
 
-    place, state = jax.lax.while_loop(is_unfinished, grow, (jnp.int32(start), state))
-    return state, place
+    position, state = jax.lax.while_loop(runs_on, extend, (jnp.int32(start), state))
+    return state, position
 
 
-def search_to_end(method, step_fn, limits, cache, **start):
-    """The `Hypotheses` of every sentence, in one go."""
-    state = method.start(limits, cache, **start)
-    state, _ = advance(method, step_fn, limits, state, 0, limits.forced.shape[1])
+def search_to_end(
+    method: SearchMethod[State],
+    step_fn: StepFn,
+    limits: Limits,
+    cache: Cache,
+    rngs: jax.Array | None = None,
+) -> Hypotheses:
+    """Searches all sentences from the first position to their end in one loop."""
+    state = method.start(limits, cache, rngs)
+    state, _ = advance(method, step_fn, limits, state, start=0, stop=limits.forced.shape[1])
     return method.results(state)

@@ -1,21 +1,27 @@
 """The options of a search."""
 
 from dataclasses import dataclass
+from typing import Any
 
+from transformer.config import DecodingConfig
 from transformer.search.beam_search import BeamSearch
-from transformer.search.decoding import HypothesisRules
-from transformer.search.sampling import Sampling
+from transformer.search.decoding import HypothesisRules, make_length_penalty
+from transformer.search.sampling import Sampling, check_sampling
 from transformer.special_tokens import BOS, EOS
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """The options of one search; each set is compiled once a shape."""
+    """The options of one search; every different set compiles programs of its own.
+
+    beam_size 1 is greedy search; with `sample` the beam is not used. Lengths count tokens, EOS
+    included. The others are described at `BeamSearch`, `Sampling` and `make_length_penalty`.
+    """
 
     beam_size: int
     alpha: float
     length_penalty: str
-    max_extra_length: int
+    max_extra_length: int  # tokens that a translation may have more than its source
     min_length: int = 0
     nbest: int = 1
     early_stopping: bool = False
@@ -26,8 +32,11 @@ class SearchOptions:
     seed: int = 0
 
     @classmethod
-    def from_config(cls, decoding, **options):
-        """A configuration's search with `options` in place of its own; ValueError if wrong."""
+    def from_config(cls, decoding: DecodingConfig, **options: Any) -> "SearchOptions":
+        """Returns the options of a configuration, overridden by `options`.
+
+        Raises ValueError for an unknown option or a value out of its range.
+        """
         names = ("beam_size", "alpha", "length_penalty", "max_extra_length")
         chosen = {name: getattr(decoding, name) for name in names} | options
         try:
@@ -37,28 +46,27 @@ class SearchOptions:
             raise ValueError(
                 f"The options of translate are {known}, not {', '.join(options)}."
             ) from None
-        search.method()  # which checks its own
-        return search._checked()
+        search._check()
+        return search
 
-    def _checked(self):
+    def _check(self) -> None:
+        make_length_penalty(self.length_penalty, self.alpha)
+        check_sampling(self.temperature, self.top_k, self.top_p)
         has_beam = self.beam_size > 1 and not self.sample
-        for name, is_right, wanted in (
+        for name, is_right, expected in (
             ("beam_size", self.beam_size >= 1, "at least 1"),
             ("nbest", self.nbest >= 1, "at least 1"),
             ("nbest", self.sample or self.nbest <= self.beam_size, "at most beam_size"),
             ("early_stopping", has_beam or not self.early_stopping, "False without a beam"),
             ("alpha", self.alpha >= 0, "at least 0"),
-            ("length_penalty", self.length_penalty in ("gnmt", "power"), "gnmt or power"),
             ("max_extra_length", self.max_extra_length >= 0, "at least 0"),
             ("min_length", self.min_length >= 0, "at least 0"),
-            ("temperature", self.temperature > 0, "above 0"),
         ):
             if not is_right:
-                raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)}.")
-        return self
+                raise ValueError(f"{name} must be {expected}, not {getattr(self, name)}.")
 
-    def method(self):
-        """How to search: a `BeamSearch` or a `Sampling`."""
+    def method(self) -> BeamSearch | Sampling:
+        """Returns the search method that these options describe."""
         rules = HypothesisRules(BOS, EOS, self.length_penalty, self.alpha, self.min_length)
         if self.sample:
             return Sampling(rules, self.nbest, self.temperature, self.top_k, self.top_p)

@@ -1,31 +1,43 @@
-"""Greedy search and sampling: hypotheses that grow side by side, each by one piece at a step."""
+"""Greedy search and sampling: independent hypotheses that grow by one token per step."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from transformer.search.decoding import FREE, Hypotheses, HypothesisRules
+from transformer.search.decoding import FREE, Cache, Hypotheses, HypothesisRules, Limits, StepFn
 from transformer.search.top_k import first_largest, log_sum_exp
 
 
-class Growing(NamedTuple):
+class SampleState(NamedTuple):
     """W hypotheses of every sentence."""
 
     ids: jax.Array  # [B, W, T+1], BOS first
     log_probs: jax.Array  # [B, W]
     lengths: jax.Array  # [B, W], 0 while unfinished
-    rngs: jax.Array  # [B, 2], one PRNG key a sentence: its samples do not depend on its neighbours
-    cache: Any
+    rngs: jax.Array  # [B, 2], a PRNG key per sentence: samples do not depend on other rows
+    cache: Cache
+
+
+def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
+    """Raises ValueError if an option of sampling is out of its range."""
+    for name, value, is_right, expected in (
+        ("temperature", temperature, temperature >= 0, "at least 0"),
+        ("top_k", top_k, top_k >= 0, "at least 0"),
+        ("top_p", top_p, 0 < top_p <= 1, "above 0 and at most 1"),
+    ):
+        if not is_right:
+            raise ValueError(f"{name} must be {expected}, not {value}.")
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """`width` independent samples of every sentence, in no order; temperature 0 is greedy search.
+    """`width` independent samples of every sentence, in no order.
 
-    top_k > 0 keeps the k most probable pieces, top_p < 1 the fewest whose probabilities reach p.
-    The log-probabilities are the model's own, before temperature and truncation.
+    temperature: divides the logits; 0 is greedy search. top_k > 0 keeps the k most probable tokens,
+    top_p < 1 the fewest whose probabilities reach p. The log-probabilities of the results are the
+    model's own, before temperature and truncation. Raises ValueError for options out of range.
     """
 
     rules: HypothesisRules
@@ -34,20 +46,14 @@ class Sampling:
     top_k: int = 0
     top_p: float = 1.0
 
-    def __post_init__(self):
-        for name, is_right, wanted in (
-            ("temperature", self.temperature >= 0, "at least 0"),
-            ("top_k", self.top_k >= 0, "at least 0"),
-            ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
-        ):
-            if not is_right:
-                raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)}.")
+    def __post_init__(self) -> None:
+        check_sampling(self.temperature, self.top_k, self.top_p)
 
-    def start(self, limits, cache, rngs=None):
-        """Empty hypotheses; rngs [B, 2] are needed unless the temperature is 0."""
+    def start(self, limits: Limits, cache: Cache, rngs: jax.Array | None = None) -> SampleState:
+        """Returns empty hypotheses; rngs [B, 2] are needed unless the temperature is 0."""
         num_sentences, max_length = limits.forced.shape
         shape = (num_sentences, self.width)
-        return Growing(
+        return SampleState(
             ids=jnp.zeros((*shape, max_length + 1), jnp.int32).at[:, :, 0].set(self.rules.bos),
             log_probs=jnp.zeros(shape),
             lengths=jnp.zeros(shape, jnp.int32),
@@ -55,48 +61,61 @@ class Sampling:
             cache=cache,
         )
 
-    def is_finished(self, limits, growing):
-        """Sentences [B] of which every hypothesis has ended."""
-        return (growing.lengths > 0).all(1) | (limits.max_lengths == 0)
+    def is_finished(self, limits: Limits, state: SampleState) -> jax.Array:
+        """Returns the sentences [B] of which every hypothesis has ended."""
+        return (state.lengths > 0).all(1) | (limits.max_lengths == 0)
 
-    def extend(self, step_fn, limits, growing, position):
-        """All unfinished hypotheses longer by one piece."""
-        live = growing.lengths == 0
-        tokens = jax.lax.dynamic_index_in_dim(growing.ids, position, axis=2, keepdims=False)
-        own, places = jnp.arange(self.width)[:, None], jnp.arange(limits.forced.shape[1])
-        ancestors = jnp.where(places <= position, own, -1)  # each has only itself
-        ancestors = jnp.broadcast_to(ancestors, (len(tokens), *ancestors.shape))
-        logits, cache = step_fn(tokens, growing.cache, position, ancestors)
-        allowed = self.rules.without_early_end(logits, position)
-        required = self.rules.required(position, limits)[:, None]
-        chosen = self._choose(allowed, growing.rngs, position)
-        pieces = jnp.where(required == FREE, chosen, required)
-        gained = jnp.take_along_axis(logits, pieces[..., None], axis=-1)[..., 0]
+    def extend(
+        self, step_fn: StepFn, limits: Limits, state: SampleState, position: jax.Array
+    ) -> SampleState:
+        """Extends every unfinished hypothesis by one token."""
+        is_live = state.lengths == 0
+        tokens = jax.lax.dynamic_index_in_dim(state.ids, position, axis=2, keepdims=False)
+        ancestors = jnp.broadcast_to(
+            self._own_ancestors(position, limits.forced.shape[1]),
+            (len(tokens), self.width, limits.forced.shape[1]),
+        )
+        logits, cache = step_fn(tokens, state.cache, position, ancestors)
+        allowed = self.rules.mask_early_end(logits, position)
+        forced = self.rules.forced_tokens(position, limits)[:, None]
+        chosen = self._choose(allowed, state.rngs, position)
+        tokens = jnp.where(forced == FREE, chosen, forced)
+        gained = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
         gained -= log_sum_exp(logits)
-        ends = live & (pieces == self.rules.eos)
-        return Growing(
-            growing.ids.at[:, :, position + 1].set(jnp.where(live, pieces, 0)),
-            growing.log_probs + jnp.where(live, gained, 0.0),
-            jnp.where(ends, position + 1, growing.lengths),
-            growing.rngs,
+        ends = is_live & (tokens == self.rules.eos)
+        return SampleState(
+            state.ids.at[:, :, position + 1].set(jnp.where(is_live, tokens, 0)),
+            state.log_probs + jnp.where(is_live, gained, 0.0),
+            jnp.where(ends, position + 1, state.lengths),
+            state.rngs,
             cache,
         )
 
-    def _choose(self, logits, rngs, position):
+    def _own_ancestors(self, position: jax.Array, max_length: int) -> jax.Array:
+        """Returns the table [W, T] in which each hypothesis wrote all of its positions itself."""
+        is_written = jnp.arange(max_length) <= position
+        return jnp.where(is_written, jnp.arange(self.width)[:, None], -1)
+
+    def _choose(self, logits: jax.Array, rngs: jax.Array, position: jax.Array) -> jax.Array:
+        """Returns the next token [B, W] of each hypothesis from logits [B, W, V]."""
         if self.temperature == 0.0:
             return first_largest(logits)
         step_rngs = jax.vmap(jax.random.fold_in, (0, None))(rngs, position)
         kept = truncate(logits / self.temperature, self.top_k, self.top_p)
         return jax.vmap(jax.random.categorical)(step_rngs, kept)
 
-    def results(self, growing):
-        """`Hypotheses`, in no order."""
-        penalty = self.rules.penalty(growing.lengths.astype(jnp.float32))
-        return Hypotheses(growing.ids[:, :, 1:], growing.log_probs, growing.log_probs / penalty)
+    def results(self, state: SampleState) -> Hypotheses:
+        """Returns the hypotheses, in no order."""
+        penalty = self.rules.penalty(state.lengths.astype(jnp.float32))
+        return Hypotheses(state.ids[:, :, 1:], state.log_probs, state.log_probs / penalty)
 
 
-def truncate(logits, top_k=0, top_p=1.0):
-    """Logits [..., V] with -inf beyond the k best pieces and the nucleus of mass p; ties stay."""
+def truncate(logits: jax.Array, top_k: int = 0, top_p: float = 1.0) -> jax.Array:
+    """Returns logits [..., V] with -inf except for the k best and the nucleus of mass p.
+
+    Tokens that tie with the last one kept are kept too. With probabilities 0.5, 0.3, 0.15, 0.05,
+    top_p = 0.7 keeps the first two: the first alone has 0.5, both together 0.8.
+    """
     if top_k:
         least = jax.lax.top_k(logits, min(top_k, logits.shape[-1]))[0][..., -1:]
         logits = jnp.where(logits < least, -jnp.inf, logits)

@@ -1,66 +1,88 @@
-"""The best few of very many scores, without ranking them all.
+"""The k best of very many scores, and what else a step needs of them, without a full sort.
 
-Scores are looked at in blocks: the best lie in the blocks with the largest maxima. Of equal scores
-the first one wins, as without blocks. The maxima are those of the sum of exponentials, too, and
-computed once where both are wanted.
+Scores are divided into blocks: the k best lie in the k blocks with the largest maxima. Of equal
+scores the first one wins, as without blocks. `log_sum_exp` needs the same maxima, which XLA then
+computes once.
 """
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-LANES = 128  # of a TPU: blocks of as many are no copy there
+TPU_LANES = 128  # blocks of this size need no copy on a TPU
 
 
-def log_sum_exp(x):
-    """log Σ exp over the last axis: [..., V] -> [...]; some must be above -inf."""
+class Continuations(NamedTuple):
+    """The best continuations of the hypotheses of each sentence, in falling order."""
+
+    values: jax.Array  # [B, count]
+    beams: jax.Array  # [B, count], the hypothesis that is continued
+    tokens: jax.Array  # [B, count], the token that continues it
+
+
+def log_sum_exp(x: jax.Array) -> jax.Array:
+    """Returns log Σ exp over the last axis, [..., V] -> [...]; not all may be -inf."""
     largest = _in_blocks(x).max(-1).max(-1)
     return largest + jnp.log(jnp.exp(x - largest[..., None]).sum(-1))
 
 
-def first_largest(x):
-    """argmax over the last axis: [..., V] -> [...]."""
+def first_largest(x: jax.Array) -> jax.Array:
+    """Returns the argmax over the last axis, [..., V] -> [...]."""
     blocks = _in_blocks(x)
     block = _argmax(blocks.max(-1))
     scores = jnp.take_along_axis(blocks, block[..., None, None], axis=-2)[..., 0, :]
     return block * blocks.shape[-1] + _argmax(scores)
 
 
-def top_continuations(logits, totals, count):
-    """The `count` best of logits [B, W, V] + totals [B, W]: (values, beams, pieces) [B, count].
+def top_continuations(logits: jax.Array, totals: jax.Array, count: int) -> Continuations:
+    """Returns the `count` best of logits [B, W, V] + totals [B, W] of each sentence.
 
-    The results of top_k are not sliced: XLA on the CPU would sort all W·V scores at every step.
+    An example with count = 2, W = 2 and V = 6, in blocks of 2:
+
+        beam 0: logits 5 1 | 0 4 | 3 2, total  0   maxima 5 4 3
+        beam 1: logits 6 0 | 1 1 | 0 0, total -2   maxima 4 -1 -2
+
+    Of the maxima the two best are 5 and the first 4, of blocks 0 and 1 of beam 0. Only their scores
+    5 1 0 4 are ranked: the results are 5 (beam 0, token 0) and 4 (beam 0, token 3).
     """
     blocks = _in_blocks(logits)
-    rows, width, num_blocks, size = blocks.shape
-    maxima = (blocks.max(-1) + totals[..., None]).reshape(rows, -1)
+    rows, width, num_blocks, block_size = blocks.shape
+    maxima = (blocks.max(-1) + totals[..., None]).reshape(rows, -1)  # [B, W · num_blocks]
+    # Results of top_k are never sliced: XLA on the CPU would sort all scores at every step.
     _, best = jax.lax.top_k(maxima, min(count, width * num_blocks))
-    best = jnp.sort(best, axis=-1)
+    best = jnp.sort(best, axis=-1)  # of equal scores the first has to win
     beams = best // num_blocks
-    # The sums are made for the chosen blocks alone: those of all would be stored and read again.
-    scores = jnp.take_along_axis(blocks.reshape(rows, -1, size), best[..., None], axis=1)
+    # Totals are added to the chosen blocks alone: sums of all would be stored and read again.
+    scores = jnp.take_along_axis(blocks.reshape(rows, -1, block_size), best[..., None], axis=1)
     scores += jnp.take_along_axis(totals, beams, axis=1)[..., None]
-    values, places = jax.lax.top_k(scores.reshape(rows, -1), count)
-    block = jnp.take_along_axis(best, places // size, axis=1)
-    return values, block // num_blocks, block % num_blocks * size + places % size
+    values, index = jax.lax.top_k(scores.reshape(rows, -1), count)
+    block = jnp.take_along_axis(best, index // block_size, axis=1)
+    tokens = block % num_blocks * block_size + index % block_size
+    return Continuations(values, block // num_blocks, tokens)
 
 
-def _in_blocks(x):
-    """[..., V] -> [..., blocks, size], the last one filled up with -inf."""
-    ideal = (x.shape[-1] / 2) ** 0.5  # of 2W blocks out of W·V / size as many scores are chosen
+def _in_blocks(x: jax.Array) -> jax.Array:
+    """Divides the last axis into blocks, [..., V] -> [..., blocks, size], padded with -inf."""
+    # The size with the least work: W·V / size block maxima are scanned, and 2W·size scores ranked.
+    ideal = (x.shape[-1] / 2) ** 0.5
     sizes = range(round(ideal / 2), round(ideal * 2) + 1)
-    full = [size for size in sizes if size and x.shape[-1] % size == 0]
-    size = min(full or [round(ideal)], key=lambda size: abs(size - ideal))
-    if x.shape[-1] % LANES == 0:
-        size = LANES
+    divisors = [size for size in sizes if size and x.shape[-1] % size == 0]
+    size = min(divisors or [round(ideal)], key=lambda size: abs(size - ideal))
+    if x.shape[-1] % TPU_LANES == 0:
+        size = TPU_LANES
     missing = -x.shape[-1] % size
-    if missing:  # goes through all scores once more: a few times the cost of the rest
+    if missing:  # padding copies all scores, which costs several times the rest
         padding = [(0, 0)] * (x.ndim - 1) + [(0, missing)]
         x = jnp.pad(x, padding, constant_values=-jnp.inf)
     return x.reshape(*x.shape[:-1], -1, size)
 
 
-def _argmax(x):
-    """As two reductions: XLA on the CPU does them ten times as fast as one of pairs."""
-    places = jax.lax.broadcasted_iota(jnp.int32, x.shape, x.ndim - 1)
+def _argmax(x: jax.Array) -> jax.Array:
+    """Returns the argmax over the last axis by two reductions.
+
+    XLA on the CPU does them ten times as fast as one reduction of pairs.
+    """
+    index = jax.lax.broadcasted_iota(jnp.int32, x.shape, x.ndim - 1)
     is_largest = x == x.max(-1, keepdims=True)
-    return jnp.where(is_largest, places, x.shape[-1] - 1).min(-1)
+    return jnp.where(is_largest, index, x.shape[-1] - 1).min(-1)

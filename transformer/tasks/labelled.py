@@ -22,7 +22,7 @@ class LabelledTask(Task):
 
     def evaluate(self, params):
         examples, labels = self.validation
-        self.classifier.params = self.parallel.on_one_device(params)
+        self.classifier.params = self.parallel.copy_to_one_device(params)
         found = self.classifier.classify(examples)
         self.classifier.params = None
         right = [c.label == label for c, label in zip(found, labels, strict=True)]

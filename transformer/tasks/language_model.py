@@ -57,7 +57,7 @@ class LanguageModelTask(Task):
         return model, WindowBatch(np.zeros(shape, np.int32), np.zeros(shape, np.int32))
 
     def evaluate(self, params):
-        self.generator.params = self.parallel.on_one_device(params)
+        self.generator.params = self.parallel.copy_to_one_device(params)
         pieces = min(SAMPLE_PIECES, self.config.data.row_length)
         (text,) = self.generator.generate([""], num_pieces=pieces)
         self.generator.params = None

@@ -112,7 +112,7 @@ class Task:
     def num_padding_rows(self):
         """Empty rows of a training batch, as the devices need them."""
         rows = self.training_batches.rows_per_batch
-        return self.parallel.num_rows(rows, self.config.training.accumulate_steps) - rows
+        return self.parallel.padded_num_rows(rows, self.config.training.accumulate_steps) - rows
 
     def batch_summary(self, places, note=""):
         """The line of the card that says what a batch is."""

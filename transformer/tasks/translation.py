@@ -105,7 +105,7 @@ class TranslationTask(Task):
         limit = self.config.data.max_validation_sentences or len(self.validation_pairs)
         sources, targets = zip(*self.validation_pairs[:limit], strict=True)
         references = [self.tokenizers[1].join(target) for target in targets]
-        self.translator.params = self.parallel.on_one_device(params)
+        self.translator.params = self.parallel.copy_to_one_device(params)
         try:
             translations = split_over_hosts(self._translate, sources)
         finally:

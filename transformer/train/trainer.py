@@ -10,7 +10,7 @@ from transformer.checkpoint.warm_start import warm_start
 from transformer.console import say, this_command
 from transformer.model.loss import make_loss_fn
 from transformer.parallel import hosts
-from transformer.parallel.devices import chip
+from transformer.parallel.devices import find_chip
 from transformer.parallel.mapping import make_parallel
 from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption
 from transformer.tasks import load_task_class
@@ -78,8 +78,8 @@ class Trainer:
     def _rates(self):
         """(FLOPs of a target token, FLOPs that the devices can do in a second, 0 if unknown)."""
         flops, num_tokens = self.task.cost_per_step
-        known = chip(jax.devices()[0].device_kind)
-        return flops / num_tokens, known[0] * 1e12 * jax.device_count() if known else 0.0
+        known = find_chip(jax.devices()[0].device_kind)
+        return flops / num_tokens, known.peak_tflops * 1e12 * jax.device_count() if known else 0.0
 
     def _votes(self):
         """On several hosts, how many were told to stop: all learn it at the same step."""
