@@ -1,7 +1,9 @@
-"""An image transformer on scikit-learn's 8 × 8 digits: patches of 2 × 2 pixels for tokens.
+"""An image transformer on scikit-learn's 8 × 8 digits; the tokens are patches of 2 × 2 pixels.
 
-36 seconds on 2 CPU cores. Reached: accuracy 98.33 on the last fifth, in a fixed random order.
-Needs scikit-learn: pip install -e '.[images]'.
+Reached: accuracy 98.33 in 36 seconds on 2 CPU cores. The images are in a fixed random order; the
+last fifth chooses the checkpoint and is also what the score is of.
+
+Data: those of scikit-learn (pip install -e '.[images]').
 
     python train.py --config=configs/digits.py --workdir=runs/digits
     python eval.py --workdir=runs/digits
@@ -10,7 +12,7 @@ Needs scikit-learn: pip install -e '.[images]'.
 from transformer.config import Config
 
 
-def get_config():
+def get_config() -> Config:
     config = Config(task="images")
     config.model.d_model, config.model.d_ff = 64, 128
     config.model.num_heads, config.model.num_layers = 4, 3

@@ -1,23 +1,24 @@
-"""Spelling to pronunciation: SIGMORPHON 2021 task 1, medium (Ashby et al.), one language a run.
+"""Spelling to pronunciation: SIGMORPHON 2021 task 1, medium (Ashby et al.), one language per run.
 
-8,000 words to learn from; characters in, phones out. The score is the word error rate: the share of
-words that are not wholly right. Recipe of Wu, Cotterell & Hulden (EACL 2021), made smaller for a
-CPU: theirs has 4+4 layers of 256/1024, dropout 0.3 and 20,000 updates of 400 words; here it is 3+3
-of 128/512 in pre-norm, dropout 0.2 and 6,000 updates of some 130 words, at three times the rate.
+8,000 training words; characters in, phones out. The score is SIGMORPHON's word error rate, the
+share of words with any error. The recipe of Wu, Cotterell & Hulden (EACL 2021), made smaller for
+a CPU: theirs has 4+4 layers of 256/1024, dropout 0.3 and 20,000 updates of 400 words; this one
+3+3 layers of 128/512, pre-norm, dropout 0.2 and 6,000 updates of about 130 words, at three times
+the learning rate.
 
-Data: LANG_train.tsv and LANG_dev.tsv (word, tab, phones with spaces between) of data/medium in
+Data: LANG_train.tsv and LANG_dev.tsv (word, tab, phones separated by spaces) of data/medium in
 https://github.com/sigmorphon/2021-task1, as data/g2p/LANG/train.tsv and data/g2p/LANG/val.tsv (or
-.tsv.gz). The test split is val, by which the best checkpoint is chosen too, as the published
-figures are of it; what is scored is the mean of the last 10 checkpoints, which is not chosen.
+.tsv.gz). The published figures are of val, so it is the test split here, too. It also chooses the
+best checkpoint, but the score is of the mean of the last 10 checkpoints, which it does not choose.
 
-Word error rate on it, by beam 5, and that of the Transformer of github.com/juletx/writing-systems:
+Word error rate with beam 5, and that of the Transformer of github.com/juletx/writing-systems:
 
                hun         fre         arm_e       dut          mean
     here       2.2 ± 0.9   8.5 ± 1.9   5.8 ± 1.4   11.5 ± 2.0   7.0
     published  2.8         9.5         6.5         12.0         7.7
 
-1.4 million parameters. 13 to 26 minutes a language on 2 busy CPU cores, some 8 when they are idle;
-French is of the first 3,919 steps, at which it was interrupted. The other languages were not run.
+1.4 million parameters; 13 to 26 minutes per language on 2 busy CPU cores, about 8 on idle ones. The
+French run was interrupted after 3,919 steps. The other languages have not been run.
 
     python train.py --config=configs/g2p.py:hun --workdir=runs/g2p_hun
     python eval.py --workdir=runs/g2p_hun
@@ -28,7 +29,7 @@ from transformer.config import Config
 LANGUAGES = ("arm_e", "bul", "dut", "fre", "geo", "hbs_latn", "hun", "jpn_hira", "kor", "vie_hanoi")
 
 
-def get_config(language="hun"):
+def get_config(language: str = "hun") -> Config:
     if language not in LANGUAGES:
         raise ValueError(
             f"The languages of SIGMORPHON 2021 (medium) are {', '.join(LANGUAGES)}, not "
@@ -49,7 +50,7 @@ def get_config(language="hun"):
     config.data.row_length = 64
     config.data.drop_identical = False
     config.tokenizer.kind, config.tokenizer.target_kind = "characters", "pieces"
-    config.tokenizer.joiner = ""  # every phone is a word of its own
+    config.tokenizer.joiner = ""  # every phone is a word
     config.tokenizer.shared = False
 
     config.optimizer.warmup_steps = 1000

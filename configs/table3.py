@@ -1,14 +1,16 @@
 """The rows of the paper's Table 3: variations of the base model, on newstest2013 (validation).
 
-As there: WMT14 en-de, beam 4, α 0.6, no averaging of checkpoints; what each row changes is below,
-all else is configs/wmt14_en_de_base.py. The paper's hours on 8 P100: 12 a row, big 3.5 days; none
-of them has been run to its end here. Its BLEU is on tokens: expect some 1.5 less in sacreBLEU 13a.
+As in the paper: WMT14 en-de, beam 4, α 0.6, no averaging of checkpoints. `ROWS` says what each row
+changes; the rest is configs/wmt14_en_de_base.py. The paper took 12 hours per row on 8 P100, and 3.5
+days for big; no row has been run to its end here. The paper's BLEU is on tokens: expect about 1.5
+less in sacreBLEU 13a.
 
     python train.py --config=configs/table3.py:h1 --workdir=runs/table3_h1
     python eval.py --workdir=runs/table3_h1
 """
 
 from configs import wmt14_en_de_base
+from transformer.config import Config
 
 ROWS = {  # what the row changes          paper: perplexity, BLEU, million parameters
     "base": {},  #                                 4.92  25.8   65
@@ -45,7 +47,7 @@ ROWS = {  # what the row changes          paper: perplexity, BLEU, million param
 }
 
 
-def get_config(row="base"):
+def get_config(row: str = "base") -> Config:
     if row not in ROWS:
         raise ValueError(f"The rows of Table 3 are {', '.join(ROWS)}, not '{row}'.")
     config = wmt14_en_de_base.get_config()

@@ -8,8 +8,14 @@ from dataclasses import dataclass
 from transformer.config_setting import setting
 
 ATTENTION = (
-    "scaled_dot_product", "dot_product", "general", "additive", "fused", "local", "performer",
-)  # fmt: skip
+    "scaled_dot_product",
+    "dot_product",
+    "general",
+    "additive",
+    "fused",
+    "local",
+    "performer",
+)
 TOKENIZERS = ("sentencepiece", "pieces", "characters")
 
 
@@ -38,7 +44,7 @@ class ModelConfig:
     max_positions: int = setting(512, "Number of learned positions.", at_least=1)
     embedding_sharing: str = setting(
         "all",
-        "One matrix for source, target and softmax, for target and softmax, or for none.",
+        "Embeddings that are one matrix: source, target and softmax; target and softmax; none.",
         choices=("all", "target", "none"),
     )
     attention: str = setting("scaled_dot_product", "Attention function.", choices=ATTENTION)
@@ -49,7 +55,7 @@ class ModelConfig:
         256, "With attention=performer: number of random features; more are more exact.", at_least=1
     )
     dtype: str = setting(
-        "float32", "Of the computation; parameters are float32.", choices=("float32", "bfloat16")
+        "float32", "Computes in it; parameters are float32.", choices=("float32", "bfloat16")
     )
 
     @property
@@ -104,11 +110,9 @@ class TokenizerConfig:
     """How text becomes tokens."""
 
     kind: str = setting(
-        "sentencepiece", "pieces: the text is split into tokens already.", choices=TOKENIZERS
+        "sentencepiece", "Tokenizer; pieces: of text that is split already.", choices=TOKENIZERS
     )
-    target_kind: str = setting(
-        "", "The target's, if another; needs shared=False.", choices=("", *TOKENIZERS)
-    )
+    target_kind: str = setting("", "Another tokenizer for the target.", choices=("", *TOKENIZERS))
     model: str = setting("", "File of the SentencePiece model; empty: train one from the corpus.")
     vocab_size: int = setting(37_000, "Size of a SentencePiece vocabulary to train.", at_least=1)
     shared: bool = setting(True, "One vocabulary for both languages.")
@@ -164,9 +168,11 @@ class TrainingConfig:
         5, "Newest checkpoints kept for averaging, besides the best.", at_least=1, resumable=True
     )
     patience: int = setting(
-        0, "Stop after this many evaluations without a better score; 0: never.", at_least=0,
+        0,
+        "Stop after this many evaluations without a better score; 0: never.",
+        at_least=0,
         resumable=True,
-    )  # fmt: skip
+    )
     init_from: str = setting(
         "", "Work directory to take the first parameters from (not its tokenizer).", resumable=True
     )
@@ -179,26 +185,38 @@ class DecodingConfig:
     beam_size: int = setting(4, "Beam width; 1: greedy.", at_least=1, resumable=True)
     alpha: float = setting(0.6, "Exponent of the length penalty, α.", at_least=0, resumable=True)
     length_penalty: str = setting(
-        "gnmt", "gnmt: ((5+n)/6)^α; power: n^α.", choices=("gnmt", "power"), resumable=True
+        "gnmt",
+        "Divides log-probabilities at length n; gnmt: ((5+n)/6)^α, power: n^α.",
+        choices=("gnmt", "power"),
+        resumable=True,
     )
     max_extra_length: int = setting(
         50, "Tokens that a translation may have beyond its source's.", at_least=0, resumable=True
     )
     average_checkpoints: int = setting(
-        1, "Newest checkpoints to average where none is named; 1: the best one.", at_least=1,
+        1,
+        "Newest checkpoints to average where none is named; 1: the best one.",
+        at_least=1,
         resumable=True,
-    )  # fmt: skip
+    )
     batch_size: int = setting(
-        64, "Sentences searched at once on each device.", at_least=1, resumable=True,
+        64,
+        "Sentences searched at once on each device.",
+        at_least=1,
+        resumable=True,
         changes_result=False,
-    )  # fmt: skip
+    )
 
 
 def _mesh_axis(num_devices: int, help: str) -> int:
     return setting(
-        num_devices, help, at_least=1, minus_one="the devices that are left",
-        resumable=True, changes_result=False,
-    )  # fmt: skip
+        num_devices,
+        help,
+        at_least=1,
+        minus_one="the devices that are left",
+        resumable=True,
+        changes_result=False,
+    )
 
 
 @dataclass
