@@ -6,7 +6,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from transformer.search.decoding import FREE, Cache, Hypotheses, HypothesisRules, Limits, StepFn
+from transformer.search.decoding import (
+    FREE,
+    Array,
+    Cache,
+    Hypotheses,
+    HypothesisRules,
+    Limits,
+    StepFn,
+)
 from transformer.search.top_k import Continuations, log_sum_exp, top_continuations
 
 
@@ -38,7 +46,7 @@ class BeamSearch:
     nbest: int = 1
     early_stopping: bool = False
 
-    def start(self, limits: Limits, cache: Cache, rngs: jax.Array | None = None) -> BeamState:
+    def start(self, limits: Limits, cache: Cache, rngs: Array | None = None) -> BeamState:
         """Returns a state with one live, empty hypothesis per sentence; nothing is drawn."""
         num_sentences, max_length = limits.forced.shape
         shape = (num_sentences, self.width)

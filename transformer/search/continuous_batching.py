@@ -55,7 +55,6 @@ class _RunningBatch:
     slots: SearchSlots
     positions: np.ndarray  # [replicas], the next position of each
     cache_length: int  # positions that the cache holds
-    advanced: Advanced | None = None  # what the last program returned, still on the devices
 
     @property
     def key(self) -> MergeKey:
@@ -97,7 +96,7 @@ class ContinuousBatcher:
 
     def __init__(self, programs: SearchPrograms, params: Params, batch_size: int) -> None:
         self._programs, self._params, self._batch_size = programs, params, batch_size
-        self._running: deque[_RunningBatch] = deque()
+        self._running: deque[tuple[_RunningBatch, Advanced]] = deque()
         self._waiting: dict[MergeKey, _RunningBatch] = {}
 
     def run(self, batches: Iterable[SearchBatch]) -> Iterator[tuple[int, Hypotheses]]:
@@ -113,8 +112,8 @@ class ContinuousBatcher:
                 if not self._waiting:
                     return
                 self._resume_waiting(min)
-            batch = self._running.popleft()
-            yield from self._remove_finished(batch)
+            batch, advanced = self._running.popleft()
+            yield from self._remove_finished(batch, advanced)
             if batch.is_active.any():
                 self._continue(batch)
 
@@ -125,20 +124,20 @@ class ContinuousBatcher:
         positions = np.zeros(len(new.indices), np.int32)
         self._advance(_RunningBatch(new.indices, new.bucket, slots, positions, length))
 
-    def _remove_finished(self, batch: _RunningBatch) -> Iterator[tuple[int, Hypotheses]]:
-        """Waits for the last program, yields what has finished and empties the slots of that."""
-        _, position, is_finished, results = batch.advanced
-        positions, is_finished = np.asarray(position), np.asarray(is_finished)
+    def _remove_finished(
+        self, batch: _RunningBatch, advanced: Advanced
+    ) -> Iterator[tuple[int, Hypotheses]]:
+        """Waits for a program, yields the sentences that it finished and empties their slots."""
+        positions, is_finished = np.asarray(advanced.position), np.asarray(advanced.is_finished)
         leaves = is_finished.reshape(batch.indices.shape) & batch.is_active
         if leaves.any():
-            results = jax.device_get(results)
+            results = jax.device_get(advanced.results)
             for row in np.flatnonzero(leaves):
                 yield int(batch.indices.flat[row]), Hypotheses(*(array[row] for array in results))
         batch.indices = np.where(leaves, -1, batch.indices)
         # A replica without sentences counts as having reached the same position as the others.
         has_some = batch.is_active.any(1)
         batch.positions = np.where(has_some, positions, positions[has_some].max(initial=0))
-        batch.advanced = None
 
     def _continue(self, batch: _RunningBatch) -> None:
         """Runs a batch on in as few rows as it needs, or lets it wait to be merged."""
@@ -171,11 +170,11 @@ class ContinuousBatcher:
         # A replica that has no more than that already runs on instead of waiting for the others.
         exceeds = batch.is_active.sum(1) > max_unfinished
         per_replica = np.where(exceeds, max_unfinished, 0).astype(np.int32)
-        batch.advanced = self._programs.advance(
+        advanced = self._programs.advance(
             self._params, (limits, encoded), state, batch.positions, np.int32(stop), per_replica
         )
-        batch.slots = SearchSlots(limits, encoded, batch.advanced.state)
-        self._running.append(batch)
+        batch.slots = SearchSlots(limits, encoded, advanced.state)
+        self._running.append((batch, advanced))
 
     def _sizes(self, batch: _RunningBatch) -> list[int]:
         """Returns the numbers of rows that a batch may have next, in rising order.

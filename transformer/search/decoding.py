@@ -46,9 +46,9 @@ class Limits(NamedTuple):
 class Hypotheses(NamedTuple):
     """The results of a search, best first. A score of -inf marks an entry that was not filled."""
 
-    ids: Array  # [B, W, T], zeros after EOS
-    log_probs: Array  # [B, W], sum over the tokens, EOS included
-    scores: Array  # [B, W], log_probs / length penalty
+    ids: jax.Array  # [B, W, T], zeros after EOS
+    log_probs: jax.Array  # [B, W], sum over the tokens, EOS included
+    scores: jax.Array  # [B, W], log_probs / length penalty
 
 
 class SearchMethod(Protocol[State]):
@@ -59,7 +59,7 @@ class SearchMethod(Protocol[State]):
         """The number of hypotheses of a sentence, W."""
         ...
 
-    def start(self, limits: Limits, cache: Cache, rngs: jax.Array | None = None) -> State:
+    def start(self, limits: Limits, cache: Cache, rngs: Array | None = None) -> State:
         """Returns the state before the first step; rngs [B, 2]: a PRNG key for each sentence."""
         ...
 
@@ -153,7 +153,7 @@ def search_to_end(
     step_fn: StepFn,
     limits: Limits,
     cache: Cache,
-    rngs: jax.Array | None = None,
+    rngs: Array | None = None,
 ) -> Hypotheses:
     """Searches all sentences from the first position to their end in one loop."""
     state = method.start(limits, cache, rngs)

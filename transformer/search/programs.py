@@ -16,15 +16,22 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from transformer.data.bucketing import batch_sizes, bucket_lengths
-from transformer.search.beam_search import BeamSearch, BeamState
-from transformer.search.decoding import Array, Cache, Hypotheses, Limits, advance
+from transformer.search.beam_search import BeamState
+from transformer.search.decoding import (
+    Array,
+    Cache,
+    Hypotheses,
+    Limits,
+    SearchMethod,
+    advance,
+)
 from transformer.search.replicas import REPLICA
-from transformer.search.sampling import SampleState, Sampling
+from transformer.search.sampling import SampleState
 
 FIRST_CACHE_LENGTH = 16  # positions
 
 Params = Any  # a pytree of arrays: the parameters of the model
-Method = BeamSearch | Sampling
+Method = SearchMethod[Any]  # a BeamSearch or a Sampling
 SearchState = BeamState | SampleState
 
 

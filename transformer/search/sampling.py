@@ -6,7 +6,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from transformer.search.decoding import FREE, Cache, Hypotheses, HypothesisRules, Limits, StepFn
+from transformer.search.decoding import (
+    FREE,
+    Array,
+    Cache,
+    Hypotheses,
+    HypothesisRules,
+    Limits,
+    StepFn,
+)
 from transformer.search.top_k import first_largest, log_sum_exp
 
 
@@ -49,7 +57,7 @@ class Sampling:
     def __post_init__(self) -> None:
         check_sampling(self.temperature, self.top_k, self.top_p)
 
-    def start(self, limits: Limits, cache: Cache, rngs: jax.Array | None = None) -> SampleState:
+    def start(self, limits: Limits, cache: Cache, rngs: Array | None = None) -> SampleState:
         """Returns empty hypotheses; rngs [B, 2] are needed unless the temperature is 0."""
         num_sentences, max_length = limits.forced.shape
         shape = (num_sentences, self.width)
@@ -57,7 +65,7 @@ class Sampling:
             ids=jnp.zeros((*shape, max_length + 1), jnp.int32).at[:, :, 0].set(self.rules.bos),
             log_probs=jnp.zeros(shape),
             lengths=jnp.zeros(shape, jnp.int32),
-            rngs=jnp.zeros((num_sentences, 2), jnp.uint32) if rngs is None else rngs,
+            rngs=jnp.zeros((num_sentences, 2), jnp.uint32) if rngs is None else jnp.asarray(rngs),
             cache=cache,
         )
 
