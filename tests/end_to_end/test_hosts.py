@@ -156,8 +156,9 @@ def test_hosts_that_were_told_different_things_are_refused(config, tmp_path):
 
 def test_a_host_alone_says_what_it_waits_for_and_gives_up():
     program = (
-        "from transformer.parallel import hosts; hosts.SAY_EVERY = 1\n"
-        "hosts.connect('localhost:1', 2, 1, wait_seconds=3, say=print)"
+        "import os; from transformer.parallel import hosts; hosts.SAY_EVERY = 1\n"
+        "end = lambda: (os.sys.stdout.flush(), os._exit(75))\n"
+        "hosts.connect('localhost:1', 2, 1, wait_seconds=3, say=print, on_timeout=end)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
@@ -169,7 +170,7 @@ def test_a_host_alone_says_what_it_waits_for_and_gives_up():
 
 def test_half_a_description_of_the_hosts_is_refused():
     with pytest.raises(ValueError, match="go together"):
-        hosts.connect("localhost:1", 2, say=print)
+        hosts.connect("localhost:1", 2, say=print, on_timeout=pytest.fail)
 
 
 def test_an_accelerator_that_jax_cannot_use_is_not_passed_over(tmp_path, monkeypatch):

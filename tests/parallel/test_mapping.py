@@ -100,7 +100,7 @@ def test_settings_that_do_not_make_a_mesh_are_refused():
     """Catches an error from deep inside jax instead of a sentence with the way out."""
     devices = [object()] * 8
     for changes, said in (
-        (dict(fsdp=3), "mesh.fsdp 3 .* does not make the 8 devices"),
+        (dict(fsdp=3), "mesh.fsdp 3 .* does not make the 8 devices of this run"),
         (dict(data=2), "mesh.data 2 .* set one of them to -1"),
         (dict(tensor=8, heads=4), r"mesh.tensor \(8\) must divide model.num_heads \(4\)"),
     ):

@@ -1,6 +1,7 @@
 """The manners of train.py and eval.py: flags, one-line errors, exit codes."""
 
 import difflib
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -13,6 +14,7 @@ from transformer.cli.process import fail, run_guarded
 from transformer.config import Config
 from transformer.console import be_quiet, say
 from transformer.parallel import hosts
+from transformer.signals import RESUMABLE
 
 flags.disclaim_key_flags()  # what is defined here belongs to the script that asks for it
 
@@ -39,7 +41,7 @@ def connect_hosts():
     given = flags.FLAGS
     speaks = hosts.connect(
         given.coordinator, given.num_processes, given.process_id,
-        wait_seconds=given.wait_seconds, say=say,
+        wait_seconds=given.wait_seconds, say=say, on_timeout=lambda: os._exit(RESUMABLE),
     )  # fmt: skip
     if not speaks:
         be_quiet()

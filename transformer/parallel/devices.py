@@ -59,6 +59,7 @@ def check_accelerator(
 
     If JAX was installed without the package for the accelerator, `say` is called with a hint.
     """
+    # pyrefly: ignore[missing-attribute]  # jax.config makes its attributes at run time
     is_cpu_chosen = "cpu" in (jax.config.jax_platforms or "")
     found = {pattern: sorted(glob.glob(pattern)) for pattern in accelerators}
     found = {pattern: files[0] for pattern, files in found.items() if files}
@@ -84,6 +85,7 @@ def use_cores_as_devices(max_devices: int = 8) -> None:
     which wait for each other. Large models do not, as every core then reads all weights.
     """
     flags = os.environ.get("XLA_FLAGS", "")
+    # pyrefly: ignore[missing-attribute]  # as above
     is_chosen = jax.config.jax_num_cpu_devices > 0 or "device_count" in flags
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if is_chosen or not cores:

@@ -1,4 +1,4 @@
-"""The machines of a run: their accelerators, how they find each other, agree, and share work.
+"""The machines of a run: how they find each other, agree with each other and share work.
 
 Every host runs the same program on its share of the devices; host 0 alone speaks and writes.
 """
@@ -9,24 +9,44 @@ import sys
 import threading
 import time
 import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
 WAIT_SECONDS = 300  # for the other hosts to start
-SAY_EVERY = 30
-LOST_AFTER_SECONDS = 60  # without a sign of life a host counts as lost
+SAY_EVERY = 30  # seconds, while waiting for other hosts
+HEARTBEAT_SECONDS = 60  # without a sign of life from a host, after which it counts as lost
+HEARTBEAT_VARIABLE = "TRANSFORMER_HEARTBEAT_SECONDS"  # of the environment, overrides the above
 
 
-def connect(coordinator="", num_processes=0, process_id=-1, *, wait_seconds=WAIT_SECONDS, say):
+def connect(
+    coordinator: str = "",
+    num_processes: int = 0,
+    process_id: int = -1,
+    *,
+    wait_seconds: float = WAIT_SECONDS,
+    say: Callable[[str], None],
+    on_timeout: Callable[[], None],
+) -> bool:
     """Joins the other hosts of the run, if there are any; returns whether this is host 0.
 
     Without arguments the hosts of a TPU slice, of Slurm and of Open MPI find each other, and any
-    other process is alone. With them: the "host:port" of process 0, how many processes there are,
-    and which of them this is. Every 30 s `say` tells what is being waited for; if the others have
-    not come after `wait_seconds`, the process ends with exit code 75.
+    other process is alone.
+
+    Args:
+      coordinator: "host:port" of process 0.
+      num_processes: how many processes there are.
+      process_id: which of them this is, from 0.
+      wait_seconds: how long the others may take to start.
+      say: is told every 30 s what is being waited for.
+      on_timeout: called in another thread when they have not come by then. It should end the
+        process: JAX itself aborts it 30 s later.
+
+    Raises ValueError if only some of the first three are given, or if the hosts are not found.
     """
     given = (bool(coordinator), num_processes > 0, process_id >= 0)
     if any(given) and not all(given):
@@ -34,17 +54,17 @@ def connect(coordinator="", num_processes=0, process_id=-1, *, wait_seconds=WAIT
             "--coordinator, --num_processes and --process_id go together: HOST:PORT of process 0, "
             "how many processes there are, and which of them this is, from 0."
         )
-    chosen = dict(
-        coordinator_address=coordinator, num_processes=num_processes, process_id=process_id
-    )
+    heartbeat = _heartbeat_seconds()
     who = f"{num_processes} hosts at {coordinator}" if coordinator else "the other hosts"
-    with _patience(who, wait_seconds, say):
+    with _time_limit(who, wait_seconds, say, on_timeout):
         try:
             jax.distributed.initialize(
-                **(chosen if all(given) else {}),
-                initialization_timeout=wait_seconds + SAY_EVERY,
-                heartbeat_timeout_seconds=LOST_AFTER_SECONDS,
-                shutdown_timeout_seconds=LOST_AFTER_SECONDS,
+                coordinator_address=coordinator if all(given) else None,
+                num_processes=num_processes if all(given) else None,
+                process_id=process_id if all(given) else None,
+                initialization_timeout=int(wait_seconds + SAY_EVERY),
+                heartbeat_timeout_seconds=heartbeat,
+                shutdown_timeout_seconds=heartbeat,
             )
         except (ValueError, RuntimeError) as error:
             if all(given) or "coordinator_address" not in str(error):
@@ -53,15 +73,24 @@ def connect(coordinator="", num_processes=0, process_id=-1, *, wait_seconds=WAIT
     return jax.process_index() == 0
 
 
-@contextmanager
-def _patience(who, limit, say):
-    """Says every 30 s who is being waited for, and ends the process after `limit` seconds.
+def _heartbeat_seconds() -> int:
+    text = os.environ.get(HEARTBEAT_VARIABLE, str(HEARTBEAT_SECONDS))
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"{HEARTBEAT_VARIABLE} must be a number of seconds, not {text!r}.")
+    return int(text)
 
-    A thread does it, as JAX waits for hosts in C++ and aborts when it gives up.
+
+@contextmanager
+def _time_limit(
+    who: str, limit: float, say: Callable[[str], None], on_timeout: Callable[[], None]
+) -> Iterator[None]:
+    """Says every 30 s who is being waited for, and calls `on_timeout` after `limit` seconds.
+
+    A thread does it, as JAX waits for hosts in C++ and aborts the process when it gives up.
     """
     arrived = threading.Event()
 
-    def watch():
+    def watch() -> None:
         start = time.monotonic()
         while not arrived.wait(min(SAY_EVERY, max(0, start + limit - time.monotonic()))):
             waited = time.monotonic() - start
@@ -70,7 +99,7 @@ def _patience(who, limit, say):
                     f"error: not all of {who} came within {limit} s; start the same command on "
                     f"every host, and see that they reach each other."
                 )
-                os._exit(75)  # they may come if it is tried again
+                return on_timeout()
             say(f"waiting for {who}: {waited:.0f} s; giving up after {limit} s")
 
     threading.Thread(target=watch, daemon=True).start()
@@ -80,55 +109,63 @@ def _patience(who, limit, say):
         arrived.set()
 
 
-def check_same(what, make_data):
-    """ValueError on every host if the bytes that their make_data() returns differ."""
+def check_same(what: str, make_data: Callable[[], bytes]) -> None:
+    """Raises ValueError on every host if the bytes that `make_data` returns differ between hosts.
+
+    what: names the data in the error, as in "The hosts differ in …".
+    """
     if jax.process_count() == 1:
         return
-    sums = multihost_utils.process_allgather(np.uint32(zlib.crc32(make_data())))
-    if len(set(np.ravel(sums).tolist())) > 1:
+    checksums = multihost_utils.process_allgather(np.uint32(zlib.crc32(make_data())))
+    if len(set(np.ravel(checksums).tolist())) > 1:
         raise ValueError(
             f"The hosts differ in {what}: give all of them the same files and the same command."
         )
 
 
-def split_over_hosts(work, items):
-    """work(items), a list of texts or numbers as long as items: each host does every n-th one."""
-    count, index = jax.process_count(), jax.process_index()
-    if count == 1:
-        return work(items)
-    parts = gather_from_hosts(json.dumps(work(items[index::count])).encode())
-    done = [None] * len(items)
-    for host, part in enumerate(parts):
-        done[host::count] = json.loads(part)
-    return done
+def split_over_hosts(work: Callable[[Sequence[Any]], list[Any]], items: Sequence[Any]) -> list[Any]:
+    """Splits `items` over the hosts, applies `work` to each share and gathers the results in order.
+
+    `work` must return a list with one JSON-serialisable entry per item. The entries returned are
+    what JSON makes of them on any number of hosts: a tuple comes back as a list.
+    """
+    num_hosts, host = jax.process_count(), jax.process_index()
+    shares = gather_from_hosts(json.dumps(work(items[host::num_hosts])).encode())
+    results = [None] * len(items)
+    for number, share in enumerate(shares):
+        results[number::num_hosts] = json.loads(share)
+    return results
 
 
-def gather_from_hosts(data):
-    """The bytes that each host calls it with, in the order of the hosts."""
+def gather_from_hosts(data: bytes) -> list[bytes]:
+    """Returns the bytes that each host calls it with, in the order of the hosts."""
     if jax.process_count() == 1:
         return [data]
     sizes = multihost_utils.process_allgather(np.int32(len(data)))
     padded = np.zeros(sizes.max(), np.uint8)
     padded[: len(data)] = np.frombuffer(data, np.uint8)
-    everyone = multihost_utils.process_allgather(padded)
-    return [bytes(row[:size]) for row, size in zip(everyone, sizes, strict=True)]
+    rows = multihost_utils.process_allgather(padded)
+    return [bytes(row[:size]) for row, size in zip(rows, sizes, strict=True)]
 
 
-def wait_for_all(what):
-    """Until every host has come here."""
+def wait_for_all(what: str) -> None:
+    """Waits until every host has called it with the same name."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(what)
 
 
-def wait_until(is_true, seconds=60):
-    """Whether it comes true: folders that hosts share may show a new file late."""
+def wait_until(is_true: Callable[[], bool], seconds: float = 60) -> bool:
+    """Polls `is_true` for up to `seconds` and returns its last value.
+
+    Shared file systems show new files late.
+    """
     deadline = time.monotonic() + seconds
     while not is_true() and time.monotonic() < deadline:
         time.sleep(0.5)
     return is_true()
 
 
-def exit_process(code):
+def exit_process(code: int) -> NoReturn:
     """Ends this process at once if others wait for it: they learn of it now, and not by silence."""
     if jax.distributed.is_initialized() and jax.process_count() > 1:
         sys.stdout.flush()

@@ -1,12 +1,15 @@
-"""Devices, mesh and placement: the two ways to map the pure steps of `training` over what is there.
+"""Maps the pure steps of training over devices, in one of two ways.
 
 `Sharded` (the default) jits a step over a mesh of data × fsdp × tensor and lets the compiler insert
-the reductions; `Pmapped` maps it with `jax.pmap` over replicated parameters. Both add empty rows
-to a batch until it can be dealt out, so that the same rows are trained on any number of devices.
+the reductions; `Pmapped` maps it with `jax.pmap` over replicated parameters. Both pad a batch with
+empty rows until every device gets as many, so any number of devices trains the same rows.
 """
 
 import math
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -14,11 +17,18 @@ from flax import linen as nn
 from jax.experimental import mesh_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from transformer.parallel.mesh import ACTIVATIONS, AXES, ROWS, mesh_shape, partition_spec_of
+from transformer.config import Config
+from transformer.parallel.mesh import ACTIVATION_AXES, AXES, ROW_AXES, mesh_shape, partition_spec_of
+
+Tree = TypeVar("Tree")  # a pytree of arrays
+Step = Callable[..., Any]  # (state, batch) -> (state, sums), or sums alone
 
 
-def make_parallel(config, devices=None):
-    """`Sharded` or `Pmapped` as the configuration says, over `devices` (None: all there are)."""
+def make_parallel(config: Config, devices: Sequence[jax.Device] | None = None) -> "Parallel":
+    """Returns `Sharded` or `Pmapped` by `config.parallelism`, over `devices` (None: all).
+
+    Raises ValueError if the mesh does not fit the number of devices or the sizes of the model.
+    """
     devices = list(jax.devices() if devices is None else devices)
     shape = mesh_shape(config.mesh, len(devices))
     for name, size, axis in (
@@ -35,147 +45,179 @@ def make_parallel(config, devices=None):
     return Sharded(devices, tuple(shape.values()))
 
 
-class Parallel:
-    """What both ways share. mesh: of devices; rows: the axes over which rows are dealt out."""
+class MappedStep:
+    """A compiled step, which is traced, lowered and called within a context."""
 
-    def __init__(self, mesh, rows):
+    def __init__(
+        self,
+        compiled: Any,  # by jax.jit or jax.pmap
+        context: Callable[[], AbstractContextManager[None]] = nullcontext,
+        convert: Callable[[Any], Any] | None = None,  # applied to its results
+    ) -> None:
+        self._compiled, self._context, self._convert = compiled, context, convert
+
+    def __call__(self, *args: Any) -> Any:
+        with self._context():
+            results = self._compiled(*args)
+        return self._convert(results) if self._convert else results
+
+    def lower(self, *args: Any) -> jax.stages.Lowered:
+        """Returns the step lowered for arguments of these shapes; nothing is computed."""
+        with self._context():
+            return self._compiled.lower(*args)
+
+
+class Parallel(ABC):
+    """What both ways share. row_axes: the axes of the mesh over which rows are split."""
+
+    def __init__(self, mesh: Mesh, row_axes: tuple[str, ...]) -> None:
         self.mesh = mesh
         self.replicated = NamedSharding(mesh, PartitionSpec())
-        self.by_row = NamedSharding(mesh, PartitionSpec(rows))
-        self.num_row_shards = math.prod(mesh.shape[axis] for axis in rows)
-        # A CPU's step that may overwrite its state takes a fifth longer: XLA works around it.
+        self.by_row = NamedSharding(mesh, PartitionSpec(row_axes))
+        self.num_row_shards = math.prod(mesh.shape[axis] for axis in row_axes)
+        # On a CPU a step that may overwrite its state takes a fifth longer: XLA works around it.
         self._may_donate = mesh.devices.flat[0].platform != "cpu"
 
-    def padded_num_rows(self, rows, parts=1):
-        """`rows`, and the empty ones that deal them out evenly over devices and `parts`."""
-        unit = self.num_row_shards * parts
-        return -(-rows // unit) * unit
+    @abstractmethod
+    def describe(self) -> str:
+        """Returns the mapping in words."""
 
-    def put_batch(self, batch, parts=1):
-        """A batch of numpy arrays, padded to `padded_num_rows` -> on the devices, split by row."""
+    @abstractmethod
+    def map_step(self, make_step: Callable[[str | None], Step], state: Any = None) -> MappedStep:
+        """Returns the compiled step(state, batch).
 
-        def put(x):
-            padding = self.padded_num_rows(len(x), parts) - len(x)
+        make_step: called with the name of the axis that the step has to reduce over, None if the
+        compiler does it. state: its abstract arrays, as `abstract` returns them, for a step that
+        returns (new state, sums) and on an accelerator reuses the memory of the old one; None for a
+        step that returns sums only.
+        """
+
+    def padded_num_rows(self, num_rows: int, num_parts: int = 1) -> int:
+        """Returns `num_rows` rounded up so that they divide evenly over devices and parts."""
+        unit = self.num_row_shards * num_parts
+        return -(-num_rows // unit) * unit
+
+    def put_batch(self, batch: Tree, num_parts: int = 1) -> Tree:
+        """Puts a batch of numpy arrays on the devices, padded to `padded_num_rows`, split by row.
+
+        num_parts: in how many parts, one after the other, a step computes its gradients.
+        """
+
+        def put(x: np.ndarray) -> jax.Array:
+            padding = self.padded_num_rows(len(x), num_parts) - len(x)
             x = self._arrange(np.pad(x, [(0, padding)] + [(0, 0)] * (x.ndim - 1)))
             return jax.make_array_from_callback(x.shape, self.by_row, x.__getitem__)
 
         return jax.tree.map(put, batch)
 
-    def _arrange(self, x):
+    def _arrange(self, x: np.ndarray) -> np.ndarray:
         return x
 
-    def abstract_batch(self, batch, parts=1):
-        """Shapes and places of `put_batch`, without any data on any device."""
+    def abstract_batch(self, batch: Tree, num_parts: int = 1) -> Tree:
+        """Returns the shapes and shardings of what `put_batch` returns; no device gets data."""
 
-        def shape_of(x):
-            rows = np.broadcast_to(np.int8(0), (self.padded_num_rows(len(x), parts), *x.shape[1:]))
-            shape = self._arrange(rows).shape
+        def shape_of(x: np.ndarray) -> jax.ShapeDtypeStruct:
+            num_rows = self.padded_num_rows(len(x), num_parts)
+            shape = self._arrange(np.broadcast_to(np.int8(0), (num_rows, *x.shape[1:]))).shape
             return jax.ShapeDtypeStruct(shape, x.dtype, sharding=self.by_row)
 
         return jax.tree.map(shape_of, batch)
 
-    def abstract(self, init_fn):
-        """Shapes, types and places of what `init` makes, without making it."""
+    def abstract(self, init_fn: Callable[[], Tree]) -> Tree:
+        """Returns the shapes, types and shardings of what `init` returns; nothing is computed."""
         return jax.tree_util.tree_map_with_path(
-            lambda path, x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._place(path, x)),
+            lambda path, x: jax.ShapeDtypeStruct(
+                x.shape, x.dtype, sharding=self._sharding_of(path, x)
+            ),
             jax.eval_shape(init_fn),
         )
 
-    def init(self, init_fn):
-        """init_fn() computed where its arrays belong; the same numbers on any mesh."""
-        places = jax.tree.map(lambda x: x.sharding, self.abstract(init_fn))
-        return jax.jit(init_fn, out_shardings=places)()
+    def init(self, init_fn: Callable[[], Tree]) -> Tree:
+        """Computes init_fn() with each array where it belongs; the same numbers on any mesh."""
+        shardings = jax.tree.map(lambda x: x.sharding, self.abstract(init_fn))
+        return jax.jit(init_fn, out_shardings=shardings)()
 
-    def _place(self, path, leaf):
+    def _sharding_of(self, path: jax.tree_util.KeyPath, leaf: Any) -> NamedSharding:
         return self.replicated
 
-    def copy_to_one_device(self, tree):
-        """The whole tree on this host's first device, for work that is not mapped."""
+    def copy_to_one_device(self, tree: Tree) -> Tree:
+        """Copies the whole tree to this host's first device, for work that is not mapped."""
         if not all(leaf.is_fully_replicated for leaf in jax.tree.leaves(tree)):
-            tree = jax.jit(_same, out_shardings=self.replicated)(tree)
+            tree = jax.jit(_identity, out_shardings=self.replicated)(tree)
         return jax.tree.map(lambda x: x.addressable_data(0), tree)
 
-    def sum_over_hosts(self, number):
-        """An array that will hold the sum of every host's `number`; nobody waits for it here."""
+    def sum_over_hosts(self, number: float) -> jax.Array:
+        """Returns an array with the sum of every host's `number`, without waiting for it."""
         devices = Mesh(self.mesh.devices.ravel(), ("devices",))
         by_device = NamedSharding(devices, PartitionSpec("devices"))
         mine = np.full(1, number / len(jax.local_devices()), np.float32)
         spread = jax.make_array_from_callback((devices.size,), by_device, lambda _: mine)
         return jax.jit(_sum, out_shardings=NamedSharding(devices, PartitionSpec()))(spread)
 
-    def bytes_per_device(self, tree):
-        """Of arrays or their abstract shapes, on the fullest device."""
+    def bytes_per_device(self, tree: Any) -> int:
+        """Returns the memory of arrays, or of abstract ones, on the fullest device."""
         return sum(
             math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
             for leaf in jax.tree.leaves(tree)
         )
 
 
-def _same(tree):
+def _identity(tree: Tree) -> Tree:
     return tree
 
 
-def _sum(x):
+def _sum(x: jax.Array) -> jax.Array:
     return x.sum()
 
 
 class Sharded(Parallel):
-    """jit over a mesh data × fsdp × tensor; parameters lie as `PLACES` says."""
+    """jit over a mesh data × fsdp × tensor; `mesh.partition_spec_of` says where parameters lie."""
 
-    def __init__(self, devices, shape):
+    def __init__(self, devices: Sequence[jax.Device], shape: tuple[int, ...]) -> None:
+        grid = np.array(devices).reshape(shape)
         if devices[0].platform == "tpu":
-            devices = mesh_utils.create_device_mesh(shape, devices)  # neighbours share a link
-        super().__init__(Mesh(np.array(devices).reshape(shape), AXES), ROWS)
+            grid = mesh_utils.create_device_mesh(shape, devices)  # neighbours share a link
+        super().__init__(Mesh(grid, AXES), ROW_AXES)
 
-    def describe(self):
-        """The mesh in words."""
+    def describe(self) -> str:
         sizes = " × ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
         return f"sharded over {sizes}"
 
-    def _place(self, path, leaf):
+    def _sharding_of(self, path: jax.tree_util.KeyPath, leaf: Any) -> NamedSharding:
         return NamedSharding(self.mesh, partition_spec_of(path, leaf.shape, self.mesh.shape))
 
-    def map_step(self, make_step, state=None):
-        """make_step(axis_name) -> the compiled step(state, batch).
-
-        state: as `abstract` gives it, of a step that returns (a new state, sums) and on an
-        accelerator takes over the old one's memory; None for a step that returns sums only.
-        """
-        places = state and jax.tree.map(lambda x: x.sharding, state)
-        return _Within(
-            self._naming,
-            jax.jit(
-                make_step(None),
-                in_shardings=(places, self.by_row),
-                out_shardings=(places, self.replicated) if state else self.replicated,
-                donate_argnums=0 if state and self._may_donate else (),
-            ),
+    def map_step(self, make_step: Callable[[str | None], Step], state: Any = None) -> MappedStep:
+        shardings = state and jax.tree.map(lambda x: x.sharding, state)
+        compiled = jax.jit(
+            make_step(None),
+            in_shardings=(shardings, self.by_row),
+            out_shardings=(shardings, self.replicated) if state else self.replicated,
+            donate_argnums=0 if state and self._may_donate else (),
         )
+        return MappedStep(compiled, self._named_axes)
 
     @contextmanager
-    def _naming(self):
-        """In here the model's names of axes mean axes of the mesh."""
-        with jax.set_mesh(self.mesh), nn.logical_axis_rules(ACTIVATIONS):
+    def _named_axes(self) -> Iterator[None]:
+        """Makes the names that the model gives to axes mean axes of the mesh."""
+        with jax.set_mesh(self.mesh), nn.logical_axis_rules(ACTIVATION_AXES):
             yield
 
 
 class Pmapped(Parallel):
-    """`jax.pmap` with all parameters on every device: the plain data-parallel way."""
+    """`jax.pmap` with all parameters on every device: plain data parallelism."""
 
-    def __init__(self, devices):
+    def __init__(self, devices: Sequence[jax.Device]) -> None:
         super().__init__(Mesh(np.array(devices), ("devices",)), ("devices",))
 
-    def describe(self):
-        """The mapping in words."""
+    def describe(self) -> str:
         return f"pmapped over {self.mesh.size} devices"
 
-    def _arrange(self, x):
+    def _arrange(self, x: np.ndarray) -> np.ndarray:
         """[B, …] -> [devices, B / devices, …], as pmap wants it."""
         return x.reshape(self.mesh.size, -1, *x.shape[1:])
 
-    def map_step(self, make_step, state=None):
-        """As `Sharded.map_step`; the step reduces over the axis that it is told."""
-        mapped = jax.pmap(
+    def map_step(self, make_step: Callable[[str | None], Step], state: Any = None) -> MappedStep:
+        compiled = jax.pmap(
             make_step("devices"),
             axis_name="devices",
             devices=self.mesh.devices.tolist(),
@@ -184,25 +226,10 @@ class Pmapped(Parallel):
             donate_argnums=0 if state and self._may_donate else (),
         )
         if jax.process_count() == 1:
-            return mapped
-        return lambda *args: jax.tree.map(self._of_all_hosts, mapped(*args))
+            return MappedStep(compiled)
+        return MappedStep(compiled, convert=lambda tree: jax.tree.map(self._globalise, tree))
 
-    def _of_all_hosts(self, x):
-        """On several hosts pmap returns what lies on this one; the same, as part of the whole."""
+    def _globalise(self, x: jax.Array) -> jax.Array:
+        """Returns what pmap returned on this host as part of an array of all hosts."""
         shards = [shard.data for shard in x.addressable_shards]
         return jax.make_array_from_single_device_arrays(x.shape, self.replicated, shards)
-
-
-class _Within:
-    """A jitted function that is traced, lowered and called within a context."""
-
-    def __init__(self, context, jitted):
-        self._context, self._jitted = context, jitted
-
-    def __call__(self, *args):
-        with self._context():
-            return self._jitted(*args)
-
-    def lower(self, *args):
-        with self._context():
-            return self._jitted.lower(*args)

@@ -1,14 +1,18 @@
-"""The mesh of devices, data × fsdp × tensor, and which of its axes share what."""
+"""The mesh of devices, data × fsdp × tensor, and which arrays are divided over which axes of it."""
 
 import math
+from collections.abc import Mapping
 
 from jax.sharding import PartitionSpec
+from jax.tree_util import KeyPath
+
+from transformer.config import MeshConfig
 
 AXES = ("data", "fsdp", "tensor")
-ROWS = ("data", "fsdp")  # the axes over which the rows of a batch are dealt out
+ROW_AXES = ("data", "fsdp")  # over which the rows of a batch are divided
 
-# Which axes share a parameter, by the end of its path.
-PLACES = {
+# Over which axes the dimensions of a parameter are divided, by the end of its path.
+PARAMETER_AXES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("query", "kernel"): ("fsdp", "tensor"),  # [D, N·H]
     ("key", "kernel"): ("fsdp", "tensor"),
     ("value", "kernel"): ("fsdp", "tensor"),
@@ -18,13 +22,17 @@ PLACES = {
     ("outer", "kernel"): ("tensor", "fsdp"),  # [F, D]
     ("table",): ("tensor", "fsdp"),  # [V, D]
 }
-# And which share an activation, by the names that the model gives its axes.
-ACTIVATIONS = (("batch", ROWS), ("heads", "tensor"), ("mlp", "tensor"))
+# And those of an activation, by the names that the model gives its axes.
+ACTIVATION_AXES = (("batch", ROW_AXES), ("heads", "tensor"), ("mlp", "tensor"))
 
 
-def mesh_shape(settings, num_devices):
-    """{axis: size}, with -1 replaced by the devices that are left; ValueError if that fails."""
-    shape = {axis: getattr(settings, axis) for axis in AXES}
+def mesh_shape(mesh: MeshConfig, num_devices: int) -> dict[str, int]:
+    """Returns {axis: number of devices}, with -1 replaced by the number that is left.
+
+    On 8 devices, data = -1, fsdp = 2, tensor = 1 gives data 4. Raises ValueError if the product is
+    not `num_devices`.
+    """
+    shape = {axis: getattr(mesh, axis) for axis in AXES}
     given = math.prod(size for size in shape.values() if size > 0)
     for axis, size in shape.items():
         if size == -1 and num_devices % given == 0:
@@ -32,19 +40,21 @@ def mesh_shape(settings, num_devices):
     if math.prod(shape.values()) != num_devices:
         wanted = " × ".join(f"mesh.{axis} {size}" for axis, size in shape.items())
         raise ValueError(
-            f"{wanted} does not make the {num_devices} devices that are there; set one of them "
+            f"{wanted} does not make the {num_devices} devices of this run; set one of them "
             f"to -1, the devices that are left."
         )
     return shape
 
 
-def partition_spec_of(path, shape, sizes):
-    """How an array of a TrainState lies on the mesh: by the end of its path in the tree.
+def partition_spec_of(
+    path: KeyPath, shape: tuple[int, ...], sizes: Mapping[str, int]
+) -> PartitionSpec:
+    """Returns how an array of a TrainState is divided over the mesh, by the end of its path.
 
     sizes: {axis: number of devices}. A dimension that its axis does not divide stays whole.
     """
-    names = tuple(getattr(key, "key", getattr(key, "name", None)) for key in path)
-    axes = PLACES.get(names[-2:]) or PLACES.get(names[-1:]) or ()
+    names = tuple(str(getattr(key, "key", getattr(key, "name", ""))) for key in path)
+    axes = PARAMETER_AXES.get(names[-2:]) or PARAMETER_AXES.get(names[-1:]) or ()
     return PartitionSpec(
         *(
             axis if size % sizes[axis] == 0 else None

@@ -1,15 +1,17 @@
-"""TPU slices that are not there: their devices as the TPU compiler knows them (extra `tpu`)."""
+"""Descriptions of TPU slices, to compile for them without a TPU (needs the extra `tpu`)."""
 
 import importlib.util
 import os
+from collections.abc import Sequence
 
 import jax
 from jax.experimental import topologies
 
 
-def topology_devices(name):
-    """The devices of a slice such as "v5e:4x4", for compiling only; no TPU is needed.
+def topology_devices(name: str) -> Sequence[jax.Device]:
+    """Returns the devices of a slice such as "v5e:4x4", for compiling only.
 
+    It sets environment variables for libtpu and makes the CPU the platform of JAX. Raises
     ValueError if libtpu is not installed or does not know the slice.
     """
     if importlib.util.find_spec("libtpu") is None:
