@@ -1,4 +1,4 @@
-"""Chunks of a text, the formats of their lines, and how far a job is."""
+"""Chunks of a text, the formats of their lines, and the progress of a job."""
 
 import io
 import json
@@ -11,7 +11,7 @@ from transformer.data.text_files import Lines
 from transformer.inference import chunks
 from transformer.inference.chunks import Chunk, read_chunks, stream_sizes
 from transformer.inference.job_progress import JobProgress
-from transformer.inference.output_formats import make_packer, write_chunk
+from transformer.inference.output_formats import format_chunk, make_compressor
 from transformer.inference.translation import Translation
 
 AWKWARD = 'a\tb\nc\rd"\\\u2028\u0085\x00\x1c\ud800{}'
@@ -22,9 +22,9 @@ def make_lines(texts, name="a"):
 
 
 class Endless:
-    """Lines without end; `taken` counts those that were asked for."""
+    """Lines without end; `taken` counts those that were read."""
 
-    name, share, taken = "endless", None, 0
+    name, fraction_read, taken = "endless", None, 0
 
     def __iter__(self):
         for number in count():
@@ -55,20 +55,20 @@ def test_nothing_is_read_ahead_of_the_chunk_that_is_asked_for(monkeypatch):
     assert len(first.lines) == len(second.lines) == 2
 
 
-def test_the_reader_of_a_stream_soon_sees_something():
+def test_the_first_chunks_of_a_stream_are_small():
     """Catches a pipe that shows nothing until thousands of lines are done."""
     assert list(islice(stream_sizes(300), 5)) == [64, 128, 256, 300, 300]
     assert list(islice(stream_sizes(10), 2)) == [10, 10]
 
 
 def test_a_checksum_is_of_everything_that_a_result_depends_on():
-    """Catches chunks that are taken for done although a line or a prefix has changed."""
+    """Catches chunks that count as finished although a line or a prefix has changed."""
     variants = [
         Chunk(0, 0, ["a", "b"]), Chunk(0, 0, ["a", "c"]), Chunk(0, 0, ["a", "b", ""]),
         Chunk(0, 0, ["a", "b"], ["x", ""]), Chunk(0, 0, ["a", "b"], ["", "x"]),
     ]  # fmt: skip
     assert len({chunk.checksum for chunk in variants}) == len(variants)
-    assert Chunk(7, 9, ["a", "b"], share=0.5).checksum == variants[0].checksum
+    assert Chunk(7, 9, ["a", "b"], fraction_read=0.5).checksum == variants[0].checksum
 
 
 @pytest.mark.parametrize(("left", "right"), [(5, 3), (3, 5), (4, 5), (0, 1)])
@@ -88,7 +88,7 @@ def test_unequal_texts_are_refused_with_both_counts(left, right):
 def test_nothing_in_a_translation_breaks_a_line_of_text(style, fields):
     """Catches a tab or a line feed in a translation, which shifts all that follow."""
     chunk = Chunk(2, 40, ["x", "y"], ["x", "y"])
-    data = write_chunk(style, chunk, [[Translation(AWKWARD, -1.5, -2.0, [1])]] * 2)
+    data = format_chunk(style, chunk, [[Translation(AWKWARD, -1.5, -2.0, [1])]] * 2)
     *rows, rest = data.split(b"\n")
     assert rest == b"" and len(rows) == 2 and b"\r" not in data
     assert [len(row.split(b"\t")) for row in rows] == [fields] * 2
@@ -98,37 +98,37 @@ def test_nothing_in_a_translation_breaks_a_line_of_text(style, fields):
 def test_jsonl_holds_everything_as_it_is():
     """Catches lines that no reader of JSON takes: surrogates, infinity, control characters."""
     best = [Translation(AWKWARD, -1.5, -2.0, [1]), Translation("", float("-inf"), float("nan"))]
-    data = write_chunk("jsonl", Chunk(0, 0, [AWKWARD]), [best])
+    data = format_chunk("jsonl", Chunk(0, 0, [AWKWARD]), [best])
     assert data.count(b"\n") == 1
     record = json.loads(data, parse_constant=lambda name: pytest.fail(name))
     mended = AWKWARD.replace("\ud800", "?")
     assert record["source"] == record["translations"][0]["text"] == mended
     assert record["translations"][0] == {"text": mended, "score": -1.5, "log_prob": -2.0}
     assert record["translations"][1] == {"text": "", "score": None, "log_prob": None}
-    data = write_chunk("log_probs_jsonl", Chunk(0, 0, ["a"], ["b"]), [best[:1]])
+    data = format_chunk("log_probs_jsonl", Chunk(0, 0, ["a"], ["b"]), [best[:1]])
     wanted = {"source": "a", "target": "b", "score": -1.5, "log_prob": -2.0, "pieces": 1}
     assert json.loads(data) == wanted
 
 
 def test_packed_parts_are_the_same_bytes_at_any_time():
     """Catches the clock in the header of gzip: a resumed job would differ from an undisturbed."""
-    assert make_packer("a.gz")(b"text")[4:8] == b"\0\0\0\0"
-    assert make_packer("a.de")(b"text") == b"text"
+    assert make_compressor("a.gz")(b"text")[4:8] == b"\0\0\0\0"
+    assert make_compressor("a.de")(b"text") == b"text"
 
 
-# ---- pace
+# ---- progress
 
 
-def test_the_pace_is_of_what_was_done_now_without_the_first_chunk():
+def test_the_pace_leaves_out_the_first_chunk_and_what_was_done_before():
     """Catches a time left that counts compiling, or lines that were done the day before."""
     now, out, said = [0.0], io.StringIO(), []
-    pace = JobProgress([], said.append, LiveLine(out), clock=lambda: now[0])
+    progress = JobProgress([], said.append, LiveLine(out), clock=lambda: now[0])
 
     def add(number, seconds, is_finished=False):
         now[0] += seconds
         text = [""] + ["x"] * 99
-        chunk = Chunk(number, number * 100, text, share=(number + 1) / 20)
-        pace.add(chunk, is_finished, None if is_finished else 500, seconds)
+        chunk = Chunk(number, number * 100, text, fraction_read=(number + 1) / 20)
+        progress.add(chunk, is_finished, None if is_finished else 500, seconds)
 
     for number in range(8):
         add(number, 0.001, is_finished=True)
@@ -137,19 +137,19 @@ def test_the_pace_is_of_what_was_done_now_without_the_first_chunk():
         add(number, 5)
     *_, last = out.getvalue().splitlines()
     assert " ".join(last.split()) == "1,100 lines 55.0% 20 lines/s 100 pieces/s 45 s left"
-    pace.finish("a.de")
+    progress.finish("a.de")
     assert said == [
         "1,200 lines in 1 min 15 s, 20 lines/s; 800 had been done before; 12 were empty: a.de"
     ]
 
 
-def test_bad_lines_are_told_of_at_the_first_and_counted_at_the_end():
+def test_bad_lines_are_reported_at_once_and_counted_at_the_end():
     """Catches a Latin-1 corpus that is noticed after hours, or a warning for each line of it."""
     text, said = Lines(io.BytesIO(b"ok\n\xff\n" * 10), "a"), []
-    pace = JobProgress([text], said.append)
+    progress = JobProgress([text], said.append)
     for chunk in read_chunks(text, sizes=iter([4] * 9)):
-        pace.add(chunk, False, 1, 0.1)
-    pace.finish()
+        progress.add(chunk, False, 1, 0.1)
+    progress.finish()
     assert said == [
         "warning: 2 lines that are not UTF-8, bytes replaced (a line 2, 4)",
         "warning: 10 lines that are not UTF-8, bytes replaced (a line 2, 4, 6, 8, 10, …)",

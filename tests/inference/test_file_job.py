@@ -1,4 +1,4 @@
-"""A job over a text: nothing is done twice, lost or out of order, whatever happens."""
+"""A job over a text file: no line is translated twice, lost or out of order."""
 
 import errno
 import gzip
@@ -26,7 +26,7 @@ BACKWARDS = "".join(f"{text[::-1]}\n" for text in TEXTS).encode()
 
 @pytest.fixture(autouse=True)
 def signals():
-    """The handlers of the test run are put back."""
+    """Restores the handlers of the test run."""
     caught = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
     before = {number: signal.getsignal(number) for number in caught}
     yield
@@ -46,7 +46,7 @@ def make_job(source, output="out", **changes):
 
 
 def do(job, translator=None, said=None):
-    """Does a job to its end; returns the translator."""
+    """Runs a job to its end; returns the translator."""
     translator = translator or FakeTranslator()
     job.check()
     say = said.append if said is not None else str
@@ -55,23 +55,23 @@ def do(job, translator=None, said=None):
 
 
 def parts_of(source):
-    """The names of the finished chunks."""
+    """Returns the names of the finished chunks."""
     return sorted(p.name for p in source.with_name("out.parts").glob("0*"))
 
 
 @pytest.mark.parametrize("name", ["out", "out.gz", "out.xz"])
 def test_a_file_has_a_line_for_each_line_in_order(name, source):
-    """Catches chunks that are joined in another order, and a folder that stays behind."""
+    """Catches chunks joined in another order, and a folder that is left behind."""
     do(make_job(source, name))
     unpack = {"out": bytes, "out.gz": gzip.decompress, "out.xz": lzma.decompress}[name]
     assert unpack(source.with_name(name).read_bytes()) == BACKWARDS
     assert {path.name for path in source.parent.iterdir()} == {"in", name}
     source.write_bytes(b"")
     do(make_job(source, name))
-    assert unpack(source.with_name(name).read_bytes()) == b""  # of gz and xz that is not no bytes
+    assert unpack(source.with_name(name).read_bytes()) == b""  # gz and xz have a header
 
 
-def test_what_was_finished_before_a_kill_is_not_done_again(source):
+def test_a_killed_job_is_resumed_from_its_finished_chunks(source):
     """Catches a restart from the beginning, and bytes that differ from an undisturbed run's."""
     do(make_job(source, "undisturbed.gz"))
     job, said = make_job(source, "out.gz"), []
@@ -117,7 +117,7 @@ def test_a_kill_at_the_end_costs_no_chunk(moment, source, monkeypatch):
         ({"chunk_lines": 4}, "chunk_lines 3, not 4"),
     ],
 )
-def test_a_job_is_not_gone_on_with_in_another_way(changes, said, source):
+def test_a_job_is_not_resumed_with_other_options(changes, said, source):
     """Catches a file whose beginning was made with other options than its end."""
     with pytest.raises(Killed):
         do(make_job(source), FakeTranslator(dies_at=TEXTS[7]))
@@ -135,7 +135,7 @@ def test_a_job_is_not_gone_on_with_in_another_way(changes, said, source):
 @pytest.mark.parametrize(
     "texts", [["other", *TEXTS[1:]], TEXTS[:6], TEXTS[:5]], ids=["changed", "shorter", "cut"]
 )
-def test_a_job_is_not_gone_on_with_on_another_text(texts, source):
+def test_a_job_is_not_resumed_on_another_text(texts, source):
     """Catches translations of lines that have changed since, and parts of a longer text deleted."""
     with pytest.raises(Killed):
         do(make_job(source), FakeTranslator(dies_at=TEXTS[10]))
@@ -149,7 +149,7 @@ def test_a_job_is_not_gone_on_with_on_another_text(texts, source):
 def test_two_jobs_cannot_write_the_same_file(source):
     """Catches two runs that do everything twice and remove each other's parts."""
     job, translator = make_job(source), FakeTranslator()
-    first = Parts(job.output, job.settings(translator))
+    first = Parts(job.output, job.identity(translator))
     first.open()
     with pytest.raises(ValueError, match=f"in use by process {os.getpid()} .*another --output"):
         do(job)
@@ -171,28 +171,29 @@ def test_a_full_disk_is_one_sentence_and_costs_no_chunk(source, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full_after_three)
-        with pytest.raises(ValueError, match=r"\(No space left on device\).*; make room and start"):
+        with pytest.raises(
+            ValueError, match=r"\(No space left on device\).*; free some space and start"
+        ):
             do(job)
     assert len(parts_of(source)) == 2  # and no .tmp
     assert do(job).sentences == TEXTS[6:]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_job_at_once_and_tells_how_to_go_on(number, source):
-    """Catches hours until a signal is heard, and chunks that are lost by it."""
+def test_a_signal_ends_a_job_at_once_and_names_the_command_that_resumes_it(number, source):
+    """Catches a signal that is noticed after hours, chunks lost by it, and a wrong exit code."""
     translator, said = FakeTranslator(), []
     translate, code = translator.translate, 130 if number == signal.SIGINT else 75
 
     def stop_at(sentences, **options):
         if TEXTS[7] in sentences:
             os.kill(os.getpid(), number)
-            pytest.fail("the signal was not heard")
+            pytest.fail("the signal was not noticed")
         return translate(sentences, **options)
 
     translator.translate = stop_at
-    with pytest.raises(SystemExit) as caught:
-        run_job(translator, make_job(source), say=said.append, command="python eval.py --x")
-    assert caught.value.code == code
+    job = make_job(source)
+    assert run_job(translator, job, say=said.append, command="python eval.py --x") == code
     assert said == ["stopped; finished chunks are kept, go on with: python eval.py --x"]
     assert len(parts_of(source)) == 2
 
@@ -238,8 +239,8 @@ def test_formats_prefixes_and_scores(source, monkeypatch):
     assert record["source"] == "line 0 ä" and len(record["translations"]) == 3
 
 
-def test_a_line_that_is_refused_in_the_midst_of_a_corpus_is_named(source):
-    """Catches "a prefix is too long" without a word on which of a million."""
+def test_the_lines_of_a_refused_chunk_are_named(source):
+    """Catches "a prefix is too long" that does not say which of a million."""
     translator = FakeTranslator()
 
     def refuse(sentences, **options):
@@ -266,7 +267,7 @@ def test_a_line_that_is_refused_in_the_midst_of_a_corpus_is_named(source):
         ({"output": "s3://bucket/out"}, "--output must be a file"),
     ],
 )
-def test_what_makes_no_sense_is_refused(changes, said, source):
+def test_impossible_jobs_are_refused(changes, said, source):
     """Catches hours of work that end with a path that cannot be written."""
     with pytest.raises(ValueError, match=said):
         make_job(source, **changes).check()
@@ -291,7 +292,7 @@ def test_a_stream_is_written_line_by_line_as_chunks_end(source, monkeypatch):
     assert [data.count(b"\n") for data in pipe.flushed] == [3, 6, 9, 12, 13]
 
 
-def test_what_cannot_be_replaced_is_written_to(tmp_path):
+def test_pipes_and_devices_are_written_to(tmp_path):
     """Catches /dev/null or a named pipe that becomes a plain file."""
     assert open_stream(str(tmp_path / "new")) is None
     (tmp_path / "old").write_text("")
@@ -307,7 +308,7 @@ def test_what_cannot_be_replaced_is_written_to(tmp_path):
     assert found == [b"x\n"]
 
 
-def test_a_reader_who_has_gone_is_told_from_a_full_disk():
+def test_a_closed_pipe_is_no_full_disk():
     """Catches a pipe to head that ends in an error, and a full disk that ends in silence."""
 
     class Broken:
@@ -327,8 +328,8 @@ def test_a_reader_who_has_gone_is_told_from_a_full_disk():
 # ---- several hosts
 
 
-class Kept:
-    """A place for chunks that several hosts see."""
+class SharedSink:
+    """A sink for chunks that several hosts share."""
 
     def __init__(self, done=()):
         self.done, self.written = set(done), {}
@@ -345,20 +346,20 @@ class Kept:
 @pytest.mark.parametrize("done", [(), (0, 2, 4, 6), range(7)], ids=["new", "holes", "finished"])
 def test_hosts_share_what_is_missing_evenly_and_do_nothing_twice(num_hosts, done):
     """Catches a host that is left without work because all of its chunks were done before."""
-    place, shares = Kept(done), []
+    sink, shares = SharedSink(done), []
     for host in range(num_hosts):
         chunks = [Chunk(n, n, [str(n)]) for n in range(7)]
-        before = len(place.written)
+        before = len(sink.written)
         checksums = run_chunks(
-            chunks, lambda c: (b"", 1), place, JobProgress([], str), host, num_hosts
+            chunks, lambda c: (b"", 1), sink, JobProgress([], str), host, num_hosts
         )
-        shares.append(len(place.written) - before)
+        shares.append(len(sink.written) - before)
         assert checksums == [chunk.checksum for chunk in chunks]
-    assert place.written.keys() == set(range(7)) - set(done)
+    assert sink.written.keys() == set(range(7)) - set(done)
     assert max(shares) - min(shares) <= 1
 
 
-def test_the_first_host_waits_for_the_others_and_says_for_what(source, monkeypatch):
+def test_the_first_host_waits_for_the_others_and_reports_it(source, monkeypatch):
     """Catches a file joined without the chunks of a slow host, and a wait without end or word."""
     monkeypatch.setattr(run_job_module, "POLL_EVERY", 0.02)
     monkeypatch.setattr(hosts, "SAY_EVERY", 0)
@@ -384,8 +385,8 @@ def test_the_first_host_waits_for_the_others_and_says_for_what(source, monkeypat
     assert parts.output.read_bytes() == b"xyxyx"
 
 
-def test_hosts_that_read_different_texts_are_told_of(source):
-    """Catches a wait for a chunk that is there under another checksum."""
+def test_hosts_that_read_different_texts_are_refused(source):
+    """Catches a wait for a chunk that exists under another checksum."""
     job = make_job(source)
     parts = Parts(job.output, {})
     parts.open()

@@ -1,46 +1,56 @@
-"""Text of any length -> chunks of lines: the unit of work, of order and of resuming.
+"""Divides a text of any length into chunks of lines: the unit of work, of order and of resuming.
 
-A chunk is a function of the text alone: whoever reads it again, on whatever host, finds the same.
+A chunk depends on the text alone, so that every host that reads the text finds the same chunks.
 """
 
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, repeat
 
+from transformer.data.text_files import Lines
+
 CHUNK_LINES = 8192
-CHUNK_CHARACTERS = 2**24  # a chunk with more ends early: memory is bounded whatever the lines are
+CHUNK_CHARACTERS = 2**24  # a chunk with more ends early, which bounds memory for any lines
 FIRST_CHUNK_LINES = 64  # of a stream, whose reader should not wait long for the first line
 
 
 @dataclass
 class Chunk:
-    """Some lines of a text. start: lines before them; share: of the text, read with them."""
+    """Consecutive lines of a text.
+
+    start: number of lines before them. companions: a target or a prefix per line.
+    fraction_read: of the bytes of the text, up to the end of the chunk; None if it is not known.
+    """
 
     number: int
     start: int
     lines: list[str]
-    companions: list[str] | None = None  # a target or a prefix of each line
-    share: float | None = None
+    companions: list[str] | None = None
+    fraction_read: float | None = None
 
     @property
-    def end(self):
+    def end(self) -> int:
+        """The number of lines before the next chunk."""
         return self.start + len(self.lines)
 
     @cached_property
-    def checksum(self):
-        """Of everything a result depends on, as it stands in the name of a part."""
+    def checksum(self) -> str:
+        """Eight hexadecimal digits that depend on the lines and their companions."""
         text = "\n".join([*self.lines, *(self.companions or ())])
         return f"{zlib.crc32(text.encode(errors='surrogatepass')):08x}"
 
 
-def read_chunks(lines, companions=None, sizes=None):
-    """Yields the Chunks of `Lines`, each read when it is asked for and not before.
+def read_chunks(
+    lines: Lines, companions: Lines | None = None, sizes: Iterable[int] | None = None
+) -> Iterator[Chunk]:
+    """Yields the chunks of a text and reads each only when it is asked for.
 
-    companions: other `Lines`, which must be as many; sizes: how many lines the first, second, …
-    have.
+    companions: a file with as many lines, else ValueError. sizes: the number of lines of the first,
+    second, … chunk; None: `CHUNK_LINES` each.
     """
-    pairs = iter(_pairs(lines, companions)) if companions else zip(lines, repeat(""))
+    pairs = iter(_pair_lines(lines, companions)) if companions else zip(lines, repeat(""))
     sizes = iter(sizes or repeat(CHUNK_LINES))
     number = start = 0
     while rows := _take(pairs, next(sizes)):
@@ -49,16 +59,16 @@ def read_chunks(lines, companions=None, sizes=None):
         number, start = number + 1, start + len(rows)
 
 
-def stream_sizes(num_lines):
-    """Few lines at first, so that something is seen soon, then ever more up to `num_lines`."""
+def stream_sizes(num_lines: int) -> Iterator[int]:
+    """Yields small sizes first, so that output appears soon: 64, 128, … up to `num_lines`."""
     size = FIRST_CHUNK_LINES
     while True:
         yield min(size, num_lines)
         size = min(2 * size, num_lines)
 
 
-def _take(pairs, num_lines):
-    """The next `num_lines` pairs, or fewer if they are very long."""
+def _take(pairs: Iterator[tuple[str, str]], num_lines: int) -> list[tuple[str, str]]:
+    """Returns the next `num_lines` pairs, fewer if they exceed `CHUNK_CHARACTERS`."""
     rows, num_characters = [], 0
     for row in islice(pairs, num_lines):
         rows.append(row)
@@ -68,20 +78,21 @@ def _take(pairs, num_lines):
     return rows
 
 
-def _pairs(lines, companions):
+def _pair_lines(lines: Lines, companions: Lines) -> Iterator[tuple[str, str]]:
     first, second = iter(lines), iter(companions)
     count = 0
     for line in first:
         other = next(second, None)
         if other is None:
             check_equal(lines.name, count + 1 + sum(1 for _ in first), companions.name, count)
+            return
         yield line, other
         count += 1
     check_equal(lines.name, count, companions.name, count + sum(1 for _ in second))
 
 
-def check_equal(name, num_lines, other_name, num_other_lines):
-    """ValueError with both counts if they differ, as lines have to pair."""
+def check_equal(name: str, num_lines: int, other_name: str, num_other_lines: int) -> None:
+    """Raises ValueError with both numbers of lines if they differ."""
     if num_lines != num_other_lines:
         raise ValueError(
             f"{name} has {num_lines} lines and {other_name} has {num_other_lines}; they must pair."

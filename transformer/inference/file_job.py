@@ -1,25 +1,36 @@
-"""What is to be done with a text, as the flags of eval.py say it: translate, or score targets."""
+"""Describes what to do with a text file: translate it, or score given targets."""
 
 import os
 import sys
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 from transformer import storage
 from transformer.checkpoint.fingerprint import fingerprints
-from transformer.data.text_files import count_lines, open_lines
+from transformer.data.text_files import Lines, count_lines, open_lines
 from transformer.inference.chunks import CHUNK_LINES, Chunk, check_equal, read_chunks, stream_sizes
-from transformer.inference.output_formats import write_chunk
+from transformer.inference.output_formats import format_chunk
+from transformer.inference.translation import Translation
+from transformer.inference.translator import Translator
 
 
 @dataclass(frozen=True)
 class Job:
-    """Fields are the flags of those names.
+    """A text and what to write for each of its lines; fields are named as the flags of eval.py.
 
-    score: a file of targets, whose log-probabilities are wanted; prefixes: one of beginnings that
-    are forced; options: of the search, in place of the configuration's.
+    input, output: files, local or gs://, also .gz and .xz; input "-" is standard input and output
+      "" standard output.
+    nbest: translations per line (0: one), with their numbers and scores.
+    scores: whether each translation is followed by its score.
+    jsonl: whether a line is a JSON object.
+    score: a file of targets to be scored; nothing is translated then.
+    prefixes: a file with the beginning of each translation.
+    chunk_lines: lines that are translated together and kept when the job is stopped.
+    options: search options, as `Translator.translate` takes them.
     """
 
     input: str
@@ -30,23 +41,23 @@ class Job:
     score: str = ""
     prefixes: str = ""
     chunk_lines: int = CHUNK_LINES
-    options: dict = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def style(self):
-        """The name of its format."""
+    def style(self) -> str:
+        """The name of its output format in `output_formats.STYLES`."""
         if self.score:
             return "log_probs_jsonl" if self.jsonl else "log_probs"
         chosen = {"jsonl": self.jsonl, "nbest": self.nbest, "scores": self.scores}
         return next((name for name, is_chosen in chosen.items() if is_chosen), "text")
 
     @property
-    def files(self):
-        """What is read: the input, and the targets or prefixes of its lines."""
+    def files(self) -> list[str]:
+        """The files that are read: the input, and the targets or prefixes of its lines."""
         return [path for path in (self.input, self.score or self.prefixes) if path]
 
-    def check(self):
-        """ValueError for what makes no sense together, or cannot be read or written."""
+    def check(self) -> None:
+        """Raises ValueError for fields that exclude each other and files that cannot be used."""
         given = [name for name in ("nbest", "scores", "prefixes") if getattr(self, name)]
         given += self.options
         if self.score and given:
@@ -57,57 +68,63 @@ class Job:
             raise ValueError("--chunk_lines must be at least 1, and --nbest at least 0.")
         if self.files == ["-", "-"]:
             raise ValueError("Only one file can be standard input (-).")
-        self._check_places()
+        self._check_files()
 
-    def _check_places(self):
+    def _check_files(self) -> None:
         output = self.output
         if output and not storage.is_remote(output):
             folder = os.path.dirname(os.path.realpath(output))
             if os.path.isdir(output) or not os.path.isdir(folder):
                 raise ValueError(f"--output must be a file in a folder that exists, not {output}.")
         counts = [count_lines(path) for path in self.files]
-        if len(counts) == 2 and None not in counts:
+        if len(counts) == 2 and counts[0] is not None and counts[1] is not None:
             check_equal(self.files[0], counts[0], self.files[1], counts[1])
 
-    def open(self):
-        """The `Lines` of each file."""
+    def open(self) -> list[Lines]:
+        """Opens every file that is read."""
         return [open_lines(path) for path in self.files]
 
-    def read_chunks(self, files):
-        """The chunks of those `Lines`; the first are small if somebody may wait for them."""
+    def read_chunks(self, files: list[Lines]) -> Iterator[Chunk]:
+        """Yields the chunks of the opened files; the first are small if a reader may wait."""
         sizes = repeat(self.chunk_lines)
         if not self.output:
-            at_terminal = self.input == "-" and sys.stdin and sys.stdin.isatty()
-            sizes = repeat(1) if at_terminal else stream_sizes(self.chunk_lines)
+            is_terminal = self.input == "-" and sys.stdin and sys.stdin.isatty()
+            sizes = repeat(1) if is_terminal else stream_sizes(self.chunk_lines)
         return read_chunks(*files, sizes=sizes)
 
-    def work(self, translator, chunk):
-        """(bytes that are the lines of a chunk in the format that is wanted, their pieces)."""
-        ask = self._score if self.score else self._translate
+    def run_chunk(self, translator: Translator, chunk: Chunk) -> tuple[bytes, int]:
+        """Returns (lines of output for a chunk, number of target tokens in them).
+
+        Raises ValueError, naming the lines of the chunk, for what the translator refuses.
+        """
         try:
-            found = ask(translator, chunk)
+            nbest = self._nbest(translator, chunk)
         except ValueError as error:
             if not chunk.lines:
                 raise
-            place = f"{self.input}, lines {chunk.start + 1:,} to {chunk.end:,}"
-            raise ValueError(f"{place}: {error}") from None
-        found = found if self.nbest else [[translation] for translation in found]
-        return write_chunk(self.style, chunk, found), sum(len(best[0].ids) for best in found)
+            lines = f"{self.input}, lines {chunk.start + 1:,} to {chunk.end:,}"
+            raise ValueError(f"{lines}: {error}") from None
+        return format_chunk(self.style, chunk, nbest), sum(len(best[0].ids) for best in nbest)
 
-    def _score(self, translator, chunk):
-        return translator.score(chunk.lines, chunk.companions)
+    def _nbest(self, translator: Translator, chunk: Chunk) -> list[list[Translation]]:
+        """Returns a list of Translations per line, best first; the given target if `score`."""
+        if self.score:
+            return [[t] for t in translator.score(chunk.lines, chunk.companions or [])]
+        options = self.options | {"prefixes": chunk.companions}
+        if self.nbest:
+            return translator.translate(chunk.lines, nbest=self.nbest, **options)
+        return [[t] for t in translator.translate(chunk.lines, **options)]
 
-    def _translate(self, translator, chunk):
-        options = self.options | {"nbest": self.nbest or None, "prefixes": chunk.companions}
-        return translator.translate(chunk.lines, **options)
+    def check_options(self, translator: Translator) -> None:
+        """Raises ValueError for search options that the translator refuses."""
+        companions = [] if len(self.files) == 2 else None
+        self.run_chunk(translator, Chunk(0, 0, [], companions))
 
-    def check_options(self, translator):
-        """ValueError for options of the search that it refuses, before anything is written."""
-        nothing = [] if len(self.files) == 2 else None
-        self.work(translator, Chunk(0, 0, [], nothing))
+    def identity(self, translator: Translator) -> dict[str, Any]:
+        """Returns {name: value} of everything besides the text that the output depends on.
 
-    def settings(self, translator):
-        """{name: value} of all that the lines of a chunk depend on, besides its text."""
+        A stopped job is resumed only if all of it is the same.
+        """
         values = translator.config.values()
         decoding = {
             setting.name: values[setting.name]

@@ -1,83 +1,99 @@
-"""How far a job is, how fast, and when it will be done: shown now and then, and summed up."""
+"""Reports how far a job is, how fast it is and when it will be done."""
 
 import time
+from collections.abc import Callable
 
-from transformer.console import Pace, format_seconds
+from transformer.console import LiveLine, Pace, format_seconds
+from transformer.data.text_files import Lines
+from transformer.inference.chunks import Chunk
 
 SHOW_EVERY = 10  # seconds
 
 
 class JobProgress:
-    """Counts chunks. files: the `Lines` they are of; say: tells what stays.
+    """Counts finished chunks and reports them.
 
-    line: a `LiveLine` for what does not, None to show nothing; clock: seconds that only grow.
+    files: those that are read, for warnings about their lines. say: prints a line that stays.
+    line: shows the current state; None to show nothing. clock: monotonic seconds.
     """
 
-    def __init__(self, files, say, line=None, clock=time.monotonic):
+    def __init__(
+        self,
+        files: list[Lines],
+        say: Callable[[str], None],
+        line: LiveLine | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._files, self._say, self._line, self._clock = files, say, line, clock
         self._start = clock()
         # Both since the end of this host's first chunk, which compiles.
-        self._line_pace, self._share_pace = Pace(clock), Pace(clock)
+        self._line_pace, self._fraction_pace = Pace(clock), Pace(clock)
         self._shown = self._start
         self._num_lines = self._num_empty = self._num_done_before = 0
-        self._share = 0.0  # of the input
-        self._own = (0, 0)  # lines and pieces of this host
-        self._warned = {}
-        self.longest = 0.0  # seconds of a chunk
+        self._fraction = 0.0  # of the input that has been read
+        self._own_lines = self._own_tokens = 0  # of this host
+        self._warned: dict[str, int] = {}
+        self.longest = 0.0  # seconds per chunk, at most
 
-    def add(self, chunk, is_finished, num_pieces, seconds):
-        """Takes a chunk in. is_finished: before now; num_pieces: None if another host does it."""
-        count, share = len(chunk.lines), chunk.share or 0.0
+    def add(self, chunk: Chunk, was_finished: bool, num_tokens: int | None, seconds: float) -> None:
+        """Counts a chunk.
+
+        was_finished: whether an earlier start had finished it. num_tokens: target tokens that this
+        host made in `seconds`; None if it was finished or is another host's.
+        """
+        count, fraction = len(chunk.lines), chunk.fraction_read or 0.0
         self._num_lines = chunk.end
         self._num_empty += sum(not line.strip() for line in chunk.lines)
-        if is_finished:
+        if was_finished:
             self._num_done_before += count
         else:
             self._line_pace.add(count)
-            self._share_pace.add(share - self._share)
-        self._share = share
-        if not self._warned:  # at the first fault, not after hours
+            self._fraction_pace.add(fraction - self._fraction)
+        self._fraction = fraction
+        if not self._warned:  # at the first bad line, not after hours
             self._warn()
-        if num_pieces is not None:
-            self._own = self._own[0] + count, self._own[1] + num_pieces
+        if num_tokens is not None:
+            self._own_lines += count
+            self._own_tokens += num_tokens
             self.longest = max(self.longest, seconds)
             self._line_pace.start()
-            self._share_pace.start()
+            self._fraction_pace.start()
             self._show()
 
-    def _warn(self):
-        notes = {note: count for file in self._files for note, count in file.repairs().items()}
-        for note, count in notes.items():
-            if self._warned.get(note) != count:
+    def _warn(self) -> None:
+        repairs = {name: count for file in self._files for name, count in file.repairs().items()}
+        for name, count in repairs.items():
+            if self._warned.get(name) != count:
                 self._close_line()
-                self._say(f"warning: {count:,} {note}")
-        self._warned = notes
+                self._say(f"warning: {count:,} {name}")
+        self._warned = repairs
 
-    def _show(self):
+    def _show(self) -> None:
+        if not self._line:
+            return
         now = self._clock()
-        is_time = now - self._shown >= (1 if self._line and self._line.is_live else SHOW_EVERY)
-        if self._line and is_time:
+        if now - self._shown >= (1 if self._line.is_live else SHOW_EVERY):
             self._shown = now
             self._line.show(self._text(now))
 
-    def _text(self, now):
+    def _text(self, now: float) -> str:
         """As "1,234,567 lines  12.3%  2,345 lines/s  45,678 pieces/s  1 h 02 min left"."""
         parts = [f"{self._num_lines:>11,} lines"]
-        if self._share:
-            parts.append(f"{self._share:6.1%}")
+        if self._fraction:
+            parts.append(f"{self._fraction:6.1%}")
         rate = self._rate(now)
-        own_lines, own_pieces = self._own
-        parts += [f"{rate:,.0f} lines/s", f"{rate * own_pieces / own_lines:,.0f} pieces/s"]
-        parts.append(self._share_pace.time_left(1 - self._share))
+        tokens_per_line = self._own_tokens / self._own_lines
+        parts += [f"{rate:,.0f} lines/s", f"{rate * tokens_per_line:,.0f} pieces/s"]
+        parts.append(self._fraction_pace.time_left(1 - self._fraction))
         return "  ".join(filter(None, parts))
 
-    def _rate(self, now):
-        """Lines a second, of all hosts, without the first chunk if there are others."""
+    def _rate(self, now: float) -> float:
+        """Returns lines per second of all hosts, without the first chunk if there are others."""
         num_lines = self._num_lines - self._num_done_before
         return self._line_pace.per_second() or num_lines / max(now - self._start, 1e-9)
 
-    def finish(self, output=""):
-        """Tells of all of it; of a stream ("") only if it took long."""
+    def finish(self, output: str = "") -> None:
+        """Reports the whole job; one to a stream (output "") only if it took long."""
         self._close_line()
         self._warn()
         now = self._clock()
@@ -93,6 +109,6 @@ class JobProgress:
             text += f"; {count:,} {what}" if count else ""
         self._say(f"{text}: {output}" if output else text)
 
-    def _close_line(self):
+    def _close_line(self) -> None:
         if self._line:
             self._line.close()

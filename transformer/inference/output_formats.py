@@ -1,29 +1,40 @@
-"""Translations -> lines of text or of JSON, in which nothing they contain can break a line.
-
-found, everywhere: for each line of a chunk a list of `Translation`s, the best first.
-"""
+"""Formats translations as lines of text or JSON; nothing in a translation can break a line."""
 
 import gzip
 import json
 import lzma
 import math
 import re
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-BREAKS = re.compile(r"[\t\n\r]")  # what separates the fields and lines of the text formats
-PACKERS = {".gz": partial(gzip.compress, compresslevel=6, mtime=0), ".xz": lzma.compress}
+from transformer.inference.chunks import Chunk
+from transformer.inference.translation import Translation
+
+SEPARATORS = re.compile(r"[\t\n\r]")  # between the fields and lines of the text formats
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": partial(gzip.compress, compresslevel=6, mtime=0),
+    ".xz": lzma.compress,
+}
 
 
-def make_packer(output):
-    """bytes -> the bytes of a file of that name; packed parts, one after another, are a file."""
-    return PACKERS.get(Path(output).suffix, bytes)
+def make_compressor(output: str) -> Callable[[bytes], bytes]:
+    """Returns a function that compresses bytes as the suffix of the file name `output` says.
+
+    The results for several parts, one after another, are a valid file.
+    """
+    return COMPRESSORS.get(Path(output).suffix, bytes)
 
 
-def write_chunk(style, chunk, found):
-    """The bytes of a chunk in one of STYLES."""
+def format_chunk(style: str, chunk: Chunk, translations: list[list[Translation]]) -> bytes:
+    """Returns the lines of a chunk in one of `STYLES`.
+
+    translations: an n-best list per line of the chunk, best first.
+    """
     companions = chunk.companions or [""] * len(chunk.lines)
-    lines = zip(chunk.lines, companions, found, strict=True)
+    lines = zip(chunk.lines, companions, translations, strict=True)
     rows = (
         row
         for number, (source, companion, best) in enumerate(lines, chunk.start)
@@ -32,34 +43,40 @@ def write_chunk(style, chunk, found):
     return "".join(f"{row}\n" for row in rows).encode(errors="replace")  # a surrogate becomes "?"
 
 
-def _text(number, source, companion, best):
+# A style: (line number, source, companion, n-best list) -> lines of output.
+Style = Callable[[int, str, str, list[Translation]], Iterator[str]]
+
+
+def _text(number: int, source: str, companion: str, best: list[Translation]) -> Iterator[str]:
     yield _one_line(best[0].text)
 
 
-def _scores(number, source, companion, best):
+def _scores(number: int, source: str, companion: str, best: list[Translation]) -> Iterator[str]:
     yield f"{_one_line(best[0].text)}\t{best[0].score:.6f}"
 
 
-def _nbest(number, source, companion, best):
+def _nbest(number: int, source: str, companion: str, best: list[Translation]) -> Iterator[str]:
     for translation in best:
         yield f"{number}\t{_one_line(translation.text)}\t{translation.score:.6f}"
 
 
-def _log_probs(number, source, companion, best):
+def _log_probs(number: int, source: str, companion: str, best: list[Translation]) -> Iterator[str]:
     yield f"{best[0].log_prob:.6f}\t{best[0].score:.6f}"
 
 
-def _jsonl(number, source, companion, best):
+def _jsonl(number: int, source: str, companion: str, best: list[Translation]) -> Iterator[str]:
     translations = [{"text": t.text, **_numbers(t)} for t in best]
     yield _json({"source": source, "translations": translations})
 
 
-def _log_probs_jsonl(number, source, companion, best):
+def _log_probs_jsonl(
+    number: int, source: str, companion: str, best: list[Translation]
+) -> Iterator[str]:
     pieces = {"pieces": len(best[0].ids)}
     yield _json({"source": source, "target": companion, **_numbers(best[0]), **pieces})
 
 
-STYLES = {
+STYLES: dict[str, Style] = {
     "text": _text,
     "scores": _scores,
     "nbest": _nbest,
@@ -69,15 +86,15 @@ STYLES = {
 }
 
 
-def _one_line(text):
-    return BREAKS.sub(" ", text)
+def _one_line(text: str) -> str:
+    return SEPARATORS.sub(" ", text)
 
 
-def _numbers(translation):
-    """JSON knows no infinity and no NaN: they become null."""
+def _numbers(translation: Translation) -> dict[str, float | None]:
+    """Returns the scores to six digits; infinity and NaN, which JSON lacks, become None."""
     numbers = {"score": translation.score, "log_prob": translation.log_prob}
     return {k: round(float(x), 6) if math.isfinite(x) else None for k, x in numbers.items()}
 
 
-def _json(record):
+def _json(record: dict[str, Any]) -> str:
     return json.dumps(record, ensure_ascii=False, allow_nan=False)

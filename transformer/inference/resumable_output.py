@@ -1,7 +1,7 @@
-"""Where the translations of chunks go: to a stream, or to OUTPUT.parts until all can be joined.
+"""Writes the output of chunks to a stream, or to OUTPUT.parts until all can be joined to a file.
 
-There each finished chunk has a file of its own, named by its number and its checksum, so that a
-job which was stopped, or is shared by several hosts, does none of them twice.
+In that folder each finished chunk is a file named by its number and checksum, so that a job that
+was stopped, or is shared by several hosts, does no chunk twice.
 """
 
 import errno
@@ -12,32 +12,37 @@ import shutil
 import stat
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import IO, Any
+
+from etils.epath import PathLike
 
 from transformer import storage
+from transformer.inference.chunks import Chunk
 
-PART = re.compile(r"(\d{6,})\.([0-9a-f]{8})")  # number, checksum
+PART = re.compile(r"(\d{6,})\.([0-9a-f]{8})")  # number.checksum
 
 
 class Stream:
-    """Standard output, or a file that is no file (a pipe, a device): what is written is gone."""
+    """Standard output, a pipe or a device: what was written cannot be read again."""
 
-    def __init__(self, file, name):
+    def __init__(self, file: IO[bytes], name: str) -> None:
         self._file, self._name = file, name
 
-    def has(self, chunk):
-        """Whether it is finished already, which never is so here."""
+    def has(self, chunk: Chunk) -> bool:
+        """Returns False: no output of an earlier start exists."""
         return False
 
-    def write(self, chunk, data):
-        """Writes bytes, and sees that their reader gets them now."""
-        with _explained(self._name):
+    def write(self, chunk: Chunk, data: bytes) -> None:
+        """Writes and flushes, so that the reader gets the lines now."""
+        with _explain_errors(self._name):
             self._file.write(data)
             self._file.flush()
 
 
-def open_stream(output):
-    """The `Stream` behind a name, "" being standard output; None if it is a file or can be one."""
+def open_stream(output: str) -> Stream | None:
+    """Opens `output` ("" is standard output) if it is a stream; None if it is a file, or new."""
     if not output:
         if sys.stdout is None:
             raise ValueError("Standard output is closed; name a file with --output.")
@@ -46,110 +51,123 @@ def open_stream(output):
         return None
     if stat.S_ISREG(os.stat(output).st_mode):
         return None
-    with _explained(output):
+    with _explain_errors(output):
         return Stream(open(output, "wb"), output)
 
 
 class Parts:
-    """The finished chunks of a file. settings: {name: value} of what must be the same to go on."""
+    """The finished chunks of an output file, in the folder OUTPUT.parts.
 
-    def __init__(self, output, settings):
+    identity: {name: value} of what must be equal for a stopped job to be resumed.
+    """
+
+    def __init__(self, output: str, identity: dict[str, Any]) -> None:
         output = output if storage.is_remote(output) else os.path.realpath(output)
         self.output = storage.locate(output)
         self.folder = self.output.with_name(self.output.name + ".parts")
-        self._settings = json.loads(json.dumps(settings))
-        self._finished, self._lock, self._is_open = {}, None, False
+        self._identity = json.loads(json.dumps(identity))
+        self._finished: dict[int, str] = {}
+        self._lock: IO[str] | None = None
+        self._is_open = False
 
-    def open(self):
-        """Makes the folder, or opens it again; refuses one that is in use or of another job."""
-        with _explained(self.folder):
+    def open(self) -> None:
+        """Makes the folder or opens it again; ValueError if it is in use or of another job."""
+        with _explain_errors(self.folder):
             self.folder.mkdir(exist_ok=True)
             if not storage.is_remote(self.folder):
                 self._lock = storage.take_lock(self.folder / "lock", "--output")
             if self.finished():
-                self._check_settings()
-            about = self._settings | {"started": time.strftime("%Y-%m-%d %H:%M:%S %Z")}
+                self._check_identity()
+            about = self._identity | {"started": time.strftime("%Y-%m-%d %H:%M:%S %Z")}
             storage.write_atomically(self.folder / "about.json", json.dumps(about, indent=2))
             self._is_open = True
 
-    def _check_settings(self):
-        there = json.loads(self._about() or "{}")
-        for name, here in self._settings.items():
-            if there.get(name) != here:
+    def _check_identity(self) -> None:
+        before = json.loads(self._about() or "{}")
+        for name, now in self._identity.items():
+            if before.get(name) != now:
                 raise ValueError(
-                    f"{self.folder} holds chunks made with {name} {there.get(name)}, not {here}: "
+                    f"{self.folder} holds chunks made with {name} {before.get(name)}, not {now}: "
                     f"start with the same, name another --output, or delete the folder to begin "
                     f"anew."
                 )
 
-    def identity(self):
-        """Bytes that are alike for all hosts of a job, if they share the folder."""
-        return self._about() + json.dumps(self._settings).encode()
+    def shared_state(self) -> bytes:
+        """Returns bytes that are equal on all hosts of a job if they share the folder."""
+        return self._about() + json.dumps(self._identity).encode()
 
-    def _about(self):
+    def _about(self) -> bytes:
         path = self.folder / "about.json"
         return path.read_bytes() if path.is_file() else b""
 
     @property
-    def is_joined(self):
-        """Whether the file has been written, and only the folder is still here."""
+    def is_joined(self) -> bool:
+        """Whether the output file is complete, and only the folder has not been removed yet."""
         return (self.folder / "joined").is_file()
 
-    def finished(self):
-        """{number: checksum} of the chunks that are done."""
+    def finished(self) -> dict[int, str]:
+        """Reads which chunks are finished: {number: checksum}."""
         if self.is_joined:
             return dict(enumerate(json.loads((self.folder / "joined").read_text())))
         names = (PART.fullmatch(name) for name in self._names())
         return {int(name[1]): name[2] for name in names if name}
 
-    def _names(self):
+    def _names(self) -> list[str]:
         try:
             return sorted(path.name for path in self.folder.iterdir())
         except FileNotFoundError:  # as an object store has no empty folders
             return []
 
-    def resume(self, finished):
-        """Takes these as done from here on; every host of a job must be given the same."""
+    def resume(self, finished: dict[int, str]) -> None:
+        """Sets what `has` counts as finished; every host of a job must be given the same."""
         self._finished = finished
 
-    def has(self, chunk):
-        """Whether a chunk is done; ValueError if what has been done is of another text."""
-        there = self._finished.get(chunk.number)
-        if there not in (None, chunk.checksum):
+    def has(self, chunk: Chunk) -> bool:
+        """Returns whether a chunk is finished; ValueError if it was so for another text."""
+        checksum = self._finished.get(chunk.number)
+        if checksum not in (None, chunk.checksum):
             raise ValueError(self._another_text(f"lines {chunk.start + 1:,} to {chunk.end:,}"))
-        return there is not None
+        return checksum is not None
 
-    def _another_text(self, place):
+    def _another_text(self, lines: str) -> str:
         return (
-            f"{self.folder} holds translations of another text ({place} differ): give the same, "
+            f"{self.folder} holds translations of another text ({lines} differ): give the same, "
             f"name another --output, or delete the folder to begin anew."
         )
 
-    def write(self, chunk, data):
-        """Keeps the translations of a chunk: all of them or none."""
+    def write(self, chunk: Chunk, data: bytes) -> None:
+        """Writes the output of a chunk, all of it or nothing."""
         path = self._path(chunk.number, chunk.checksum)
-        with _explained(path, "; the chunks before it are kept"):
+        with _explain_errors(path, "; the chunks before it are kept"):
             storage.write_atomically(path, data)
 
-    def _path(self, number, checksum):
+    def _path(self, number: int, checksum: str) -> Any:
         return self.folder / f"{number:06}.{checksum}"
 
-    def missing(self, checksums):
-        """The numbers of the chunks that are not done yet, of all `checksums` in order."""
-        there = self.finished()
-        missing = [number for number, value in enumerate(checksums) if there.get(number) != value]
-        if there.keys() & missing:
+    def missing(self, checksums: list[str]) -> list[int]:
+        """Returns the numbers of unfinished chunks; checksums: of all chunks, in order.
+
+        Raises ValueError if one of them was finished for another text.
+        """
+        finished = self.finished()
+        missing = [
+            number for number, value in enumerate(checksums) if finished.get(number) != value
+        ]
+        if finished.keys() & missing:
             raise ValueError(self._another_text("some lines"))
         return missing
 
-    def join(self, checksums, empty=b""):
-        """Writes the file from its parts, the checksums in order. empty: a file without any."""
+    def join(self, checksums: list[str], empty: bytes = b"") -> None:
+        """Writes the output file from the parts of `checksums`, in order.
+
+        empty: the content of a file without parts. Raises ValueError if there are other parts.
+        """
         if self.finished() != dict(enumerate(checksums)):
             raise ValueError(self._another_text("the last lines"))
         if self.is_joined:
             return
-        kept = "; all chunks are kept, and the file needs as much room again"
-        with _explained(self.output, kept):
+        kept = "; all chunks are kept, and the file needs as much space again"
+        with _explain_errors(self.output, kept):
             with storage.open_atomically(self.output) as file:
                 file.write(b"" if checksums else empty)
                 for number, checksum in enumerate(checksums):
@@ -157,27 +175,27 @@ class Parts:
                         shutil.copyfileobj(part, file, 2**20)
             storage.write_atomically(self.folder / "joined", json.dumps(checksums))
 
-    def close(self, *, is_alone):
-        """Lets others open the folder; if no other host uses it, it goes with nothing done yet."""
+    def close(self, *, is_alone: bool) -> None:
+        """Unlocks the folder; removes it if no chunk is finished and no other host uses it."""
         if self._is_open and is_alone and not self.finished():
             self.remove()
         if self._lock:
             self._lock.close()
 
-    def remove(self):
-        """Removes what is ours in the folder, parts first: the job counts as done until the end."""
+    def remove(self) -> None:
+        """Removes our files in the folder, parts first: the job counts as done until the end."""
         ours = re.compile(PART.pattern + r"(\.tmp)?")
         names = [name for name in self._names() if ours.fullmatch(name)]
         for name in [*names, "joined", "about.json", "lock"]:
             (self.folder / name).unlink(missing_ok=True)
         self._is_open = False
-        with suppress(OSError, ValueError):  # somebody else's file is in it, or it is on gs://
+        with suppress(OSError, ValueError):  # it holds another file, or is on gs://
             self.folder.rmdir()
 
 
 @contextmanager
-def _explained(path, and_then=""):
-    """What the system refuses becomes one sentence; a reader who has gone is no fault."""
+def _explain_errors(path: PathLike, and_then: str = "") -> Iterator[None]:
+    """Turns an OSError into a ValueError of one sentence; a closed pipe stays what it is."""
     try:
         yield
     except BrokenPipeError:
@@ -185,5 +203,5 @@ def _explained(path, and_then=""):
     except OSError as error:
         reason = error.strerror or " ".join(str(error).split())
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            and_then += "; make room and start the same command again"
+            and_then += "; free some space and start the same command again"
         raise ValueError(f"{path} cannot be written ({reason}){and_then}.") from None

@@ -1,105 +1,141 @@
-"""A job done chunk by chunk: each once, by one of the hosts, and on from where it was stopped.
+"""Runs a job chunk by chunk: each chunk once, on one of the hosts, also after an interruption.
 
-Only the chunk at hand is in memory.
+Only the current chunk is in memory.
 """
 
 import json
 import sys
 import time
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import jax
 
 from transformer.console import LiveLine
+from transformer.inference.chunks import Chunk
+from transformer.inference.file_job import Job
 from transformer.inference.job_progress import JobProgress
-from transformer.inference.output_formats import make_packer
-from transformer.inference.resumable_output import Parts, open_stream
+from transformer.inference.output_formats import make_compressor
+from transformer.inference.resumable_output import Parts, Stream, open_stream
+from transformer.inference.translator import Translator
 from transformer.parallel import hosts
 from transformer.signals import DONE, RESUMABLE, Interruption, Stopping
 
 POLL_EVERY = 1  # seconds
 
+Say = Callable[[str], None]  # prints a line for a person
 
-def run_job(translator, job, *, say, command):
-    """Does a `Job`; returns the exit code. command: the one that resumes it when it is stopped."""
+
+class Sink(Protocol):
+    """Where the output of chunks goes: a `Stream` or `Parts`."""
+
+    def has(self, chunk: Chunk) -> bool:
+        """Returns whether the output of the chunk exists already."""
+        ...
+
+    def write(self, chunk: Chunk, data: bytes) -> None:
+        """Writes the output of the chunk."""
+        ...
+
+
+def run_job(translator: Translator, job: Job, *, say: Say, command: str) -> int:
+    """Runs a job to its end or to a signal; returns an exit code of `signals`.
+
+    command: the command that resumes the job, to be shown when a signal stops it. Other code than
+    `DONE` means that other hosts may be left waiting: the caller should end the process. Raises
+    ValueError for options that the translator refuses and files that cannot be read or written.
+    """
     stopping = Stopping(patience=0)
     stopping.catch_signals()
     job.check_options(translator)
     stream, is_alone = open_stream(job.output), jax.process_count() == 1
     if not is_alone and (stream or "-" in job.files):
         raise ValueError("Several hosts need files that all of them see as --input and --output.")
-    parts = None if stream else Parts(job.output, job.settings(translator))
+    sink = stream or Parts(job.output, job.identity(translator))
+    parts = sink if isinstance(sink, Parts) else None
     try:
         with stopping.at_once():
-            return _do(translator, job, stream, parts, say)
+            return _run(translator, job, sink, say)
     except Interruption:
         say("stopped" + (f"; finished chunks are kept, go on with: {command}" if parts else ""))
-        return hosts.exit_process(stopping.exit_code)
+        return stopping.exit_code
     finally:
         if parts:
             parts.close(is_alone=is_alone)
 
 
-def _do(translator, job, stream, parts, say):
-    files = job.open()
+def _run(translator: Translator, job: Job, sink: Stream | Parts, say: Say) -> int:
+    files, parts = job.open(), sink if isinstance(sink, Parts) else None
     if parts:
-        _open_together(parts, say)
-    pack, is_first = make_packer(job.output), jax.process_index() == 0
-    pace = JobProgress(files, say, LiveLine(sys.stderr) if is_first and sys.stderr else None)
+        _open_on_all_hosts(parts, say)
+    compress, is_first = make_compressor(job.output), jax.process_index() == 0
+    line = LiveLine(sys.stderr) if is_first and sys.stderr else None
+    progress = JobProgress(files, say, line)
 
-    def work(chunk):
-        data, num_pieces = job.work(translator, chunk)
-        return pack(data), num_pieces
+    def work(chunk: Chunk) -> tuple[bytes, int]:
+        data, num_tokens = job.run_chunk(translator, chunk)
+        return compress(data), num_tokens
 
-    hosts_here = jax.process_index(), jax.process_count()
-    checksums = run_chunks(job.read_chunks(files), work, stream or parts, pace, *hosts_here)
+    share = jax.process_index(), jax.process_count()
+    checksums = run_chunks(job.read_chunks(files), work, sink, progress, *share)
     if parts:
-        patience = max(hosts.WAIT_SECONDS, 10 * pace.longest)
+        patience = max(hosts.WAIT_SECONDS, 10 * progress.longest)
         if is_first and not wait_for_parts(parts, checksums, patience, say):
-            return hosts.exit_process(RESUMABLE)
-        _join_together(parts, checksums, pack(b""))
-    pace.finish(job.output)
+            return RESUMABLE
+        _join_on_all_hosts(parts, checksums, compress(b""))
+    progress.finish(job.output)
     return DONE
 
 
-def run_chunks(chunks, work, place, pace, host=0, num_hosts=1):
-    """Works on what is not done yet, each host on every n-th chunk; returns all checksums.
+def run_chunks(
+    chunks: Iterable[Chunk],
+    work: Callable[[Chunk], tuple[bytes, int]],
+    sink: Sink,
+    progress: JobProgress,
+    host: int = 0,
+    num_hosts: int = 1,
+) -> list[str]:
+    """Works on every chunk that `sink` lacks and that is this host's; returns all checksums.
 
-    work: chunk -> (bytes, number of pieces); place: where the bytes go.
+    work: returns (output, number of target tokens) of a chunk. The missing chunks are dealt out in
+    turn: if chunks 1, 2 and 4 of 0 to 5 are missing, host 0 of 2 works on 1 and 4, host 1 on 2.
     """
     checksums, num_missing = [], 0
     for chunk in chunks:
-        start, num_pieces = time.monotonic(), None
+        start, num_tokens = time.monotonic(), None
         checksums.append(chunk.checksum)
-        is_finished = place.has(chunk)
-        if not is_finished and num_missing % num_hosts == host:
-            data, num_pieces = work(chunk)
-            place.write(chunk, data)
-        num_missing += not is_finished
-        pace.add(chunk, is_finished, num_pieces, time.monotonic() - start)
+        was_finished = sink.has(chunk)
+        if not was_finished and num_missing % num_hosts == host:
+            data, num_tokens = work(chunk)
+            sink.write(chunk, data)
+        num_missing += not was_finished
+        progress.add(chunk, was_finished, num_tokens, time.monotonic() - start)
     return checksums
 
 
-def _open_together(parts, say):
-    """The first host opens the folder; all of them take the same chunks as done."""
+def _open_on_all_hosts(parts: Parts, say: Say) -> None:
+    """Opens the folder on the first host, and lets all hosts agree on which chunks are finished."""
     is_first = jax.process_index() == 0
     if is_first:
         parts.open()
-    there = parts.finished() if is_first else {}
-    there = json.loads(hosts.gather_from_hosts(json.dumps(there).encode())[0])
-    hosts.check_same(f"what they are to do, or in what they see in {parts.folder}", parts.identity)
-    parts.resume({int(number): checksum for number, checksum in there.items()})
-    if there:
-        say(f"resuming: {len(there):,} chunks are done already, in {parts.folder}")
+    finished = parts.finished() if is_first else {}
+    finished = json.loads(hosts.gather_from_hosts(json.dumps(finished).encode())[0])
+    hosts.check_same(
+        f"what they are to do, or in what they see in {parts.folder}", parts.shared_state
+    )
+    parts.resume({int(number): checksum for number, checksum in finished.items()})
+    if finished:
+        say(f"resuming: {len(finished):,} chunks are done already, in {parts.folder}")
 
 
-def wait_for_parts(parts, checksums, patience, say):
-    """Whether the chunks of the other hosts are there; False after `patience` s without one."""
+def wait_for_parts(parts: Parts, checksums: list[str], patience: float, say: Say) -> bool:
+    """Waits for the chunks of the other hosts; False after `patience` seconds without a new one."""
     missing, since, said = parts.missing(checksums), time.monotonic(), time.monotonic()
     while missing:
         time.sleep(POLL_EVERY)
-        there, now = parts.missing(checksums), time.monotonic()
-        if len(there) < len(missing):
-            missing, since = there, now
+        still_missing, now = parts.missing(checksums), time.monotonic()
+        if len(still_missing) < len(missing):
+            missing, since = still_missing, now
         if missing and now - since > patience:
             say(
                 f"error: {len(missing)} chunks of other hosts are missing in {parts.folder}, and "
@@ -112,8 +148,8 @@ def wait_for_parts(parts, checksums, patience, say):
     return True
 
 
-def _join_together(parts, checksums, empty):
-    """The first host makes the file; nobody leaves before it is there."""
+def _join_on_all_hosts(parts: Parts, checksums: list[str], empty: bytes) -> None:
+    """Joins the parts on the first host; the others wait until the file is written."""
     is_first = jax.process_index() == 0
     if is_first:
         parts.join(checksums, empty)

@@ -1,12 +1,12 @@
 """A translation: its text, its score and what the model computed for it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
 
 from transformer.data.tokenizer_files import Tokenizer
+from transformer.search.decoding import Hypotheses
 from transformer.special_tokens import EOS
 
 
@@ -36,11 +36,11 @@ class Translation:
 
 
 def best_translations(
-    hypotheses: Sequence[np.ndarray], nbest: int, tokenizer: Tokenizer
+    hypotheses: Hypotheses, nbest: int, tokenizer: Tokenizer
 ) -> list[Translation]:
     """Returns the `nbest` best hypotheses of a sentence, fewer if fewer were found.
 
-    hypotheses: ids [W, T], log-probabilities [W] and scores [W], -inf where there is none.
+    hypotheses: ids [W, T], log_probs [W] and scores [W], -inf where there is none.
     """
     rows = islice(zip(*hypotheses, strict=True), nbest)
     return [
