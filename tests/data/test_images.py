@@ -76,7 +76,7 @@ def test_unequal_counts_are_refused_with_both(tmp_path):
 def test_labels_that_are_no_list_are_refused(labels, tmp_path):
     """Catches classes with the names "[0]" and "[1 0 0]", of one-hot labels."""
     config = corpus_of(tmp_path, images=PIXELS, labels=labels)
-    with pytest.raises(ValueError, match=r"must have one label an image, not labels \(.*\)\.$"):
+    with pytest.raises(ValueError, match=r"must have one label per image, not labels \(.*\)\.$"):
         load_images(config, "train")
 
 

@@ -22,7 +22,7 @@ def test_text_of_known_characters_comes_back_exactly(tokenizer):
     texts = TEXT + ["".join(rng.choices(known, k=rng.randrange(20))) for _ in range(200)]
     for text, ids in zip(texts, tokenizer.encode(texts), strict=True):
         assert len(ids) == len(text) + 1 and ids[-1] == EOS
-        assert tokenizer.decode(ids) == tokenizer.join(text) == text
+        assert tokenizer.decode(ids) == tokenizer.join_pieces(text) == text
 
 
 def test_ids_are_dense_and_those_of_control_are_no_text(tokenizer):

@@ -50,7 +50,7 @@ def test_each_side_may_have_its_own_kind():
     )
     assert len(source.encode(["hat "])[0]) == 5
     ids = target.encode(["t͡s a ŋ"])[0]
-    assert len(ids) == 4 and target.decode(ids) == target.join("t͡s a ŋ") == "t͡s a ŋ"
+    assert len(ids) == 4 and target.decode(ids) == target.join_pieces("t͡s a ŋ") == "t͡s a ŋ"
 
 
 def test_a_sample_is_taken_from_all_of_the_text(monkeypatch):

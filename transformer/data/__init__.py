@@ -1,1 +1,1 @@
-"""Reads text and images and makes batches of them; imports numpy, not jax."""
+"""From files to batches in numpy: corpora, tokenizers, packing. Nothing here imports JAX."""

@@ -1,56 +1,83 @@
-"""Sentences -> batches to search, of a few static shapes: a sentence's own length chooses its own.
+"""Groups sentences into batches with a small set of static shapes, for search.
 
-So a translation does not depend on what else is translated. Training packs instead (`batching`).
+A sentence's bucket depends on its own length only. If it depended on the sentences beside it, their
+lengths would decide how far it is padded, and the rounding of longer sums could change its
+translation: the same line would be translated differently in another file. Training packs sentences
+instead (`packing`).
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 
+from transformer.data.ragged import Ragged
 from transformer.special_tokens import EOS
 
 SHORTEST_BUCKET = 16  # source lengths are rounded up to 16, 32, 64, …
 SMALL_BATCHES = (1, 8, 24)  # besides the larger ones: a single sentence need not pay for 64
-FULL_UP_TO = 64  # pieces; batches of longer sentences have fewer rows, to need no more memory
+FULL_UP_TO = 64  # tokens; batches of longer sentences have fewer rows, to need no more memory
 
 
-def bucket_lengths(largest):
-    """The lengths that source sentences are padded to."""
-    sizes = [SHORTEST_BUCKET]
-    while sizes[-1] < largest:
-        sizes.append(min(2 * sizes[-1], largest))
-    return sizes
+def bucket_lengths(largest: int) -> list[int]:
+    """Returns the lengths that source sentences are padded to.
+
+    >>> bucket_lengths(100)
+    [16, 32, 64, 100]
+    """
+    lengths = [SHORTEST_BUCKET]
+    while lengths[-1] < largest:
+        lengths.append(min(2 * lengths[-1], largest))
+    return lengths
 
 
-def batch_sizes(batch_size, bucket):
-    """The sizes of batch that a bucket may have, small ones first."""
+def batch_sizes(batch_size: int, bucket: int) -> list[int]:
+    """Returns the numbers of rows that a batch of a bucket may have, in ascending order.
+
+    >>> batch_sizes(64, 32)
+    [1, 8, 24, 48, 64]
+    >>> batch_sizes(64, 256)
+    [1, 8, 16]
+    """
     full = max(1, batch_size * FULL_UP_TO // max(bucket, FULL_UP_TO))
     three_quarters = full * 3 // 4 // 8 * 8
     return sorted({n for n in (*SMALL_BATCHES, three_quarters) if 0 < n < full} | {full})
 
 
-def plan_batches(lengths, largest_bucket, batch_size, num_replicas=1):
-    """Yields (indices [replicas, rows], source length) of each batch, long sentences first.
+def plan_batches(
+    lengths: np.ndarray, largest_bucket: int, batch_size: int, num_replicas: int = 1
+) -> Iterator[tuple[np.ndarray, int]]:
+    """Yields (indices [num_replicas, rows], source length) of each batch, long sentences first.
 
-    lengths: pieces of each sentence; those above `largest_bucket` go into it and have to be cut. An
-    index of -1 is a row without a sentence.
+    lengths: number of tokens of each sentence. Sentences longer than `largest_bucket` go into it
+    and have to be cut. An index of -1 is a row without a sentence.
+
+    Lengths 3, 40, 9, 20 and 12 in batches of at most 2 rows, on one replica:
+
+        bucket 64: [[1, -1]]    bucket 32: [[3, -1]]    bucket 16: [[4, 2]], then [[0]]
+
+    (with sizes 1 and 2; the lone sentences take the smallest batch that holds them).
     """
     sizes = np.array(bucket_lengths(largest_bucket))
-    chosen = sizes[np.searchsorted(sizes, np.minimum(lengths, largest_bucket))]
-    for bucket in sorted(set(chosen.tolist()), reverse=True):
-        inside = np.flatnonzero(chosen == bucket)
-        inside = inside[np.argsort(-lengths[inside], kind="stable")]
+    bucket_of = sizes[np.searchsorted(sizes, np.minimum(lengths, largest_bucket))]
+    for bucket in sorted(set(bucket_of.tolist()), reverse=True):
+        waiting = np.flatnonzero(bucket_of == bucket)
+        waiting = waiting[np.argsort(-lengths[waiting], kind="stable")]
         rows = batch_sizes(batch_size, bucket)
-        while len(inside):
-            size = next((n for n in rows if len(inside) <= n * num_replicas), rows[-1])
+        while len(waiting):
+            size = next((n for n in rows if len(waiting) <= n * num_replicas), rows[-1])
             batch = np.full(size * num_replicas, -1)
-            batch[: len(inside)] = inside[: len(batch)]
+            batch[: len(waiting)] = waiting[: len(batch)]
             yield batch.reshape(size, num_replicas).T, bucket
-            inside = inside[len(batch) :]
+            waiting = waiting[len(batch) :]
 
 
-def fill_inputs(source, indices, length):
-    """(ids [rows, S], lengths [rows], number of sentences cut) of the sentences at `indices`.
+def fill_inputs(
+    source: Ragged, indices: np.ndarray, length: int
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Returns (ids [rows, length], lengths [rows], number of sentences cut), one sentence per row.
 
-    source: a `Ragged`. A row without a sentence (index -1) has length 0.
+    indices [rows]: sentences of `source`; a row without a sentence (index -1) has length 0. A
+    sentence longer than `length` is cut and still ends with EOS.
     """
     inputs = np.zeros((len(indices), length), np.int32)
     lengths = np.zeros(len(indices), np.int32)

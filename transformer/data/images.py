@@ -1,4 +1,4 @@
-"""A name or files -> labelled images, and images -> the patches that a Transformer reads.
+"""Reads labelled images, cuts them into patches, and makes batches of them.
 
 A corpus is a folder of `train.npz` and the like (arrays `images` [N, height, width(, channels)]
 and `labels` [N]), `sklearn:digits`, or `tfds:NAME` for a TFDS dataset with an image and a label.
@@ -6,20 +6,26 @@ and `labels` [N]), `sklearn:digits`, or `tfds:NAME` for a TFDS dataset with an i
 
 import zipfile
 import zlib
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from transformer.config import DataConfig
 from transformer.data.splits import parse_split, part_of
 from transformer.data.text_files import describe_folder
 
-NOT_NPZ = KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error
+NPZ_ERRORS = KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error
 
 
-def load_images(config, split):
-    """(images [N, height, width, channels] float32 from 0 to 1, labels: list of str)."""
+def load_images(config: DataConfig, split: str) -> tuple[np.ndarray, list[str]]:
+    """Returns (images [N, height, width, channels] float32 from 0 to 1, N labels) of a split.
+
+    Raises ValueError if the split is missing, damaged or empty, or holds no labelled images of one
+    shape.
+    """
     if config.corpus.startswith("tfds:"):
         from transformer.data.tfds import load_labelled
 
@@ -33,26 +39,26 @@ def load_images(config, split):
         else:
             images, labels = _load_npz(Path(config.corpus).expanduser(), name)
     what = f"The split '{split}' of {config.corpus}"
-    images, labels = _checked(images, labels, what)
-    images, labels = part_of(images, start, stop), part_of(labels, start, stop)
-    if not len(images):
+    pixels = _check_images(images, labels, what)
+    pixels = part_of(pixels, start, stop)
+    if not len(pixels):
         raise ValueError(f"{what} holds no image.")
-    return images, [str(label) for label in labels]
+    return pixels, part_of([str(label) for label in labels], start, stop)
 
 
-def _load_digits(name):
+def _load_digits(name: str) -> tuple[np.ndarray, np.ndarray]:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
         raise ValueError("sklearn:digits needs scikit-learn: pip install scikit-learn.") from None
     if name != "all":
         raise ValueError(f"sklearn:digits has the split 'all' and its parts, not '{name}'.")
-    digits = load_digits()
-    order = np.random.default_rng(0).permutation(len(digits.target))  # it goes by writer
-    return digits.images[order] / 16.0, digits.target[order]
+    images, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(labels))  # the file is ordered by writer
+    return images.reshape(-1, 8, 8)[order] / 16.0, labels[order]
 
 
-def _load_npz(folder, name):
+def _load_npz(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     path = folder / f"{name}.npz"
     if not path.is_file():
         raise ValueError(
@@ -61,15 +67,20 @@ def _load_npz(folder, name):
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return np.atleast_1d(arrays["images"]), arrays["labels"]
-    except NOT_NPZ as error:
+    except NPZ_ERRORS as error:
         reason = str(error).rstrip(".")
         raise ValueError(
             f"{path} must be numpy's .npz with arrays 'images' and 'labels': {reason}."
         ) from None
 
 
-def _checked(images, labels, what):
-    """The images as one array; they must be alike in shape and as many as the labels."""
+def _check_images(
+    images: Sequence[np.ndarray] | np.ndarray, labels: Sequence[Any] | np.ndarray, what: str
+) -> np.ndarray:
+    """Returns the images as one array [N, height, width, channels] float32, from 0 to 1.
+
+    Raises ValueError if they differ in shape, or if there is not one label per image.
+    """
     shapes = {np.shape(image) for image in images}
     if len(shapes) != 1 or len(next(iter(shapes))) not in (2, 3):
         raise ValueError(
@@ -77,60 +88,68 @@ def _checked(images, labels, what):
             f"not {sorted(shapes)[:4] or 'none'}."
         )
     if np.ndim(labels) != 1:
-        raise ValueError(f"{what} must have one label an image, not labels {np.shape(labels)}.")
+        raise ValueError(f"{what} must have one label per image, not labels {np.shape(labels)}.")
     if len(images) != len(labels):
         raise ValueError(f"{what} has {len(images)} images and {len(labels)} labels.")
-    images = np.asarray(images)
-    scale = 255.0 if np.issubdtype(images.dtype, np.integer) else 1.0
-    images = images.astype(np.float32) / np.float32(scale)
-    return images if images.ndim == 4 else images[..., None], labels
+    array = np.asarray(images)
+    scale = 255.0 if np.issubdtype(array.dtype, np.integer) else 1.0
+    array = array.astype(np.float32) / np.float32(scale)
+    return array if array.ndim == 4 else array[..., None]
 
 
-def to_patches(images, size):
-    """[N, height, width, C] -> [N, patches, size · size · C], row by row."""
-    number, height, width, channels = images.shape
+def to_patches(images: np.ndarray, size: int) -> np.ndarray:
+    """[N, height, width, C] -> patches [N, S, size · size · C], row by row from the top left.
+
+    An image of 4 × 6 pixels and size 2 gives S = 6 patches, three from the upper two rows of pixels
+    and three from the lower two. Raises ValueError if `size` does not divide height and width.
+    """
+    num_images, height, width, channels = images.shape
     if height % size or width % size:
         raise ValueError(
             f"data.patch_size ({size}) must divide the images' {height} × {width} pixels."
         )
-    patches = images.reshape(number, height // size, size, width // size, size, channels)
-    return patches.swapaxes(2, 3).reshape(number, -1, size * size * channels)
+    patches = images.reshape(num_images, height // size, size, width // size, size, channels)
+    return patches.swapaxes(2, 3).reshape(num_images, -1, size * size * channels)
 
 
 class ImageBatch(NamedTuple):
-    """Images as patches [B, S, pixels] float32; their classes [B, 1]; 1 for each that is there."""
+    """Images as patches, one image per row."""
 
-    patches: np.ndarray
-    targets: np.ndarray
-    weights: np.ndarray
+    patches: np.ndarray  # [B, S, pixels] float32
+    targets: np.ndarray  # [B, 1] int32: the number of the class
+    weights: np.ndarray  # [B, 1] float32: 1, or 0 on a row without an image
 
 
 class ImageBatches:
-    """`batches[step]`: an epoch shows each image once, in an order of its own.
+    """`batches[step]` is an `ImageBatch`; an epoch shows each image once, in its own order.
 
-    Evaluation reads the first `batches_per_epoch` of an object of its own, the last rows empty.
+    Evaluation reads the first `batches_per_epoch` batches of its own object, whose last rows may be
+    empty.
     """
 
-    def __init__(self, patches, targets, *, rows_per_batch, seed):
+    def __init__(
+        self, patches: np.ndarray, targets: np.ndarray, *, rows_per_batch: int, seed: int
+    ) -> None:
+        """patches [N, S, pixels] float32, targets [N] int32."""
         self.patches, self.targets = patches, targets
         self.rows_per_batch, self.seed = rows_per_batch, seed
         self.batches_per_epoch = -(-len(targets) // rows_per_batch)
         self._order = lru_cache(maxsize=2)(self._make_order)
 
-    def _make_order(self, epoch):
+    def _make_order(self, epoch: int) -> np.ndarray:
         return np.random.default_rng((self.seed, epoch)).permutation(len(self.targets))
 
-    def __getitem__(self, step):
+    def __getitem__(self, step: int) -> ImageBatch:
         epoch, index = divmod(step, self.batches_per_epoch)
         chosen = self._order(epoch)[index * self.rows_per_batch :][: self.rows_per_batch]
         return fill_images(self.patches[chosen], self.targets[chosen], self.rows_per_batch)
 
-    def plan_ahead(self, step):
-        """Nothing takes long."""
+    def plan_ahead(self, step: int) -> None:
+        """Does nothing: the order of an epoch is drawn at once."""
 
 
-def fill_images(patches, targets, num_rows):
-    """An `ImageBatch` of so many rows, the last ones without an image."""
+def fill_images(patches: np.ndarray, targets: np.ndarray, num_rows: int) -> ImageBatch:
+    """Returns an `ImageBatch` of `num_rows` rows, the last of them without an image."""
     missing = num_rows - len(patches)
     return ImageBatch(
         np.pad(patches, [(0, missing), (0, 0), (0, 0)]),

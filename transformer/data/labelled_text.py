@@ -1,4 +1,4 @@
-"""A name or files -> labelled sentences, in order; what is left out is counted.
+"""Reads labelled sentences, in order, and counts those that are skipped.
 
 A corpus is a folder of `train.tsv` and the like (LABEL<tab>TEXT; each may end in .gz or .xz) or
 `tfds:NAME` for a TFDS dataset with a label and a text.
@@ -6,9 +6,11 @@ A corpus is a folder of `train.tsv` and the like (LABEL<tab>TEXT; each may end i
 
 import warnings
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from transformer.config import DataConfig
 from transformer.data.splits import parse_split, part_of
 from transformer.data.text_files import describe_folder, find_file, read_text
 
@@ -16,15 +18,18 @@ TEXT_FEATURES = "text", "sentence"
 
 
 class LabelledTexts(NamedTuple):
-    """Sentences with their labels, and the number of lines skipped or repaired, by reason."""
+    """Sentences with their labels."""
 
     texts: list[str]
     labels: list[str]
-    problems: Counter[str]
+    problems: Counter[str]  # number of lines that were skipped or repaired, by reason
 
 
-def load_training_examples(config):
-    """The training split of a `DataConfig`; empty texts are left out."""
+def load_training_examples(config: DataConfig) -> LabelledTexts:
+    """Reads the training split and skips empty texts.
+
+    Raises ValueError if it cannot be read, or if fewer than two classes are left.
+    """
     texts, labels, problems = _load(config, config.train_split)
     kept = [i for i, text in enumerate(texts) if text.strip()]
     if len(kept) < len(texts):
@@ -38,8 +43,13 @@ def load_training_examples(config):
     return LabelledTexts([texts[i] for i in kept], [labels[i] for i in kept], problems)
 
 
-def load_evaluation_examples(config, split, classes):
-    """(texts, labels) of a split, every one of them; each label must be one of `classes`."""
+def load_evaluation_examples(
+    config: DataConfig, split: str, classes: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Returns (texts, labels) of all sentences of a split; warns of repaired lines.
+
+    Raises ValueError if it cannot be read or is empty, or if a label is not one of `classes`.
+    """
     texts, labels, problems = _load(config, split)
     for problem in problems:
         warnings.warn(problem, stacklevel=2)
@@ -54,13 +64,13 @@ def load_evaluation_examples(config, split, classes):
     return texts, labels
 
 
-def _load(config, split):
+def _load(config: DataConfig, split: str) -> LabelledTexts:
     if config.corpus.startswith("tfds:"):
         from transformer.data.tfds import load_labelled
 
         rows = load_labelled(config.corpus.removeprefix("tfds:"), split, TEXT_FEATURES)
-        texts, labels = [text.decode() for text, _ in rows], [label for _, label in rows]
-        return LabelledTexts(texts, labels, Counter())
+        texts = [text.decode() for text, _ in rows]
+        return LabelledTexts(texts, [label for _, label in rows], Counter())
     name, start, stop = parse_split(split)
     folder = Path(config.corpus).expanduser()
     path = find_file(folder, f"{name}.tsv")
@@ -69,12 +79,13 @@ def _load(config, split):
             f"The corpus folder {folder} must hold {name}.tsv (LABEL<tab>TEXT; also .gz, .xz); "
             f"{describe_folder(folder)}."
         )
-    lines, problems = read_text(path)
-    rows = part_of(list(_rows(path, lines)), start, stop)
-    return LabelledTexts([text for _, text in rows], [label for label, _ in rows], problems)
+    lines, repairs = read_text(path)
+    rows = part_of(list(_split_rows(path, lines)), start, stop)
+    return LabelledTexts([text for _, text in rows], [label for label, _ in rows], repairs)
 
 
-def _rows(path, lines):
+def _split_rows(path: Path, lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Yields (label, text) of each line."""
     for number, line in enumerate(lines, 1):
         label, tab, text = line.partition("\t")
         if not tab or not label.strip():

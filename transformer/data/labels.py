@@ -1,9 +1,12 @@
 """The classes of a run, by name and by number; saved beside its checkpoints."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Self
 
 import numpy as np
+from etils import epath
 
 from transformer.storage import write_atomically
 
@@ -12,19 +15,19 @@ FILE = "classes.json"
 
 @dataclass(frozen=True)
 class Labels:
-    """names: of the classes, in the order of their numbers; image_shape: of the images, if any."""
+    """The names of the classes, in the order of their numbers; for images also their shape."""
 
     names: list[str]
-    image_shape: list[int] = field(default_factory=list)
+    image_shape: list[int] = field(default_factory=list)  # height, width, channels
 
     @classmethod
-    def from_labels(cls, labels, image_shape=()):
-        """The classes that occur, in order; numbers as numbers."""
+    def from_labels(cls, labels: Sequence[str], image_shape: Sequence[int] = ()) -> Self:
+        """Takes the classes that occur in `labels`, in order: 2 before 10, numbers before words."""
         names = sorted(set(labels), key=lambda name: (len(name) if name.isdigit() else 99, name))
         return cls(names, list(image_shape))
 
-    def encode(self, labels):
-        """Names -> numbers [N], int32; ValueError for a name that is none of them."""
+    def encode(self, labels: Sequence[str]) -> np.ndarray:
+        """Returns the number of each label [N] int32; raises ValueError for an unknown one."""
         numbers = {name: number for number, name in enumerate(self.names)}
         if unknown := set(labels) - numbers.keys():
             raise ValueError(
@@ -32,13 +35,13 @@ class Labels:
             )
         return np.array([numbers[label] for label in labels], np.int32)
 
-    def save(self, folder):
+    def save(self, folder: epath.Path) -> None:
         """Writes what `load` reads."""
         write_atomically(folder / FILE, json.dumps(asdict(self)) + "\n")
 
     @classmethod
-    def load(cls, folder):
-        """Those of a work directory; ValueError if they are missing or bad."""
+    def load(cls, folder: epath.Path) -> Self:
+        """Reads the classes of a work directory; raises ValueError if they are missing or bad."""
         try:
             labels = cls(**json.loads((folder / FILE).read_text(encoding="utf-8")))
             if not isinstance(labels.names, list) or len(set(labels.names)) < len(labels.names):

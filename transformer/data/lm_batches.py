@@ -1,31 +1,41 @@
-"""One long text as ids -> batches of windows of it, for a language model that reads from the left.
+"""One long text as ids -> batches for language models, causal or masked.
 
-A batch is a pure function of (seed, step), as in `batching`.
+A batch is a function of (seed, step), as in `packing`.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from transformer.data.batch import Batch
+from transformer.data.packing import PackedBatches
 from transformer.special_tokens import EOS, NUM_SPECIAL, PAD, UNK
 
 
 class WindowBatch(NamedTuple):
-    """Rows of consecutive ids, int32: `targets` [B, T], and `inputs`, the id before each."""
+    """Windows of a text, int32: `inputs` are the ids before the `targets`.
 
-    inputs: np.ndarray
-    targets: np.ndarray
+    Two windows of length 3 at the beginning of the text 7 8 9 5 6, which EOS precedes and PAD
+    follows:
+
+        inputs   2 7 8    targets  7 8 9
+                 9 5 6             5 6 0
+    """
+
+    inputs: np.ndarray  # [B, T]
+    targets: np.ndarray  # [B, T]
 
     @property
-    def weights(self):
-        """[B, T]: 1 on real targets, 0 on padding."""
+    def weights(self) -> np.ndarray:
+        """[B, T] float32: 1 on targets, 0 on padding."""
         return (self.targets != PAD).astype(np.float32)
 
 
 class RandomWindows:
-    """`batches[step]`: a `WindowBatch` of rows that begin anywhere in the text."""
+    """`batches[step]` is a `WindowBatch` whose windows begin anywhere in the text, for training."""
 
-    def __init__(self, ids, *, length, rows_per_batch, seed):
+    def __init__(self, ids: np.ndarray, *, length: int, rows_per_batch: int, seed: int) -> None:
+        """Raises ValueError if the text `ids` is shorter than one window of `length` ids."""
         self.ids, self.length, self.rows_per_batch = _with_start(ids), length, rows_per_batch
         self.seed = seed
         if len(ids) < length:
@@ -35,71 +45,69 @@ class RandomWindows:
             )
         self.batches_per_epoch = -(-len(ids) // (length * rows_per_batch))
 
-    def __getitem__(self, step):
+    def __getitem__(self, step: int) -> WindowBatch:
         rng = np.random.default_rng((self.seed, step))
         starts = rng.integers(0, len(self.ids) - self.length, self.rows_per_batch)
         return _windows(self.ids, starts, self.length)
 
-    def plan_ahead(self, step):
-        """Nothing is planned."""
+    def plan_ahead(self, step: int) -> None:
+        """Does nothing: a batch of windows needs no plan."""
 
 
 class ConsecutiveWindows:
-    """`batches[step]` for as many as `batches_per_epoch`: every id is a target once, in order."""
+    """`batches[step]`, for `batches_per_epoch` steps: every id is a target once, in order."""
 
-    def __init__(self, ids, *, length, rows_per_batch):
+    def __init__(self, ids: np.ndarray, *, length: int, rows_per_batch: int) -> None:
         self.length, self.rows_per_batch = length, rows_per_batch
         self.num_windows = -(-len(ids) // length)
         self.batches_per_epoch = -(-self.num_windows // rows_per_batch)
         missing = self.batches_per_epoch * rows_per_batch * length - len(ids)
         self.ids = np.pad(_with_start(ids), (0, missing), constant_values=PAD)
 
-    def __getitem__(self, step):
+    def __getitem__(self, step: int) -> WindowBatch:
         first = step * self.rows_per_batch
         starts = np.arange(first, first + self.rows_per_batch) * self.length
         return _windows(self.ids, starts, self.length)
 
 
-def _with_start(ids):
-    """Before the first piece stands an end: what separates sentences also begins the text."""
+def _with_start(ids: np.ndarray) -> np.ndarray:
+    """Puts EOS before the text: the separator of sentences also begins the first one."""
     return np.concatenate([[EOS], ids]).astype(np.int32)
 
 
-def _windows(ids, starts, length):
-    rows = ids[starts[:, None] + np.arange(length + 1)]
+def _windows(ids: np.ndarray, starts: np.ndarray, length: int) -> WindowBatch:
+    rows = ids[starts[:, None] + np.arange(length + 1)]  # [B, T + 1]
     return WindowBatch(rows[:, :-1], rows[:, 1:])
 
 
-MASK = UNK  # what stands for a piece that is hidden; byte fallback leaves UNK without other use
-
-
-HIDDEN, SWAPPED = 0.8, 0.1  # of the chosen pieces; the others are shown as they are
+MASK = UNK  # stands for a hidden token; with byte fallback UNK has no other use
+HIDDEN, SWAPPED = 0.8, 0.1  # of the tokens to guess; the others are shown unchanged (BERT, 3.1)
 
 
 class MaskedBatches:
-    """`batches[step]`: a `Batch` of `packed`, of which a share `rate` of the pieces is hidden.
+    """`batches[step]` is a batch of `packed` in which some tokens are to be guessed.
 
-    packed: a `PackedBatches` whose source and target are the same sentences, so that its rows are
-    alike. `target_segments` are 0 where nothing is to be guessed. A pure function of (seed, step).
+    A token other than EOS is to be guessed with probability `rate`. Its input is then MASK (80%),
+    a random token (10%) or itself (10%). `target_segments` are 0 on every other token.
     """
 
-    def __init__(self, packed, *, rate, vocab_size, seed):
+    def __init__(self, packed: PackedBatches, *, rate: float, vocab_size: int, seed: int) -> None:
+        """packed: batches whose source and target are the same sentences."""
         self.packed, self.rate, self.vocab_size, self.seed = packed, rate, vocab_size, seed
-        self.rows_per_batch, self.batches_per_epoch = (
-            packed.rows_per_batch,
-            packed.batches_per_epoch,
-        )
+        self.rows_per_batch = packed.rows_per_batch
+        self.batches_per_epoch = packed.batches_per_epoch
         self.plan_ahead = packed.plan_ahead
 
-    def __getitem__(self, step):
+    def __getitem__(self, step: int) -> Batch:
         batch = self.packed[step]
-        rng = np.random.default_rng((self.seed, step, 1))  # 1: not the packing's numbers
-        can_be = (batch.input_segments != 0) & (batch.inputs != EOS)
-        chosen = can_be & (rng.random(batch.inputs.shape) < self.rate)
-        how = rng.random(batch.inputs.shape)
+        rng = np.random.default_rng((self.seed, step, 1))  # 1: a stream apart from the packing's
+        is_maskable = (batch.input_segments != 0) & (batch.inputs != EOS)
+        is_chosen = is_maskable & (rng.random(batch.inputs.shape) < self.rate)
+        draw = rng.random(batch.inputs.shape)
         other = rng.integers(NUM_SPECIAL, self.vocab_size, batch.inputs.shape)
-        shown = np.where(how < HIDDEN, MASK, np.where(how < HIDDEN + SWAPPED, other, batch.inputs))
+        shown = np.where(draw < HIDDEN + SWAPPED, other, batch.inputs)
+        shown = np.where(draw < HIDDEN, MASK, shown)
         return batch._replace(
-            inputs=np.where(chosen, shown, batch.inputs).astype(np.int32),
-            target_segments=np.where(chosen, batch.target_segments, 0).astype(np.int32),
+            inputs=np.where(is_chosen, shown, batch.inputs).astype(np.int32),
+            target_segments=np.where(is_chosen, batch.target_segments, 0).astype(np.int32),
         )

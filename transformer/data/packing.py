@@ -1,8 +1,8 @@
-"""Ids -> batches of one static shape: a batch is a pure function of (seed, step).
+"""Packs sentence pairs into batches of one static shape; a batch is a function of (seed, step).
 
-An epoch is planned as a whole: every pair is placed in one of a fixed number of rows (packing),
-rows are shuffled, and batch k is rows k·B to (k+1)·B. Resuming needs no iterator state, and the
-number of hosts or devices changes nothing.
+An epoch is planned as a whole: every pair is assigned to one of a fixed number of rows, the rows
+are shuffled, and batch k is rows k·B to (k+1)·B. So a run resumes without the state of an iterator,
+and the number of hosts or devices changes nothing.
 """
 
 from collections import Counter
@@ -16,10 +16,11 @@ from transformer.data.batch import Batch
 from transformer.data.ragged import Ragged
 
 
-def num_rows_of_batch(batch_tokens, row_length):
-    """The rows that `batch_tokens` allow: a multiple of 8 if there are so many, as devices are.
+def num_rows_of_batch(batch_tokens: int, row_length: int) -> int:
+    """Returns how many rows `batch_tokens` target positions allow, rounded to a multiple of 8.
 
-    They do not depend on the devices that are there, so that a run may go on on others.
+    Up to 8 rows are not rounded. The number does not depend on the devices at hand, so that a run
+    can resume on others. Raises ValueError if not even one row fits.
     """
     rows = batch_tokens // row_length
     if not rows:
@@ -40,147 +41,191 @@ class Filtered(NamedTuple):
 def filter_by_length(
     source: Ragged, target: Ragged, row_length: int, max_length_ratio: float
 ) -> Filtered:
-    """Finds the pairs whose longer side fits a row and is not too long beside the shorter side.
+    """Finds the pairs whose sides both fit a row and are not too unequal in length.
 
-    max_length_ratio: the largest number of times that the longer side may be as long as the
-    shorter one; 0: any.
+    max_length_ratio: how many times as long as the shorter side the longer one may be; 0: no limit.
     """
     longest = np.maximum(source.lengths, target.lengths)
     shortest = np.minimum(source.lengths, target.lengths)
     too_long = longest > row_length
     uneven = ~too_long & (longest > (max_length_ratio or np.inf) * shortest)
-    skipped = {
+    counts = {
         f"more than {row_length} pieces": int(too_long.sum()),
         f"a length ratio above {max_length_ratio:g}": int(uneven.sum()),
     }
-    skipped = Counter({reason: count for reason, count in skipped.items() if count})
+    skipped = Counter({reason: count for reason, count in counts.items() if count})
     return Filtered(np.flatnonzero(~too_long & ~uneven), skipped)
 
 
-def pack(source_lengths, target_lengths, shape, num_rows, rng):
-    """Places pairs in `num_rows` rows of shape (S, T): the row of each pair, -1 where none is left.
+def pack(
+    source_lengths: np.ndarray,
+    target_lengths: np.ndarray,
+    shape: tuple[int, int],
+    num_rows: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Assigns pairs to `num_rows` rows of shape (S, T), greedily, the longest pairs first.
 
-    The longest pairs go first, each round one to every row, the longest to the emptiest row, or
-    (every second round) those with much source to rows with much target. Vectorised over rows: an
-    epoch of millions of pairs takes seconds.
+    Returns the row of each pair, or -1 for a pair that was left over.
+
+    A pair takes a share of a row on either side: source length / S and target length / T. Its size
+    is the larger share, its tilt the source share minus the target share. Each round offers one
+    pair to every row. Even rounds offer the longest pair to the emptiest row, the next longest to
+    the next emptiest, and so on. Odd rounds match pairs that are long on the source side with rows
+    that are fuller on the target side, so that both sides fill up alike. A pair that does not fit
+    its row waits for the next round. Rounds are vectorised over rows: an epoch of millions of pairs
+    takes seconds.
+
+    Five pairs in two rows of shape (10, 10); a row's load is (source, target):
+
+        pair             A      B      C      D      E
+        lengths          7, 5   5, 6   4, 3   2, 4   1, 1
+
+        round 0 (size)   A (.7) to row 0, B (.6) to row 1    loads (.7, .5)   (.5, .6)
+        round 1 (tilt)   C (+.1) to row 1, which is fuller on the target side,
+                         D (-.2) to row 0                    loads (.9, .9)   (.9, .9)
+        round 2 (size)   E to row 0                          loads (1., 1.)   (.9, .9)
+
+        returns          0      1      1      0      0
     """
-    share = np.stack([source_lengths / shape[0], target_lengths / shape[1]])  # of a row, [2, pairs]
-    size, tilt = share.max(0), share[0] - share[1]
+    shares = np.stack([source_lengths / shape[0], target_lengths / shape[1]])  # [2, pairs]
+    size, tilt = shares.max(0), shares[0] - shares[1]
     load = np.zeros((2, num_rows))
     row_of = np.full(len(size), -1)
     pending = _longest_first(rng.permutation(len(size)), size)
     for round_number in range(len(size)):
-        items, pending = pending[:num_rows], pending[num_rows:]
-        rows = np.argsort(load.max(0), kind="stable")[: len(items)]
+        offered, pending = pending[:num_rows], pending[num_rows:]
+        rows = np.argsort(load.max(0), kind="stable")[: len(offered)]
         if round_number % 2:
-            items = items[np.argsort(-tilt[items], kind="stable")]
+            offered = offered[np.argsort(-tilt[offered], kind="stable")]
             rows = rows[np.argsort((load[0] - load[1])[rows], kind="stable")]
-        fits = (load[:, rows] + share[:, items] <= 1 + 1e-9).all(0)
-        row_of[items[fits]] = rows[fits]
-        load[:, rows[fits]] += share[:, items[fits]]
-        pending = np.concatenate([_longest_first(items[~fits], size), pending])
+        fits = (load[:, rows] + shares[:, offered] <= 1 + 1e-9).all(0)
+        row_of[offered[fits]] = rows[fits]
+        load[:, rows[fits]] += shares[:, offered[fits]]
+        pending = np.concatenate([_longest_first(offered[~fits], size), pending])
         if not len(pending) or not fits.any():
             break
     return row_of
 
 
-def _longest_first(items, size):
-    return items[np.argsort(-size[items], kind="stable")]
+def _longest_first(pairs: np.ndarray, size: np.ndarray) -> np.ndarray:
+    return pairs[np.argsort(-size[pairs], kind="stable")]
+
+
+class _EpochPlan(NamedTuple):
+    """The pairs of an epoch, row by row: row r holds pairs[starts[r]:starts[r + 1]]."""
+
+    pairs: np.ndarray
+    starts: np.ndarray  # [number of rows + 1]
 
 
 class PackedBatches:
     """`batches[step]` is a `Batch` of B rows, for every step from 0 on, epoch after epoch.
 
-    source, target: `Ragged` of the same pairs; row_length T; source_length S, 0: as goes with T;
-    rows_per_batch B; weights says how often an epoch shows each pair (None: once). Evaluation reads
-    the first `batches_per_epoch` of an object of its own: each pair once, the last rows empty.
+    Evaluation reads the first `batches_per_epoch` batches of its own object: they hold each pair
+    once, and the last rows may be empty.
     """
 
-    TRIES = 4  # at a packing of an epoch that leaves no pair over
+    TRIES = 4  # attempts to pack an epoch with no pair left over
 
     def __init__(
-        self, source, target, *, row_length, source_length=0, rows_per_batch, seed, weights=None
-    ):
+        self,
+        source: Ragged,
+        target: Ragged,
+        *,
+        row_length: int,
+        source_length: int = 0,
+        rows_per_batch: int,
+        seed: int,
+        weights: np.ndarray | None = None,
+    ) -> None:
+        """Packs the first epoch.
+
+        source, target: the two sides of the same pairs, none longer than a row.
+        row_length: T, target tokens per row.
+        source_length: S, source tokens per row; 0: in proportion to T, and at least the longest
+            source sentence.
+        weights: how often an epoch shows each pair, on average; None: once.
+        """
         self.source, self.target, self.weights = source, target, weights
         self.seed, self.rows_per_batch = seed, rows_per_batch
-        self.shape = (source_length or self._source_row_length(row_length), row_length)
+        self.shape = (source_length or self._proportional_length(row_length), row_length)
         self._planning, self._planned = Lock(), lru_cache(maxsize=2)(self._make_plan)
         self.batches_per_epoch, self._first_packing = self._pack_first_epoch()
 
-    def _source_row_length(self, row_length):
-        """So much source as goes with `row_length` of target, and room for the longest."""
+    def _proportional_length(self, row_length: int) -> int:
+        """Returns S so that both sides of a row fill up alike, if the longest source fits it."""
         ratio = self.source.lengths.sum() / self.target.lengths.sum()
         return max(round(row_length * ratio), int(self.source.lengths.max()))
 
-    def _items(self, rng):
-        """The pairs of one epoch, as indices."""
+    def _draw_pairs(self, rng: np.random.Generator) -> np.ndarray:
+        """Returns an epoch's pairs: one of weight 2.3 twice, with probability 0.3 three times."""
         if self.weights is None:
             return np.arange(len(self.source))
         times = np.floor(self.weights + rng.random(len(self.weights))).astype(int)
         return np.repeat(np.arange(len(times)), times)
 
-    def _pack_first_epoch(self):
-        """(the fewest batches that hold the first epoch, (its pairs, the row of each))."""
+    def _pack_first_epoch(self) -> tuple[int, tuple[np.ndarray, np.ndarray]]:
+        """Returns (the number of batches that hold the first epoch, (its pairs, their rows))."""
         rng = np.random.default_rng((self.seed, 0))
-        items = self._items(rng)
-        full = max(
-            self.source.lengths[items].sum() / self.shape[0],
-            self.target.lengths[items].sum() / self.shape[1],
+        pairs = self._draw_pairs(rng)
+        num_full_rows = max(
+            self.source.lengths[pairs].sum() / self.shape[0],
+            self.target.lengths[pairs].sum() / self.shape[1],
         )
-        num_batches = max(1, int(np.ceil(full / self.rows_per_batch)))
-        while ((row_of := self._pack(items, num_batches, rng)) < 0).any():
+        num_batches = max(1, int(np.ceil(num_full_rows / self.rows_per_batch)))
+        while ((row_of := self._pack(pairs, num_batches, rng)) < 0).any():
             num_batches += max(1, num_batches // 200)
-        return num_batches, (items, row_of)
+        return num_batches, (pairs, row_of)
 
-    def _pack(self, items, num_batches, rng):
-        lengths = self.source.lengths[items], self.target.lengths[items]
+    def _pack(self, pairs: np.ndarray, num_batches: int, rng: np.random.Generator) -> np.ndarray:
+        lengths = self.source.lengths[pairs], self.target.lengths[pairs]
         return pack(*lengths, self.shape, num_batches * self.rows_per_batch, rng)
 
-    def _plan(self, epoch):
-        with self._planning:  # who comes while it is being made waits, and does not make it again
+    def _plan(self, epoch: int) -> _EpochPlan:
+        with self._planning:  # a second caller waits instead of making the same plan
             return self._planned(epoch)
 
-    def _make_plan(self, epoch):
-        """(pairs in the order of their rows, the start of each row in it, and the end)."""
+    def _make_plan(self, epoch: int) -> _EpochPlan:
         rng = np.random.default_rng((self.seed, epoch))
-        items = self._items(rng)
+        pairs = self._draw_pairs(rng)
         for _ in range(self.TRIES):
-            row_of = self._pack(items, self.batches_per_epoch, rng)
+            row_of = self._pack(pairs, self.batches_per_epoch, rng)
             if (row_of >= 0).all():
                 break
         else:  # the packing of the first epoch is known to hold every pair; its rows are shuffled
-            items, row_of = self._first_packing
+            pairs, row_of = self._first_packing
         num_rows = self.batches_per_epoch * self.rows_per_batch
         row_of = rng.permutation(num_rows)[row_of]
         order = np.argsort(row_of, kind="stable")
-        return items[order], np.searchsorted(row_of[order], np.arange(num_rows + 1))
+        return _EpochPlan(pairs[order], np.searchsorted(row_of[order], np.arange(num_rows + 1)))
 
-    def __getitem__(self, step):
+    def __getitem__(self, step: int) -> Batch:
         epoch, index = divmod(step, self.batches_per_epoch)
-        pairs, starts = self._plan(epoch)
-        rows = starts[index * self.rows_per_batch :][: self.rows_per_batch + 1]
+        plan = self._plan(epoch)
+        starts = plan.starts[index * self.rows_per_batch :][: self.rows_per_batch + 1]
         return Batch.from_pairs(
             self.source,
             self.target,
-            pairs[rows[0] : rows[-1]],
-            pairs_per_row=np.diff(rows),
+            plan.pairs[starts[0] : starts[-1]],
+            pairs_per_row=np.diff(starts),
             source_length=self.shape[0],
             target_length=self.shape[1],
         )
 
-    def plan_ahead(self, step):
-        """Halfway through an epoch, starts to plan the next: millions of pairs take seconds."""
+    def plan_ahead(self, step: int) -> None:
+        """Starts to plan the next epoch in a thread, halfway through the one that holds `step`."""
         epoch, index = divmod(step, self.batches_per_epoch)
         if index == self.batches_per_epoch // 2:
             Thread(target=self._plan, args=(epoch + 1,), daemon=True).start()
 
     @property
-    def first_epoch(self):
-        """The pairs of the first epoch, as indices."""
+    def first_epoch(self) -> np.ndarray:
+        """The indices of the first epoch's pairs."""
         return self._first_packing[0]
 
-    def fill(self, num_batches=1):
-        """The share of real tokens in the first `num_batches` batches of the first epoch."""
+    def fill(self, num_batches: int = 1) -> float:
+        """Returns the share of positions that hold a token, in the first `num_batches` batches."""
         batches = [self[step] for step in range(min(num_batches, self.batches_per_epoch))]
         segments = [s for b in batches for s in (b.input_segments, b.target_segments)]
-        return sum((s != 0).sum() for s in segments) / sum(s.size for s in segments)
+        return float(sum((s != 0).sum() for s in segments) / sum(s.size for s in segments))

@@ -1,4 +1,4 @@
-"""A name or files -> pairs of (source, target) strings, in order; what is left out is counted.
+"""Reads sentence pairs, in order, and counts those that are skipped.
 
 A corpus is `embedded`, a folder (`train.en` + `train.de`, or `train.tsv`; each may end in .gz or
 .xz) or `tfds:NAME` for any TFDS dataset with a `Translation` feature.
@@ -14,12 +14,29 @@ from typing import NamedTuple
 
 import numpy as np
 
+from transformer.config import DataConfig
 from transformer.data.splits import parse_split, part_of
 from transformer.data.text_files import decode_text, describe_folder, find_file, read_text
 
+Pairs = list[tuple[str, str]]  # (source, target)
 
-def parse_corpora(text):
-    """ "a@2,b" -> [("a", 2.0), ("b", 1.0)]: a weight says how often an epoch shows each pair."""
+
+class TrainingPairs(NamedTuple):
+    """Sentence pairs to train on."""
+
+    pairs: Pairs
+    weights: np.ndarray  # [number of pairs] float32: how often an epoch shows each pair
+    problems: Counter[str]  # number of lines or pairs that were skipped or repaired, by reason
+
+
+def parse_corpora(text: str) -> list[tuple[str, float]]:
+    """Parses the names of corpora and their weights: how often an epoch shows each pair.
+
+    Raises ValueError if there is none, or a weight is not a finite number above 0.
+
+    >>> parse_corpora("a@2,b")
+    [('a', 2.0), ('b', 1.0)]
+    """
     parts = []
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, at, weight = part.rpartition("@")
@@ -38,26 +55,19 @@ def parse_corpora(text):
     return parts
 
 
-class TrainingPairs(NamedTuple):
-    """Sentence pairs, how often an epoch shows each, and the lines skipped or repaired."""
+def load_training_pairs(config: DataConfig) -> TrainingPairs:
+    """Reads the training split of every corpus and skips pairs that teach nothing.
 
-    pairs: list[tuple[str, str]]
-    weights: np.ndarray  # [number of pairs] float32
-    problems: Counter[str]  # number of lines or pairs by reason
-
-
-def load_training_pairs(config):
-    """All training pairs of a `DataConfig`.
-
-    Pairs with an empty side are skipped, and those of two equal sides if the config says so.
+    Those have an empty side or, if `config.drop_identical`, two equal sides. Raises ValueError if
+    a corpus cannot be read, or no pair is left.
     """
     pairs, weights, problems = [], [], Counter()
     for name, weight in parse_corpora(config.corpus):
-        read, repairs = load_pairs(name, config.train_split, config)
+        found, repairs = _load_pairs(name, config.train_split, config)
         problems.update(repairs)
-        reasons = [_reason_to_skip(pair, config) for pair in read]
-        problems.update(filter(None, reasons))
-        kept = [pair for pair, reason in zip(read, reasons, strict=True) if reason is None]
+        reasons = [_reason_to_skip(*pair, config) for pair in found]
+        problems.update(reason for reason in reasons if reason)
+        kept = [pair for pair, reason in zip(found, reasons, strict=True) if not reason]
         pairs += kept
         weights.append(np.full(len(kept), weight, np.float32))
     if not pairs:
@@ -68,9 +78,12 @@ def load_training_pairs(config):
     return TrainingPairs(pairs, np.concatenate(weights), problems)
 
 
-def load_evaluation_pairs(config, split):
-    """The pairs of `split` of the first corpus, every one of them: a score counts each sentence."""
-    pairs, repairs = load_pairs(parse_corpora(config.corpus)[0][0], split, config)
+def load_evaluation_pairs(config: DataConfig, split: str) -> Pairs:
+    """Returns all pairs of `split` of the first corpus: a score counts every sentence.
+
+    Warns of repaired lines. Raises ValueError if it cannot be read or is empty.
+    """
+    pairs, repairs = _load_pairs(parse_corpora(config.corpus)[0][0], split, config)
     for repair in repairs:
         warnings.warn(repair, stacklevel=2)
     if not pairs:
@@ -80,8 +93,8 @@ def load_evaluation_pairs(config, split):
     return pairs
 
 
-def load_pairs(name, split, config):
-    """(pairs of one split of one corpus, number of lines that were repaired by what was wrong)."""
+def _load_pairs(name: str, split: str, config: DataConfig) -> tuple[Pairs, Counter[str]]:
+    """Returns (pairs of one split of one corpus, number of repaired lines by reason)."""
     source, target = config.source_language, config.target_language
     if name.startswith("tfds:"):
         from transformer.data.tfds import load_translations
@@ -95,16 +108,15 @@ def load_pairs(name, split, config):
     return part_of(pairs, start, stop), repairs
 
 
-def _reason_to_skip(pair, config):
-    source, target = (side.strip() for side in pair)
+def _reason_to_skip(source: str, target: str, config: DataConfig) -> str:
+    """Returns why a pair teaches nothing, or "" if it may be trained on."""
+    source, target = source.strip(), target.strip()
     if not source or not target:
         return "an empty side"
-    if config.drop_identical and source == target:
-        return "equal sides"
-    return None
+    return "equal sides" if config.drop_identical and source == target else ""
 
 
-def _load_embedded(split, source, target):
+def _load_embedded(split: str, source: str, target: str) -> Pairs:
     folder = resources.files("transformer") / "embedded"
     for first, second in ((source, target), (target, source)):
         path = folder / f"{first}-{second}.tsv.xz"
@@ -115,7 +127,8 @@ def _load_embedded(split, source, target):
             f"The embedded corpus has no {source}-{target}; it is en-de (either way). Set "
             f"data.source_language and data.target_language, or name another data.corpus."
         )
-    rows = [line.split("\t") for line in decode_text(lzma.decompress(path.read_bytes())).lines]
+    lines = decode_text(lzma.decompress(path.read_bytes())).lines
+    rows = [line.split("\t") for line in lines]
     splits = list(dict.fromkeys(row[0] for row in rows))
     if split not in splits:
         raise ValueError(f"The embedded corpus has the splits {', '.join(splits)}, not '{split}'.")
@@ -123,34 +136,36 @@ def _load_embedded(split, source, target):
     return pairs if first == source else [(b, a) for a, b in pairs]
 
 
-def _load_folder(folder, split, source, target):
+def _load_folder(folder: Path, split: str, source: str, target: str) -> tuple[Pairs, Counter[str]]:
     tsv = find_file(folder, f"{split}.tsv")
     if tsv:
         return _read_tsv(tsv)
-    paths = [find_file(folder, f"{split}.{language}") for language in (source, target)]
-    if None in paths:
+    sides = [find_file(folder, f"{split}.{language}") for language in (source, target)]
+    paths = [path for path in sides if path]
+    if len(paths) < 2:
         wanted = (
             f"{split}.{source} and {split}.{target} (or {split}.tsv; each may end in .gz or .xz)"
         )
         raise ValueError(
             f"The corpus folder {folder} must hold {wanted}; {describe_folder(folder)}."
         )
-    texts = [read_text(path) for path in paths]
-    sides = [text.lines for text in texts]
-    if len(sides[0]) != len(sides[1]):
+    first, second = (read_text(path) for path in paths)
+    if len(first.lines) != len(second.lines):
         raise ValueError(
-            f"The two sides must have equally many lines, but {paths[0]} has {len(sides[0])} and "
-            f"{paths[1]} has {len(sides[1])}."
+            f"The two sides must have equally many lines, but {paths[0]} has {len(first.lines)} "
+            f"and {paths[1]} has {len(second.lines)}."
         )
-    return list(zip(*sides, strict=True)), texts[0].repairs + texts[1].repairs
+    return list(zip(first.lines, second.lines, strict=True)), first.repairs + second.repairs
 
 
-def _read_tsv(path):
+def _read_tsv(path: Path) -> tuple[Pairs, Counter[str]]:
     lines, repairs = read_text(path)
-    rows = [line.split("\t") for line in lines]
-    for number, row in enumerate(rows, 1):
+    pairs = []
+    for number, line in enumerate(lines, 1):
+        row = line.split("\t")
         if len(row) != 2:
             raise ValueError(
                 f"{path} line {number} must be SOURCE<tab>TARGET, but has {len(row)} columns."
             )
-    return [tuple(row) for row in rows], repairs
+        pairs.append((row[0], row[1]))
+    return pairs, repairs

@@ -1,4 +1,4 @@
-"""A name or file -> one long text, for language models.
+"""Reads one long text, for language models.
 
 A corpus is a text file (also .gz, .xz), whose split is "all", or a folder with a file for each
 split (`train.txt` …).
@@ -6,24 +6,28 @@ split (`train.txt` …).
 
 from pathlib import Path
 
+from transformer.config import DataConfig
 from transformer.data.splits import parse_split, part_of
 from transformer.data.text_files import Text, describe_folder, find_file, read_text
 
 
-def load_text_lines(config, split):
-    """The lines of a split of a `DataConfig`. A part of a split is counted in characters."""
+def load_text_lines(config: DataConfig, split: str) -> Text:
+    """Reads the lines of a split; a part of a split is counted in characters.
+
+    Raises ValueError if the file is missing or unreadable, or the split holds no text.
+    """
     name, start, stop = parse_split(split)
-    place = Path(config.corpus).expanduser()
-    if place.is_file() and name != "all":
+    corpus = Path(config.corpus).expanduser()
+    if corpus.is_file() and name != "all":
         raise ValueError(
-            f"{place} is one file: its split is 'all', or a part as all[:90%] and all[90%:], not "
+            f"{corpus} is one file: its split is 'all', or a part as all[:90%] and all[90%:], not "
             f"'{split}'; set data.train_split, data.validation_split and data.test_split."
         )
-    path = place if place.is_file() else find_file(place, f"{name}.txt")
+    path = corpus if corpus.is_file() else find_file(corpus, f"{name}.txt")
     if path is None:
         raise ValueError(
             f"data.corpus must be a text file, or a folder that holds {name}.txt (also .gz, .xz); "
-            f"{place}: {describe_folder(place)}."
+            f"{corpus}: {describe_folder(corpus)}."
         )
     lines, repairs = read_text(path)
     text = part_of("".join(f"{line}\n" for line in lines), start, stop)

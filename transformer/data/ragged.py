@@ -1,49 +1,71 @@
-"""Sentences of ids, millions of them, without a Python object for each."""
+"""Sentences of ids, millions of them, without a Python object per sentence."""
 
+from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import Self
 
 import numpy as np
+
+from transformer.data.tokenizer import Tokenizer
 
 CHUNK = 20_000  # sentences tokenised at a time
 
 
 class Ragged:
-    """Sentences of ids in one flat array, each with its start and length there."""
+    """Sentences of ids in one flat array, and where in it each of them begins.
 
-    def __init__(self, flat, starts, lengths):
-        self.flat, self.starts, self.lengths = flat, starts, lengths
+    The sentences [7, 8, 2], [2] and [9, 2] are
+
+        flat     7 8 2 2 9 2
+        starts   0 3 4
+        lengths  3 1 2
+
+    and `take([2, 0])`, which shares `flat`, has starts 4 0 and lengths 2 3.
+    """
+
+    def __init__(self, flat: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> None:
+        self.flat = flat
+        self.starts = starts
+        self.lengths = lengths
 
     @classmethod
-    def encode(cls, tokenizer, sentences):
-        """Tokenises in chunks, so that few sentences are lists of Python numbers at a time."""
+    def encode(cls, tokenizer: Tokenizer, sentences: Sequence[str]) -> Self:
+        """Tokenises in chunks, so that only one chunk at a time is lists of Python numbers."""
         flat, lengths = [np.zeros(0, np.int32)], []
         for start in range(0, len(sentences), CHUNK):
             ids = tokenizer.encode(sentences[start : start + CHUNK])
             lengths += map(len, ids)
             flat.append(np.fromiter(chain.from_iterable(ids), np.int32))
-        lengths = np.asarray(lengths, np.int64)
-        return cls(np.concatenate(flat), np.cumsum(lengths) - lengths, lengths)
+        return cls._from_lengths(np.concatenate(flat), lengths)
 
     @classmethod
-    def from_lists(cls, sentences):
-        """Lists of ids, one per sentence."""
-        lengths = np.array([len(ids) for ids in sentences], np.int64)
-        flat = np.fromiter(chain.from_iterable(sentences), np.int32)
-        return cls(flat, np.cumsum(lengths) - lengths, lengths)
+    def from_lists(cls, sentences: Sequence[Iterable[int]]) -> Self:
+        """Takes one list of ids per sentence."""
+        lists = [list(ids) for ids in sentences]
+        flat = np.fromiter(chain.from_iterable(lists), np.int32)
+        return cls._from_lengths(flat, [len(ids) for ids in lists])
 
-    def take(self, indices):
-        """The sentences at `indices`, a view of the same array."""
+    @classmethod
+    def _from_lengths(cls, flat: np.ndarray, lengths: Sequence[int]) -> Self:
+        array = np.asarray(lengths, np.int64)
+        return cls(flat, np.cumsum(array) - array, array)
+
+    def take(self, indices: np.ndarray) -> "Ragged":
+        """Returns the sentences at `indices`; `flat` is shared, not copied."""
         return Ragged(self.flat, self.starts[indices], self.lengths[indices])
 
-    def __len__(self):
-        return len(self.lengths)
+    def split_longer(self, length: int) -> "Ragged":
+        """Returns the same ids in sentences of at most `length`: longer ones are cut into several.
 
-    def __getitem__(self, index):
-        return self.flat[self.starts[index] : self.starts[index] + self.lengths[index]]
-
-    def split_longer(self, length):
-        """The same ids as sentences of at most `length`: a longer one is cut into several."""
+        A sentence of 8 ids becomes sentences of 3, 3 and 2 for length 3.
+        """
         counts = -(-self.lengths // length)
         nth = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         lengths = np.minimum(np.repeat(self.lengths, counts) - nth * length, length)
         return Ragged(self.flat, np.repeat(self.starts, counts) + nth * length, lengths)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return self.flat[self.starts[index] : self.starts[index] + self.lengths[index]]

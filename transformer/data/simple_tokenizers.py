@@ -1,23 +1,26 @@
-"""Text to ids and back, a character at a time."""
+"""Tokenizers without a learnt model: one character per piece, or text that is split already."""
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Self
 
 from transformer.data.tokenizer import SURROGATE, strip_control_ids
 from transformer.special_tokens import EOS, NUM_SPECIAL, SPECIAL_NAMES, UNK
 
-UNKNOWN = "\ufffd"  # Unicode's sign for a character that could not be told
+UNKNOWN = "\ufffd"  # Unicode's replacement character
 
 
 class CharacterTokenizer:
     """Every character of the training text is a piece, spaces and line breaks too.
 
-    Text of known characters comes back exactly; a new character becomes UNK, and that U+FFFD.
+    Text of known characters comes back exactly; a new character becomes UNK, and UNK U+FFFD.
     """
 
     suffix = ".characters"
 
-    def __init__(self, characters):
+    def __init__(self, characters: Iterable[str]) -> None:
+        """Raises ValueError if there is no character, or one of them twice."""
         self._characters = list(characters)
         if not self._characters or len({*self._characters}) != len(self._characters):
             raise ValueError(
@@ -27,39 +30,35 @@ class CharacterTokenizer:
         self._ids = {character: i for i, character in enumerate(self._characters, NUM_SPECIAL)}
 
     @classmethod
-    def train(cls, sentences):
-        """Every character of the text, in the order of Unicode."""
-        found = {UNKNOWN if SURROGATE.match(c) else c for c in set().union(*sentences)}
+    def train(cls, sentences: Iterable[str]) -> Self:
+        """Takes every character of the text, in the order of Unicode."""
+        found = {UNKNOWN if SURROGATE.match(c) else c for c in set[str]().union(*sentences)}
         if not found:
             raise ValueError("A tokenizer cannot be trained: the corpus holds no text.")
         return cls(sorted(found))
 
     @property
-    def vocab_size(self):
+    def vocab_size(self) -> int:
         return len(self._characters) + NUM_SPECIAL
 
-    def encode(self, sentences):
-        """list of str -> list of lists of ids, each ending with EOS; new characters become UNK."""
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         return [[*(self._ids.get(character, UNK) for character in s), EOS] for s in sentences]
 
-    def decode(self, ids):
-        """Ids up to the first EOS -> str."""
+    def decode(self, ids: Iterable[int]) -> str:
         return "".join(UNKNOWN if i == UNK else self._name(i) for i in strip_control_ids(ids))
 
-    def join(self, text):
-        """Text as a reader sees it, to be compared with what `decode` gives."""
+    def join_pieces(self, text: str) -> str:
         return text
 
-    def pieces(self, ids):
-        """Ids -> the pieces as strings, for pictures: control ids have more than one letter."""
+    def pieces(self, ids: Iterable[int]) -> list[str]:
         return [self._name(i) for i in ids]
 
-    def _name(self, i):
+    def _name(self, i: int) -> str:
         return SPECIAL_NAMES[i] if i < NUM_SPECIAL else self._characters[i - NUM_SPECIAL]
 
     @classmethod
-    def from_bytes(cls, data):
-        """Reads what `to_bytes` wrote."""
+    def from_bytes(cls, data: bytes) -> Self:
+        """Reads what `to_bytes` wrote; raises ValueError for anything else."""
         try:
             characters = json.loads(data)
         except (ValueError, RecursionError):
@@ -68,24 +67,25 @@ class CharacterTokenizer:
             raise ValueError("This is not a list of characters; restore the file or train it anew.")
         return cls(characters)
 
-    def to_bytes(self):
-        """A list of strings as JSON, one a line: no character can be taken for a line break."""
+    def to_bytes(self) -> bytes:
+        """Writes a JSON list with one string per line: a character may itself be a line break."""
         return json.dumps(self._characters, indent=0).encode()
 
 
-def _is_character(value):
+def _is_character(value: object) -> bool:
     return isinstance(value, str) and len(value) == 1
 
 
 class PiecesTokenizer:
-    """Text that is already split by spaces; the vocabulary is that of the training text.
+    """For text whose pieces are already separated by spaces; its pieces are the vocabulary.
 
     `joiner` at the end of a piece says that the next one continues the word (subword-nmt's "@@").
     """
 
     suffix = ".vocab"
 
-    def __init__(self, vocabulary, joiner):
+    def __init__(self, vocabulary: Iterable[str], joiner: str) -> None:
+        """Raises ValueError if there is no piece, or one of them twice."""
         self._vocabulary, self._joiner = list(vocabulary), joiner
         self._ids = {piece: i + NUM_SPECIAL for i, piece in enumerate(self._vocabulary)}
         if not self._ids or len(self._ids) != len(self._vocabulary):
@@ -95,43 +95,41 @@ class PiecesTokenizer:
             )
 
     @classmethod
-    def train(cls, sentences, joiner):
-        """Every piece of the text, the frequent ones first."""
+    def train(cls, sentences: Iterable[str], joiner: str) -> Self:
+        """Takes every piece of the text, the frequent ones first."""
         counts = Counter(piece for sentence in sentences for piece in sentence.split())
         if not counts:
             raise ValueError("A tokenizer cannot be trained: the corpus holds no text.")
         return cls(sorted(counts, key=lambda piece: (-counts[piece], piece)), joiner)
 
     @property
-    def vocab_size(self):
+    def vocab_size(self) -> int:
         return len(self._vocabulary) + NUM_SPECIAL
 
-    def encode(self, sentences):
-        """list of str -> list of lists of ids, each ending with EOS; new pieces become UNK."""
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         return [[*(self._ids.get(piece, UNK) for piece in s.split()), EOS] for s in sentences]
 
-    def decode(self, ids):
-        """Ids up to the first EOS -> str, pieces joined to words."""
-        return self.join(" ".join(self.pieces(strip_control_ids(ids))))
+    def decode(self, ids: Iterable[int]) -> str:
+        return self.join_pieces(" ".join(self.pieces(strip_control_ids(ids))))
 
-    def join(self, text):
-        """Pieces with spaces between -> words."""
+    def join_pieces(self, text: str) -> str:
+        """Joins pieces to words: "a@@ b c" becomes "ab c"."""
         text = f"{text} ".replace(f"{self._joiner} ", "") if self._joiner else text
         return text.strip()
 
-    def pieces(self, ids):
-        """Ids -> the pieces as strings."""
+    def pieces(self, ids: Iterable[int]) -> list[str]:
         names, first = self._vocabulary, NUM_SPECIAL
         return [SPECIAL_NAMES[i] if i < first else names[i - first] for i in ids]
 
     @classmethod
-    def from_bytes(cls, data):
-        """Reads what `to_bytes` wrote: the joiner and the pieces, one a line."""
+    def from_bytes(cls, data: bytes) -> Self:
+        """Reads what `to_bytes` wrote; raises ValueError for anything else."""
         try:
             joiner, *vocabulary = data.decode().split("\n")
         except UnicodeDecodeError:
             raise ValueError("This is not a vocabulary: it is not UTF-8.") from None
         return cls(vocabulary, joiner)
 
-    def to_bytes(self):
+    def to_bytes(self) -> bytes:
+        """Writes the joiner and then the pieces, one per line."""
         return "\n".join([self._joiner, *self._vocabulary]).encode()

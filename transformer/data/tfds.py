@@ -1,12 +1,18 @@
-"""Datasets of TensorFlow Datasets, read without TensorFlow and without a network.
+"""Reads datasets of TensorFlow Datasets without TensorFlow and without a network.
 
-To prepare one of the catalogue, with a network and the `tf` extra:
-python -m transformer.data.tfds wmt14_translate/de-en
+Run as a program, it prepares a dataset of the catalogue, with a network and the `tf` extra:
+
+    python -m transformer.data.tfds wmt14_translate/de-en
+
+TFDS has a command for that too, `tfds build --file_format=array_record`, but it does not start
+without Apache Beam.
 """
 
 import importlib
 import os
 import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import tensorflow_datasets as tfds
 
@@ -17,13 +23,19 @@ CATALOGUES = [
     f"tensorflow_datasets.{part}" for part in ("translate", "text", "image_classification")
 ]
 RANDOM_ACCESS = ("array_record", "parquet")  # the formats that are read without TensorFlow
+MAX_REASON = 240  # characters of an error of TFDS that are shown
+Row = dict[str, Any]  # a value of each feature: bytes, an integer or an array
+Example = TypeVar("Example")
 
 
-def load_translations(name, split, source, target):
-    """All pairs of `split` of a prepared dataset with a `Translation` feature.
+def load_translations(name: str, split: str, source: str, target: str) -> list[tuple[str, str]]:
+    """Returns the (source, target) pairs of a split of a dataset with a `Translation` feature.
 
-    name: as in `tfds.builder`, e.g. "wmt14_translate/de-en", or the folder of a prepared dataset.
-    TFDS_DATA_DIR says where datasets lie. Nothing is downloaded; ValueError says what is missing.
+    name: as `tfds.builder` takes it, e.g. "wmt14_translate/de-en", or the folder of a prepared
+        dataset. TFDS_DATA_DIR says where prepared datasets lie.
+
+    Nothing is downloaded. Raises ValueError if the dataset is not prepared, cannot be read or has
+    other languages.
     """
     builder = _open_prepared(name)
     languages = list(builder.info.features.keys())
@@ -35,18 +47,20 @@ def load_translations(name, split, source, target):
     return _read(builder, name, split, lambda row: (row[source].decode(), row[target].decode()))
 
 
-def load_labelled(name, split, features):
-    """All (example, name of its label) of `split` of a prepared dataset with a `label`.
+def load_labelled(name: str, split: str, features: Sequence[str]) -> list[tuple[Any, str]]:
+    """Returns (example, name of its label) of each row of a split of a dataset with a `label`.
 
-    features: the names under which the example may go. Otherwise as `load_translations`.
+    features: the example is the first of these features that the dataset has: bytes for a text, an
+        array for an image. Otherwise as `load_translations`; also raises ValueError if a row has no
+        label.
     """
     builder = _open_prepared(name)
-    there = dict(builder.info.features.items())
-    feature = next((feature for feature in features if feature in there), None)
-    label_of = there.get("label")
+    available = dict(builder.info.features.items())
+    feature = next((feature for feature in features if feature in available), None)
+    label_of = available.get("label")
     if feature is None or not hasattr(label_of, "int2str"):
         raise ValueError(
-            f"The TFDS dataset {name} has {', '.join(there)}; it must have a label, and "
+            f"The TFDS dataset {name} has {', '.join(available)}; it must have a label, and "
             f"{' or '.join(features)}."
         )
     rows = _read(builder, name, split, lambda row: (row[feature], row["label"]))
@@ -55,21 +69,23 @@ def load_labelled(name, split, features):
     return [(example, label_of.int2str(label)) for example, label in rows]
 
 
-def _read(builder, name, split, take):
-    """What `take` makes of each row; in a damaged shard that may be None."""
+def _read(
+    builder: tfds.core.DatasetBuilder, name: str, split: str, convert: Callable[[Row], Example]
+) -> list[Example]:
+    """Returns `convert` of each row; a damaged shard may also yield None as a row."""
     try:
-        return [take(row) for row in builder.as_data_source(split)]
-    except Exception as error:  # TFDS and its readers raise of many types
+        return [convert(row) for row in builder.as_data_source(split)]
+    except Exception as error:  # TFDS and its readers raise errors of many types
         raise ValueError(
-            f"The split '{split}' of {name} cannot be read: {_in_short(error)}"
+            f"The split '{split}' of {name} cannot be read: {_shorten(error)}"
         ) from error
 
 
-def _open_prepared(name):
-    """The builder of a dataset that can be read here."""
-    for place in (name, os.environ.get("TFDS_DATA_DIR", "")):
-        if storage.is_remote(place):
-            storage.locate(place)  # says in one sentence if it is out of reach
+def _open_prepared(name: str) -> tfds.core.DatasetBuilder:
+    """Returns the builder of a dataset that can be read here."""
+    for path in (name, os.environ.get("TFDS_DATA_DIR", "")):
+        if storage.is_remote(path):
+            storage.locate(path)  # raises ValueError if it is out of reach
     try:
         builder = _open(name)
     except ImportError as error:  # gs:// without its package
@@ -78,13 +94,13 @@ def _open_prepared(name):
     return builder
 
 
-def _register():
+def _register_catalogues() -> None:
     for catalogue in CATALOGUES:
         importlib.import_module(catalogue)
 
 
-def _open(name):
-    """The builder of a dataset; `try_gcs=False` keeps TFDS off the network."""
+def _open(name: str) -> tfds.core.DatasetBuilder:
+    """Returns the builder of a dataset; `try_gcs=False` keeps TFDS off the network."""
     folder = tfds.core.Path(name).expanduser()
     if "/" in name and folder.is_dir():
         if not (folder / "dataset_info.json").exists():
@@ -93,41 +109,41 @@ def _open(name):
                 f"to name ends with the version, as in .../wmt14_translate/de-en/1.0.0)."
             )
         return tfds.builder_from_directory(folder)
-    _register()
+    _register_catalogues()
     try:
         return tfds.builder(name, try_gcs=False)
     except tfds.core.DatasetNotFoundError:
-        raise ValueError(f"TFDS knows no dataset '{name}', and no such folder is there.") from None
+        raise ValueError(f"TFDS knows no dataset '{name}', and no such folder exists.") from None
     except ValueError as error:
         raise ValueError(
-            f"No such folder is there, and TFDS cannot open '{name}': {_in_short(error)}"
+            f"No such folder exists, and TFDS cannot open '{name}': {_shorten(error)}"
         ) from None
 
 
-def _check_prepared(name, builder):
-    how = f"pip install -e '.[tf]', then python -m transformer.data.tfds {name}"
+def _check_prepared(name: str, builder: tfds.core.DatasetBuilder) -> None:
+    command = f"pip install -e '.[tf]', then python -m transformer.data.tfds {name}"
     if not builder.info.splits:
         raise ValueError(
             f"The TFDS dataset {name} is not prepared in {builder.data_dir}. Set TFDS_DATA_DIR to "
-            f"the folder that holds it, or with a network prepare it there once: {how}"
+            f"the folder that holds it, or with a network prepare it there once: {command}"
         )
     if builder.info.file_format.value not in RANDOM_ACCESS:
         raise ValueError(
             f"The TFDS dataset {name} in {builder.data_dir} is of the format "
             f"{builder.info.file_format.value}, which only TensorFlow reads. Prepare it in another "
-            f"TFDS_DATA_DIR: {how}"
+            f"TFDS_DATA_DIR: {command}"
         )
 
 
-def prepare(name):
-    """Downloads a dataset of the catalogue into TFDS_DATA_DIR, as `load_translations` reads it."""
-    _register()
+def prepare(name: str) -> None:
+    """Downloads a dataset of the catalogue into TFDS_DATA_DIR and prepares it to be read here."""
+    _register_catalogues()
     tfds.builder(name, file_format="array_record").download_and_prepare()
 
 
-def _in_short(error):
+def _shorten(error: Exception) -> str:
     text = " ".join(str(error).split())
-    return text if len(text) <= 240 else f"{text[:240]}…"
+    return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}…"
 
 
 if __name__ == "__main__":

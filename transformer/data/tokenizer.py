@@ -1,11 +1,13 @@
-"""Text to ids and back: SentencePiece BPE trained here, or pieces that are ready-made.
+"""What a tokenizer does, and the default one: SentencePiece BPE, trained on the corpus.
 
-Every sentence ends with EOS; ids below `NUM_SPECIAL` are control ids, which no text can produce.
-Characters as pieces: `characters`.
+Every sentence ends with EOS. Ids below `NUM_SPECIAL` are control ids, which no text can produce.
+Other tokenizers: `simple_tokenizers`.
 """
 
 import io
 import re
+from collections.abc import Iterable, Sequence
+from typing import Protocol, Self
 
 import sentencepiece
 
@@ -15,15 +17,48 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 LONGEST_LINE = 16_384  # bytes of a line that a vocabulary is learnt from
 
 
-class SentencePieceTokenizer:
-    """A SentencePiece model with byte fallback: any line comes back as it was, but for its spaces.
+class Tokenizer(Protocol):
+    """Turns text into ids and back."""
 
-    Several become one and those at the ends go; "▁", SentencePiece's own sign for a space, is one.
+    suffix: str  # of the file that holds its vocabulary
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of ids, control ids included."""
+        ...
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Returns the ids of each sentence, EOS at the end."""
+        ...
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Returns the text of the ids before the first EOS, without control ids."""
+        ...
+
+    def join_pieces(self, text: str) -> str:
+        """Returns a line of the corpus as a reader sees it, to be compared with `decode`."""
+        ...
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Returns the piece of each id as a string, for pictures."""
+        ...
+
+    def to_bytes(self) -> bytes:
+        """Returns the vocabulary as the content of a file."""
+        ...
+
+
+class SentencePieceTokenizer:
+    """A SentencePiece model with byte fallback: it has an id for every character.
+
+    It gives back any line except for white space: runs of spaces collapse, leading and trailing
+    spaces are dropped, and "▁" is treated as a space.
     """
 
     suffix = ".model"
 
-    def __init__(self, model: bytes):
+    def __init__(self, model: bytes) -> None:
+        """Raises ValueError if `model` is damaged or has other control ids than ours."""
         if not model:
             raise ValueError("The SentencePiece model is empty; restore the file or train it anew.")
         self.model = model
@@ -44,8 +79,11 @@ class SentencePieceTokenizer:
             )
 
     @classmethod
-    def train(cls, sentences, vocab_size):
-        """A BPE model of `vocab_size` pieces; the same sentences give the same bytes."""
+    def train(cls, sentences: Iterable[str], vocab_size: int) -> Self:
+        """Trains a BPE model of `vocab_size` pieces; the same sentences give the same bytes.
+
+        Raises ValueError if the text is empty or allows no vocabulary of this size.
+        """
         model = io.BytesIO()
         sentences = [s for s in map(_clean, sentences) if s.strip()]
         if not sentences:
@@ -63,48 +101,40 @@ class SentencePieceTokenizer:
         return cls(model.getvalue())
 
     @property
-    def vocab_size(self):
+    def vocab_size(self) -> int:
         return self._processor.get_piece_size()
 
-    def encode(self, sentences):
-        """list of str -> list of lists of ids, each ending with EOS."""
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         return [[*ids, EOS] for ids in self._processor.encode([_clean(s) for s in sentences])]
 
-    def decode(self, ids):
-        """Ids up to the first EOS -> str on one line, control ids left out."""
-        return _one_line(self._processor.decode(strip_control_ids(ids)))
+    def decode(self, ids: Iterable[int]) -> str:
+        text = self._processor.decode(strip_control_ids(ids))
+        return text.replace("\n", " ").replace("\r", " ")  # byte pieces can spell a line break
 
-    def join(self, text):
-        """Text as a reader sees it, to be compared with what `decode` gives."""
+    def join_pieces(self, text: str) -> str:
         return text
 
-    def pieces(self, ids):
-        """Ids -> the pieces as strings, for pictures."""
+    def pieces(self, ids: Iterable[int]) -> list[str]:
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
-    def to_bytes(self):
+    def to_bytes(self) -> bytes:
         return self.model
 
 
-def strip_control_ids(ids):
-    """The ids before the first EOS, without padding and the start."""
+def strip_control_ids(ids: Iterable[int]) -> list[int]:
+    """Returns the ids before the first EOS, without PAD and BOS."""
     ids = [int(i) for i in ids]
     ids = ids[: ids.index(EOS)] if EOS in ids else ids
     return [i for i in ids if i not in (PAD, BOS)]
 
 
-def _clean(text):
-    """A lone surrogate cannot be UTF-8 and becomes U+FFFD; a sign for a space becomes one."""
+def _clean(text: str) -> str:
+    """Replaces what SentencePiece cannot take: lone surrogates, and its own sign for a space."""
     return SURROGATE.sub("\ufffd", text).replace("▁", " ")
 
 
-def _one_line(text):
-    """Byte pieces can spell a line break; a translation is one line."""
-    return text.replace("\n", " ").replace("\r", " ")
-
-
-def _explain(error, vocab_size):
-    """What SentencePiece says of a vocabulary it cannot make, in the words of our settings."""
+def _explain(error: RuntimeError, vocab_size: int) -> str:
+    """Returns why SentencePiece could not make a vocabulary, in terms of our settings."""
     text = str(error)
     if largest := re.search(r"too high.*<= (\d+)", text):
         return (

@@ -1,45 +1,51 @@
-"""The tokenizers of a run, one for each language or one for both: trained, saved and loaded."""
+"""Trains, saves and loads the tokenizers of a run: one for each language, or one for both."""
+
+import os
+from collections.abc import Callable, Sequence
 
 from etils import epath
 
+from transformer.config import TokenizerConfig
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
-from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.storage import locate, write_atomically
 
-Tokenizer = SentencePieceTokenizer | PiecesTokenizer | CharacterTokenizer
-SAMPLE = 2_000_000  # pairs that a vocabulary is learnt from, at the most
+SAMPLE = 2_000_000  # the most pairs that a vocabulary is learnt from
 PAIR = {"source_tokenizer", "target_tokenizer"}
-READERS = {
+READERS: dict[str, Callable[[bytes], Tokenizer]] = {
     SentencePieceTokenizer.suffix: SentencePieceTokenizer,
     PiecesTokenizer.suffix: PiecesTokenizer.from_bytes,
     CharacterTokenizer.suffix: CharacterTokenizer.from_bytes,
 }
 
 
-def train_tokenizers(config, pairs):
-    """(source, target) tokenizers for `TokenizerConfig`; one and the same if shared.
+def train_tokenizers(
+    config: TokenizerConfig, pairs: Sequence[tuple[str, str]]
+) -> tuple[Tokenizer, Tokenizer]:
+    """Returns the (source, target) tokenizers of the training text; the same object if shared.
 
-    pairs: list of (source, target) strings, the training text.
+    Raises ValueError if the text allows no such vocabulary, or if `config.model` cannot be read.
     """
     if config.model:
         tokenizer = _load(locate(config.model), SentencePieceTokenizer)
         return tokenizer, tokenizer
     sample = pairs[:: -(-len(pairs) // SAMPLE)]  # from all of it: corpora stand one after another
-    sides = [[pair[side] for pair in sample] for side in (0, 1)]
+    sources, targets = ([pair[side] for pair in sample] for side in (0, 1))
     if config.shared:
-        tokenizer = _train(config, config.kind, sides[0] + sides[1])
+        tokenizer = _train(config, config.kind, sources + targets)
         return tokenizer, tokenizer
-    return tuple(map(_train, (config, config), config.kinds, sides))
+    source_kind, target_kind = config.kinds
+    return _train(config, source_kind, sources), _train(config, target_kind, targets)
 
 
-def train_tokenizer(config, sentences):
-    """The tokenizer of a text for `TokenizerConfig`."""
+def train_tokenizer(config: TokenizerConfig, sentences: Sequence[str]) -> Tokenizer:
+    """Returns the tokenizer of a text in one language; raises ValueError as `train_tokenizers`."""
     if config.model:
         return _load(locate(config.model), SentencePieceTokenizer)
     return _train(config, config.kind, sentences)
 
 
-def _train(config, kind, sentences):
+def _train(config: TokenizerConfig, kind: str, sentences: Sequence[str]) -> Tokenizer:
     if kind == "pieces":
         return PiecesTokenizer.train(sentences, config.joiner)
     if kind == "characters":
@@ -47,20 +53,23 @@ def _train(config, kind, sentences):
     return SentencePieceTokenizer.train(sentences, config.vocab_size)
 
 
-def save_tokenizers(folder, source, target):
-    """Writes what `load_tokenizers` reads: one file if both are the same tokenizer, else two."""
+def save_tokenizers(folder: str | os.PathLike, source: Tokenizer, target: Tokenizer) -> None:
+    """Writes what `load_tokenizers` reads: one file if both are the same object, else two."""
     if source is target:
         tokenizers = {"tokenizer": source}
     else:
         tokenizers = {"source_tokenizer": source, "target_tokenizer": target}
-    for path in _files(folder).values():  # of a run that did not come to begin
+    for path in _files(folder).values():  # left by a run that never began
         path.unlink()
     for name, tokenizer in tokenizers.items():
         write_atomically(epath.Path(folder) / f"{name}{tokenizer.suffix}", tokenizer.to_bytes())
 
 
-def load_tokenizers(folder):
-    """(source, target) tokenizers of a work directory; ValueError if one is missing or bad."""
+def load_tokenizers(folder: str | os.PathLike) -> tuple[Tokenizer, Tokenizer]:
+    """Reads the (source, target) tokenizers of a work directory.
+
+    Raises ValueError if one is missing or damaged.
+    """
     files = _files(folder)
     if "tokenizer" not in files and not files.keys() >= PAIR:
         raise ValueError(
@@ -70,17 +79,18 @@ def load_tokenizers(folder):
     if "tokenizer" in files:
         tokenizer = _load(files["tokenizer"], READERS[files["tokenizer"].suffix])
         return tokenizer, tokenizer
-    return tuple(_load(files[name], READERS[files[name].suffix]) for name in sorted(PAIR))
+    source, target = (_load(files[name], READERS[files[name].suffix]) for name in sorted(PAIR))
+    return source, target
 
 
-def _files(folder):
-    """{name: path} of the tokenizer files of a folder."""
+def _files(folder: str | os.PathLike) -> dict[str, epath.Path]:
+    """Returns the tokenizer files of a folder by their names without suffix."""
     folder = epath.Path(folder)
     files = folder.iterdir() if folder.is_dir() else ()
     return {p.stem: p for p in files if p.stem.endswith("tokenizer") and p.suffix in READERS}
 
 
-def _load(path, read):
+def _load(path: epath.Path, read: Callable[[bytes], Tokenizer]) -> Tokenizer:
     try:
         return read(path.read_bytes())
     except OSError as error:

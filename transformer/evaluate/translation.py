@@ -22,8 +22,8 @@ def evaluate_translator(translator, pairs, corpus, *, num_maps=3, **options):
     )
     settings = _settings_of(translator, corpus, options)
     segments = make_segments(
-        [translator.source_tokenizer.join(text) for text in inputs],
-        [translator.tokenizer.join(text) for text in targets],
+        [translator.source_tokenizer.join_pieces(text) for text in inputs],
+        [translator.tokenizer.join_pieces(text) for text in targets],
         [(text, log_prob, score) for text, score, log_prob, _ in found],
         [log_prob for log_prob, _ in scored],
         settings.languages,
@@ -77,7 +77,7 @@ def _attention_map(translator, source, text, score, log_prob, ids):
     translation = Translation(text=text, score=score, log_prob=log_prob, ids=ids)
     *pieces, weights = translator.attention(source, translation)
     return {
-        "source": translator.source_tokenizer.join(source),
+        "source": translator.source_tokenizer.join_pieces(source),
         "translation": text,
         "pieces": pieces,
         "weights": np.mean(weights, axis=1).tolist(),

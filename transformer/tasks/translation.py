@@ -104,7 +104,7 @@ class TranslationTask(Task):
         """(metrics of the validation split, every translation beside its reference)."""
         limit = self.config.data.max_validation_sentences or len(self.validation_pairs)
         sources, targets = zip(*self.validation_pairs[:limit], strict=True)
-        references = [self.tokenizers[1].join(target) for target in targets]
+        references = [self.tokenizers[1].join_pieces(target) for target in targets]
         self.translator.params = self.parallel.copy_to_one_device(params)
         try:
             translations = split_over_hosts(self._translate, sources)
