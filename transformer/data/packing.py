@@ -11,6 +11,7 @@ from threading import Lock, Thread
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
 from transformer.data.batch import Batch
 from transformer.data.ragged import Ragged
@@ -62,7 +63,7 @@ def pack(
     target_lengths: np.ndarray,
     shape: tuple[int, int],
     num_rows: int,
-    rng: np.random.Generator,
+    rng: Generator,
 ) -> np.ndarray:
     """Assigns pairs to `num_rows` rows of shape (S, T), greedily, the longest pairs first.
 
@@ -158,7 +159,7 @@ class PackedBatches:
         ratio = self.source.lengths.sum() / self.target.lengths.sum()
         return max(round(row_length * ratio), int(self.source.lengths.max()))
 
-    def _draw_pairs(self, rng: np.random.Generator) -> np.ndarray:
+    def _draw_pairs(self, rng: Generator) -> np.ndarray:
         """Returns an epoch's pairs: one of weight 2.3 twice, with probability 0.3 three times."""
         if self.weights is None:
             return np.arange(len(self.source))
@@ -178,7 +179,7 @@ class PackedBatches:
             num_batches += max(1, num_batches // 200)
         return num_batches, (pairs, row_of)
 
-    def _pack(self, pairs: np.ndarray, num_batches: int, rng: np.random.Generator) -> np.ndarray:
+    def _pack(self, pairs: np.ndarray, num_batches: int, rng: Generator) -> np.ndarray:
         lengths = self.source.lengths[pairs], self.target.lengths[pairs]
         return pack(*lengths, self.shape, num_batches * self.rows_per_batch, rng)
 
