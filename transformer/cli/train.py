@@ -22,7 +22,8 @@ from transformer.parallel import devices, hosts
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.topology import topology_devices
 from transformer.signals import DONE, Interruption, Stopping
-from transformer.train.trainer import Trainer, make_step_without_data
+from transformer.train.dry_run import make_step_without_data
+from transformer.train.trainer import Trainer
 from transformer.workdir import WorkDir
 
 CONFIG = command_line.define_config()
@@ -61,7 +62,7 @@ def describe_compiled(step):
 def conclude(trainer, step):
     """Scores the test set, draws the curves and says how to go on."""
     config, workdir = trainer.config, trainer.workdir
-    result = trainer.task.score_test_split(workdir)
+    result = trainer.task.score_test_split()
     if not workdir.writes:
         return
     file = result.save(workdir, folder_name(config.data.test_split))
@@ -84,7 +85,7 @@ def conclude(trainer, step):
         {"step": step, **scores, "num_train_steps": config.training.num_train_steps}
     )
     folder = str(workdir.path)
-    say("\n".join(startup_summary.next_commands(folder, *trainer.task.next_commands(folder))))
+    say("\n".join(startup_summary.next_commands(folder, *trainer.task.next_commands())))
 
 
 def main():

@@ -1,6 +1,10 @@
 """The tasks that can be learnt: each defines its batches, loss, metrics and samples."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformer.tasks.task import Task
 
 TASKS = {
     "translation": "TranslationTask",
@@ -11,6 +15,6 @@ TASKS = {
 }
 
 
-def load_task_class(name):
-    """The class of a task, in the room of its name."""
+def load_task_class(name: str) -> "type[Task]":
+    """Imports the module of a task, which has its name, and returns its class."""
     return getattr(import_module(f"transformer.tasks.{name}"), TASKS[name])

@@ -1,123 +1,149 @@
-"""The task of classification: sentences and their labels."""
+"""The task of classifying sentences."""
 
 import json
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
+from typing import Any
 
 import numpy as np
+from etils.epath import PathLike
 
-from transformer.data.labelled_text import load_evaluation_examples, load_training_examples
-from transformer.data.labels import Labels
+from transformer.config import Config, DataConfig
+from transformer.data.labelled_text import (
+    load_evaluation_examples,
+    load_training_examples,
+)
 from transformer.data.packing import PackedBatches, filter_by_length, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.inference.classifier import Classifier
 from transformer.model.costs import stack_flops
+from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
+from transformer.tasks.task import NextCommands, StepCost
+from transformer.workdir import WorkDir
 
-AT_ONCE = 4096  # lines that are sorted by length together
+LINES_AT_ONCE = 4096  # sorted by length together
 
 
-class ClassificationTask(LabelledTask):
-    """A sentence is a source, and its target one id: the number of its class.
+class ClassificationTask(LabelledTask[PackedBatches]):
+    """Packs sentences as translation does: the target of a sentence is one id, its class.
 
-    So sentences are packed into rows by the packing of translation; a row has as many places for
-    classes as it holds sentences of mean length.
+    A row [S] has room for as many classes [T] as it holds sentences of mean length.
     """
 
-    def __init__(self, config, parallel, workdir):
-        super().__init__(config, parallel)
-        data, settings = config.data, config.training
+    def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
+        super().__init__(config, parallel, workdir)
+        data, training = config.data, config.training
         texts, labels, problems = load_training_examples(data)
-        self.notes.update(problems)
-        if workdir.has_run:
-            self.labels = Labels.load(workdir.path)
-        else:
-            self.labels = Labels.from_labels(labels)
-        self.tokenizer = self._one_tokenizer(workdir, texts)
-        names = self.labels.names
-        self.validation = load_evaluation_examples(data, data.validation_split, names)
-        self.test_examples = load_evaluation_examples(data, data.test_split, names)
-        self.not_in_loss = Counter()  # validation sentences that are too long for a row
-        rows = num_rows_of_batch(settings.batch_tokens, data.row_length)
+        self.labels = self._load_or_make_labels(labels)
+        self.tokenizer = self._load_or_train_tokenizer(texts)
+        self.validation = self.load_split(data, data.validation_split, self.labels.names)
+        self.test_examples = self.load_split(data, data.test_split, self.labels.names)
         self.classifier = Classifier(config, None, self.labels, self.tokenizer)
-        self._set_up_classifier(
-            self._pack(texts, labels, rows, self.notes),
-            self._pack(*self.validation, -(-rows // settings.accumulate_steps), self.not_in_loss),
+        self.model = self._with_layer_options(self.classifier.model)
+        num_rows = num_rows_of_batch(training.batch_tokens, data.row_length)
+        self.training_batches, skipped = self._pack(texts, labels, num_rows)
+        self.num_skipped = problems + skipped
+        self.validation_batches, self.num_skipped_validation = self._pack(
+            *self.validation, -(-num_rows // training.accumulate_steps)
         )
 
-    def _pack(self, texts, labels, rows_per_batch, notes):
-        """Batches of the sentences that fit a row; the others are counted in `notes`."""
+    def _pack(
+        self, texts: Sequence[str], labels: Sequence[str], num_rows: int
+    ) -> tuple[PackedBatches, Counter[str]]:
+        """Returns batches of the sentences that fit a row, and counts of the others."""
         length = self.config.data.row_length
         source = Ragged.encode(self.tokenizer, texts)
-        numbers = self.labels.encode(labels)
-        target = Ragged(numbers, np.arange(len(numbers)), np.ones(len(numbers), np.int64))
-        fits, skipped = filter_by_length(source, target, length, max_length_ratio=0)
-        notes.update(skipped)
-        if not len(fits):
+        classes = self.labels.encode(labels)
+        target = Ragged(classes, np.arange(len(classes)), np.ones(len(classes), np.int64))
+        kept, skipped = filter_by_length(source, target, length, max_length_ratio=0)
+        if not len(kept):
             raise ValueError(
                 f"No sentence has at most data.row_length ({length}) pieces; raise it."
             )
-        source = source.take(fits)
-        return PackedBatches(
+        source = source.take(kept)
+        batches = PackedBatches(
             source,
-            target.take(fits),
+            target.take(kept),
             row_length=max(1, round(length / source.lengths.mean())),
             source_length=length,
-            rows_per_batch=rows_per_batch,
+            rows_per_batch=num_rows,
             seed=self.config.training.seed,
         )
-
-    load_split = staticmethod(load_evaluation_examples)
+        return batches, skipped
 
     @staticmethod
-    def predict_lines(path, checkpoint, lines, options, **settings):
-        classifier = Classifier.from_checkpoint(path, checkpoint, **settings)
-        while part := list(islice(lines, AT_ONCE)):
-            for text, found in zip(part, classifier.classify(part), strict=True):
+    def load_split(
+        data: DataConfig, split: str, classes: Sequence[str]
+    ) -> tuple[list[str], list[str]]:
+        return load_evaluation_examples(data, split, classes)
+
+    @classmethod
+    def predict_lines(
+        cls,
+        path: PathLike,
+        checkpoint: str,
+        lines: Iterator[str],
+        options: Mapping[str, Any],
+        *,
+        dtype: str | None = None,
+        batch_size: int | None = None,
+    ) -> Iterator[str]:
+        """Yields the class of each line, or with the option "jsonl" all probabilities."""
+        classifier = Classifier.from_checkpoint(
+            path, checkpoint, dtype=dtype, batch_size=batch_size
+        )
+        while texts := list(islice(lines, LINES_AT_ONCE)):
+            for text, found in zip(texts, classifier.classify(texts), strict=True):
                 row = {"text": text, "label": found.label, "probabilities": found.probabilities}
                 yield json.dumps(row, ensure_ascii=False) if options.get("jsonl") else found.label
 
-    def data_contents(self):
+    def data_contents(self) -> list[Any]:
         batches = self.training_batches, self.validation_batches
         sides = [side for b in batches for side in (b.source, b.target)]
-        return [x for s in sides for x in (s.flat, s.starts)] + [
-            self.validation,
-            self.test_examples,
-        ]
+        arrays = [array for side in sides for array in (side.flat, side.starts)]
+        return [*arrays, self.validation, self.test_examples]
 
-    def save(self, folder):
+    def save(self, folder: PathLike) -> None:
         save_tokenizers(folder, self.tokenizer, self.tokenizer)
         self.labels.save(folder)
 
     @cached_property
-    def cost_per_step(self):
+    def cost_per_step(self) -> StepCost:
         source, model = self.training_batches.source, self.config.model
         outputs = len(source) * model.d_model * len(self.labels.names)
-        steps = self.training_batches.batches_per_epoch
-        return stack_flops(model, source.lengths, outputs=outputs) / steps, len(source) / steps
+        flops = stack_flops(model, source.lengths, outputs=outputs)
+        num_steps = self.training_batches.batches_per_epoch
+        return StepCost(flops / num_steps, len(source) / num_steps)
 
-    def next_commands(self, workdir):
+    def next_commands(self) -> NextCommands:
         sentence = self.test_examples[0][0]
-        folder, text = (json.dumps(t, ensure_ascii=False) for t in (workdir, sentence))
-        return sentence, (
+        folder, text = (
+            json.dumps(text, ensure_ascii=False) for text in (str(self.workdir.path), sentence)
+        )
+        return NextCommands(
+            sentence,
             f"from transformer import Classifier; "
-            f"print(Classifier.from_checkpoint({folder}).classify([{text}])[0])"
+            f"print(Classifier.from_checkpoint({folder}).classify([{text}])[0])",
         )
 
-    def summary_lines(self):
+    def summary_lines(self) -> list[str]:
         batches = self.training_batches
-        length, places = batches.shape
+        length, num_classes = batches.shape
         fill = (batches[0].input_segments != 0).mean()
         lines = [
             f"data        {self.config.data.corpus}: {len(batches.source):,} training sentences of "
-            f"{len(self.labels.names)} classes; left out: {self.skipped_text()}",
+            f"{len(self.labels.names)} classes; left out: {self._skipped_text()}",
             f"vocabulary  {self.tokenizer.vocab_size:,} pieces",
-            self.batch_summary(f"{length} places, {fill:.1%} of them real", f", {places} classes"),
+            self._batch_line(
+                f"{length} tokens, {fill:.1%} of them real", f", {num_classes} classes"
+            ),
             f"validation  {len(self.validation[0]):,} sentences",
         ]
-        for reason, count in self.not_in_loss.items():
+        for reason, count in self.num_skipped_validation.items():
             lines.append(
                 f"            {count:,} of {reason}: cut for the accuracy, not in the loss"
             )

@@ -1,79 +1,87 @@
 """The task of classifying images, whose patches are the tokens."""
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
+from etils.epath import PathLike
 
+from transformer.config import Config, DataConfig
 from transformer.data.images import ImageBatches, load_images, to_patches
-from transformer.data.labels import Labels
 from transformer.inference.classifier import Classifier
 from transformer.model.costs import stack_flops
+from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
+from transformer.tasks.task import NextCommands, StepCost
+from transformer.workdir import WorkDir
 
 
-class ImageTask(LabelledTask):
+class ImageTask(LabelledTask[ImageBatches]):
     """`training.batch_tokens` counts patches."""
 
-    def __init__(self, config, parallel, workdir):
-        super().__init__(config, parallel)
-        data, settings = config.data, config.training
+    def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
+        super().__init__(config, parallel, workdir)
+        data = config.data
         images, labels = load_images(data, data.train_split)
-        if workdir.has_run:
-            self.labels = Labels.load(workdir.path)
-        else:
-            self.labels = Labels.from_labels(labels, images.shape[1:])
+        self.labels = self._load_or_make_labels(labels, images.shape[1:])
         self.validation = load_images(data, data.validation_split)
-        self.labels.encode(load_images(data, data.test_split)[1])  # refuses what is not known
+        self.labels.encode(load_images(data, data.test_split)[1])  # refuses unknown classes
         self.num_patches = to_patches(images[:1], data.patch_size).shape[1]
-        places = config.model.max_positions
-        if config.model.positions == "learned" and self.num_patches > places:
+        max_positions = config.model.max_positions
+        if config.model.positions == "learned" and self.num_patches > max_positions:
             raise ValueError(
-                f"model.max_positions ({places}) must be at least {self.num_patches}, the patches "
-                f"of an image; raise it or data.patch_size."
+                f"model.max_positions ({max_positions}) must be at least {self.num_patches}, the "
+                f"patches of an image; raise it or data.patch_size."
             )
-        rows = max(1, settings.batch_tokens // self.num_patches)
         self.classifier = Classifier(config, None, self.labels)
-        self._set_up_classifier(
-            self._batches(images, labels, rows),
-            self._batches(*self.validation, rows),
+        self.model = self._with_layer_options(self.classifier.model)
+        self.training_batches = self._make_batches(images, labels)
+        self.validation_batches = self._make_batches(*self.validation)
+
+    def _make_batches(self, images: np.ndarray, labels: Sequence[str]) -> ImageBatches:
+        config = self.config
+        return ImageBatches(
+            to_patches(images, config.data.patch_size),
+            self.labels.encode(labels),
+            rows_per_batch=max(1, config.training.batch_tokens // self.num_patches),
+            seed=config.training.seed,
         )
 
-    def _batches(self, images, labels, rows):
-        patches = to_patches(images, self.config.data.patch_size)
-        seed = self.config.training.seed
-        return ImageBatches(patches, self.labels.encode(labels), rows_per_batch=rows, seed=seed)
-
     @staticmethod
-    def load_split(data, split, classes):
+    def load_split(
+        data: DataConfig, split: str, classes: Sequence[str]
+    ) -> tuple[np.ndarray, list[str]]:
         return load_images(data, split)
 
-    def data_contents(self):
+    def data_contents(self) -> list[np.ndarray]:
         batches = self.training_batches
         return [batches.patches, batches.targets, *map(np.asarray, self.validation)]
 
-    def save(self, folder):
+    def save(self, folder: PathLike) -> None:
         self.labels.save(folder)
 
     @property
-    def cost_per_step(self):
+    def cost_per_step(self) -> StepCost:
         batches, model = self.training_batches, self.config.model
-        pixels = batches.patches.shape[1] * batches.patches.shape[2]
-        outputs = model.d_model * (pixels + len(self.labels.names)) * batches.rows_per_batch
-        lengths = np.full(batches.rows_per_batch, self.num_patches)
-        return stack_flops(model, lengths, outputs=outputs), batches.rows_per_batch
+        num_rows = batches.rows_per_batch
+        num_pixels = batches.patches.shape[1] * batches.patches.shape[2]
+        outputs = model.d_model * (num_pixels + len(self.labels.names)) * num_rows
+        lengths = np.full(num_rows, self.num_patches)
+        return StepCost(stack_flops(model, lengths, outputs=outputs), num_rows)
 
-    def next_commands(self, workdir):
-        return "", (
-            f"import numpy as np; from transformer import Classifier; "
-            f"print(Classifier.from_checkpoint({json.dumps(workdir)})"
+    def next_commands(self) -> NextCommands:
+        folder = json.dumps(str(self.workdir.path))
+        return NextCommands(
+            python=f"import numpy as np; from transformer import Classifier; "
+            f"print(Classifier.from_checkpoint({folder})"
             f".classify(np.zeros({[1, *self.labels.image_shape]}))[0])"
         )
 
-    def summary_lines(self):
-        batches, shape = self.training_batches, " × ".join(map(str, self.labels.image_shape))
+    def summary_lines(self) -> list[str]:
+        shape = " × ".join(map(str, self.labels.image_shape))
         return [
-            f"data        {self.config.data.corpus}: {len(batches.targets):,} training images of "
-            f"{shape}, {len(self.labels.names)} classes",
-            self.batch_summary(f"{self.num_patches} patches"),
+            f"data        {self.config.data.corpus}: {len(self.training_batches.targets):,} "
+            f"training images of {shape}, {len(self.labels.names)} classes",
+            self._batch_line(f"{self.num_patches} patches"),
             f"validation  {len(self.validation[1]):,} images",
         ]

@@ -1,42 +1,69 @@
-"""What tasks have in common whose examples have labels, be they sentences or images."""
+"""Shared base of the classification tasks, for sentences and for images."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from etils.epath import PathLike
 
+from transformer.config import DataConfig
+from transformer.data.labels import Labels
 from transformer.evaluate.classification import evaluate_classifier
+from transformer.evaluate.task_scores import TaskScores
 from transformer.inference.classifier import Classifier
-from transformer.tasks.task import Task
+from transformer.tasks.batches import TrainingT
+from transformer.tasks.task import Metrics, Params, Task
 
 
-class LabelledTask(Task):
-    """A subclass has a `classifier`, and `validation`: (examples, labels).
-
-    load_split(data, split, classes) reads such a pair.
-    """
+class LabelledTask(Task[TrainingT, TrainingT], ABC):
+    """A subclass's constructor also sets `labels`, `classifier` and `validation`."""
 
     selection_key, higher_is_better = "validation_accuracy", True
+    labels: Labels
+    classifier: Classifier
+    validation: tuple[Any, Sequence[str]]  # examples as `Classifier.classify` takes them, labels
 
-    def _set_up_classifier(self, batches, validation_batches):
-        config = self.config
-        model = self.classifier.model.clone(remat=config.remat, scan_layers=config.scan_layers)
-        self._set_up(model, batches, validation_batches, config.training.label_smoothing)
+    @staticmethod
+    @abstractmethod
+    def load_split(data: DataConfig, split: str, classes: Sequence[str]) -> tuple[Any, list[str]]:
+        """Returns (examples, labels) of a split; each label must be one of `classes`."""
 
-    def evaluate(self, params):
+    def _load_or_make_labels(
+        self, labels: Sequence[str], image_shape: Sequence[int] = ()
+    ) -> Labels:
+        """Returns the classes of a run that has begun, or those of `labels`."""
+        if self.workdir.has_run:
+            return Labels.load(self.workdir.path)
+        return Labels.from_labels(labels, image_shape)
+
+    def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
+        """Returns (metrics, every sentence with its label and the class that was found)."""
         examples, labels = self.validation
-        self.classifier.params = self.parallel.copy_to_one_device(params)
-        found = self.classifier.classify(examples)
-        self.classifier.params = None
-        right = [c.label == label for c, label in zip(found, labels, strict=True)]
-        measured = self.evaluate_loss(params) | {"validation_accuracy": 100 * float(np.mean(right))}
-        rows = zip(examples, labels, found, strict=True)
-        return measured, [
+        with self._whole_params(self.classifier, params):
+            found = self.classifier.classify(examples)
+        is_right = [c.label == label for c, label in zip(found, labels, strict=True)]
+        metrics = self.evaluate_loss(params)
+        metrics["validation_accuracy"] = 100 * float(np.mean(is_right))
+        return metrics, [
             f"    {text}\n    = {label}\n    > {c}"
-            for text, label, c in rows
+            for text, label, c in zip(examples, labels, found, strict=True)
             if isinstance(text, str)
         ]
 
     @classmethod
-    def score_split(cls, path, checkpoint, split, **settings):
-        classifier = Classifier.from_checkpoint(path, checkpoint, **settings)
+    def score_split(
+        cls,
+        path: PathLike,
+        checkpoint: str,
+        split: str,
+        *,
+        dtype: str | None = None,
+        batch_size: int | None = None,
+    ) -> TaskScores:
+        classifier = Classifier.from_checkpoint(
+            path, checkpoint, dtype=dtype, batch_size=batch_size
+        )
         data = classifier.config.data
         examples, labels = cls.load_split(data, split, classifier.labels.names)
         return evaluate_classifier(classifier, examples, labels, f"{data.corpus} {split}")

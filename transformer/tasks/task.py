@@ -1,139 +1,216 @@
-"""What the loop of a run asks of its task."""
+"""The interface through which the training loop and the commands use a task."""
 
 import zlib
 from collections import Counter
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
+from typing import Any, Generic, NamedTuple
 
+import jax
 import numpy as np
+from etils.epath import PathLike
+from flax import linen as nn
 
-from transformer.data.tokenizer_files import load_tokenizers, train_tokenizer
+from transformer.config import Config
+from transformer.data.tokenizer_files import Tokenizer, load_tokenizers, train_tokenizer
+from transformer.evaluate.evaluation import Evaluation
 from transformer.evaluate.loss import make_eval_step, sum_over_batches
+from transformer.evaluate.task_scores import TaskScores
 from transformer.model.loss import make_loss_fn, perplexity
+from transformer.parallel.mapping import Parallel
+from transformer.tasks.batches import TrainingT, ValidationT
+from transformer.workdir import WorkDir
+
+Params = Any  # a pytree of arrays
+Metrics = dict[str, float]
 
 
-class Task:
-    """A subclass reads its data, and then calls `_set_up` with its model and batches.
+class StepCost(NamedTuple):
+    """What one training step computes, in the mean of an epoch."""
 
-    training_batches: `[step]` is a batch, a tuple of arrays that lead with the row; besides
-    `rows_per_batch`, `batches_per_epoch` and `plan_ahead(step)`. notes: what was left out of the
-    training data, by reason. selection_key: the metric that says which checkpoint is the best.
+    flops: float
+    num_targets: float
+
+
+class NextCommands(NamedTuple):
+    """Examples of what to do with a finished run; "" where there is none."""
+
+    input_line: str = ""  # for eval.py --input=-
+    python: str = ""  # one line of a program
+
+
+class Task(Generic[TrainingT, ValidationT]):
+    """What a run learns: its data, model, loss and metric. One subclass per task.
+
+    A subclass's constructor calls this one, reads the data, and sets `model`, `training_batches`
+    and `validation_batches`. Training needs no more; every method has a default that fits a model
+    of logits [B, T, V] and batches with `targets` and `weights` [B, T].
     """
 
-    selection_key, higher_is_better = "validation_loss", False
+    model: nn.Module  # called with (batch, deterministic=…)
+    training_batches: TrainingT
+    validation_batches: ValidationT
+    label_smoothing: float
+    num_skipped: Counter[str]  # training examples that were left out, by reason
+    selection_key: str = "validation_loss"  # in metrics.jsonl; the checkpoint with its best value
+    higher_is_better: bool = False  # is "best"
 
-    def __init__(self, config, parallel):
-        self.config, self.parallel, self.notes = config, parallel, Counter()
+    def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
+        self.config, self.parallel, self.workdir = config, parallel, workdir
+        self.label_smoothing = config.training.label_smoothing
+        self.num_skipped = Counter()
 
-    def _set_up(self, model, training_batches, validation_batches, label_smoothing=0.0):
-        self.model = model
-        self.training_batches, self.validation_batches = training_batches, validation_batches
-        self.loss_fn = make_loss_fn(model, label_smoothing)
-        self._eval_step = self.parallel.map_step(partial(make_eval_step, self.loss_fn))
+    # ---- for the training loop
 
-    def _one_tokenizer(self, workdir, texts):
-        """The tokenizer of the run in `workdir`; learnt from texts, if none has begun there."""
-        if workdir.has_run:
-            return load_tokenizers(workdir.path)[0]
-        return train_tokenizer(self.config.tokenizer, texts)
+    def loss_fn(
+        self, params: Params, batch: Any, rng: jax.Array | None
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Returns (loss, sums), summed over the targets of a batch; rng=None: without dropout.
 
-    # ---- for each task to say
+        `sums` holds "loss" and "tokens" (the number of targets), and "nll", the loss without
+        label smoothing, where a perplexity makes sense.
+        """
+        return make_loss_fn(self.model, self.label_smoothing)(params, batch, rng)
 
-    @staticmethod
-    def model_and_blank_batch(config):
-        """(model, batch of zeros): the shapes of a run whose data are not at hand."""
+    def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
+        """Returns (metrics of the validation split, samples of outputs as text)."""
+        return self.evaluate_loss(params), []
+
+    def format_metrics(self, metrics: Metrics) -> str:
+        """Returns the metrics of `evaluate` on one line."""
+        return "  ".join(
+            f"{name.removeprefix('validation_')} {value:.4g}" for name, value in metrics.items()
+        )
+
+    def selection_score(self, metrics: Mapping[str, float]) -> float:
+        """Returns a number that is higher for a better model."""
+        return metrics[self.selection_key] * (1 if self.higher_is_better else -1)
+
+    @property
+    def cost_per_step(self) -> StepCost | None:
+        """What a training step computes on real tokens; None if unknown."""
+        return None
+
+    # ---- for train.py
+
+    def summary_lines(self) -> list[str]:
+        """Returns lines for the start-up summary: what was read and how it is batched."""
+        return []
+
+    def data_contents(self) -> Sequence[Any]:
+        """Returns what was read: arrays, and objects with a repr, to be compared between hosts."""
+        return [*self.training_batches[0], *self.validation_batches[0]]
+
+    def save(self, folder: PathLike) -> None:
+        """Writes what restoring needs besides config.json and a checkpoint, as a tokenizer."""
+
+    def score_test_split(self) -> TaskScores | Evaluation:
+        """Scores the run's default checkpoint on the test split."""
+        return self.score_split(self.workdir.path, "default", self.config.data.test_split)
+
+    def next_commands(self) -> NextCommands:
+        """Returns examples of what to do with the finished run."""
+        return NextCommands()
+
+    @classmethod
+    def model_and_blank_batch(cls, config: Config) -> tuple[nn.Module, Any]:
+        """Returns (model, batch of zeros): the shapes of a run whose data are not at hand.
+
+        Raises ValueError if they depend on the data.
+        """
         raise ValueError(
             f"What a step of {config.task} costs depends on its data: leave out --topology."
         )
 
-    def summary_lines(self):
-        """Lines of the start-up card: what was read, what was left out, how it is packed."""
-        raise NotImplementedError
+    # ---- for eval.py, which opens a finished run
 
-    @property
-    def cost_per_step(self):
-        """(FLOPs, targets) of a training step, in the mean of an epoch."""
-        raise NotImplementedError
+    @classmethod
+    def score_split(
+        cls,
+        path: PathLike,
+        checkpoint: str,
+        split: str,
+        *,
+        dtype: str | None = None,
+        batch_size: int | None = None,
+    ) -> TaskScores:
+        """Scores a checkpoint of the run at `path`; arguments as of `restore`."""
+        raise NotImplementedError(f"{cls.__name__} scores no split.")
 
-    def data_contents(self):
-        """What was read, as arrays and anything with a repr, to be compared between hosts."""
-        raise NotImplementedError
+    @classmethod
+    def predict_lines(
+        cls,
+        path: PathLike,
+        checkpoint: str,
+        lines: Iterator[str],
+        options: Mapping[str, Any],
+        *,
+        dtype: str | None = None,
+        batch_size: int | None = None,
+    ) -> Iterator[str]:
+        """Yields one line of output per line of input.
 
-    def save(self, folder):
-        """Writes what restoring needs besides the configuration and a checkpoint."""
-        raise NotImplementedError
-
-    def evaluate(self, params):
-        """(metrics of the validation split, samples of its outputs as texts for a reader)."""
-        return self.evaluate_loss(params), []
-
-    def score_test_split(self, workdir):
-        """Scores the run's default checkpoint on the test split."""
-        return self.score_split(workdir.path, "default", self.config.data.test_split)
-
-    @staticmethod
-    def score_split(path, checkpoint, split, **settings):
-        """What a checkpoint of the run at `path` reaches on a split: a `TaskScores`.
-
-        settings: dtype and batch_size, as `restoring.restore` takes them.
+        options: of sampling, and "jsonl", by name. Raises ValueError for a task without text.
         """
-        raise NotImplementedError
-
-    @staticmethod
-    def predict_lines(path, checkpoint, lines, options, **settings):
-        """Yields a line of output for each line of input. options: of `sampling`, and `jsonl`."""
         raise ValueError("A run of this task says nothing to a line of text: leave out --input.")
 
-    def next_commands(self, workdir):
-        """(an input for eval.py, a line of Python) to show what can be done with the run."""
-        raise NotImplementedError
+    # ---- shared by all tasks
 
-    # ---- what all share
-
-    def selection_score(self, metrics):
-        """A number that is higher for a better model."""
-        return metrics[self.selection_key] * (1 if self.higher_is_better else -1)
-
-    def format_metrics(self, metrics):
-        """The metrics of an evaluation on one line."""
-        names = (name.removeprefix("validation_") for name in metrics)
-        return "  ".join(
-            f"{name} {value:.4g}" for name, value in zip(names, metrics.values(), strict=True)
-        )
-
-    def data_fingerprint(self):
-        """Bytes that are alike on every host that reads the same data in the same way."""
-        data_contents = [
-            zlib.crc32(np.ascontiguousarray(item)) if isinstance(item, np.ndarray) else item
-            for item in self.data_contents()
-        ]
-        return repr(data_contents).encode()
-
-    @property
-    def num_padding_rows(self):
-        """Empty rows of a training batch, as the devices need them."""
-        rows = self.training_batches.rows_per_batch
-        return self.parallel.padded_num_rows(rows, self.config.training.accumulate_steps) - rows
-
-    def batch_summary(self, places, note=""):
-        """The line of the card that says what a batch is."""
-        batches, padding = self.training_batches, self.num_padding_rows
-        padding = f", and {padding} empty ones to deal them out evenly" if padding else ""
-        return (
-            f"batch       {batches.rows_per_batch} rows of {places}{note}{padding}; "
-            f"{batches.batches_per_epoch:,} batches an epoch"
-        )
-
-    def skipped_text(self):
-        """What `notes` counts, in words."""
-        return ", ".join(f"{count:,} of {reason}" for reason, count in self.notes.items()) or "none"
-
-    def evaluate_loss(self, params):
-        """Of every validation target, each once, in nats."""
+    def evaluate_loss(self, params: Params) -> Metrics:
+        """Returns the mean loss, and the perplexity if there is one, of all validation targets."""
         sums = sum_over_batches(
             self.validation_batches,
             lambda batch: self._eval_step(params, self.parallel.put_batch(batch)),
         )
-        return {
-            "validation_loss": sums["loss"] / sums["tokens"],
-            "validation_perplexity": perplexity(sums["nll"], sums["tokens"]),
-        }
+        metrics = {"validation_loss": sums["loss"] / sums["tokens"]}
+        if "nll" in sums:
+            metrics["validation_perplexity"] = perplexity(sums["nll"], sums["tokens"])
+        return metrics
+
+    @cached_property
+    def _eval_step(self) -> Any:
+        return self.parallel.map_step(partial(make_eval_step, self.loss_fn))
+
+    @contextmanager
+    def _whole_params(self, owner: Any, params: Params) -> Iterator[None]:
+        """Gives `owner`, a Translator for example, the parameters for as long as this lasts."""
+        owner.params = self.parallel.copy_to_one_device(params)
+        try:
+            yield
+        finally:
+            owner.params = None  # a whole copy, where training may have memory for a part only
+
+    def _with_layer_options(self, model: nn.Module) -> nn.Module:
+        """Returns the model with the settings that only matter in training."""
+        return model.clone(remat=self.config.remat, scan_layers=self.config.scan_layers)
+
+    def _load_or_train_tokenizer(self, texts: Sequence[str]) -> Tokenizer:
+        """Returns the tokenizer of a run that has begun, or one trained on `texts`."""
+        if self.workdir.has_run:
+            return load_tokenizers(self.workdir.path)[0]
+        return train_tokenizer(self.config.tokenizer, texts)
+
+    def data_fingerprint(self) -> bytes:
+        """Returns bytes that are equal on every host that read the same data the same way."""
+        contents = [
+            zlib.crc32(np.ascontiguousarray(item).data) if isinstance(item, np.ndarray) else item
+            for item in self.data_contents()
+        ]
+        return repr(contents).encode()
+
+    def _batch_line(self, row: str, note: str = "") -> str:
+        """Returns the line of the summary that describes a batch; row: what one row holds."""
+        batches, training = self.training_batches, self.config.training
+        num_rows = batches.rows_per_batch
+        padding = self.parallel.padded_num_rows(num_rows, training.accumulate_steps) - num_rows
+        padded = f", and {padding} empty ones to deal them out evenly" if padding else ""
+        return (
+            f"batch       {num_rows} rows of {row}{note}{padded}; "
+            f"{batches.batches_per_epoch:,} batches an epoch"
+        )
+
+    def _skipped_text(self) -> str:
+        """Returns what `num_skipped` counts, in words."""
+        parts = [f"{count:,} of {reason}" for reason, count in self.num_skipped.items()]
+        return ", ".join(parts) or "none"

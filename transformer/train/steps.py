@@ -1,35 +1,57 @@
-"""The train and eval steps: pure functions of state and batch; of the task they know `loss_fn`."""
+"""The training step: a pure function of state and batch, and the same compiled for the devices.
 
+All that it knows of a task is `loss_fn(params, batch, rng) -> (loss sum, sums)`. `sums` holds at
+least "loss" and "tokens", the number of targets, each summed over the batch and not yet divided.
+"""
+
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
+from flax import linen as nn
 
 from transformer.checkpoint.train_state import TrainState
+from transformer.config import Config
+from transformer.parallel.mapping import Parallel
 from transformer.train.optimizer import make_optimizer
 
+Params = Any  # a pytree of arrays
+Batch = Any  # a pytree of arrays [B, …]
+Sums = dict[str, jax.Array]
+LossFn = Callable[[Params, Batch, jax.Array], tuple[jax.Array, Sums]]
 
-def init_state(model, optimizer, batch, seed):
-    """A fresh TrainState; `batch` gives shapes only."""
+
+def init_state(
+    model: nn.Module, optimizer: optax.GradientTransformation, batch: Batch, seed: int
+) -> TrainState:
+    """Returns a fresh TrainState of step 0; `batch` gives shapes only."""
     rng = jax.random.PRNGKey(seed)
     params = model.init({"params": rng}, batch, deterministic=True)["params"]
     return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
 
 
-def make_train_step(loss_fn, optimizer, seed, accumulate_steps=1, axis_name=None):
-    """train_step(state, batch) -> (state, sums): one update of the optimizer.
+def make_train_step(
+    loss_fn: LossFn,
+    optimizer: optax.GradientTransformation,
+    seed: int,
+    accumulate_steps: int = 1,
+    axis_name: str | None = None,
+) -> Callable[[TrainState, Batch], tuple[TrainState, Sums]]:
+    """Returns train_step(state, batch) -> (state, sums): one update of the optimizer.
 
-    The gradient is that of the summed loss, divided once by the number of tokens, so that it does
+    The gradient is that of the summed loss, divided once by the number of targets, so that it does
     not depend on how a batch is split: into `accumulate_steps` parts here, or over devices.
     axis_name: the axis of `jax.pmap` to sum over; None where the compiler sees the whole batch.
 
-    An update whose loss or gradient is not finite is left out: the parameters stay, the step
+    An update whose loss or gradient is not finite is skipped: the parameters stay, the step
     counts, and sums are 0 but for "skipped", which is 1.
     """
     gradient_fn = jax.grad(loss_fn, has_aux=True)
 
-    def train_step(state, batch):
+    def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Sums]:
         rng = jax.random.fold_in(jax.random.PRNGKey(seed), state.step)
         if axis_name:
             rng = jax.random.fold_in(rng, jax.lax.axis_index(axis_name))
@@ -50,60 +72,72 @@ def make_train_step(loss_fn, optimizer, seed, accumulate_steps=1, axis_name=None
     return train_step
 
 
-def _accumulate(gradient_fn, params, batch, rng, num_parts):
-    """Sums gradients and metrics over parts of the batch, worked off one after the other."""
+def _accumulate(
+    gradient_fn: Callable[[Params, Batch, jax.Array], tuple[Params, Sums]],
+    params: Params,
+    batch: Batch,
+    rng: jax.Array,
+    num_parts: int,
+) -> tuple[Params, Sums]:
+    """Sums gradients and metrics over parts of the batch, computed one after the other.
+
+    Every num_parts-th row goes to the same part, so that the rows of a device stay on it: of rows
+    0 to 7, two on each of four devices, the parts are 0 2 4 6 and 1 3 5 7.
+    """
     if num_parts == 1:
         return gradient_fn(params, batch, rng)
 
-    def add_part(total, part):
-        part_batch, part_rng = part
-        return jax.tree.map(jnp.add, total, gradient_fn(params, part_batch, part_rng)), None
+    def split_rows(x: jax.Array) -> jax.Array:
+        return x.reshape(-1, num_parts, *x.shape[1:]).swapaxes(0, 1)
 
-    # Every num_parts-th row goes to one part, so that the rows of a device stay on it.
-    split = lambda x: x.reshape(-1, num_parts, *x.shape[1:]).swapaxes(0, 1)  # noqa: E731
-    parts = jax.tree.map(split, batch), jax.random.split(rng, num_parts)
-    first = jax.tree.map(lambda x: x[0], parts)
-    zeros = jax.tree.map(
-        lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(gradient_fn, params, *first)
-    )
+    def add_part(
+        total: tuple[Params, Sums], part: tuple[Batch, jax.Array]
+    ) -> tuple[tuple[Params, Sums], None]:
+        return jax.tree.map(jnp.add, total, gradient_fn(params, *part)), None
+
+    parts = jax.tree.map(split_rows, batch), jax.random.split(rng, num_parts)
+    one_part = jax.tree.map(lambda x: x[0], parts)
+    shapes = jax.eval_shape(gradient_fn, params, *one_part)
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     return jax.lax.scan(add_part, zeros, parts)[0]
 
 
 class TrainStep:
-    """Makes states and takes them a step further. batch: one of the run's, for its shapes."""
+    """`make_train_step`, compiled for the devices of a run: train_step(state, batch).
 
-    def __init__(self, config, parallel, model, loss_fn, batch):
-        self.config, self.parallel, self.model = config, parallel, model
-        self.loss_fn, self.example_batch = loss_fn, batch
-        self._parts = config.training.accumulate_steps
+    batch: an example, for its shapes.
+    """
+
+    def __init__(
+        self, config: Config, parallel: Parallel, model: nn.Module, loss_fn: LossFn, batch: Batch
+    ) -> None:
+        self.parallel, self.model, self.loss_fn = parallel, model, loss_fn
+        self.example_batch = batch
         self.optimizer = make_optimizer(config.optimizer, config.model.d_model)
-        self.abstract_state = parallel.abstract(self._init)
+        self._seed = config.training.seed
+        self._accumulate_steps = config.training.accumulate_steps
+        self.abstract_state = parallel.abstract(self._init_state)
         make_step = partial(
-            make_train_step,
-            loss_fn,
-            self.optimizer,
-            config.training.seed,
-            self._parts,
+            make_train_step, loss_fn, self.optimizer, self._seed, self._accumulate_steps
         )
         self._mapped = parallel.map_step(make_step, self.abstract_state)
 
-    def _init(self):
-        seed = self.config.training.seed
-        return init_state(self.model, self.optimizer, self.example_batch, seed)
+    def _init_state(self) -> TrainState:
+        return init_state(self.model, self.optimizer, self.example_batch, self._seed)
 
-    def init_state(self):
-        """A fresh state, placed."""
-        return self.parallel.init(self._init)
+    def init_state(self) -> TrainState:
+        """Returns a fresh state, on the devices."""
+        return self.parallel.init(self._init_state)
 
-    def put_batch(self, batch):
-        """A batch of numpy arrays -> as the step takes it."""
-        return self.parallel.put_batch(batch, self._parts)
+    def put_batch(self, batch: Batch) -> Batch:
+        """Returns a batch of NumPy arrays as the step takes it: padded and on the devices."""
+        return self.parallel.put_batch(batch, self._accumulate_steps)
 
-    def __call__(self, state, batch):
-        """(state, what `put_batch` gave) -> (the next state, sums); the old state is used up."""
+    def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, Sums]:
+        """Returns (next state, sums) for a batch of `put_batch`; the old state is used up."""
         return self._mapped(state, batch)
 
-    def lower(self):
-        """The step in the compiler's language; nothing is computed and no device need be there."""
-        batch = self.parallel.abstract_batch(self.example_batch, self._parts)
+    def lower(self) -> jax.stages.Lowered:
+        """Lowers the step for the compiler; computes nothing and needs none of the devices."""
+        batch = self.parallel.abstract_batch(self.example_batch, self._accumulate_steps)
         return self._mapped.lower(self.abstract_state, batch)

@@ -1,0 +1,97 @@
+"""Shared base of the tasks that learn from one text: causal and masked language models."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from etils.epath import PathLike
+from flax import linen as nn
+
+from transformer.checkpoint.restore import restore
+from transformer.config import Config
+from transformer.data.plain_text import load_text_lines
+from transformer.data.text_files import Text
+from transformer.data.tokenizer_files import Tokenizer, load_tokenizers, save_tokenizers
+from transformer.evaluate.loss import evaluate_loss
+from transformer.evaluate.task_scores import TaskScores
+from transformer.parallel.mapping import Parallel
+from transformer.tasks.batches import TrainingT, ValidationT
+from transformer.tasks.task import Task
+from transformer.workdir import WorkDir
+
+
+class PlainTextTask(Task[TrainingT, ValidationT], ABC):
+    """Reads the three splits of a text and makes or loads the run's tokenizer.
+
+    A subclass says which model and batches are made of them, and what to call a target.
+    """
+
+    config_name: ClassVar[str]  # as in `config.task`
+    target_unit: ClassVar[str]  # one target, in a report
+
+    def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
+        super().__init__(config, parallel, workdir)
+        data = config.data
+        # The test split too: that it is missing must be said before the training, not after.
+        splits = dict.fromkeys((data.train_split, data.validation_split, data.test_split))
+        texts = {split: self.load_split(config, split) for split in splits}
+        for text in texts.values():
+            self.num_skipped.update(text.repairs)
+        training_lines = texts[data.train_split].lines
+        self.tokenizer = self._load_or_train_tokenizer(training_lines)
+        self.model = self._with_layer_options(self.make_model(config, self.tokenizer.vocab_size))
+        self.training_batches = self.make_training_batches(config, self.tokenizer, training_lines)
+        self.validation_batches = self.make_evaluation_batches(
+            config,
+            self.tokenizer,
+            texts[data.validation_split].lines,
+            num_parts=config.training.accumulate_steps,
+        )
+
+    @staticmethod
+    def load_split(config: Config, split: str) -> Text:
+        """Returns the lines of a split that the task uses."""
+        return load_text_lines(config.data, split)
+
+    @staticmethod
+    @abstractmethod
+    def make_model(config: Config, vocab_size: int) -> nn.Module:
+        """Returns the network."""
+
+    @staticmethod
+    @abstractmethod
+    def make_training_batches(
+        config: Config, tokenizer: Tokenizer, lines: Sequence[str]
+    ) -> TrainingT:
+        """Returns the batches of the training text."""
+
+    @staticmethod
+    @abstractmethod
+    def make_evaluation_batches(
+        config: Config, tokenizer: Tokenizer, lines: Sequence[str], *, num_parts: int = 1
+    ) -> ValidationT:
+        """Returns batches that hold every target once; num_parts: times smaller than training's."""
+
+    @classmethod
+    def score_split(
+        cls,
+        path: PathLike,
+        checkpoint: str,
+        split: str,
+        *,
+        dtype: str | None = None,
+        batch_size: int | None = None,
+    ) -> TaskScores:
+        names = [cls.config_name]
+        restored = restore(path, checkpoint, tasks=names, dtype=dtype, batch_size=batch_size)
+        config, tokenizer = restored.config, load_tokenizers(restored.workdir.path)[0]
+        batches = cls.make_evaluation_batches(
+            config, tokenizer, cls.load_split(config, split).lines
+        )
+        model = cls.make_model(config, tokenizer.vocab_size)
+        return evaluate_loss(
+            model, restored, batches, f"{config.data.corpus} {split}", cls.target_unit
+        )
+
+    def save(self, folder: PathLike) -> None:
+        save_tokenizers(folder, self.tokenizer, self.tokenizer)

@@ -1,0 +1,114 @@
+"""Sums up the metrics of training steps and turns them into means and speeds."""
+
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import jax
+
+from transformer.model.loss import perplexity
+from transformer.parallel.devices import find_chip
+
+MAX_IN_FLIGHT = 2  # steps queued on the device: it is never idle, and the loop is never far ahead
+
+
+class Meter:
+    """Accumulates the sums of the steps since the last `read`.
+
+    The sums of a step are fetched some steps later, so that the loop never waits for the device.
+
+    step: the last step before the first one to be added.
+    flops_per_target: the model's arithmetic for one target token.
+    peak_flops: FLOP/s of all devices together; 0 if unknown, and then no utilisation is given.
+    clock: seconds, from any start.
+    """
+
+    def __init__(
+        self,
+        step: int,
+        *,
+        flops_per_target: float = 0.0,
+        peak_flops: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._flops_per_target, self._peak_flops = flops_per_target, peak_flops
+        self._clock = clock
+        self._pending: deque[tuple[int, Mapping[str, jax.typing.ArrayLike]]] = deque()
+        self._skipped_steps: list[int] = []
+        self.num_skipped_in_a_row = 0
+        self.num_hosts_stopping = 0.0  # hosts that had been told to stop, by the last settled step
+        self._restart(step)
+
+    def _restart(self, step: int) -> None:
+        self._sums: Counter[str] = Counter()
+        self._last_read = step
+        self._start, self._seconds_waited = self._clock(), 0.0
+
+    def add(self, step: int, sums: Mapping[str, jax.typing.ArrayLike]) -> None:
+        """Takes the sums of a step, which the device may still be computing."""
+        self._pending.append((step, sums))
+        self.settle(MAX_IN_FLIGHT)
+
+    def settle(self, max_pending: int = 0) -> None:
+        """Waits until at most `max_pending` steps are unfinished, and adds up the other ones."""
+        while len(self._pending) > max_pending:
+            step, sums = self._pending.popleft()
+            values = {name: float(value) for name, value in jax.device_get(sums).items()}
+            self.num_hosts_stopping = values.pop("stopping", 0.0)
+            if values["skipped"]:
+                self._skipped_steps.append(step)
+            self.num_skipped_in_a_row = self.num_skipped_in_a_row + 1 if values["skipped"] else 0
+            self._sums.update(values)
+
+    def pop_skipped_steps(self) -> list[int]:
+        """Returns the steps whose update was skipped since the last call."""
+        steps, self._skipped_steps = self._skipped_steps, []
+        return steps
+
+    def read(self, step: int) -> dict[str, float]:
+        """Returns means, speed and the share of time spent waiting for data since the last call.
+
+        The mean loss is in nats per target token, and nan if every update was skipped. The
+        perplexity is left out for a task whose loss has no "nll".
+        """
+        self.settle()
+        sums, seconds = self._sums, self._clock() - self._start
+        num_tokens = sums["tokens"] or math.nan
+        num_updates = step - self._last_read - sums["skipped"]
+        metrics = {"loss": sums["loss"] / num_tokens}
+        if "nll" in sums:
+            metrics["perplexity"] = perplexity(sums["nll"], num_tokens)
+        metrics |= {
+            "gradient_norm": sums["gradient_norm"] / max(1, num_updates),
+            "tokens_per_second": sums["tokens"] / seconds,
+            "input_wait": self._seconds_waited / seconds,
+            "skipped": sums["skipped"],
+        }
+        if self._peak_flops and self._flops_per_target:
+            flops_per_second = self._flops_per_target * metrics["tokens_per_second"]
+            metrics["utilisation"] = flops_per_second / self._peak_flops
+        self._restart(step)
+        return metrics
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Counts the time inside as time in which the devices wait for data."""
+        start = self._clock()
+        yield
+        self._seconds_waited += self._clock() - start
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leaves the time inside out of the speed: it is not training."""
+        self.settle()
+        start = self._clock()
+        yield
+        self._start += self._clock() - start
+
+
+def peak_flops_of_all_devices() -> float:
+    """Returns the bfloat16 FLOP/s that all devices of the run could do; 0 if unknown."""
+    chip = find_chip(jax.devices()[0].device_kind)
+    return chip.peak_tflops * 1e12 * jax.device_count() if chip else 0.0
