@@ -1,7 +1,6 @@
 """Batches made ahead by a thread: in order, not too far ahead, errors where they belong."""
 
 import threading
-import time
 
 import pytest
 
@@ -10,19 +9,18 @@ from transformer.train.prefetch import prefetch
 
 def test_order_is_kept_and_work_is_done_ahead_by_another_thread():
     """Catches a loop that makes each batch only when the device has come to ask for it."""
-    made, threads = [], set()
+    made, threads, three_made = [], set(), threading.Event()
 
     def make(step):
         made.append(step)
         threads.add(threading.get_ident())
+        if len(made) == 3:  # the first, and two ahead
+            three_made.set()
         return step * 10
 
-    results = prefetch(make, range(5, 12), ahead=2)
+    results = prefetch(make, range(5, 12), num_ahead=2)
     assert next(results) == 50
-    deadline = time.monotonic() + 30
-    while len(made) < 3 and time.monotonic() < deadline:  # one given, two ahead
-        time.sleep(0.01)
-    assert len(made) >= 3
+    assert three_made.wait(30)
     assert list(results) == [60, 70, 80, 90, 100, 110]
     assert made == list(range(5, 12))
     assert threading.get_ident() not in threads
@@ -31,7 +29,7 @@ def test_order_is_kept_and_work_is_done_ahead_by_another_thread():
 def test_no_more_is_made_than_was_asked_for():
     """Catches a thread that fills the memory with an epoch."""
     made = []
-    results = prefetch(made.append, range(100), ahead=2)
+    results = prefetch(made.append, range(100), num_ahead=2)
     for _ in range(3):
         next(results)
     results.close()
@@ -53,5 +51,6 @@ def test_error_comes_where_its_batch_would_have_come():
 
 
 def test_fewer_steps_than_are_made_ahead():
-    assert list(prefetch(str, range(1), ahead=4)) == ["0"]
+    """Catches batches at the end that are never yielded."""
+    assert list(prefetch(str, range(1), num_ahead=4)) == ["0"]
     assert list(prefetch(str, range(0))) == []
