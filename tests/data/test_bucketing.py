@@ -26,17 +26,29 @@ def test_batches_of_long_sentences_have_fewer_rows():
 @pytest.mark.parametrize("num_replicas", [1, 4])
 @pytest.mark.parametrize("count", [1, 3, 100])
 def test_every_sentence_is_in_one_batch_of_its_own_length(count, num_replicas):
-    """Catches sentences lost, doubled or in another's bucket, and lanes that are left empty."""
+    """Catches sentences lost, doubled or in another's bucket, and replicas that are left empty."""
     lengths = np.random.default_rng(count).integers(1, 90, count)
     seen = []
     for indices, bucket in plan_batches(lengths, 64, 8, num_replicas):
         assert len(indices) == num_replicas and indices.shape[1] in batch_sizes(8, bucket)
         inside = indices[indices >= 0]
         assert bucket == next(n for n in (16, 32, 64) if n >= min(64, lengths[inside].max()))
-        per_lane = (indices >= 0).sum(1)
-        assert per_lane.max() - per_lane.min() <= 1
+        per_replica = (indices >= 0).sum(1)
+        assert per_replica.max() - per_replica.min() <= 1
         seen += inside.tolist()
     assert sorted(seen) == list(range(count))
+
+
+def test_a_sentence_is_padded_alike_whatever_stands_beside_it():
+    """Catches a bucket chosen by the longest sentence of a batch: translations would depend on it.
+
+    The five lengths are the example of `plan_batches`.
+    """
+    plan = [(i.tolist(), n) for i, n in plan_batches(np.array([3, 40, 9, 20, 12]), 64, 2)]
+    assert plan == [([[1]], 64), ([[3]], 32), ([[4, 2]], 16), ([[0]], 16)]
+    for length, bucket in ((3, 16), (9, 16), (12, 16), (20, 32), (40, 64)):
+        ((_, alone),) = plan_batches(np.array([length]), 64, 2)
+        assert alone == bucket
 
 
 def test_too_long_a_sentence_is_cut_before_its_end_and_counted():

@@ -1,4 +1,4 @@
-"""image_batches.py: every image once an epoch, in static shapes, by seed and step only."""
+"""images.py: every image once an epoch, in static shapes, by seed and step only."""
 
 import numpy as np
 import pytest
@@ -14,10 +14,10 @@ def batches_of(num_images, *, rows=8, seed=0):
 
 
 def images_of(batch):
-    """The classes of the images that are there; each must stand beside its own pixels."""
-    there = batch.weights[:, 0] == 1
-    targets = batch.targets[there, 0]
-    assert (batch.patches[there] == (targets + 1)[:, None, None]).all()
+    """The classes of the images of a batch; each must stand beside its own pixels."""
+    is_image = batch.weights[:, 0] == 1
+    targets = batch.targets[is_image, 0]
+    assert (batch.patches[is_image] == (targets + 1)[:, None, None]).all()
     return targets.tolist()
 
 
@@ -68,7 +68,7 @@ def test_one_static_shape(num_images):
 
 
 def test_the_last_rows_are_empty_and_weigh_nothing():
-    """Catches a loss over images that are not there."""
+    """Catches a loss over rows without an image."""
     last = batches_of(13)[1]
     assert last.weights[:, 0].tolist() == [1] * 5 + [0] * 3
     assert not last.patches[5:].any() and not last.targets[5:].any()

@@ -80,11 +80,11 @@ def test_labels_that_are_no_list_are_refused(labels, tmp_path):
         load_images(config, "train")
 
 
-@pytest.mark.parametrize("there", ["images", "labels", "other"])
-def test_a_missing_array_is_named(there, tmp_path):
+@pytest.mark.parametrize("present", ["images", "labels", "other"])
+def test_a_missing_array_is_named(present, tmp_path):
     """Catches a KeyError."""
-    config = corpus_of(tmp_path, **{there: PIXELS})
-    missing = "labels" if there == "images" else "images"
+    config = corpus_of(tmp_path, **{present: PIXELS})
+    missing = "labels" if present == "images" else "images"
     with pytest.raises(ValueError, match=rf"^\S*train\.npz must be .*: .*{missing} is not a file"):
         load_images(config, "train")
 
@@ -128,7 +128,7 @@ def test_a_damaged_file_is_refused_in_one_sentence(data, tmp_path):
         load_images(DataConfig(corpus=str(tmp_path)), "train")
 
 
-def test_a_missing_folder_or_file_says_what_is_there(tmp_path):
+def test_a_missing_folder_or_file_says_what_the_folder_holds(tmp_path):
     """Catches "No such file or directory" without a way out."""
     config = corpus_of(tmp_path, images=PIXELS, labels=np.arange(10))
     with pytest.raises(ValueError, match=r"must hold test\.npz; it holds train\.npz\.$"):

@@ -1,4 +1,4 @@
-"""labelled.py: LABEL<tab>TEXT in, texts and labels out; nothing is lost or moved in silence."""
+"""labelled_text.py: LABEL<tab>TEXT in, texts and labels out; nothing is lost or moved."""
 
 import gzip
 
@@ -36,7 +36,7 @@ def test_a_line_without_a_label_is_refused_with_its_number(line, tmp_path):
         load_evaluation_examples(config, "train", ["a", "b"])
 
 
-def test_a_message_shows_the_begin_of_a_long_line(tmp_path):
+def test_a_message_shows_the_beginning_of_a_long_line(tmp_path):
     """Catches a megabyte of text on the screen."""
     config = corpus_of(tmp_path, train="x" * 100_000)
     with pytest.raises(ValueError, match=r"line 1 must be .*'x{60}'\.$"):
@@ -59,7 +59,7 @@ def test_evaluation_keeps_every_sentence(tmp_path):
     assert examples == (["one", "", "two"], ["a", "b", "a"])
 
 
-def test_a_label_that_training_has_not_is_refused(tmp_path):
+def test_a_label_unknown_to_training_is_refused(tmp_path):
     """Catches a KeyError in mid-run; the sentence names the split, its line and the classes."""
     config = corpus_of(tmp_path, validation="a\tone\nneutral\ttwo\n")
     with pytest.raises(ValueError, match=r"^[^\n]*\.$") as caught:
@@ -88,7 +88,7 @@ def test_nothing_to_score_is_an_error(tmp_path):
             load_evaluation_examples(config, split, ["a"])
 
 
-def test_a_missing_folder_or_file_says_what_is_there(tmp_path):
+def test_a_missing_folder_or_file_says_what_the_folder_holds(tmp_path):
     """Catches "No such file or directory" without a way out."""
     config = corpus_of(tmp_path, dev="a\tone\n")
     with pytest.raises(ValueError, match=r"must hold train\.tsv .*; it holds dev\.tsv\.$"):
@@ -109,7 +109,7 @@ def test_parts_of_a_split_are_disjoint_and_together_everything(tmp_path):
     assert len(first) == 22 and first + last == lines
 
 
-def test_bytes_that_are_not_utf8_are_told(tmp_path):
+def test_bytes_that_are_not_utf8_are_reported(tmp_path):
     """Catches a Latin-1 file that is trained on, or scored, without a word."""
     config = corpus_of(tmp_path, train=b"a\t\xe4\nb\ttwo\n")
     texts, _, problems = load_training_examples(config)

@@ -1,4 +1,4 @@
-"""windows.py: windows of one long text; every id is a target, after the id before it."""
+"""lm_batches.py: windows of one long text; the input of a target is the id before it."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from transformer.special_tokens import EOS, NUM_SPECIAL, PAD
 
 
 def text_of(length):
-    """Ids that tell their place: the number i is followed by i + 1."""
+    """Ids that tell their position: the number i is followed by i + 1."""
     return np.arange(length, dtype=np.int32) + NUM_SPECIAL
 
 
@@ -75,7 +75,7 @@ def test_random_windows_are_a_function_of_seed_and_step():
     assert not np.array_equal(random_windows(1000, seed=1)[0].targets, in_order[0])
 
 
-def test_an_epoch_is_as_many_windows_as_the_text_has_room_for():
+def test_an_epoch_has_the_windows_that_the_text_can_be_cut_into():
     """Catches an epoch of no step, and one that counts windows that overlap."""
     assert random_windows(1000).batches_per_epoch == 25
     assert random_windows(10).batches_per_epoch == 1

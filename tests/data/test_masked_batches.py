@@ -1,4 +1,4 @@
-"""masking.py: what a masked language model sees and guesses; and the rows it is cut into."""
+"""lm_batches.py: what a masked language model sees and guesses; and the rows it is cut into."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def assert_share(count, total, share):
 
 @pytest.mark.parametrize("rate", [0.15, 0.4])
 def test_the_shares_are_those_of_the_paper(rate):
-    """Catches 15% of all places, padding too, and 80/10/10 drawn one after the other (80/2/18)."""
+    """Catches 15% of padding too, and 80/10/10 drawn one after the other (80/2/18)."""
     batch = masked(rate=rate)[0]
     pieces = (batch.targets != PAD) & (batch.targets != EOS)
     chosen = batch.target_segments != 0
@@ -50,7 +50,7 @@ def test_the_shares_are_those_of_the_paper(rate):
     assert_share(swapped.sum(), chosen.sum(), 0.1 - by_chance)
     others = batch.inputs[swapped]
     assert others.min() >= NUM_SPECIAL and others.max() < VOCAB_SIZE
-    assert len(set(others.tolist())) > len(others) / 4  # no piece takes all the places
+    assert len(set(others.tolist())) > len(others) / 4  # no piece is drawn most of the time
 
 
 def test_only_pieces_are_chosen_and_only_chosen_ones_are_changed():
@@ -86,16 +86,16 @@ def test_a_batch_is_a_function_of_seed_and_step():
 
 
 def test_steps_and_seeds_hide_other_pieces():
-    """Catches the same places of each batch, or of each epoch: no piece would ever be guessed."""
+    """Catches the same positions in each batch or epoch: other pieces would never be guessed."""
     text = Ragged.from_lists(
         [[*range(NUM_SPECIAL, 60), EOS]]
     )  # one sentence: all batches are alike but here
     packed = PackedBatches(text, text, row_length=64, rows_per_batch=1, seed=0)
     make = [MaskedBatches(packed, rate=0.5, vocab_size=VOCAB_SIZE, seed=seed) for seed in (0, 1)]
-    places = [tuple(make[0][step].weights[0]) for step in range(20)]
-    assert len(set(places)) == 20
-    assert tuple(make[1][0].weights[0]) != places[0]
-    assert (np.sum(places, 0)[:56] > 0).all()  # each piece has its turn
+    hidden = [tuple(make[0][step].weights[0]) for step in range(20)]
+    assert len(set(hidden)) == 20
+    assert tuple(make[1][0].weights[0]) != hidden[0]
+    assert (np.sum(hidden, 0)[:56] > 0).all()  # each piece has its turn
 
 
 @pytest.mark.parametrize("lengths", [[1], [8], [9], [3, 16, 17, 8, 1], [], [0, 5, 0, 20]])

@@ -1,4 +1,4 @@
-"""batching.py: every pair once an epoch, in static shapes; batches depend on seed and step only."""
+"""packing.py: every pair once an epoch, in static shapes; batches depend on seed and step only."""
 
 import pathlib
 
@@ -7,12 +7,10 @@ import pytest
 
 from configs import embedded_en_de, multi30k_tiny
 from transformer.data import parallel_text
-from transformer.data.batch import fill_rows, shift_right
-from transformer.data.packing import PackedBatches, filter_by_length
+from transformer.data.packing import PackedBatches, filter_by_length, pack
 from transformer.data.ragged import Ragged
-from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import train_tokenizers
-from transformer.special_tokens import BOS, EOS, PAD
+from transformer.special_tokens import EOS, PAD
 
 ROOT = pathlib.Path(__file__).parents[2]
 CONFIGS = {"embedded": embedded_en_de, "multi30k": multi30k_tiny}
@@ -56,53 +54,6 @@ def equal(a, b):
     return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def test_a_drawn_row():
-    """Catches positions, segments or decoder inputs that run on from one sentence to the next."""
-    sentences = Ragged.from_lists([[7, 8, EOS], [9, EOS], [6, 6, 6, EOS]])
-    ids, segments, positions = fill_rows(sentences, np.array([2, 1, 0]), np.array([2, 0, 1]), 8)
-    assert ids.tolist() == [
-        [6, 6, 6, EOS, 9, EOS, PAD, PAD],
-        [PAD] * 8,
-        [7, 8, EOS, PAD, PAD, PAD, PAD, PAD],
-    ]
-    assert segments.tolist() == [
-        [1, 1, 1, 1, 2, 2, 0, 0],
-        [0] * 8,
-        [1, 1, 1, 0, 0, 0, 0, 0],
-    ]
-    assert positions.tolist() == [
-        [0, 1, 2, 3, 0, 1, 0, 0],
-        [0] * 8,
-        [0, 1, 2, 0, 0, 0, 0, 0],
-    ]
-    assert shift_right(ids, positions).tolist() == [
-        [BOS, 6, 6, 6, BOS, 9, PAD, PAD],
-        [PAD] * 8,
-        [BOS, 7, 8, PAD, PAD, PAD, PAD, PAD],
-    ]
-
-
-def test_ragged_gives_the_sentences_back():
-    """Catches an offset by one, and a selection that copies the wrong sentences."""
-    sentences = ["c a", "", "b b b", "a"]
-    tokenizer = PiecesTokenizer.train(sentences, "")
-    ids = Ragged.encode(tokenizer, sentences)
-    assert [ids[i].tolist() for i in range(len(ids))] == tokenizer.encode(sentences)
-    taken = ids.take(np.array([2, 0])).take(np.array([1, 0]))
-    assert [taken[i].tolist() for i in range(2)] == tokenizer.encode(["c a", "b b b"])
-    assert taken.lengths.tolist() == [3, 4] and ids.flat.dtype == np.int32
-    assert len(Ragged.encode(tokenizer, [])) == 0
-
-
-def test_chunks_are_joined(monkeypatch):
-    """Catches a sentence lost where two chunks meet."""
-    monkeypatch.setattr("transformer.data.ragged.CHUNK", 3)
-    sentences = [f"{i} x" for i in range(10)]
-    tokenizer = PiecesTokenizer.train(sentences, "")
-    ids = Ragged.encode(tokenizer, sentences)
-    assert [ids[i].tolist() for i in range(10)] == tokenizer.encode(sentences)
-
-
 def test_pairs_that_do_not_fit_are_dropped_and_counted():
     """Catches a sentence cut short, and one that is dropped in silence."""
     source, target = (
@@ -113,6 +64,15 @@ def test_pairs_that_do_not_fit_are_dropped_and_counted():
     assert skipped == {"more than 8 pieces": 1, "a length ratio above 4": 1}
     kept, skipped = filter_by_length(source, target, 9, 0)
     assert kept.tolist() == [0, 1, 2, 3] and not skipped
+
+
+def test_the_drawn_packing():
+    """Catches rounds that fill one side of a row and leave the other empty: `pack`'s example."""
+    source, target = np.array([7, 5, 4, 2, 1]), np.array([5, 6, 3, 4, 1])
+    rows = pack(source, target, (10, 10), 2, np.random.default_rng(0))
+    assert rows.tolist() == [0, 1, 1, 0, 0]
+    rows = pack(source[[0, 0, 0]], target[[0, 0, 0]], (10, 10), 2, np.random.default_rng(0))
+    assert sorted(rows.tolist()) == [-1, 0, 1]
 
 
 @pytest.mark.parametrize("num_pairs", [1, 2, 7, 200, 1001])
@@ -175,7 +135,7 @@ def test_one_static_shape():
 
 
 def test_a_sentence_as_long_as_the_row():
-    """Catches a longest sentence that finds no place, and an endless search for one."""
+    """Catches a longest sentence that fits no row, and an endless search for one."""
     source, target = Ragged.from_lists([[5] * 31 + [EOS]] * 3), Ragged.from_lists([[5, EOS]] * 3)
     batches = PackedBatches(source, target, row_length=32, rows_per_batch=2, seed=0)
     assert len(epoch_of(batches, 0)) == 3
@@ -215,7 +175,7 @@ def test_at_least_95_percent_of_the_tokens_are_real(name):
     if name == "multi30k":
         config.data.corpus = str(ROOT / config.data.corpus)
         if not pathlib.Path(config.data.corpus).is_dir():
-            pytest.skip("data/multi30k is not there")
+            pytest.skip("data/multi30k is missing")
     pairs = parallel_text.load_training_pairs(config.data).pairs
     tokenizers = train_tokenizers(config.tokenizer, pairs)
     sides = [

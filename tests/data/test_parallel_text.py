@@ -1,4 +1,4 @@
-"""corpus.py: lines in, pairs out; nothing is lost, added or moved in silence."""
+"""parallel_text.py: lines in, pairs out; nothing is lost, added or moved in silence."""
 
 import gzip
 import lzma
@@ -92,7 +92,7 @@ def test_unequal_sides_are_refused_with_both_counts(tmp_path):
         parallel_text.load_training_pairs(DataConfig(corpus=folder))
 
 
-def test_a_missing_folder_or_split_says_what_was_looked_for_and_what_is_there(tmp_path):
+def test_a_missing_folder_or_split_says_what_is_needed_and_what_the_folder_holds(tmp_path):
     """Catches "No such file or directory" without a way out."""
     with pytest.raises(ValueError, match=r"must hold train\.en and train\.de .*no such folder"):
         parallel_text.load_training_pairs(DataConfig(corpus=str(tmp_path / "none")))

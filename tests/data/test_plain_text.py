@@ -73,7 +73,7 @@ def test_a_part_without_text_is_refused(tmp_path):
         lines_of(tmp_path, "train[90%:]")
 
 
-def test_a_missing_file_or_folder_says_what_is_there(tmp_path):
+def test_a_missing_file_or_folder_says_what_the_folder_holds(tmp_path):
     """Catches "No such file or directory" without a way out."""
     (tmp_path / "dev.txt").write_text("a\n")
     with pytest.raises(ValueError, match=r"holds train\.txt .*: it holds dev\.txt\.$"):

@@ -1,4 +1,4 @@
-"""characters.py: text of known characters comes back to the letter."""
+"""simple_tokenizers.py: text of known characters comes back to the letter."""
 
 import random
 
@@ -35,7 +35,7 @@ def test_ids_are_dense_and_those_of_control_are_no_text(tokenizer):
 
 
 def test_new_characters_are_unknown_and_one_each(tokenizer):
-    """Catches an error in mid-translation, and five letters in place of one."""
+    """Catches an error in mid-translation, and five letters instead of one."""
     (ids,) = tokenizer.encode(["aßa"])
     assert ids[1] == UNK and UNK not in (ids[0], ids[2])
     assert tokenizer.decode(ids) == "a\ufffda"

@@ -1,4 +1,4 @@
-"""tfds_source.py: real TFDS datasets, prepared and read with no TensorFlow and no network."""
+"""tfds.py: real TFDS datasets, prepared and read with no TensorFlow and no network."""
 
 import io
 import json
@@ -24,11 +24,11 @@ PICTURES = [(np.arange(i, 72 + i, dtype=np.uint8).reshape(6, 4, 3), i % 3) for i
 
 
 def prepare(features_of, splits, folder):
-    """Prepares a dataset of a few rows; the folder of its version."""
+    """Prepares a small dataset; returns the folder of its version."""
     import tensorflow_datasets as tfds
 
-    class Few(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-        """A few rows."""
+    class Small(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+        """The rows of a test."""
 
         VERSION = tfds.core.Version("1.0.0")
 
@@ -42,7 +42,7 @@ def prepare(features_of, splits, folder):
         def _generate_examples(self, rows):
             yield from enumerate(rows)
 
-    builder = Few(data_dir=folder, file_format="array_record")
+    builder = Small(data_dir=folder, file_format="array_record")
     builder.download_and_prepare()
     return str(builder.data_dir)
 
@@ -144,7 +144,7 @@ def in_a_process(data_dir, *calls):
 
 
 def test_read_by_name_and_by_folder(data_dir):
-    """Catches TensorFlow, another order, the wrong direction, and bytes in place of text."""
+    """Catches TensorFlow, another order, the wrong direction, and bytes instead of text."""
     start = time.monotonic()
     by_name, backward, by_folder, some, catalogue = in_a_process(
         data_dir,
@@ -162,7 +162,7 @@ def test_read_by_name_and_by_folder(data_dir):
 
 
 def test_what_is_missing_is_said_in_one_sentence(tmp_path):
-    """Catches a wait for a network that is not there, and "unknown split" where all is missing."""
+    """Catches a wait for a network that is down, and "unknown split" where all is missing."""
     unprepared, unknown, config, no_folder, bucket = in_a_process(
         tmp_path,
         ("wmt14_translate/de-en", "train", "en", "de"),
@@ -181,7 +181,7 @@ def test_what_is_missing_is_said_in_one_sentence(tmp_path):
     assert not any("\n" in text for text in (unprepared, unknown, config, no_folder, bucket))
 
 
-def test_a_wrong_split_language_or_folder_is_answered_with_what_there_is(data_dir):
+def test_a_wrong_split_language_or_folder_is_answered_with_the_right_ones(data_dir):
     """Catches a KeyError."""
     folder = str(data_dir / "small_talk/1.0.0")
     with pytest.raises(ValueError, match=r"split 'dev'.*'train', 'test'"):

@@ -46,7 +46,7 @@ def test_any_text_comes_back(tokenizer, seed):
 
 
 def test_lone_surrogates_become_the_replacement_character(tokenizer):
-    """Catches a cast error inside SentencePiece, and "?" in their place."""
+    """Catches a cast error inside SentencePiece, and "?" instead of them."""
     assert back(tokenizer, "a\ud800b\udfff") == "a\ufffdb\ufffd"
 
 

@@ -1,4 +1,4 @@
-"""vocabulary.py: the tokenizers of a run, found again as they were."""
+"""tokenizer_files.py: the tokenizers of a run, found again as they were."""
 
 import pytest
 
@@ -70,7 +70,7 @@ def test_saving_again_leaves_no_old_file(tmp_path):
 
 
 def test_a_given_model_is_used(tmp_path):
-    """Catches a new vocabulary in place of the one that was named."""
+    """Catches a new vocabulary instead of the one that was named."""
     given = SentencePieceTokenizer.train(["a b c"] * 5, 265)
     (tmp_path / "my.model").write_bytes(given.to_bytes())
     source, target = train_tokenizers(TokenizerConfig(model=str(tmp_path / "my.model")), PAIRS)
@@ -81,7 +81,7 @@ def test_a_given_model_is_used(tmp_path):
     ("name", "data"), [("my.model", b""), ("my.model", b"text\n"), ("none.model", b"")]
 )
 def test_a_given_model_that_is_none_is_refused_by_name(name, data, tmp_path):
-    """Catches a stack trace, and a run that trains another one in its place."""
+    """Catches a stack trace, and a run that trains another one instead."""
     (tmp_path / "my.model").write_bytes(data)
     with pytest.raises(ValueError, match=rf"{name}.*\.$"):
         train_tokenizers(TokenizerConfig(model=str(tmp_path / name)), PAIRS)

@@ -123,8 +123,11 @@ class _EpochPlan(NamedTuple):
 class PackedBatches:
     """`batches[step]` is a `Batch` of B rows, for every step from 0 on, epoch after epoch.
 
+    Rows that are 7 times as long as a mean sentence or longer are filled to 95-99% with tokens, rows
+    of 4 mean sentences to about 91%, of 2 to 75%. The last batch of an epoch may be partly empty.
+
     Evaluation reads the first `batches_per_epoch` batches of its own object: they hold each pair
-    once, and the last rows may be empty.
+    once.
     """
 
     TRIES = 4  # attempts to pack an epoch with no pair left over
