@@ -123,8 +123,8 @@ class _EpochPlan(NamedTuple):
 class PackedBatches:
     """`batches[step]` is a `Batch` of B rows, for every step from 0 on, epoch after epoch.
 
-    Rows that are 7 times as long as a mean sentence or longer are filled to 95-99% with tokens, rows
-    of 4 mean sentences to about 91%, of 2 to 75%. The last batch of an epoch may be partly empty.
+    Rows of 7 sentences of mean length or more are filled to 95-99% with tokens, rows of 4 to about
+    91%, rows of 2 to 75%. Besides, the last batch of an epoch may be partly empty.
 
     Evaluation reads the first `batches_per_epoch` batches of its own object: they hold each pair
     once.
