@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TextIO
 
-import jax
-
 
 class LiveLine:
     """A line that is rewritten on a terminal; in a file, one line below the other."""
@@ -93,14 +91,14 @@ def say(text: str) -> None:
 
 
 def be_quiet() -> None:
-    """Silences `say` in this process, as another host speaks; errors are still printed."""
+    """Silences `say` and `tell` in this process, as another host speaks; errors still show."""
     global _is_quiet
     _is_quiet = True
 
 
 def tell(lines: Iterable[str]) -> None:
     """Prints results to standard output, on the first host alone."""
-    if jax.process_index() == 0:
+    if not _is_quiet:
         print(*lines, sep="\n", flush=True)
 
 

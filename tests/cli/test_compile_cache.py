@@ -2,15 +2,25 @@
 
 import os
 
+import jax
+import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache as jax_cache
 
 from tests.helpers.scripts import run_python
+from transformer.cli import compile_cache
 
+OPTIONS = (
+    "jax_compilation_cache_dir",
+    "jax_compilation_cache_max_size",
+    "jax_persistent_cache_min_compile_time_secs",
+    "jax_enable_compilation_cache",
+)
 PROGRAM = """
 import jax, sys
 from transformer.cli import compile_cache
-compile_cache.ENTRY_SECONDS = 0
-compile_cache.use(lambda text: print(text, file=sys.stderr))
+compile_cache.MIN_COMPILE_SECONDS = 0
+compile_cache.turn_on(lambda text: print(text, file=sys.stderr))
 events = []
 jax.monitoring.register_event_listener(lambda name, **_: events.append(name))
 jax.jit(lambda x: (x @ x).sum())(jax.numpy.ones((8, 8)))
@@ -18,51 +28,88 @@ print(events.count("/jax/compilation_cache/cache_hits"), jax.config.jax_compilat
 """
 
 
-def start(cache_home, **environment):
-    """(programs found compiled, folder of the cache, what was said) of a fresh process."""
-    code, out, err = run_python(PROGRAM, env={"XDG_CACHE_HOME": str(cache_home), **environment})
-    assert code == 0, err
-    hits, folder = out.decode().split()
-    return int(hits), folder, err
+@pytest.fixture(autouse=True)
+def no_cache(tmp_path, monkeypatch):
+    """JAX without a cache, and a home of its own; both are put back."""
+    before = {name: getattr(jax.config, name) for name in OPTIONS}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    jax.config.update("jax_compilation_cache_dir", None)
+    jax_cache.reset_cache()
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    jax_cache.reset_cache()
+
+
+def turn_on():
+    """(folder of the cache, what was said)."""
+    said = []
+    compile_cache.turn_on(said.append)
+    return jax.config.jax_compilation_cache_dir, "".join(said)
 
 
 def test_the_second_start_finds_what_the_first_compiled(tmp_path):
     """Catches a cache that is never written, never read, or open to others."""
-    first, folder, _ = start(tmp_path)
-    assert first == 0 and folder.startswith(str(tmp_path))
+
+    def start():
+        environment = {"XDG_CACHE_HOME": str(tmp_path), "JAX_COMPILATION_CACHE_DIR": ""}
+        code, out, err = run_python(PROGRAM, env=environment)
+        assert code == 0, err
+        return out.decode().split()
+
+    hits, folder = start()
+    assert hits == "0" and folder.startswith(str(tmp_path))
     assert os.stat(folder).st_mode & 0o777 == 0o700
-    again, same_folder, _ = start(tmp_path)
-    assert again > 0 and same_folder == folder
+    hits, same_folder = start()
+    assert int(hits) > 0 and same_folder == folder
 
 
 @pytest.mark.parametrize("level", ["", "transformer-jax"])
 def test_a_folder_that_others_may_write_is_not_used(tmp_path, level):
     """Catches programs run from where anybody could have put them."""
-    _, folder, _ = start(tmp_path)
-    shared = tmp_path / level if level else folder
-    os.chmod(shared, 0o777)
-    _, folder, said = start(tmp_path)
-    assert folder == "None" and "others may write to" in said
+    folder, said = turn_on()
+    assert folder.startswith(str(tmp_path)) and said == ""
+    jax.config.update("jax_compilation_cache_dir", None)
+    os.chmod(tmp_path / "home" / level if level else folder, 0o777)
+    folder, said = turn_on()
+    assert folder is None and "others may write to" in said
 
 
-def test_the_users_own_choice_stands(tmp_path):
+def test_the_users_own_choice_stands(tmp_path, monkeypatch):
     """Catches a default that overrides JAX's own settings."""
     chosen = str(tmp_path / "mine")
-    assert start(tmp_path, JAX_COMPILATION_CACHE_DIR=chosen)[1] == chosen
-    assert start(tmp_path, JAX_ENABLE_COMPILATION_CACHE="false")[1] == "None"
-    assert start(tmp_path / "file" / "x")[1] != "None"
-    (tmp_path / "no").write_text("")
-    _, folder, said = start(tmp_path / "no")
-    assert folder == "None" and "not kept" in said
+    jax.config.update("jax_compilation_cache_dir", chosen)
+    assert turn_on() == (chosen, "")
+    jax.config.update("jax_compilation_cache_dir", None)
+    jax.config.update("jax_enable_compilation_cache", False)
+    assert turn_on() == (None, "")
 
 
-def test_the_oldest_programs_make_room(tmp_path, monkeypatch):
-    """Catches a folder that grows without end, and the newest thrown away."""
-    from transformer.cli import compile_cache
+def test_a_home_that_cannot_be_made_is_no_trouble(tmp_path):
+    """Catches a start that fails for want of a cache."""
+    (tmp_path / "home").write_text("")
+    folder, said = turn_on()
+    assert folder is None and "not kept" in said
 
-    monkeypatch.setattr(compile_cache, "MOST_BYTES", 25)
-    for age, name in enumerate("abcd"):
-        (tmp_path / name).write_bytes(bytes(10))
-        os.utime(tmp_path / name, (1000 - age, 1000 - age))
-    compile_cache._forget_oldest(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+def test_programs_that_were_not_used_for_longest_make_room(monkeypatch):
+    """Catches a folder that grows without end, and the most used program thrown away."""
+
+    def compile_constant(constant):
+        """Compiles a program of its own, as a new process would; returns the names kept."""
+        jax.jit(lambda x: x + constant)(np.zeros(3, np.float32)).block_until_ready()
+        return {path.name for path in folder.glob("*-cache")}
+
+    monkeypatch.setattr(compile_cache, "MIN_COMPILE_SECONDS", 0.0)
+    folder = compile_cache._private_folder()
+    (folder / "killed-cache").write_bytes(b"x")  # as a process leaves it that is killed just then
+    turn_on()
+    assert not (folder / "killed-cache").exists()
+    first = compile_constant(1.5)
+    (size,) = (path.stat().st_size for path in folder.glob("*-cache"))
+    jax.config.update("jax_compilation_cache_max_size", int(2.5 * size))
+    jax_cache.reset_cache()
+    compile_constant(2.5)
+    compile_constant(1.5)  # used again
+    kept = compile_constant(3.5)
+    assert first <= kept and len(kept) == 2

@@ -1,6 +1,14 @@
-"""What the card says of a compiled program."""
+"""What the start-up summary says of a run."""
 
-from transformer.cli.startup_summary import collectives_of
+import numpy as np
+
+from transformer.cli.startup_summary import (
+    Collectives,
+    find_collectives,
+    next_command_lines,
+    parameter_table,
+)
+from transformer.tasks.task import NextCommands
 
 PROGRAM = """
   %all-reduce.1 = (f32[512,8]{1,0:T(8,128)}, bf16[16]{0}) all-reduce(%a, %b), channel_id=1
@@ -14,8 +22,30 @@ PROGRAM = """
 
 def test_collectives_are_counted_once_with_the_bytes_of_their_results():
     """Catches tuples cut at a layout's brackets, and a start and its end counted as two."""
-    assert collectives_of(PROGRAM) == {
-        "all-reduce": (2, 512 * 8 * 4 + 16 * 2 + 4 * 4),
-        "all-gather": (1, 8 * 4),
+    assert find_collectives(PROGRAM) == {
+        "all-reduce": Collectives(2, 512 * 8 * 4 + 16 * 2 + 4 * 4),
+        "all-gather": Collectives(1, 8 * 4),
     }
-    assert collectives_of("%x = f32[2]{0} add(%all-reduce, %y)") == {}
+    assert find_collectives("%x = f32[2]{0} add(%all-reduce, %y)") == {}
+
+
+def test_the_table_of_parameters_adds_up():
+    """Catches a share of another whole, and a name that is cut."""
+    params = {"decoder": {"kernel": np.zeros((30, 50)), "bias": np.zeros(500)}}
+    assert parameter_table(params) == [
+        "  decoder/bias      500    500   25.0%",
+        "  decoder/kernel  30×50  1,500   75.0%",
+        "  all                    2,000  100.0%",
+    ]
+
+
+def test_next_commands_are_ready_for_a_shell(monkeypatch):
+    """Catches a command that a space in a name breaks, or that is not there where it is said."""
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    assert next_command_lines("my run", NextCommands("it's", "print('a')"))[2:] == [
+        "  python eval.py --workdir='my run'",
+        "  echo 'it'\"'\"'s' | python eval.py --workdir='my run' --input=-",
+        "  python -c 'print('\"'\"'a'\"'\"')'",
+    ]
+    monkeypatch.setattr("sys.argv", ["/usr/bin/transformer-train"])
+    assert next_command_lines("x", NextCommands())[2:] == ["  transformer-eval --workdir=x"]

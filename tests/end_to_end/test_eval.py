@@ -117,46 +117,6 @@ def test_draws_the_attention_of_a_sentence(workdir, tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--input=nowhere.txt"], "nowhere.txt is not there"),
-        (["--reference=x"], "--reference needs"),
-        (["--output=x"], "--output needs"),
-        (["--top_k=3"], "--top_k goes with --sample"),
-        (["--checkpoints=newest"], "'newest'"),
-        (["--checkpoints=last,newest"], "'newest'"),
-        (["--checkpoints=7,last"], "holds the steps"),
-        (["--checkpoints=last,best", "--input=README.md"], "to score only"),
-        (["--compare=configs"], "no config.json"),
-        (["--compare=runs/y", "--input=README.md"], "--compare goes with"),
-        (["--compare_checkpoint=last"], "--compare_checkpoint needs"),
-        (["--split=val", "--input=README.md"], "--split goes without"),
-        (["--input=README.md", "--reference=README.md", "--output=x"], "--output goes without"),
-        (["--scores"], "--scores goes with --input"),
-        (["--input=README.md", "--prefixes=nowhere.txt"], "nowhere.txt is not there"),
-        (["--input=README.md", "--score=Makefile"], "they must pair"),
-        (["--split=nowhere"], "nowhere.en"),
-        (["--nbset=3"], "did you mean --nbest?"),
-        (["--workdir=configs"], "no config.json"),
-    ],
-)
-def test_wrong_input_is_one_line_and_exit_2(workdir, arguments, said):
-    code, out, err = run("eval.py", f"--workdir={workdir}", *arguments)
-    assert (code, out) == (2, b""), err
-    assert said in err
-    assert len(err.strip().splitlines()) == 1
-
-
-def test_unequal_files_are_refused_before_anything_is_scored(workdir, tmp_path):
-    (tmp_path / "a").write_text("0\n1\n")
-    (tmp_path / "b").write_text("a\n")
-    own = [f"--input={tmp_path / 'a'}", f"--reference={tmp_path / 'b'}"]
-    code, _, err = run("eval.py", f"--workdir={workdir}", *own)
-    assert code == 2
-    assert "2 lines" in err and "1;" in err
-
-
 def test_a_tokenizer_of_another_vocabulary_is_refused(workdir, tmp_path):
     """Ids beyond the table would be clipped in silence and translate to nonsense."""
     other = tmp_path / "other"

@@ -8,11 +8,9 @@ import subprocess
 import sys
 import time
 
-import jax
 import pytest
 
 from tests.helpers.scripts import ROOT, losses, run, start, write_config
-from transformer.cli.process import explain_runtime_error
 from transformer.parallel import hosts
 from transformer.parallel.devices import check_accelerator
 
@@ -191,22 +189,6 @@ def test_an_accelerator_that_jax_cannot_use_is_not_passed_over(tmp_path, monkeyp
     assert "pip install -e '.[cuda12]'" in said[0]
     with pytest.raises(ValueError, match="JAX_PLATFORMS=cpu"):
         check_accelerator(said.append, {here: ["json"]})
-
-
-def test_memory_that_does_not_suffice_gets_a_sentence_with_the_settings_to_lower():
-    error = jax.errors.JaxRuntimeError(
-        "RESOURCE_EXHAUSTED: Out of memory allocating 2199023255552 bytes.\nmore"
-    )
-    text, code = explain_runtime_error(error)
-    assert code == 2
-    assert "2199023255552 bytes" in text
-    assert "training.accumulate_steps" in text
-    assert "\n" not in text
-
-
-def test_errors_that_say_nothing_of_memory_are_raised_as_they_are():
-    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
-        explain_runtime_error(jax.errors.JaxRuntimeError("INTERNAL: a bug"))
 
 
 def test_share_of_one_host_is_everything():

@@ -101,21 +101,6 @@ def test_eval_scores_and_answers_line_by_line(classes):
     assert json.loads(out)["probabilities"].keys() == {"with", "without"}
 
 
-@pytest.mark.parametrize(
-    "flags, sentence",
-    [
-        (["--beam_size=4"], "--beam_size has no effect on a run of classification"),
-        (["--prompt=a"], "--prompt has no effect on a run of classification"),
-        (["--jsonl"], "--jsonl needs --input"),
-        (["--input=missing"], "missing is not there"),
-    ],
-)
-def test_flags_without_effect_are_refused(classes, flags, sentence):
-    code, out, err = evaluate(classes, *flags)
-    assert (code, out) == (2, b"")
-    assert sentence in err
-
-
 def test_the_wrong_object_says_which_is_right(classes):
     with pytest.raises(ValueError, match="holds a run of classification, not of language_model"):
         LanguageModel.from_checkpoint(classes)

@@ -1,6 +1,6 @@
 """Compiled programs, kept for the next start: JAX's persistent cache in a folder of the user's own.
 
-What lies there is run as it is, so it must be a folder that nobody else can write.
+The programs in it are run unchecked, so it must be a folder that nobody else can write.
 """
 
 import hashlib
@@ -8,32 +8,36 @@ import os
 import pathlib
 import platform
 import stat
+from collections.abc import Callable
 
 import jax
 
-ENTRY_SECONDS = 0.05  # programs that compile faster are not kept
-MOST_BYTES = 2**31  # thousands of programs; the oldest make room
+MIN_COMPILE_SECONDS = 0.05  # programs that compile faster are not kept
+MAX_BYTES = 2**29  # thousands of programs; JAX looks at each of them when it adds one
 
 
-def use(say):
-    """Turns it on, unless JAX_COMPILATION_CACHE_DIR or jax.config names another folder.
+def turn_on(say: Callable[[str], None]) -> None:
+    """Turns the cache on, unless JAX_COMPILATION_CACHE_DIR or jax.config names another folder.
 
     The folder is in XDG_CACHE_HOME (~/.cache); if it cannot be made, or others may write to it,
     `say` tells so and nothing is kept. JAX_ENABLE_COMPILATION_CACHE=false turns it off.
     """
+    # pyrefly: ignore[missing-attribute]: jax makes these attributes when it is imported
     if jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
         return
     try:
         folder = _private_folder()
-        _forget_oldest(folder)
+        _remove_undated(folder)
     except (OSError, RuntimeError) as error:  # RuntimeError: there is no home
         say(f"compiled programs are not kept for the next start: {error}")
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", ENTRY_SECONDS)
+    jax.config.update("jax_compilation_cache_max_size", MAX_BYTES)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_COMPILE_SECONDS)
 
 
-def _private_folder():
+def _private_folder() -> pathlib.Path:
+    """Returns the folder, made if need be; OSError if others may write to it."""
     home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     folder = pathlib.Path(home) / "transformer-jax" / _machine()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -44,19 +48,17 @@ def _private_folder():
     return folder
 
 
-def _forget_oldest(folder):
-    entries = sorted(
-        ((path.stat(), path) for path in folder.iterdir()), key=lambda e: e[0].st_mtime
-    )
-    excess = sum(status.st_size for status, _ in entries) - MOST_BYTES
-    for status, path in entries:
-        if excess <= 0:
-            break
-        path.unlink(missing_ok=True)
-        excess -= status.st_size
+def _remove_undated(folder: pathlib.Path) -> None:
+    """Removes programs without a time of last use, with which JAX could write no others.
+
+    A process that was killed between the two files leaves one.
+    """
+    for program in folder.glob("*-cache"):
+        if not program.with_name(program.name.removesuffix("-cache") + "-atime").exists():
+            program.unlink(missing_ok=True)
 
 
-def _machine():
+def _machine() -> str:
     """Names the processor and JAX: a home that machines share must not mix their programs up."""
     cpu = pathlib.Path("/proc/cpuinfo")
     lines = cpu.read_text(errors="replace").split("\n") if cpu.is_file() else []

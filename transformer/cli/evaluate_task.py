@@ -1,88 +1,76 @@
-"""eval.py for a run that is not of translation: scores a split, answers lines, goes on with a text.
+"""The evaluate command for a run of another task than translation.
 
-`given` are the flags of the command line, {name: value}.
+Scores a split, answers lines of text, or continues a prompt.
 """
 
 import contextlib
 import sys
+from collections.abc import Iterable
 from itertools import chain
+from typing import Any
 
+from transformer.cli import compile_cache
+from transformer.cli.evaluate_flags import EvaluateFlags
+from transformer.cli.flags import given_flags
+from transformer.config import Config
+from transformer.console import say, tell
 from transformer.data import text_files
 from transformer.data.splits import folder_name
 from transformer.inference.language_model import LanguageModel
 from transformer.parallel import devices
+from transformer.signals import DONE
 from transformer.tasks import load_task_class
 from transformer.workdir import WorkDir
 
-SETTINGS = {"dtype", "batch_size"}
-SAMPLING = {"temperature", "top_k", "top_p", "seed", "num_pieces"}
-FLAGS = {"workdir", "checkpoints", *SETTINGS}
-FLAGS_OF = {  # besides those
-    "classification": {"split", "input", "output", "jsonl"},
-    "language_model": {"split", "input", "output", "prompt", *SAMPLING},
-    "masked_lm": {"split"},
-    "images": {"split"},
-}
+ANSWERING = ("temperature", "top_k", "top_p", "seed", "num_pieces", "jsonl")
 
 
-def use(task, path, given, say, tell):
-    """Does what the flags ask for with the run at `path`; the exit code.
-
-    say: takes a text for standard error; tell: lines for standard output.
-    """
-    _check(task, given)
+def evaluate_task(flags: EvaluateFlags, config: Config) -> int:
+    """Does what checked flags ask for; returns the exit code. config: of the run."""
+    compile_cache.turn_on(say)
     devices.check_accelerator(say)
-    settings = {name: given[name] for name in SETTINGS & given.keys()}
-    run = path, given.get("checkpoints", "default")
-    options = {name: given[name] for name in (SAMPLING | {"jsonl"}) & given.keys()}
-    if "prompt" in given:
-        _continue(run, given["prompt"], options, settings)
-    elif "input" in given:
-        answers = load_task_class(task).predict_lines(
-            *run, _texts(given["input"]), options, **settings
+    given = given_flags(flags)
+    options = {name: given[name] for name in ANSWERING if name in given}
+    if flags.prompt is not None:
+        continue_prompt(flags, flags.prompt, options)
+    elif flags.input:
+        answers = load_task_class(config.task).predict_lines(
+            flags.workdir,
+            flags.checkpoints,
+            iter(text_files.open_lines(flags.input)),
+            options,
+            **flags.compute_settings,
         )
-        _write(answers, given.get("output"))
+        write_lines(answers, flags.output)
     else:
-        say(f"scores: {_score(task, run, given.get('split'), tell, settings)}")
-    return 0
+        score_split(flags, config)
+    return DONE
 
 
-def _check(task, given):
-    """Refuses flags that would have no effect."""
-    for name in given.keys() - FLAGS - FLAGS_OF[task]:
-        raise ValueError(f"--{name} has no effect on a run of {task}: leave it out.")
-    for name, other in (("output", "input"), ("jsonl", "input"), ("num_pieces", "prompt")):
-        if name in given and other not in given and "input" not in given:
-            raise ValueError(f"--{name} needs --{other}.")
-    if given.get("input", "-") != "-" and not text_files.is_readable(given["input"]):
-        raise ValueError(f"--input must be a file (or -); {given['input']} is not there.")
+def score_split(flags: EvaluateFlags, config: Config) -> None:
+    """Scores --split, or the configuration's test split; prints and saves the scores."""
+    split = flags.split or config.data.test_split
+    scores = load_task_class(config.task).score_split(
+        flags.workdir, flags.checkpoints, split, **flags.compute_settings
+    )
+    tell([f"{scores.corpus}, checkpoint {scores.checkpoint}:"])
+    tell([*scores.lines(), *scores.detail_lines()])
+    say(f"scores: {scores.save(WorkDir(flags.workdir), folder_name(split))}")
 
 
-def _score(task, run, split, tell, settings):
-    """Scores a split, the configuration's test split if there is none given; the file for it."""
-    workdir = WorkDir(run[0])
-    split = split or workdir.load_config().data.test_split
-    outcome = load_task_class(task).score_split(*run, split, **settings)
-    tell([f"{outcome.corpus}, checkpoint {outcome.checkpoint}:"])
-    tell([*outcome.lines(), *outcome.detail_lines()])
-    return outcome.save(workdir, folder_name(split))
-
-
-def _texts(path):
-    return iter(text_files.open_lines(path))
-
-
-def _write(answers, path):
-    """A line each, to a file or as they come to standard output."""
+def write_lines(answers: Iterable[str], path: str) -> None:
+    """Writes one line per answer to a file or, as they come, to standard output."""
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(open(path, "w", encoding="utf-8")) if path else sys.stdout
         for text in answers:
             print(text.replace("\n", " "), file=file, flush=not path)
 
 
-def _continue(run, prompt, options, settings):
-    """Writes a prompt and what follows to standard output as it comes."""
-    model = LanguageModel.from_checkpoint(*run, **settings)
+def continue_prompt(flags: EvaluateFlags, prompt: str, options: dict[str, Any]) -> None:
+    """Writes a prompt and its continuation to standard output as it comes."""
+    model = LanguageModel.from_checkpoint(
+        flags.workdir, flags.checkpoints, **flags.compute_settings
+    )
     for text in chain([prompt], model.stream(prompt, **options)):
         print(text, end="", flush=True)
     print()

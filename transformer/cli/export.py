@@ -5,16 +5,37 @@ FOLDER is again a work directory, for eval.py, for `Translator.from_checkpoint` 
 runs from (--config.training.init_from=FOLDER). CHECKPOINT is as eval.py's --checkpoints takes it.
 """
 
-import sys
+from collections.abc import Sequence
+from typing import NoReturn
 
-from transformer.checkpoint.export import export
-from transformer.cli.flags import main_of_module
+from transformer.cli.command_line import wants_help
+from transformer.cli.process import run_guarded, run_process
 from transformer.console import say
+from transformer.signals import DONE
 
 
-def run():
-    """Runs it as a script."""
-    main_of_module(lambda: say(export(*sys.argv[1:])), __doc__, range(2, 4))
+def main(argv: Sequence[str]) -> int:
+    """Exports as a command line asks; returns the exit code, or raises SystemExit with it."""
+    return run_guarded(lambda: _export(argv))
+
+
+def _export(argv: Sequence[str]) -> int:
+    usage = (__doc__ or "").strip()
+    if wants_help(argv):
+        print(usage, flush=True)
+        return DONE
+    words = argv[1:]
+    if len(words) not in (2, 3) or any(word.startswith("-") for word in words):
+        raise ValueError(f"expected {usage.splitlines()[0].split(': ')[1]}")
+    from transformer.checkpoint.export import export  # late: it imports jax
+
+    say(export(*words))
+    return DONE
+
+
+def run() -> NoReturn:
+    """Runs the command as this process."""
+    run_process(main)
 
 
 if __name__ == "__main__":

@@ -1,133 +1,159 @@
-"""The manners of train.py and eval.py: flags, one-line errors, exit codes."""
+"""Flags of a command, declared as the fields of a dataclass: each fact about a flag stands there.
 
-import difflib
-import os
-import sys
-import warnings
-from pathlib import Path
+    @dataclass(frozen=True)
+    class Flags:
+        input: str = flag("", "File to translate.", metavar="FILE")
+        output: str = flag("", "File for the translations.", metavar="FILE", needs=("input",))
+        top_k: int | None = flag(None, "Sample from the k most probable tokens.")
 
-from absl import app, flags, logging
-from ml_collections import config_flags
+`command_line.parse_flags` reads them from a command line, `check_flags` refuses combinations that
+make no sense, and `help_lines` prints them. A flag is given if its value is not its default.
+"""
 
-from transformer.cli import compile_cache
-from transformer.cli.process import fail, run_guarded
-from transformer.config import Config
-from transformer.console import be_quiet, say
-from transformer.parallel import hosts
-from transformer.signals import RESUMABLE
+import dataclasses
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
-flags.disclaim_key_flags()  # what is defined here belongs to the script that asks for it
+from transformer.data import text_files
 
-
-def define_config():
-    """--config=FILE with --config.GROUP.FIELD=VALUE on top of it."""
-    return config_flags.DEFINE_config_file("config", None, "File with get_config().")
+T = TypeVar("T")
 
 
-def define_hosts():
-    """The flags of `connect_hosts`."""
-    flags.DEFINE_string(
-        "coordinator", "", "HOST:PORT of process 0; TPU slices, Slurm and Open MPI need none."
-    )
-    flags.DEFINE_integer("num_processes", 0, "How many processes work together.")
-    flags.DEFINE_integer("process_id", -1, "Which of them this is, from 0.")
-    flags.DEFINE_integer(
-        "wait_seconds", hosts.WAIT_SECONDS, "How long to wait for the other processes to start."
-    )
+@dataclass(frozen=True)
+class FlagRules:
+    """What `check_flags` and `help_lines` know of a flag besides its name, type and default."""
+
+    help: str
+    metavar: str = ""  # what its value is, as FILE
+    needs: Sequence[str] = ()  # one of these flags has to be given too
+    excludes: Mapping[str, str] = field(default_factory=dict)  # what it cannot join, and why
+    unless: str = ""  # a flag that lifts `excludes`
+    tasks: Sequence[str] = ()  # of the runs on which it has an effect; empty: of all
+    at_least: int | None = None
+    is_input_file: bool = False  # it has to exist, or be - for standard input
 
 
-def connect_hosts():
-    """Joins the other hosts, if any; returns whether this is the first, which alone speaks."""
-    given = flags.FLAGS
-    speaks = hosts.connect(
-        given.coordinator, given.num_processes, given.process_id,
-        wait_seconds=given.wait_seconds, say=say, on_timeout=lambda: os._exit(RESUMABLE),
-    )  # fmt: skip
-    if not speaks:
-        be_quiet()
-    return speaks
+@dataclass(frozen=True)
+class Flag:
+    """A flag of the command line."""
+
+    name: str
+    type: type  # str, int, float or bool
+    choices: Sequence[str]  # what its value may be; empty: anything of its type
+    default: Any  # of its type, or None
+    rules: FlagRules
+
+    @property
+    def usage(self) -> str:
+        """The flag as one types it: "--input=FILE"."""
+        return f"--{self.name}={self.rules.metavar}" if self.rules.metavar else f"--{self.name}"
+
+    def fits(self, task: str) -> bool:
+        """Whether the flag has an effect on a run of `task`."""
+        return not self.rules.tasks or task in self.rules.tasks
 
 
-def run(main, usage, default_config=""):
-    """Parses the command line and exits with main(); a ValueError becomes one line and exit 2.
+def flag(default: T, help: str, **rules: Any) -> T:
+    """Returns a dataclass field that is a flag; `rules` are the fields of `FlagRules`."""
+    metadata = {"rules": FlagRules(help, **rules)}
+    return cast(T, field(default=default, metadata=metadata))
 
-    default_config: the --config of a command line that names none; "" for a script without one.
+
+def flags_of(kind: type) -> dict[str, Flag]:
+    """Returns the flags that a dataclass declares, by name; those that it inherits come last."""
+    hints, own = get_type_hints(kind), kind.__annotations__
+    fields = sorted(dataclasses.fields(kind), key=lambda found: found.name not in own)
+    flags = {}
+    for found in fields:
+        value_type, choices = _type_and_choices(hints[found.name])
+        rules = found.metadata["rules"]
+        flags[found.name] = Flag(found.name, value_type, choices, found.default, rules)
+    return flags
+
+
+def _type_and_choices(hint: Any) -> tuple[type, Sequence[str]]:
+    """Reads a type hint: `int | None` -> (int, ()), `Literal["a"]` -> (str, ("a",))."""
+    if get_origin(hint) is types.UnionType or type(None) in get_args(hint):
+        (hint,) = (option for option in get_args(hint) if option is not type(None))
+    return (str, get_args(hint)) if get_origin(hint) is Literal else (hint, ())
+
+
+def given_flags(flags: Any) -> dict[str, Any]:
+    """Returns {name: value} of the flags whose value is not their default."""
+    return {
+        name: getattr(flags, name)
+        for name, declared in flags_of(type(flags)).items()
+        if getattr(flags, name) != declared.default
+    }
+
+
+def check_flags(flags: Any, task: str = "") -> None:
+    """Raises ValueError for a flag that makes no sense beside the others.
+
+    task: the task of the run that the command is for; flags that have no effect on it are refused.
     """
-    if any(word in ("--help", "-h", "-help") for word in sys.argv[1:]):
-        sys.exit(
-            run_guarded(lambda: print(_help(usage, default_config, main.__module__), flush=True))
+    known, given = flags_of(type(flags)), given_flags(flags)
+    for name, value in given.items():
+        rules = known[name].rules
+        if not known[name].fits(task):
+            raise ValueError(
+                f"--{name} has no effect on a run of {task}: leave it out (it is for a run of "
+                f"{' or '.join(rules.tasks)})."
+            )
+        if rules.at_least is not None and value < rules.at_least:
+            raise ValueError(f"--{name} must be at least {rules.at_least}, not {value}.")
+        needed = [known[other] for other in rules.needs if known[other].fits(task)]
+        if needed and not any(other.name in given for other in needed):
+            usages = " or ".join(other.usage for other in needed)
+            raise ValueError(f"--{name} needs {usages}: add that, or leave out --{name}.")
+        for other, reason in rules.excludes.items():
+            if other in given and rules.unless not in given:
+                raise ValueError(f"--{name} goes without --{other}: {reason}.")
+
+
+def check_input_files(flags: Any) -> None:
+    """Raises ValueError if a file to read does not exist, or several are standard input."""
+    known = flags_of(type(flags))
+    files = {
+        name: path for name, path in given_flags(flags).items() if known[name].rules.is_input_file
+    }
+    for name, path in files.items():
+        if path != "-" and not text_files.is_readable(path):
+            raise ValueError(f"--{name} must be a file (or -); {path} does not exist.")
+    if list(files.values()).count("-") > 1:
+        raise ValueError(
+            f"only one of {', '.join(f'--{name}' for name in files)} can be - (standard input)."
         )
-    logging.set_verbosity(logging.ERROR)
-    warnings.showwarning = lambda message, *_: say(f"warning: {message}")
-    argv = list(sys.argv)
-    if default_config and not any(_name(word) == "config" for word in argv):
-        argv.insert(1, f"--config={default_config}")
-    compile_cache.use(say)
-    app.run(lambda _: sys.exit(run_guarded(main)), argv, flags_parser=_parse)
 
 
-def main_of_module(main, usage, num_arguments):
-    """`run` for a python -m of ours, which takes so many words (a range) and no flags."""
-    if len(sys.argv) - 1 not in num_arguments or any(w.startswith("-") for w in sys.argv[1:]):
-        fail(f"expected {usage.splitlines()[0].split(': ')[1]}")
-    run_guarded(main)
+def help_lines(kind: type) -> list[str]:
+    """Returns lines on each flag: what it takes, its default, and what it goes with."""
+    known, lines = flags_of(kind), []
+    for declared in known.values():
+        lines.append(f"  {declared.usage}: {declared.rules.help}")
+        if facts := _facts(declared, known):
+            lines.append(f"      {'; '.join(facts)}")
+    return lines
 
 
-def given_flags(names):
-    """{name: value} of the flags among the `globals()` of a script that were given to it."""
-    ours = (flag for flag in names.values() if isinstance(flag, flags.FlagHolder))
-    return {flag.name: flag.value for flag in ours if flag.present}
-
-
-def _parse(argv):
-    try:
-        rest = flags.FLAGS(argv)
-        if "config" in flags.FLAGS and flags.FLAGS.config is not None:
-            _ = flags.FLAGS.config.model  # a file that could not be read fails only when used
-    except (flags.Error, AttributeError, KeyError, TypeError, ValueError, OSError) as error:
-        return fail(_explain(error, argv))
-    if len(rest) > 1:
-        return fail(f"this command takes only --flags, not '{rest[1]}'; see --help.")
-    return rest
-
-
-def _explain(error, argv):
-    """What is wrong with the command line, and the nearest name that would be right."""
-    known = [f"config.{setting.name}" for setting in Config.settings()]
-    known += [name for name in flags.FLAGS if "-" not in name]
-    for word in argv[1:]:
-        name = _name(word)
-        if word.startswith("--") and name not in known and name.removeprefix("no") not in known:
-            near = difflib.get_close_matches(name, known, 1, 0.5)
-            return f"there is no --{name}; " + (
-                f"did you mean --{near[0]}?" if near else "see --help."
-            )
-        file = Path(word.removeprefix("--config=").split(":")[0])
-        if word.startswith("--config=") and not (file.is_file() and file.suffix == ".py"):
-            there = ", ".join(sorted(str(path) for path in Path("configs").glob("*.py")))
-            return (
-                f"--config must name a Python file with get_config(), not {file}; there is {there}."
-            )
-    text = str(error).strip()
-    if "Traceback" in text:  # of a configuration file: its last line is the error
-        return text.rsplit("\n", 1)[-1]
-    return text.split("\n")[0]
-
-
-def _name(word):
-    """ "--config.model.d_ff=8" -> "config.model.d_ff"."""
-    return word.lstrip("-").split("=")[0]
-
-
-def _help(usage, default_config, module):
-    lines = [usage.strip(), "", "Flags:"]
-    for flag in flags.FLAGS.get_key_flags_for_module(module):
-        default = f" (default: {flag.default_as_str})" if flag.default not in (None, "") else ""
-        lines.append(f"  --{flag.name}: {flag.help}{default}")
-    if default_config:
-        lines.append(f"  --config: File with get_config() (default: {default_config})")
-        lines += ["", "Fields of the configuration, with the paper's values:"]
-        for setting in Config.settings():
-            flag = f"--config.{setting.name}={setting.default!r}"
-            lines.append(f"  {flag:<48} {setting.help_with_choices}")
-    return "\n".join(lines)
+def _facts(declared: Flag, known: Mapping[str, Flag]) -> list[str]:
+    """Returns what the rules of a flag say: "needs --input", "not with --reference"."""
+    rules, facts = declared.rules, []
+    if declared.choices:
+        facts.append(" or ".join(declared.choices))
+    if declared.default not in (None, "", False):
+        facts.append(f"default: {declared.default}")
+    if rules.needs:
+        tasks = [
+            task for task in rules.tasks if any(known[name].fits(task) for name in rules.needs)
+        ]
+        where = f" (for {', '.join(tasks)})" if tasks != list(rules.tasks) else ""
+        facts.append("needs " + " or ".join(f"--{name}" for name in rules.needs) + where)
+    if rules.excludes:
+        excluded = ", ".join(f"--{name}" for name in rules.excludes)
+        facts.append(f"not with {excluded}" + (f" unless --{rules.unless}" if rules.unless else ""))
+    if rules.tasks:
+        facts.append(f"for {', '.join(rules.tasks)}")
+    return facts

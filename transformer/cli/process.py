@@ -1,15 +1,34 @@
 """How a command ends: a mistake becomes one line on standard error, and every end an exit code."""
 
+import contextlib
+import faulthandler
 import os
 import re
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from typing import NoReturn
+
+from absl import flags, logging
 
 from transformer.console import say
 from transformer.signals import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT
 
 LOST_HOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")
+
+
+def run_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
+    """Runs a command as this process: main(sys.argv) returns its exit code.
+
+    Warnings become lines on standard error, and of what libraries log only errors are shown.
+    """
+    logging.set_verbosity(logging.ERROR)
+    logging.use_absl_handler()
+    flags.FLAGS.mark_as_parsed()  # libraries read theirs: they have the defaults
+    warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
+    with contextlib.suppress(RuntimeError, OSError, ValueError):  # there is no standard error
+        faulthandler.enable()
+    sys.exit(main(sys.argv))
 
 
 def run_guarded(work: Callable[[], int]) -> int:

@@ -1,14 +1,23 @@
-"""The card of a run: what it is made of, before it costs anything, and what to do with it then."""
+"""What a run is made of, printed before it costs anything, and what to do with it afterwards."""
 
 import math
 import re
 import shlex
-from collections import Counter
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
+from tabulate import tabulate
 
+from transformer.checkpoint.train_state import TrainState
+from transformer.config import Config
 from transformer.parallel.devices import find_chip
+from transformer.parallel.mapping import Parallel
+from transformer.tasks.task import NextCommands, StepCost, Task
+from transformer.train.steps import TrainStep
 
+Params = Any  # a pytree of parameters, or of their shapes
 MIB = 2**20
 COLLECTIVE = re.compile(
     r" = (.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-done)?\("
@@ -16,24 +25,48 @@ COLLECTIVE = re.compile(
 ARRAY = re.compile(r"[a-z]+(\d+)\[([\d,]*)\]")
 
 
-def parameter_table(params):
-    """Lines of the weights by part of the model: shape, number, share."""
-    sizes, shapes = Counter(), {}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        name = "/".join(str(key.key) for key in path)
-        sizes[name] += leaf.size
-        shapes[name] = "×".join(map(str, leaf.shape))
-    total = sum(sizes.values())
-    width = max(map(len, sizes))
-    lines = [
-        f"  {name:<{width}}  {shapes[name]:>12}  {size:>12,}  {size / total:>6.1%}"
-        for name, size in sizes.items()
+class Collectives(NamedTuple):
+    """The collective operations of one kind in a program."""
+
+    count: int
+    num_bytes: int  # of their results
+
+
+def summary_lines(config: Config, step: TrainStep, task: Task | None = None) -> list[str]:
+    """Returns the start-up summary of a run. task: None if its text was not read."""
+    num_params = sum(leaf.size for leaf in jax.tree.leaves(step.abstract_state.params))
+    lines = [model_line(config, num_params)]
+    lines += device_lines(config, step.parallel, step.abstract_state)
+    if task:
+        lines += task.summary_lines()
+        if cost := task.cost_per_step:
+            lines.append(work_line(cost))
+    return [*lines, f"steps       {config.training.num_train_steps:,}"]
+
+
+def parameter_table(params: Params) -> list[str]:
+    """Returns a line per array of parameters: name, shape, size and share of the whole."""
+    arrays = {
+        "/".join(str(key.key) for key in path): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+    }
+    total = sum(leaf.size for leaf in arrays.values())
+    rows = [
+        (f"  {name}", "×".join(map(str, leaf.shape)), leaf.size, leaf.size / total)
+        for name, leaf in arrays.items()
     ]
-    return [*lines, f"  {'all':<{width}}  {'':>12}  {total:>12,}"]
+    return tabulate(
+        [*rows, ("  all", "", total, 1.0)],
+        tablefmt="plain",
+        colalign=("left", "right", "right", "right"),
+        intfmt=",",
+        floatfmt=".1%",
+        preserve_whitespace=True,
+    ).split("\n")
 
 
-def model_line(config, num_params):
-    """The network."""
+def model_line(config: Config, num_params: int) -> str:
+    """Returns the line on the network."""
     m = config.model
     layers = f"{m.num_layers}+{m.num_layers}" if config.task == "translation" else m.num_layers
     return (
@@ -42,77 +75,90 @@ def model_line(config, num_params):
     )
 
 
-def device_lines(config, parallel, state):
-    """What it runs on, how the work is shared, and what each device keeps of a TrainState."""
+def device_lines(config: Config, parallel: Parallel, state: TrainState) -> list[str]:
+    """Returns the lines on the devices, how the work is distributed, and what each one keeps.
+
+    state: arrays, or their shapes.
+    """
     devices = parallel.mesh.devices.ravel()
     num_hosts = len({device.process_index for device in devices})
-    arranged = [name for name in ("remat", "scan_layers") if getattr(config, name)]
+    options = [name for name in ("remat", "scan_layers") if getattr(config, name)]
     if config.training.accumulate_steps > 1:
-        arranged.append(f"in {config.training.accumulate_steps} parts")
+        options.append(f"in {config.training.accumulate_steps} parts")
     params, whole = (parallel.bytes_per_device(tree) / MIB for tree in (state.params, state))
     return [
         f"devices     {len(devices)} × {devices[0].device_kind} on {num_hosts} host"
-        f"{'s' * (num_hosts > 1)}, {', '.join([parallel.describe(), *arranged])}",
+        f"{'s' * (num_hosts > 1)}, {', '.join([parallel.describe(), *options])}",
         f"memory      {params:,.1f} MiB of parameters, {whole:,.1f} MiB with the optimizer's, "
         f"on each device",
     ]
 
 
-def work_line(flops, num_tokens):
-    """The arithmetic of a training step, by the model's formula."""
+def work_line(cost: StepCost) -> str:
+    """Returns the line on the arithmetic of a training step, by the model's formula."""
     return (
-        f"step        {num_tokens:,.0f} target tokens, {flops / 1e9:,.1f} GFLOP (the model's, on "
-        f"real tokens)"
+        f"step        {cost.num_targets:,.0f} target tokens, {cost.flops / 1e9:,.1f} GFLOP (the "
+        f"model's, on real tokens)"
     )
 
 
-def compiled_lines(compiled, device_kind):
-    """What the compiler says of a step: memory and arithmetic of a device, collectives.
+def compiled_lines(compiled: jax.stages.Compiled, device_kind: str) -> list[str]:
+    """Returns what the compiler says of a step: memory and FLOPs per device, collectives.
 
     It counts the body of a loop (parts of a batch, scanned layers) once.
     """
     memory, cost = compiled.memory_analysis(), compiled.cost_analysis() or {}
+    assert memory  # every backend that we compile for knows it
     kept, work = memory.argument_size_in_bytes / MIB, memory.temp_size_in_bytes / MIB
-    known = find_chip(device_kind)
-    room = ""
-    if known:
-        verdict = "fits" if kept + work < known.memory_gib * 1024 else "DOES NOT FIT"
-        room = f": {verdict} into {known.memory_gib} GiB"
+    chip, verdict = find_chip(device_kind), ""
+    if chip:
+        fits = "fits" if kept + work < chip.memory_gib * 1024 else "DOES NOT FIT"
+        verdict = f": {fits} into {chip.memory_gib} GiB"
     collectives = ", ".join(
-        f"{count} {kind} ({size / MIB:,.1f} MiB)"
-        for kind, (count, size) in collectives_of(compiled.as_text()).items()
+        f"{found.count} {kind} ({found.num_bytes / MIB:,.1f} MiB)"
+        for kind, found in find_collectives(compiled.as_text() or "").items()
     )
     return [
         f"compiled    {kept:,.0f} MiB of state and batch + {work:,.0f} MiB of work space on each "
-        f"device{room}",
+        f"device{verdict}",
         f"            {cost.get('flops', 0) / 1e9:,.1f} GFLOP a step on each device, by the "
         f"compiler's count (loops once)",
         f"            collectives: {collectives or 'none'}",
     ]
 
 
-def collectives_of(program):
-    """{kind: (how many, bytes of their results)} in the text of a compiled program.
+def find_collectives(program: str) -> dict[str, Collectives]:
+    """Returns the collective operations in the text of a compiled program, by kind.
 
-    What stands in a loop is counted once, and what is done while other work goes on at its end.
+    One inside a loop counts once. Of an asynchronous one, only the `-done` half counts.
+
+    >>> find_collectives(" %x = (f32[2,8]{1,0}, bf16[16]{0}) all-reduce(%a, %b)")
+    {'all-reduce': Collectives(count=1, num_bytes=96)}
     """
-    found = {}
+    found: dict[str, Collectives] = {}
     for result, kind in COLLECTIVE.findall(program):
-        size = sum(
+        num_bytes = sum(
             math.prod(map(int, filter(None, shape.split(",")))) * int(bits) // 8
             for bits, shape in ARRAY.findall(result)
         )
-        count, total = found.get(kind, (0, 0))
-        found[kind] = count + 1, total + size
+        before = found.get(kind, Collectives(0, 0))
+        found[kind] = Collectives(before.count + 1, before.num_bytes + num_bytes)
     return found
 
 
-def next_commands(workdir, text, program):
-    """The commands that use what was trained, ready for a shell; as `Task.next_commands` says."""
-    folder = shlex.quote(workdir)
-    commands = [f"python eval.py --workdir={folder}"]
-    if text:
-        commands.append(f"echo {shlex.quote(text)} | python eval.py --workdir={folder} --input=-")
-    if program:
-        commands.append(f"python -c {shlex.quote(program)}")
-    return ["", "go on:", *(f"  {command}" for command in commands)]
+def evaluate_command(workdir: str, *arguments: str) -> str:
+    """Returns the evaluate command for a run, as this installation calls it, ready for a shell."""
+    is_installed = Path(sys.argv[0]).name.startswith("transformer-")
+    command = "transformer-eval" if is_installed else "python eval.py"
+    return " ".join([command, f"--workdir={shlex.quote(workdir)}", *arguments])
+
+
+def next_command_lines(workdir: str, examples: NextCommands) -> list[str]:
+    """Returns the commands that use what was trained, ready for a shell."""
+    commands = [evaluate_command(workdir)]
+    if examples.input_line:
+        command = evaluate_command(workdir, "--input=-")
+        commands.append(f"echo {shlex.quote(examples.input_line)} | {command}")
+    if examples.python:
+        commands.append(f"python -c {shlex.quote(examples.python)}")
+    return ["", "next:", *(f"  {command}" for command in commands)]

@@ -1,0 +1,44 @@
+"""Commands that are called in this process, and work directories with nothing but a config."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from transformer.config import Config
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def call(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Calls main(["command", *arguments]) of a command."""
+
+    def call(main: Callable[[Sequence[str]], int], *arguments: str) -> Ended:
+        try:
+            code = main(["command", *arguments])
+        except SystemExit as end:
+            code = end.code
+        return Ended(code, *capfd.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Callable[..., str]:
+    """Makes a work directory of a task, with as much in it as a wrong command looks at."""
+
+    def make_run(task: str = "translation") -> str:
+        folder = tmp_path / task
+        folder.mkdir()
+        (folder / "config.json").write_text(Config(task=task).to_json())
+        return str(folder)
+
+    return make_run

@@ -1,0 +1,127 @@
+"""Flags that are declared once: what is parsed, refused and printed follows from that."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from transformer.cli.command_line import help_text, parse_flags
+from transformer.cli.evaluate_flags import SEARCH, EvaluateFlags
+from transformer.cli.flags import check_flags, check_input_files, flag, flags_of, given_flags
+from transformer.cli.hosts import HostFlags
+from transformer.cli.train import TrainFlags
+from transformer.config import TASKS
+from transformer.inference.file_job import Job
+from transformer.parallel import hosts
+
+
+@dataclass(frozen=True)
+class Inherited:
+    last: int = flag(-1, "Comes last.", metavar="N")
+
+
+@dataclass(frozen=True)
+class Flags(Inherited):
+    input: str = flag("", "A file.", metavar="FILE", is_input_file=True)
+    other: str = flag("", "Another file.", metavar="FILE", is_input_file=True)
+    size: int = flag(1, "A size.", metavar="N", at_least=1)
+    rate: float | None = flag(None, "A rate.", needs=("size", "fast"))
+    fast: bool = flag(False, "Quickly.", excludes={"slow": "one cannot be both"}, unless="size")
+    slow: bool | None = flag(None, "Slowly.", tasks=("images",))
+    kind: Literal["a", "b"] | None = flag(None, "A kind.")
+
+
+def parse(*words: str) -> Flags:
+    return parse_flags(Flags, ["program", *words])
+
+
+def test_values_have_the_types_of_their_fields():
+    """Catches a flag that is parsed as another type, and False that passes for "not given"."""
+    assert parse() == Flags()
+    flags = parse("--size=2", "--rate", "0", "--fast", "--noslow", "--kind=b", "--last=3")
+    assert flags == Flags(last=3, size=2, rate=0.0, fast=True, slow=False, kind="b")
+    assert isinstance(flags.rate, float)
+    assert given_flags(flags) == {
+        "size": 2, "rate": 0.0, "fast": True, "slow": False, "kind": "b", "last": 3,
+    }  # fmt: skip
+    assert given_flags(parse("--size=1", "--nofast")) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--sise=2"], "there is no --sise; did you mean --size?"),
+        (["--zzzzzz"], "there is no --zzzzzz; see --help."),
+        (["--size=two"], "--size=two: invalid literal"),
+        (["--kind=c"], "--kind=c: value should be one of <a|b>"),
+        (["word"], "only --flags, not 'word'"),
+    ],
+)
+def test_mistakes_are_one_sentence(words, said):
+    """Catches a stack trace, or a mistake that is passed over."""
+    with pytest.raises(ValueError) as error:
+        parse(*words)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_rules_are_kept():
+    """Catches a flag that has no effect and is not refused, and one that is refused and has."""
+    for words, task, said in (
+        (["--size=0"], "images", "--size must be at least 1, not 0."),
+        (["--rate=1"], "images", "--rate needs --size=N or --fast: add that, or leave out --rate."),
+        (["--fast", "--slow"], "images", "--fast goes without --slow: one cannot be both."),
+        (["--slow"], "text", "--slow has no effect on a run of text: leave it out"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            check_flags(parse(*words), task)
+    check_flags(parse("--rate=1", "--fast"), "images")
+    check_flags(parse("--fast", "--slow", "--size=2"), "images")
+
+
+def test_files_are_looked_for(tmp_path):
+    """Catches a name that is misspelt, and one standard input that is read twice."""
+    with pytest.raises(ValueError, match=r"--input must be a file \(or -\); none does not exist"):
+        check_input_files(Flags(input="none"))
+    with pytest.raises(ValueError, match="only one of --input, --other can be - "):
+        check_input_files(Flags(input="-", other="-"))
+    (tmp_path / "in").write_text("")
+    check_input_files(Flags(input=str(tmp_path / "in"), other="-"))
+
+
+def test_help_says_what_a_flag_takes_and_goes_with():
+    """Catches a rule that is kept and not documented."""
+    text = help_text("Usage.\n", Flags)
+    assert text.startswith("Usage.\n\nFlags:\n  --input=FILE: A file.\n  --other=FILE")
+    assert "  --size=N: A size.\n      default: 1\n" in text
+    assert "      needs --size or --fast\n" in text
+    assert "      not with --slow unless --size\n" in text
+    assert "  --kind: A kind.\n      a or b\n" in text
+    assert text.endswith("  --last=N: Comes last.\n      default: -1")
+    assert "      needs --sample (for translation); for translation, language_model" in help_text(
+        "", EvaluateFlags
+    )
+
+
+@pytest.mark.parametrize("kind", [EvaluateFlags, TrainFlags])
+def test_rules_name_flags_and_tasks_that_exist(kind):
+    """Catches a rule that a misspelt name switches off."""
+    known = flags_of(kind)
+    for declared in known.values():
+        rules = declared.rules
+        assert {*rules.needs, *rules.excludes} <= known.keys() - {declared.name}
+        assert rules.unless in {"", *known}
+        assert set(rules.tasks) <= set(TASKS)
+        assert rules.help.endswith(".")
+
+
+def test_flags_of_evaluate_are_those_of_its_parts():
+    """Catches a default that differs from that of the part that takes the value."""
+    known = flags_of(EvaluateFlags)
+    assert known.keys() >= set(SEARCH)
+    job = Job("in")
+    names = known.keys() & vars(job).keys() - {"input"}
+    assert len(names) == 7
+    assert {name: known[name].default for name in names} == {n: getattr(job, n) for n in names}
+    assert HostFlags().wait_seconds == hosts.WAIT_SECONDS
+    flags = EvaluateFlags(beam_size=1, alpha=0.0, early_stopping=False, sample=False, nbest=3)
+    assert flags.search_options == {"beam_size": 1, "alpha": 0.0, "early_stopping": False}

@@ -1,0 +1,68 @@
+"""How a command ends: every mistake as one line, every defect with its traceback."""
+
+import sys
+
+import jax
+import pytest
+
+from transformer.cli import process
+from transformer.cli.process import explain_runtime_error, run_guarded
+from transformer.signals import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT
+
+
+def run_raising(error: BaseException) -> int:
+    def work() -> int:
+        raise error
+
+    try:
+        return run_guarded(work)
+    except SystemExit as end:
+        return end.code
+
+
+def test_mistakes_and_ends_have_their_codes(monkeypatch, capsys):
+    """Catches a pipe to head that fails, and a defect that passes for a mistake of the user's."""
+    assert run_guarded(lambda: 3) == 3
+    assert run_raising(ValueError("not so")) == WRONG_INPUT
+    assert capsys.readouterr().err == "error: not so\n"
+    assert run_raising(KeyboardInterrupt()) == INTERRUPTED
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
+    assert run_raising(BrokenPipeError()) == DONE and sys.stdout is None
+    for defect in (RuntimeError("x"), KeyError("x")):
+        with pytest.raises(type(defect)):
+            run_raising(defect)
+
+
+def test_memory_that_does_not_suffice_gets_a_sentence_with_the_settings_to_lower():
+    """Catches a stack trace of the runtime where a smaller batch would help."""
+    text, code = explain_runtime_error(
+        jax.errors.JaxRuntimeError(
+            "RESOURCE_EXHAUSTED: Out of memory allocating 2199023255552 bytes.\nmore"
+        )
+    )
+    assert code == WRONG_INPUT
+    assert "2199023255552 bytes" in text and "training.accumulate_steps" in text
+    assert "\n" not in text
+
+
+def test_a_lost_host_is_told_from_a_defect(monkeypatch):
+    """Catches a run that a scheduler does not start again, and a defect that it does."""
+    lost = jax.errors.JaxRuntimeError("UNAVAILABLE: heartbeat")
+    with pytest.raises(jax.errors.JaxRuntimeError, match="UNAVAILABLE"):
+        explain_runtime_error(lost)  # alone, no other host can be lost
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    assert explain_runtime_error(lost)[1] == RESUMABLE
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
+        explain_runtime_error(jax.errors.JaxRuntimeError("INTERNAL: a bug"))
+
+
+def test_other_hosts_learn_of_an_end_at_once(monkeypatch):
+    """Catches hosts that wait for one that has ended until it counts as lost."""
+    ended = []
+    monkeypatch.setattr(process.os, "_exit", ended.append)
+    monkeypatch.setattr(jax.distributed, "is_initialized", lambda: True)
+    for count in (1, 2):
+        monkeypatch.setattr(jax, "process_count", lambda count=count: count)
+        with pytest.raises(SystemExit):
+            process.exit_process(7)
+    assert ended == [7]

@@ -1,0 +1,118 @@
+"""The train command when it is misused, and the configurations that it finds."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.scripts import ROOT, run, run_python
+from transformer.cli import command_line, evaluate, train
+from transformer.cli.command_line import DEFAULT_CONFIG, parse_flags_and_config
+from transformer.cli.train import TrainFlags
+
+
+def parse(*words: str):
+    return parse_flags_and_config(TrainFlags, ["train.py", *words])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--config.model.num_layer=2"], "did you mean --config.model.num_layers?"),
+        (["--config.model.num_layers=two"], "--config.model.num_layers"),
+        (["--config.model.norm=both"], "model.norm must be one of post, pre, not 'both'"),
+        (["--config.model.num_heads=3"], "model.num_heads (3)"),
+        (["--config=configs/nothing.py"], "not configs/nothing.py; there is configs/digits.py"),
+        (["--config=Makefile"], "not Makefile; there is"),
+        (["--config.data=1"], "--config.data"),
+        (["--config.seed=1", "--config=configs/digits.py"], "--config"),
+        (["--wrokdir=x"], "did you mean --workdir?"),
+        (["--topology=v5e:4x4"], "--topology needs --dry_run"),
+        (["--process_id=one"], "--process_id=one"),
+        (["word"], "not 'word'"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_2(call, arguments, said):
+    """Catches a misspelt setting that trains something else, or ends in a stack trace."""
+    ended = call(train.main, *arguments)
+    assert (ended.code, ended.out) == (2, ""), ended
+    assert said in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_broken_configuration_file_is_one_line(call, tmp_path):
+    """Catches an error of the file that hides behind a stack trace of the parser."""
+    file = tmp_path / "broken.py"
+    file.write_text("def get_config():\n    raise ValueError('too small')\n")
+    assert "ValueError: too small" in call(train.main, f"--config={file}").err
+    file.write_text("def get_config():\n    return None\n")
+    assert call(train.main, f"--config={file}").code == 2
+
+
+def test_a_mistake_that_is_found_late_is_one_line_too(tmp_path):
+    """Catches an exit code or a stack trace that only a shell sees."""
+    code, out, err = run(
+        "train.py", f"--workdir={tmp_path / 'run'}", "--config.data.corpus=nowhere"
+    )
+    assert (code, out) == (2, b"")
+    assert "train.en" in err and err.count("\n") == 1
+
+
+def test_settings_change_on_the_command_line_in_any_order():
+    """Catches a setting that is lost, and one command's values in the next."""
+    flags, config = parse("--config.model.d_ff=8", "--workdir", "x", "--noconfig.tokenizer.shared",
+                          "--config.model.embedding_sharing=target")  # fmt: skip
+    assert (flags.workdir, config.model.d_ff, config.tokenizer.shared) == ("x", 8, False)
+    assert config.model.d_model == 128  # of the default configuration
+    assert parse()[1].model.d_ff == 512
+
+
+def test_configurations_are_found_from_anywhere(tmp_path, monkeypatch, capsys):
+    """Catches a command that only works in a checkout, and a file of one's own passed over."""
+    monkeypatch.chdir(tmp_path)
+    assert parse()[1].model.d_model == 128
+    assert capsys.readouterr().err == ""
+    for name in ("configs/digits.py", "digits.py", "digits"):
+        assert parse(f"--config={name}")[1].task == "images"
+        assert f"--config={name} is not a file here; taking {ROOT}" in capsys.readouterr().err
+    (tmp_path / "digits.py").write_text((ROOT / DEFAULT_CONFIG).read_text())
+    assert parse("--config", "digits.py")[1].task == "translation"
+    with pytest.raises(ValueError, match=r"not other/digits\.py; there is configs/digits\.py"):
+        parse("--config=other/digits.py")
+
+
+def test_an_installed_package_ships_its_configurations(tmp_path, monkeypatch):
+    """Catches a command that finds no configuration once it is installed."""
+    package = tmp_path / "transformer"
+    (package / "configs").mkdir(parents=True)
+    (package / "configs" / "own.py").write_text("")
+    monkeypatch.setattr(command_line.transformer, "__file__", str(package / "__init__.py"))
+    assert command_line.shipped_configs() == [package / "configs" / "own.py"]
+
+
+@pytest.mark.parametrize("command", [train, evaluate])
+def test_help_and_mistakes_need_no_jax(command):
+    """Catches seconds of waiting for --help, or for a word on a misspelt flag."""
+    name = command.__name__
+    program = (
+        f"import sys, {name}\n"
+        f"for word in ('--help', '--no_such_flag'):\n"
+        f"    try: {name}.main(['program', word])\n"
+        f"    except SystemExit as end: print('code', end.code)\n"
+        "print(sorted({'jax', 'flax', 'tensorflow', 'matplotlib', 'numpy'} & sys.modules.keys()))"
+    )
+    code, out, err = run_python(program)
+    assert code == 0, err
+    text = out.decode()
+    assert text.startswith((command.__doc__ or "").strip())
+    assert "  --workdir=FOLDER: Work directory" in text
+    assert text.endswith("code 2\n[]\n")
+    assert ("--config.model.num_layers=6" in text) == (command is train)
+
+
+def test_importing_the_commands_changes_nothing():
+    """Catches flags that are defined at import, which no two commands could share."""
+    from absl import flags
+
+    assert {"workdir", "config", "input"}.isdisjoint(flags.FLAGS)
+    assert Path(sys.argv[0]).name not in ("train.py", "eval.py")

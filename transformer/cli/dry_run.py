@@ -1,0 +1,48 @@
+"""train --dry_run: describes a run and compiles its training step without training."""
+
+import time
+
+from transformer.cli import compile_cache, startup_summary
+from transformer.config import Config
+from transformer.console import say
+from transformer.parallel.mapping import make_parallel
+from transformer.parallel.topology import topology_devices
+from transformer.signals import DONE, Stopping
+from transformer.train.dry_run import make_step_without_data
+from transformer.train.steps import TrainStep
+from transformer.train.trainer import Trainer
+from transformer.workdir import WorkDir
+
+
+def describe_run(config: Config, workdir: str, topology: str) -> int:
+    """Prints the start-up summary and the costs of the compiled step; returns the exit code.
+
+    topology: a TPU slice to compile for, as "v5e:4x4", which needs neither a TPU nor the text;
+    "" for the devices of this machine.
+    """
+    compile_cache.turn_on(say)
+    if topology:
+        step = make_step_without_data(config, make_parallel(config, topology_devices(topology)))
+        lines = startup_summary.summary_lines(config, step)
+        lines.append("data        not read: rows and vocabularies as the configuration has them")
+    else:
+        trainer = Trainer(config, WorkDir(workdir, writes=False), Stopping(0))
+        step = trainer.train_step
+        lines = startup_summary.summary_lines(config, step, trainer.task)
+    say("\n".join(lines))
+    describe_compiled(step)
+    return DONE
+
+
+def describe_compiled(step: TrainStep) -> None:
+    """Prints what the compiler says of a training step, and the table of the parameters."""
+    start = time.monotonic()
+    compiled = step.lower().compile()
+    device = step.parallel.mesh.devices.ravel()[0]
+    lines = [
+        *startup_summary.compiled_lines(compiled, device.device_kind),
+        f"            in {time.monotonic() - start:,.0f} s",
+        "parameters",
+        *startup_summary.parameter_table(step.abstract_state.params),
+    ]
+    say("\n".join(lines))

@@ -1,0 +1,215 @@
+"""The flags of the evaluate command: what each takes, needs and excludes, and the tasks it fits."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from transformer.cli.flags import check_flags, check_input_files, flag, given_flags
+from transformer.cli.hosts import HostFlags
+from transformer.inference.chunks import CHUNK_LINES
+
+TRANSLATION, LANGUAGE_MODEL = ("translation",), ("language_model",)
+LINES = ("translation", "classification", "language_model")  # tasks that answer lines of text
+SAMPLING = ("translation", "language_model")
+SEARCH = ("beam_size", "alpha", "early_stopping", "temperature", "top_k", "top_p", "seed", "sample")
+OF_A_TEST_SET = "scores of a test set are kept in results/"
+NO_TRANSLATIONS = {
+    "reference": OF_A_TEST_SET,
+    "attention": "it draws one sentence and writes no lines",
+}
+
+
+@dataclass(frozen=True)
+class EvaluateFlags(HostFlags):
+    """What the evaluate command is asked for."""
+
+    workdir: str = flag("runs/embedded_en_de", "Work directory of the run.", metavar="FOLDER")
+    checkpoints: str = flag(
+        "default",
+        "last, best, a step, or average:N; to score also several with commas between, or all.",
+        metavar="NAMES",
+    )
+    split: str = flag(
+        "",
+        "Split to score, instead of the configuration's test split.",
+        metavar="NAME",
+        excludes={
+            "input": "it names a part of the run's own corpus",
+            "prompt": "it names a part of the run's own corpus",
+        },
+    )
+    input: str = flag(
+        "",
+        "File to translate or answer, one text per line; .gz, .xz, or - for standard input.",
+        metavar="FILE",
+        tasks=LINES,
+        is_input_file=True,
+    )
+    output: str = flag(
+        "",
+        "File for the answers, also .gz or .xz, instead of standard output.",
+        metavar="FILE",
+        tasks=LINES,
+        needs=("input",),
+        excludes=NO_TRANSLATIONS,
+    )
+    reference: str = flag(
+        "",
+        "File with references for --input: score its translations.",
+        metavar="FILE",
+        tasks=TRANSLATION,
+        needs=("input",),
+        is_input_file=True,
+    )
+    compare: str = flag(
+        "",
+        "Work directory of another run to compare with on the same test set.",
+        metavar="FOLDER",
+        tasks=TRANSLATION,
+        excludes={
+            "input": "runs are compared on a test set, which has references",
+            "attention": "runs are compared on a test set",
+        },
+        unless="reference",
+    )
+    compare_checkpoint: str | None = flag(
+        None,
+        "Checkpoint of the run to compare with.",
+        metavar="NAME",
+        tasks=TRANSLATION,
+        needs=("compare",),
+    )
+    nbest: int = flag(
+        0,
+        "Write the N best translations of each sentence: line number, text, score.",
+        metavar="N",
+        tasks=TRANSLATION,
+        needs=("input",),
+        excludes=NO_TRANSLATIONS,
+        at_least=0,
+    )
+    scores: bool = flag(
+        False,
+        "Write a tab and the score after each translation.",
+        tasks=TRANSLATION,
+        needs=("input",),
+        excludes=NO_TRANSLATIONS
+        | dict.fromkeys(("nbest", "jsonl"), "the scores are shown there anyway"),
+    )
+    jsonl: bool = flag(
+        False,
+        "Write one JSON object per line, with source and scores.",
+        tasks=("translation", "classification"),
+        needs=("input",),
+        excludes=NO_TRANSLATIONS,
+    )
+    score: str = flag(
+        "",
+        "File with translations of --input: write their log-probabilities and scores.",
+        metavar="FILE",
+        tasks=TRANSLATION,
+        needs=("input",),
+        excludes=NO_TRANSLATIONS
+        | dict.fromkeys(("nbest", "scores", "prefixes", *SEARCH), "nothing is searched for"),
+        is_input_file=True,
+    )
+    prefixes: str = flag(
+        "",
+        "File with the beginning that each translation of --input must have.",
+        metavar="FILE",
+        tasks=TRANSLATION,
+        needs=("input",),
+        excludes=NO_TRANSLATIONS,
+        is_input_file=True,
+    )
+    chunk_lines: int = flag(
+        CHUNK_LINES,
+        "Number of lines that are translated, and kept for a resumption, at once.",
+        metavar="N",
+        tasks=TRANSLATION,
+        needs=("input",),
+        at_least=1,
+    )
+    batch_size: int | None = flag(None, "Sentences at once on each device.", metavar="N")
+    dtype: Literal["float32", "bfloat16"] | None = flag(
+        None, "Type of the computation, instead of the configuration's.", metavar="TYPE"
+    )
+    beam_size: int | None = flag(
+        None,
+        "Beam width, instead of the configuration's; 1 is greedy.",
+        metavar="N",
+        tasks=TRANSLATION,
+    )
+    alpha: float | None = flag(
+        None, "Length penalty, instead of the configuration's.", metavar="X", tasks=TRANSLATION
+    )
+    early_stopping: bool | None = flag(
+        None,
+        "End a search at beam_size finished hypotheses: faster, and not exact.",
+        tasks=TRANSLATION,
+    )
+    sample: bool = flag(False, "Sample instead of searching.", tasks=TRANSLATION)
+    temperature: float | None = flag(
+        None, "Temperature of sampling.", metavar="X", tasks=SAMPLING, needs=("sample",)
+    )
+    top_k: int | None = flag(
+        None, "Sample from the K most probable tokens.", metavar="K", tasks=SAMPLING,
+        needs=("sample",),
+    )  # fmt: skip
+    top_p: float | None = flag(
+        None,
+        "Sample from the most probable tokens that together have probability P.",
+        metavar="P",
+        tasks=SAMPLING,
+        needs=("sample",),
+    )
+    seed: int | None = flag(
+        None, "Seed of sampling.", metavar="N", tasks=SAMPLING, needs=("sample",)
+    )
+    prompt: str | None = flag(
+        None,
+        "Text to continue.",
+        metavar="TEXT",
+        tasks=LANGUAGE_MODEL,
+        excludes={"input": "it would be the text of every line"},
+    )
+    num_pieces: int | None = flag(
+        None,
+        "Largest number of tokens of a continuation.",
+        metavar="N",
+        tasks=LANGUAGE_MODEL,
+        needs=("prompt", "input"),
+    )
+    attention: str = flag(
+        "",
+        "Picture to draw of the attention of the first sentence, of --input or the test set.",
+        metavar="FILE",
+        tasks=TRANSLATION,
+        excludes={"reference": "it draws one sentence and scores nothing"},
+    )
+
+    @property
+    def is_scoring(self) -> bool:
+        """Whether scores are asked for, and neither a picture nor translations alone."""
+        return not self.attention and bool(self.reference or not self.input)
+
+    @property
+    def compute_settings(self) -> dict[str, Any]:
+        """How to compute, as `Translator.from_checkpoint` and its like take it."""
+        return {"dtype": self.dtype, "batch_size": self.batch_size}
+
+    @property
+    def search_options(self) -> dict[str, Any]:
+        """The options of the search that were given, as `Translator.translate` takes them."""
+        given = given_flags(self)
+        return {name: given[name] for name in SEARCH if name in given}
+
+    def check(self, task: str) -> None:
+        """Raises ValueError, in one sentence, if they make no sense on a run of `task`."""
+        check_flags(self, task)
+        check_input_files(self)
+        is_series = self.checkpoints == "all" or "," in self.checkpoints
+        if is_series and not (task == "translation" and self.is_scoring):
+            raise ValueError(
+                f"--checkpoints={self.checkpoints} names several, which is only for the scores of "
+                f"a translation run: name one."
+            )

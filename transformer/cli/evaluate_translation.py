@@ -1,0 +1,88 @@
+"""The evaluate command for a run of translation: scores it, translates, or draws its attention."""
+
+from transformer.cli import compile_cache
+from transformer.cli.evaluate_flags import EvaluateFlags
+from transformer.cli.hosts import connect_hosts
+from transformer.cli.process import exit_process
+from transformer.cli.score_translation import (
+    programs_line,
+    read_test_set,
+    read_texts,
+    score_checkpoints,
+)
+from transformer.config import Config
+from transformer.console import say, this_command
+from transformer.evaluate import plots
+from transformer.inference.file_job import Job
+from transformer.inference.run_job import run_job
+from transformer.inference.translator import Translator
+from transformer.model import costs
+from transformer.parallel import devices, hosts
+from transformer.signals import DONE
+
+
+def evaluate_translation(flags: EvaluateFlags, config: Config) -> int:
+    """Does what checked flags ask for; returns the exit code. config: of the run."""
+    if flags.input and not flags.is_scoring:
+        make_job(flags).check()
+    compile_cache.turn_on(say)
+    if costs.fits_a_core(config.model):
+        devices.use_cores_as_devices()
+    connect_hosts(flags)
+    devices.check_accelerator(say)
+    if flags.is_scoring:
+        score_checkpoints(flags, config)
+    else:
+        write_translations(flags)
+    return DONE
+
+
+def make_job(flags: EvaluateFlags) -> Job:
+    """Returns what is to be done with --input."""
+    return Job(
+        input=flags.input,
+        output=flags.output,
+        nbest=flags.nbest,
+        scores=flags.scores,
+        jsonl=flags.jsonl,
+        score=flags.score,
+        prefixes=flags.prefixes,
+        chunk_lines=flags.chunk_lines,
+        options=flags.search_options,
+    )
+
+
+def write_translations(flags: EvaluateFlags) -> None:
+    """Translates --input, or draws the attention of one sentence."""
+    translator = Translator.from_checkpoint(
+        flags.workdir, flags.checkpoints, **flags.compute_settings
+    )
+    if flags.attention:
+        draw_attention(flags, translator)
+    else:
+        code = run_job(translator, make_job(flags), say=say, command=this_command())
+        if code != DONE:
+            exit_process(code)
+    if flags.output:
+        say(programs_line(translator, flags))
+    num_cut = sum(map(int, hosts.gather_from_hosts(str(translator.num_truncated).encode())))
+    if num_cut:
+        say(
+            f"warning: {num_cut:,} sentences were longer than {translator.largest_bucket()} tokens "
+            f"and were cut there"
+        )
+
+
+def draw_attention(flags: EvaluateFlags, translator: Translator) -> None:
+    """Draws the attention of the first sentence of --input, or of the test set."""
+    if flags.input:
+        texts = read_texts(flags.input)
+    else:
+        texts = [source for source, _ in read_test_set(flags, translator.config.data).pairs[:1]]
+    texts = [text for text in texts if text.strip()]
+    if not texts:
+        raise ValueError("--attention needs a sentence, but the input is empty.")
+    (translation,) = translator.translate(texts[:1], **flags.search_options)
+    maps = translator.attention(texts[0], translation)
+    plots.plot_attention(*maps, flags.attention, translation.text)
+    say(f"{texts[0]}\n> {translation}\nattention: {flags.attention}")

@@ -1,0 +1,45 @@
+"""Flags by which the hosts of a run find each other."""
+
+import os
+from dataclasses import dataclass
+from functools import partial
+
+from transformer.cli.flags import flag
+from transformer.console import be_quiet, say
+from transformer.signals import RESUMABLE
+
+
+@dataclass(frozen=True)
+class HostFlags:
+    """A process that is given none of them is alone, or on a cluster that JAX knows."""
+
+    coordinator: str = flag(
+        "",
+        "Address of process 0; TPU slices, Slurm and Open MPI need none.",
+        metavar="HOST:PORT",
+    )
+    num_processes: int = flag(0, "How many processes work together.", metavar="N")
+    process_id: int = flag(-1, "Which of them this is, from 0.", metavar="N")
+    wait_seconds: int = flag(
+        300, "How long to wait for the other processes to start.", metavar="SECONDS"
+    )
+
+
+def connect_hosts(flags: HostFlags) -> bool:
+    """Joins the other hosts, if any; returns whether this is the first, which alone speaks.
+
+    The process ends with the exit code for "try again" if they do not come in time.
+    """
+    from transformer.parallel import hosts  # late: it needs jax, and the flags do not
+
+    is_first = hosts.connect(
+        flags.coordinator,
+        flags.num_processes,
+        flags.process_id,
+        wait_seconds=flags.wait_seconds,
+        say=say,
+        on_timeout=partial(os._exit, RESUMABLE),  # JAX waits in C++, where no exception reaches
+    )
+    if not is_first:
+        be_quiet()
+    return is_first

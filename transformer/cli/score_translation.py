@@ -1,0 +1,122 @@
+"""Scores checkpoints of a translation run on a test set, and compares two runs."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+
+from transformer.cli.evaluate_flags import EvaluateFlags
+from transformer.config import Config, DataConfig
+from transformer.console import say, tell
+from transformer.data import parallel_text, text_files
+from transformer.evaluate.checkpoint_series import (
+    checkpoint_row,
+    choose_checkpoints,
+    each_checkpoint,
+    table_lines,
+)
+from transformer.evaluate.compare_runs import Comparison, check_comparable, compare
+from transformer.evaluate.evaluation import Evaluation
+from transformer.evaluate.translation import evaluate_translator
+from transformer.inference.translator import Translator
+from transformer.parallel import hosts
+from transformer.workdir import WorkDir
+
+
+class TestSet(NamedTuple):
+    """Sentences with references. name: of the folder of its scores; corpus: for a reader."""
+
+    name: str
+    corpus: str
+    pairs: list[tuple[str, str]]
+
+
+class Scored(NamedTuple):
+    """What one checkpoint reached, and how many programs the search was compiled to so far."""
+
+    evaluation: Evaluation
+    programs: str
+
+
+def score_checkpoints(flags: EvaluateFlags, config: Config) -> None:
+    """Scores a test set with each of the checkpoints; the last is reported and saved in full."""
+    names = choose_checkpoints(flags.workdir, flags.checkpoints)
+    test_set = read_test_set(flags, config.data)
+    hosts.check_same("the test set", repr(test_set.pairs).encode)
+    other = load_other(flags, config) if flags.compare else None
+    scored = list(_score_each(flags, test_set, names))
+    result, programs = scored[-1]
+    say(f"{test_set.corpus}, checkpoint {result.checkpoint}:")
+    tell([*result.lines(), *result.detail_lines()])
+    say(programs)
+    comparison = compare_runs(flags, other, result, test_set) if other else None
+    workdir = WorkDir(flags.workdir, writes=jax.process_index() == 0)
+    rows = [checkpoint_row(evaluation) for evaluation, _ in scored]
+    try:
+        saved = result.save(workdir, test_set.name, checkpoints=rows, comparison=comparison)
+        say(f"scores: {saved}   report: {saved.with_name('report.html')}")
+    except OSError as error:  # somebody else's run, that can only be read
+        say(f"warning: the scores were not saved: {' '.join(str(error).split())}")
+
+
+def _score_each(flags: EvaluateFlags, test_set: TestSet, names: Sequence[str]) -> Iterator[Scored]:
+    """Yields what each checkpoint reaches; of several, the rows of a table are shown meanwhile."""
+    rows = []
+    for translator in each_checkpoint(flags.workdir, names, **flags.compute_settings):
+        result = evaluate_translator(
+            translator, test_set.pairs, test_set.corpus, **flags.search_options
+        )
+        rows.append(checkpoint_row(result))
+        if len(names) > 1:
+            tell(table_lines(rows)[0 if len(rows) == 1 else -1 :])
+        yield Scored(result, programs_line(translator, flags))
+
+
+def programs_line(translator: Translator, flags: EvaluateFlags) -> str:
+    """Returns how many programs were compiled, of how many there can be."""
+    most = translator.max_num_programs(**flags.search_options)
+    return f"compiled {translator.num_programs()} programs of at most {most} for this search"
+
+
+def read_test_set(flags: EvaluateFlags, data: DataConfig) -> TestSet:
+    """Reads the test set of the configuration, or --input with --reference."""
+    if not flags.input:
+        split = flags.split or data.test_split
+        pairs = parallel_text.load_evaluation_pairs(data, split)
+        return TestSet(split, f"{data.corpus} {split}", pairs)
+    sources, references = read_texts(flags.input), read_texts(flags.reference)
+    if len(sources) != len(references) or not sources:
+        raise ValueError(
+            f"--input has {len(sources)} lines and --reference {len(references)}; they must pair, "
+            f"and be one at least."
+        )
+    name = "stdin" if flags.input == "-" else Path(flags.input).stem
+    return TestSet(name, flags.input, list(zip(sources, references, strict=True)))
+
+
+def read_texts(path: str) -> list[str]:
+    """Reads the lines of a file or of standard input; says which of them had to be repaired."""
+    text = text_files.read_text(path)
+    for repair, count in text.repairs.items():
+        say(f"warning: {count:,} {repair}")
+    return text.lines
+
+
+def load_other(flags: EvaluateFlags, config: Config) -> Translator:
+    """Restores the run of --compare; ValueError if it cannot translate the same test set."""
+    check_comparable(config, WorkDir(flags.compare).load_config(), flags.compare)
+    checkpoint = flags.compare_checkpoint or "default"
+    return Translator.from_checkpoint(flags.compare, checkpoint, **flags.compute_settings)
+
+
+def compare_runs(
+    flags: EvaluateFlags, other: Translator, result: Evaluation, test_set: TestSet
+) -> Comparison:
+    """Compares an evaluation with that of the run of --compare, and prints a summary."""
+    theirs = evaluate_translator(
+        other, test_set.pairs, test_set.corpus, num_maps=0, **flags.search_options
+    )
+    comparison = compare((flags.workdir, flags.compare), result, theirs)
+    tell(comparison.lines())
+    return comparison
