@@ -1,18 +1,19 @@
-"""Times attention against length: full, by a fused kernel, under a window, and by a Performer.
+"""Times attention functions at several lengths: full, fused, local and Performer.
 
 python benchmarks/attention_length.py
 python benchmarks/attention_length.py --lengths=512,2048 --dtype=bfloat16 --mask=causal
 
-One process; in every round each function runs once forward, and once forward and backward, another
-one first each time. Milliseconds are medians over the rounds, without the compiles. "error" is the
-root mean square of the difference from full attention over that of its result, for queries and keys
-with entries of deviation --deviation; local attention is held against full attention under its
-window, of which it is no sketch but the same.
+In one process, each function runs once forward, and once forward and backward, in every round; each
+round begins with another function. Milliseconds are medians over the rounds, without compiling.
+"error" is the root mean square of the difference from full attention, divided by that of full
+attention's result, for queries and keys whose entries have standard deviation --deviation. Local
+attention is not an approximation: its error is taken from full attention under its window.
 """
 
 import argparse
 import datetime
 import time
+from collections.abc import Callable
 from functools import partial
 from statistics import median
 
@@ -27,23 +28,29 @@ from transformer.model.efficient_attention import local_attention, performer_att
 from transformer.model.masks import causal_mask
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--lengths", default="512,1024,2048,4096,8192")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=1)
     parser.add_argument("--heads", type=int, default=2)
     parser.add_argument("--head_dim", type=int, default=64)
-    parser.add_argument("--block", type=int, default=64, help="of local attention")
-    parser.add_argument("--features", type=int, default=256, help="of the Performer")
-    parser.add_argument("--deviation", type=float, default=0.5, help="of entries of q and k")
+    parser.add_argument(
+        "--block", type=int, default=64, help="positions that local attention sees on either side"
+    )
+    parser.add_argument(
+        "--features", type=int, default=256, help="random features of the Performer"
+    )
+    parser.add_argument(
+        "--deviation", type=float, default=0.5, help="standard deviation of the entries of q and k"
+    )
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--mask", choices=["none", "causal"], default="none")
     return parser.parse_args()
 
 
-def contestants(arguments):
-    """{name: attention function}; a Performer has no causal mask."""
+def attention_functions(arguments: argparse.Namespace) -> dict[str, Callable]:
+    """Returns {name: attention function}; the Performer has no causal mask."""
     functions = {
         "scaled_dot_product": scaled_dot_product_attention,
         "fused": fused_attention,
@@ -55,10 +62,10 @@ def contestants(arguments):
     return functions
 
 
-def compile_pair(attention, qkv, mask):
-    """(forward, forward and backward) of a function, both compiled and run once."""
+def compile_pair(attention: Callable, qkv: list[jax.Array], mask: jax.Array | None) -> tuple:
+    """Returns (forward, forward and backward) of a function, both compiled and run once."""
 
-    def loss(qkv):
+    def loss(qkv: list[jax.Array]) -> jax.Array:
         return attention(*qkv, mask=mask).astype(jnp.float32).var()
 
     pair = jax.jit(lambda qkv: attention(*qkv, mask=mask)), jax.jit(jax.grad(loss))
@@ -67,14 +74,17 @@ def compile_pair(attention, qkv, mask):
     return pair
 
 
-def milliseconds(run, qkv):
+def milliseconds(run: Callable, qkv: list[jax.Array]) -> float:
+    """Times one run to the end of the device's work."""
     start = time.perf_counter()
     jax.block_until_ready(run(qkv))
     return 1000 * (time.perf_counter() - start)
 
 
-def measure(functions, qkv, mask, num_rounds):
-    """{name: (median of forward, of forward and backward, error)} at one length."""
+def measure(
+    functions: dict[str, Callable], qkv: list[jax.Array], mask: jax.Array | None, num_rounds: int
+) -> dict[str, tuple[float, float, float]]:
+    """Returns {name: (median ms forward, median ms forward and backward, error)} at one length."""
     compiled = {name: compile_pair(f, qkv, mask) for name, f in functions.items()}
     times = {name: ([], []) for name in functions}
     names = list(functions)
@@ -88,20 +98,22 @@ def measure(functions, qkv, mask, num_rounds):
     for name, ours in results.items():
         full = results["scaled_dot_product"]
         if name == "local":
-            full = np.float32(under_window(qkv, mask, functions[name].keywords["block"]))
+            full = np.float32(full_under_window(qkv, mask, functions[name].keywords["block"]))
         errors[name] = np.sqrt(((ours - full) ** 2).mean() / (full**2).mean())
     return {name: (*map(median, times[name]), errors[name]) for name in functions}
 
 
-def under_window(qkv, mask, block):
-    """Full attention [B, T, N, H] that sees what local attention does."""
-    places = jnp.arange(qkv[0].shape[1])
-    seen = (abs(places[:, None] - places) <= block)[None, None]
+def full_under_window(qkv: list[jax.Array], mask: jax.Array | None, block: int) -> jax.Array:
+    """Returns full attention [B, T, N, H] under the mask of local attention."""
+    positions = jnp.arange(qkv[0].shape[1])
+    seen = (abs(positions[:, None] - positions) <= block)[None, None]
     return scaled_dot_product_attention(*qkv, mask=seen if mask is None else seen & mask)
 
 
-def make_inputs(arguments, length):
-    """(query, key, value), each [B, T, N, H], and the mask."""
+def make_inputs(
+    arguments: argparse.Namespace, length: int
+) -> tuple[list[jax.Array], jax.Array | None]:
+    """Returns [query, key, value], each [B, T, N, H], and the mask."""
     rng = np.random.default_rng(0)
     shape = arguments.rows, length, arguments.heads, arguments.head_dim
     deviations = arguments.deviation, arguments.deviation, 1
@@ -109,19 +121,19 @@ def make_inputs(arguments, length):
     return qkv, causal_mask(length) if arguments.mask == "causal" else None
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     device = jax.devices()[0].platform
     print(f"{datetime.date.today()}, {describe_machine(device)}, jax {jax.__version__}")
     print(
         f"{arguments.rows} × {arguments.heads} heads of {arguments.head_dim}, {arguments.dtype}, "
-        f"mask {arguments.mask}, block {arguments.block}, {arguments.features} features; entries "
-        f"of q and k deviate by {arguments.deviation}; medians of {arguments.rounds} rounds"
+        f"mask {arguments.mask}, block {arguments.block}, {arguments.features} features; standard "
+        f"deviation of q and k {arguments.deviation}; medians of {arguments.rounds} rounds"
     )
     rows = [("length, attention", "forward", "and backward", "full/it", "and backward", "error")]
     for length in map(int, arguments.lengths.split(",")):
         qkv, mask = make_inputs(arguments, length)
-        results = measure(contestants(arguments), qkv, mask, arguments.rounds)
+        results = measure(attention_functions(arguments), qkv, mask, arguments.rounds)
         forward, both, _ = results["scaled_dot_product"]
         for name, (its_forward, its_both, error) in results.items():
             label = f"{length:>6,}  {name}"

@@ -1,45 +1,49 @@
 """Contestant: the `train_step` of Flax's WMT example, from the folder examples/wmt of a release.
 
 Its train.py and models.py are imported unchanged. train.py also imports TensorFlow, CLU and its
-input pipeline, which its step does not use: empty stand-ins take their place, so that none of them
-has to be installed. What is rebuilt here is what its `train_and_evaluate` does before its loop: the
-model's and the optimizer's settings, `pmap` over one device, and a batch with the positions and
-segments that its input pipeline makes.
+input pipeline, which its step does not use: empty mocks replace them, so that none of them has to
+be installed. This module does what its `train_and_evaluate` does before its loop: it makes the
+model, the optimizer, a `pmap` over one device, and a batch with the positions and segments that its
+input pipeline makes.
 
-Its own defaults: pre-norm, dropout on attention weights and within the feed-forward layer, one-hot
-smoothed targets, accuracy among its metrics. On a GPU its train.py would choose float16 with
-dynamic loss scaling; here it gets bfloat16, as it does on a TPU.
+The example's defaults apply: pre-norm, dropout on attention weights and within the feed-forward
+layer, one-hot smoothed targets, accuracy among its metrics. On a GPU its train.py would choose
+float16 with dynamic loss scaling; here it gets bfloat16, as on a TPU.
 """
 
 import functools
 import importlib
 import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 from unittest.mock import MagicMock
 
-import flax.io  # noqa: F401  (asks whether there is a TensorFlow: before there is a stand-in)
+import flax.io  # noqa: F401  (looks for TensorFlow, so it comes before the mock of it)
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import jax_utils
 from flax.training import common_utils
+from workload import Workload
 
-STAND_INS = "tensorflow", "clu", "input_pipeline"
-MAX_LENGTH = 256  # of its default configuration, as are the learning rate and its warm-up
+MOCKED = "tensorflow", "clu", "input_pipeline"
+MAX_LENGTH = 256  # its default, as are the learning rate and warm-up below
 
 
-def load_train(folder):
-    """The module train.py of the example in `folder`."""
+def load_train(folder: str) -> ModuleType:
+    """Imports the module train.py of the example in `folder`."""
     sys.path.insert(0, folder)
-    sys.modules.update({name: MagicMock() for name in STAND_INS})
+    sys.modules.update({name: MagicMock() for name in MOCKED})
     train = importlib.import_module("train")
-    for name in STAND_INS:
+    for name in MOCKED:
         del sys.modules[name]
     return train
 
 
-def make_step(workload, folder):
-    """step() -> the loss on its way."""
+def make_step(workload: Workload, folder: str) -> Callable[[], jax.Array]:
+    """Returns a function that does a training step and returns its loss without waiting for it."""
     train = load_train(folder)
     config = make_config(train.models, workload)
     batch = make_batch(*workload.ids())
@@ -59,7 +63,7 @@ def make_step(workload, folder):
         donate_argnums=(0,),
     )
 
-    def step():
+    def step() -> jax.Array:
         nonlocal state
         state, metrics = train_step(state, batch, dropout_rng=rngs)
         return metrics["loss"]
@@ -67,8 +71,8 @@ def make_step(workload, folder):
     return step
 
 
-def make_config(models, workload):
-    """Its TransformerConfig with our sizes."""
+def make_config(models: ModuleType, workload: Workload) -> Any:
+    """Makes its TransformerConfig with our sizes."""
     return models.TransformerConfig(
         vocab_size=workload.vocab_size,
         output_vocab_size=workload.vocab_size,
@@ -86,8 +90,10 @@ def make_config(models, workload):
     )
 
 
-def make_state(train, config, batch, learning_rate_fn, rng):
-    """Its TrainState, with AdamW and its weight decay of 0."""
+def make_state(
+    train: ModuleType, config: Any, batch: dict, learning_rate_fn: Callable, rng: jax.Array
+) -> Any:
+    """Makes its TrainState, with AdamW and its weight decay of 0."""
     network = train.models.Transformer(config.replace(deterministic=True))
     variables = jax.jit(network.init)(rng, batch["inputs"], batch["targets"])
     optimizer = optax.adamw(learning_rate_fn, b1=0.9, b2=0.98, eps=1e-9, weight_decay=0.0)
@@ -96,8 +102,8 @@ def make_state(train, config, batch, learning_rate_fn, rng):
     )
 
 
-def make_batch(inputs, targets):
-    """One sentence a row -> the features of its input pipeline."""
+def make_batch(inputs: np.ndarray, targets: np.ndarray) -> dict[str, np.ndarray]:
+    """Makes the features of its input pipeline from ids [B, S] and [B, T], a sentence per row."""
     batch = {}
     for name, ids in (("inputs", inputs), ("targets", targets)):
         positions = np.broadcast_to(np.arange(ids.shape[1], dtype=np.int32), ids.shape)

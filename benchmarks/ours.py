@@ -1,9 +1,14 @@
 """Contestant: the model, loss, optimizer and train step of this repository, jitted.
 
-The paper's: post-norm, no dropout on attention weights or within the feed-forward layer.
+As in the paper: post-norm, no dropout on attention weights or within the feed-forward layer.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
+import numpy as np
+from workload import Workload
 
 from transformer.config import ModelConfig, OptimizerConfig
 from transformer.data.batch import Batch
@@ -13,10 +18,12 @@ from transformer.train import steps
 from transformer.train.optimizer import make_optimizer
 
 
-def make_step(workload, model, accumulate_steps=1):
-    """step() -> the loss on its way; `model` holds fields of ModelConfig to set besides.
+def make_step(
+    workload: Workload, model: dict[str, Any], accumulate_steps: int = 1
+) -> Callable[[], jax.Array]:
+    """Returns a function that does a training step and returns its loss without waiting for it.
 
-    accumulate_steps: the batch is worked off in so many parts, in one update.
+    model: more fields of ModelConfig. accumulate_steps: micro-batches of a step.
     """
     config = ModelConfig(
         d_model=workload.d_model,
@@ -34,10 +41,10 @@ def make_step(workload, model, accumulate_steps=1):
     loss_fn = make_loss_fn(network, workload.label_smoothing)
     train_step = jax.jit(
         steps.make_train_step(loss_fn, optimizer, seed=0, accumulate_steps=accumulate_steps),
-        donate_argnums=0 if workload.device == "gpu" else (),  # as `parallel` does
+        donate_argnums=0 if workload.device == "gpu" else (),  # as `parallel.mapping` does
     )
 
-    def step():
+    def step() -> jax.Array:
         nonlocal state
         state, sums = train_step(state, batch)
         return sums["loss"]
@@ -45,6 +52,6 @@ def make_step(workload, model, accumulate_steps=1):
     return step
 
 
-def make_batch(inputs, targets):
-    """One sentence a row -> a Batch."""
+def make_batch(inputs: np.ndarray, targets: np.ndarray) -> Batch:
+    """Makes a Batch of ids [B, S] and [B, T], a sentence per row."""
     return Batch.from_arrays(inputs, targets)

@@ -1,4 +1,4 @@
-"""Measures contestants side by side: each in a process of its own, one at work at a time."""
+"""Measures contestants side by side, each in a process of its own; one works at a time."""
 
 import dataclasses
 import json
@@ -7,20 +7,22 @@ import pathlib
 import platform
 import subprocess
 import time
+from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUSY = (
     "Other work is running. OpenMP's threads (PyTorch's, CTranslate2's) wait by spinning and can "
-    "lose tenfold when they have to share cores: set OMP_WAIT_POLICY=PASSIVE, or measure on a "
-    "quiet machine."
+    "be ten times slower when they have to share cores: set OMP_WAIT_POLICY=PASSIVE, or measure "
+    "on an idle machine."
 )
+Contestant = tuple[str, str, dict[str, Any]]  # (python, module, options)
 PAUSE = 0.5  # seconds after each turn, in which a contestant's threads stop spinning
 
 
 class Worker:
-    """A contestant's process, idle unless asked."""
+    """The process of a contestant, which is idle between requests."""
 
-    def __init__(self, python, workload, module, options):
+    def __init__(self, python: str, workload: Any, module: str, options: dict[str, Any]) -> None:
         task = {"workload": dataclasses.asdict(workload), "module": module, "options": options}
         task["kind"] = type(workload).__name__
         environment = {"CUDA_VISIBLE_DEVICES": "0"} | dict(os.environ)
@@ -37,62 +39,70 @@ class Worker:
             env=environment,
         )
 
-    def read(self):
-        """Its next reply; {} where it ended instead."""
+    def read(self) -> dict[str, Any]:
+        """Returns its next reply; {} if it ended instead."""
         return json.loads(self._process.stdout.readline() or "{}")
 
-    def ask(self, **question):
-        """The reply to one question; see `worker`."""
-        self._process.stdin.write(json.dumps(question) + "\n")
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """Sends a request, as `worker` describes it, and returns the reply."""
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         reply = self.read()
         if not reply:
             raise RuntimeError("A contestant ended while it was measured; see its message above.")
         return reply
 
-    def close(self):
-        """Ends it."""
+    def close(self) -> None:
+        """Ends the process."""
         self._process.stdin.close()
         self._process.wait()
 
 
-def start_workers(workload, contestants, warm_ups):
-    """Returns {name: worker}, {name: {"versions", "warm_ups" (seconds of each)}}.
+def start_workers(
+    workload: Any, contestants: dict[str, Contestant], warm_ups: list[dict[str, Any]]
+) -> tuple[dict[str, Worker], dict[str, dict[str, Any]]]:
+    """Starts the contestants, one after the other, so that no two compile at a time.
 
-    warm_ups: the questions that are asked first; none compiles while another does.
+    Returns {name: worker} and {name: {"versions", "warm_ups" (seconds of each)}} of those that
+    could start. warm_ups: the first requests to each.
     """
     workers, ready = {}, {}
     for name, (python, module, options) in contestants.items():
         worker = Worker(python, workload, module, options)
         reply = worker.read()
         if "versions" in reply:
-            reply["warm_ups"] = [worker.ask(**question)["seconds"] for question in warm_ups]
+            reply["warm_ups"] = [worker.ask(**request)["seconds"] for request in warm_ups]
             workers[name], ready[name] = worker, reply
         else:
             worker.close()
-            print(f"{name} is left out: {reply.get('left_out', 'it ended, see above')}", flush=True)
+            print(f"{name} is skipped: {reply.get('skipped', 'it ended, see above')}", flush=True)
     if not workers:
         raise SystemExit("No contestant is left.")
     return workers, ready
 
 
-def measure(workers, num_rounds, question):
-    """{name: {"seconds", "cpu" (of one time, by round), "compiles", "note"}} of a question."""
+def measure(
+    workers: dict[str, Worker], num_rounds: int, request: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Sends a request to every contestant in every round, beginning with another one each.
+
+    Returns {name: {"seconds", "cpu" (per repetition, by round), "compiles", "note"}}.
+    """
     results = {name: {"seconds": [], "cpu": []} for name in workers}
     for turn in range(num_rounds):
         names = list(workers)
         first = turn % len(names)
         for name in names[first:] + names[:first]:
-            reply = workers[name].ask(**question)
+            reply = workers[name].ask(**request)
             for key in ("seconds", "cpu"):
-                results[name][key].append(reply[key] / question["times"])
+                results[name][key].append(reply[key] / request["times"])
             results[name] |= {key: reply[key] for key in ("compiles", "note")}
             time.sleep(PAUSE)
     return results
 
 
-def describe_machine(device):
-    """Processor and cores, after the name of a GPU."""
+def describe_machine(device: str) -> str:
+    """Returns the processor and its cores, after the name of the GPU if that is the device."""
     cpuinfo = pathlib.Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.split(": ", 1)[1] for line in lines if line.startswith("model name")]

@@ -1,31 +1,39 @@
 """Contestant: CTranslate2 with the same weights, converted.
 
-It gets text or pieces and does what ours does with SentencePiece, its own sorting and batching; how
-many sentences or tokens a batch holds, and whether the threads share a batch or have one each, is
-what was fastest. Its length penalty is our "power" (return_end_token lets n count EOS). Its beam
-search ends after the first hypothesis that ends if lengths do not count, which is exact, and else
-after as many as the beam is wide, which is a heuristic of it and can find less than ours.
+It sorts and batches by itself. The size of a batch, and whether the threads share a batch or have
+one each, are those that were fastest. Its length penalty is our "power" (with return_end_token, n
+counts EOS). Without a length penalty, its beam search ends when the first hypothesis is finished,
+which is exact; with one, when W are finished, a heuristic that can find less than our search.
 """
 
 import pathlib
+from collections.abc import Callable
 
 import ctranslate2
+from search_workload import SearchWorkload
 from to_ctranslate2 import OurConverter
 from tuning import Tuned
 
 BATCHES = "32 examples", "64 examples", "1024 tokens"
-EXTRA = 50  # pieces that a translation may have more than the longest source
+EXTRA = 50  # tokens that a translation may have beyond those of the longest source
 
 
-def make_search(workload):
-    """search(beam_size, alpha, …) -> the `nbest` translations of each sentence."""
+def make_search(workload: SearchWorkload) -> Tuned:
+    """Returns search(beam_size, alpha, …), which returns `nbest` translations per sentence."""
     split, join = make_tokenizer(workload)
     translators = make_translators(workload)
     sentences = workload.sentences()
     longest = max(map(len, split(sentences)))
 
-    def run(candidate, beam_size, alpha, num_pieces=0, nbest=1, early_stopping=True):
-        del early_stopping  # where lengths count it always does
+    def run(
+        candidate: str,
+        beam_size: int,
+        alpha: float,
+        num_tokens: int = 0,
+        nbest: int = 1,
+        early_stopping: bool = True,
+    ) -> list[list[str]]:
+        del early_stopping  # with a length penalty it always stops early
         translator, _, max_batch_size, batch_type = candidate.split()
         results = translators[int(translator)].translate_batch(
             split(sentences),
@@ -34,21 +42,21 @@ def make_search(workload):
             beam_size=beam_size,
             length_penalty=alpha,
             num_hypotheses=nbest,
-            min_decoding_length=num_pieces,
-            max_decoding_length=num_pieces or longest + EXTRA,
+            min_decoding_length=num_tokens,
+            max_decoding_length=num_tokens or longest + EXTRA,
             return_end_token=True,
         )
         return [join(result.hypotheses) for result in results]
 
     if workload.is_text:
         candidates = [f"{count} × {batch}" for count in translators for batch in BATCHES]
-    else:  # all of it, a share for each translator
+    else:  # all sentences at once, in equal shares for the translators
         candidates = [f"{n} × {-(-len(sentences) // n)} examples" for n in translators]
     return Tuned(run, candidates)
 
 
-def make_translators(workload):
-    """{number of batches at a time: ctranslate2.Translator}: threads share a batch, or not."""
+def make_translators(workload: SearchWorkload) -> dict[int, ctranslate2.Translator]:
+    """Returns {number of batches at a time: translator}, whose threads share a batch or do not."""
     folder = str(pathlib.Path(workload.folder) / "ctranslate2")
     OurConverter(*workload.model()).convert(folder, force=True)
     if workload.device == "gpu":
@@ -65,8 +73,8 @@ def make_translators(workload):
     }
 
 
-def make_tokenizer(workload):
-    """(sentences -> lists of pieces, lists of pieces with EOS -> sentences)"""
+def make_tokenizer(workload: SearchWorkload) -> tuple[Callable, Callable]:
+    """Returns split (sentences to lists of pieces) and join (the reverse, with EOS or without)."""
     if not workload.is_text:
         return (
             lambda sentences: [sentence.split() for sentence in sentences],
@@ -82,6 +90,6 @@ def make_tokenizer(workload):
     )
 
 
-def without_end(pieces):
-    """The pieces before EOS, which is there unless the longest length was reached."""
+def without_end(pieces: list[str]) -> list[str]:
+    """Returns the pieces before EOS, which is missing if the length limit was reached."""
     return pieces[:-1] if pieces[-1:] == ["</s>"] else pieces

@@ -1,22 +1,24 @@
 """Contestant: Hugging Face's MarianMTModel with the same weights.
 
-Sentences are sorted by length; the batches are of the size that was fastest. Its search ends by its
-defaults, when W hypotheses have ended and none that lives looks better at its present length, or
-with early_stopping as soon as W have ended.
+Sentences are sorted by length, and batches have the size that was fastest. By default, its search
+ends when W hypotheses are finished and no live one scores better at its present length; with
+early_stopping, as soon as W are finished.
 """
 
 import pathlib
+from collections.abc import Callable
 
 import torch
+from search_workload import SearchWorkload
 from to_marian import EOS, PAD, make_marian
 from tuning import Tuned
 
 BATCHES = 16, 32, 64
-EXTRA = 50  # pieces that a translation may have more than the longest source
+EXTRA = 50  # tokens that a translation may have beyond those of the longest source
 
 
-def make_search(workload):
-    """search(beam_size, alpha, …) -> the `nbest` translations of each sentence."""
+def make_search(workload: SearchWorkload) -> Tuned:
+    """Returns search(beam_size, alpha, …), which returns `nbest` translations per sentence."""
     device = "cuda" if workload.device == "gpu" else "cpu"
     if device == "cpu":
         torch.set_num_threads(workload.num_threads)
@@ -25,7 +27,14 @@ def make_search(workload):
     split, join = make_tokenizer(workload, vocabulary)
     sentences = workload.sentences()
 
-    def generate(ids, beam_size, alpha, num_pieces, nbest, early_stopping):
+    def generate(
+        ids: list[torch.Tensor],
+        beam_size: int,
+        alpha: float,
+        num_tokens: int,
+        nbest: int,
+        early_stopping: bool,
+    ) -> list[list[int]]:
         inputs = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=PAD)
         lengths = torch.tensor([len(row) for row in ids])
         mask = torch.arange(inputs.shape[1]) < lengths[:, None]
@@ -37,30 +46,37 @@ def make_search(workload):
             num_return_sequences=nbest,
             length_penalty=alpha if beam_size > 1 else None,
             early_stopping=early_stopping if beam_size > 1 else None,
-            min_new_tokens=num_pieces or None,
-            max_new_tokens=num_pieces or inputs.shape[1] + EXTRA,
+            min_new_tokens=num_tokens or None,
+            max_new_tokens=num_tokens or inputs.shape[1] + EXTRA,
         ).tolist()
 
-    def run(batch_size, beam_size, alpha, num_pieces=0, nbest=1, early_stopping=False):
+    def run(
+        batch_size: int,
+        beam_size: int,
+        alpha: float,
+        num_tokens: int = 0,
+        nbest: int = 1,
+        early_stopping: bool = False,
+    ) -> list[list[str]]:
         ids = [torch.tensor([*row, EOS]) for row in split(sentences)]
         order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
-        results = [None] * len(ids)
+        results: list[list[str]] = [[]] * len(ids)
         for batch in (order[i : i + batch_size] for i in range(0, len(order), batch_size)):
             inputs = [ids[i] for i in batch]
-            rows = generate(inputs, beam_size, alpha, num_pieces, nbest, early_stopping)
-            for place, i in enumerate(batch):
-                results[i] = [join(row) for row in rows[place * nbest :][:nbest]]
+            rows = generate(inputs, beam_size, alpha, num_tokens, nbest, early_stopping)
+            for row_index, i in enumerate(batch):
+                results[i] = [join(row) for row in rows[row_index * nbest :][:nbest]]
         return results
 
     return Tuned(run, BATCHES if workload.is_text else [len(sentences)])
 
 
-def make_tokenizer(workload, vocabulary):
-    """(sentences -> lists of ids, a row with BOS, EOS and padding -> a sentence)"""
+def make_tokenizer(workload: SearchWorkload, vocabulary: list[str]) -> tuple[Callable, Callable]:
+    """Returns split (sentences to lists of ids) and join (a row with special ids to a sentence)."""
     if not workload.is_text:
-        places = {piece: i for i, piece in enumerate(vocabulary)}
+        ids = {token: i for i, token in enumerate(vocabulary)}
         return (
-            lambda sentences: [[places[piece] for piece in s.split()] for s in sentences],
+            lambda sentences: [[ids[token] for token in s.split()] for s in sentences],
             lambda row: " ".join(vocabulary[i] for i in row[1:]),
         )
     import sentencepiece

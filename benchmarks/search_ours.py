@@ -1,7 +1,11 @@
 """Contestant: this repository's `Translator`."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 from flax.traverse_util import unflatten_dict
+from search_workload import SearchWorkload
 
 from transformer.config import Config, ModelConfig
 from transformer.data.simple_tokenizers import PiecesTokenizer
@@ -9,20 +13,33 @@ from transformer.inference.translator import Translator
 from transformer.special_tokens import NUM_SPECIAL
 
 
-def make_search(workload):
-    """search(beam_size, alpha, …) -> the `nbest` translations of each sentence.
+def make_search(workload: SearchWorkload) -> Callable[..., list[list[str]]]:
+    """Returns search(beam_size, alpha, …), which returns `nbest` translations per sentence.
 
-    num_pieces: as many pieces, all sources being equally long, or 0: up to the end of sentence.
+    Its num_tokens is the number of tokens of every translation, with sources of one length; 0 lets
+    sentences end by themselves.
     """
     translator = make_translator(workload)
     sentences = workload.sentences()
 
-    def search(beam_size, alpha, num_pieces=0, nbest=1, early_stopping=False):
-        options = dict(beam_size=beam_size, alpha=alpha, length_penalty="power", nbest=nbest)
-        options |= dict(early_stopping=early_stopping)
-        if num_pieces:
+    def search(
+        beam_size: int,
+        alpha: float,
+        num_tokens: int = 0,
+        nbest: int = 1,
+        early_stopping: bool = False,
+    ) -> list[list[str]]:
+        options: dict[str, Any] = {
+            "beam_size": beam_size,
+            "alpha": alpha,
+            "length_penalty": "power",
+            "nbest": nbest,
+            "early_stopping": early_stopping,
+        }
+        if num_tokens:
             source_length = len(sentences[0].split()) + 1
-            options |= dict(min_length=num_pieces, max_extra_length=num_pieces - source_length)
+            options["min_length"] = num_tokens
+            options["max_extra_length"] = num_tokens - source_length
         found = translator.translate(sentences, **options)
         if workload.is_text:
             return [[translation.text for translation in best] for best in found]
@@ -31,8 +48,8 @@ def make_search(workload):
     return search
 
 
-def make_translator(workload):
-    """A `Translator` of the run, or with the weights of the folder."""
+def make_translator(workload: SearchWorkload) -> Translator:
+    """Makes a `Translator` of the run, or with the weights of the folder."""
     if workload.workdir:
         translator = Translator.from_checkpoint(workload.workdir)
         config, params = translator.config, translator.params

@@ -1,14 +1,15 @@
-"""Results of searches as tables of plain text."""
+"""Formats the results of searches as tables of plain text."""
 
 from statistics import median
+from typing import Any
 
 from table import align, ratio
 
 OTHERS = "ctranslate2", "marian"
 
 
-def format_searches(results, count, unit):
-    """Results of one search {name: {"seconds", …}}, over `count` things of a unit -> lines."""
+def format_searches(results: dict[str, dict[str, Any]], count: int, unit: str) -> str:
+    """Formats the results {contestant: {"seconds", …}} of one search over `count` units."""
     shown = sorted({column for result in results.values() for column in result["show"]})
     ratios = [f"to {name}" for name in OTHERS]
     titles = "contestant", f"{unit}/s", "s", "min–max", "CPU s", *ratios, *shown
@@ -24,7 +25,9 @@ def format_searches(results, count, unit):
                 f"{median(result['cpu']):,.2f}",
                 *(ratio(results, name, other) for other in OTHERS),
                 *(result["show"].get(column, "–") for column in shown),
-                "–" if result["note"] else f"{result['first']:.1f} s",  # a note: it tried batches
+                "–"
+                if result["note"]
+                else f"{result['first']:.1f} s",  # a note: it tried batch sizes
                 "–" if result["compiles"] is None else str(result["compiles"]),
             )
         )

@@ -1,13 +1,19 @@
-"""Results as a table of plain text."""
+"""Formats results as a table of plain text."""
 
+from collections.abc import Sequence
 from statistics import median
+from typing import Any
+
+from workload import Workload
 
 from transformer.config import ModelConfig
 from transformer.model.costs import training_flops
 
+Results = dict[str, dict[str, Any]]  # {contestant: {"seconds" by round, "cpu", "compiles", …}}
 
-def flops(workload):
-    """Arithmetic of one step of a workload, as train.py counts it for its utilisation."""
+
+def flops(workload: Workload) -> float:
+    """Returns the FLOPs of one step of a workload, as train.py counts them for its utilisation."""
     names = "num_layers", "d_model", "d_ff", "num_heads"
     model = ModelConfig(**{name: getattr(workload, name) for name in names})
     lengths = [
@@ -16,31 +22,33 @@ def flops(workload):
     return training_flops(model, workload.vocab_size, *lengths)
 
 
-def format_table(workload, results, peak_tflops=None):
-    """`results` as `train_step.measure` returns them -> lines; with the share of a peak used."""
+def format_table(workload: Workload, results: Results, peak_tflops: float | None = None) -> str:
+    """Formats the results of `train_step.run`, with the share of the peak if that is given."""
     return align(make_rows(workload, results, peak_tflops))
 
 
-def align(rows):
-    """Rows of text -> lines with columns."""
+def align(rows: list[Sequence[str]]) -> str:
+    """Formats rows as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
     )
 
 
-def ratio(results, name, other):
-    """How many times as fast as `other` it is, as text."""
+def ratio(results: Results, name: str, other: str) -> str:
+    """Returns how many times as fast as `other` a contestant is, as text."""
     if other not in results:
         return "–"
     pairs = zip(results[other]["seconds"], results[name]["seconds"], strict=True)
     return f"{median(theirs / ours for theirs, ours in pairs):.2f}"
 
 
-def make_rows(workload, results, peak_tflops):
-    """Rows of text: a header, then a contestant each."""
+def make_rows(
+    workload: Workload, results: Results, peak_tflops: float | None
+) -> list[Sequence[str]]:
+    """Makes the header and a row per contestant."""
     titles = "contestant", "tokens/s", "ms/step", "min–max", "to torch", "to flax", "warm-up"
-    rows = [(*titles, "compiles", *(["MFU"] if peak_tflops else []))]
+    rows: list[Sequence[str]] = [(*titles, "compiles", *(["MFU"] if peak_tflops else []))]
     for name, result in results.items():
         seconds = median(result["seconds"])
         low, high = (1000 * f(result["seconds"]) for f in (min, max))

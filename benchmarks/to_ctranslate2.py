@@ -1,8 +1,10 @@
-"""Our weights as a CTranslate2 model; needs ctranslate2, neither JAX nor torch.
+"""Converts our weights to a CTranslate2 model; needs ctranslate2, neither JAX nor torch.
 
-All of our model can be expressed, LayerNorm's epsilon and the table of positions too; of the
-options, shared embeddings and heads of d_model / num_heads alone.
+The converted model is exact, with LayerNorm's epsilon and the table of positions. It must have
+shared embeddings and heads of d_model / num_heads.
 """
+
+from typing import Any
 
 import numpy as np
 from ctranslate2.converters import Converter
@@ -13,17 +15,20 @@ EPSILON = 1e-6
 
 
 class OurConverter(Converter):
-    """config: the fields of our ModelConfig; weights: {"encoder/layer_0/…": array, "positions"}.
+    """Converts weights {"encoder/layer_0/…": array, "positions": array}; `convert` writes a folder.
 
-    vocabulary: a string for every id, the control ids among them. `convert(folder)` writes it.
+    config: the fields of our ModelConfig. vocabulary: a string for every id, special tokens
+    included.
     """
 
-    def __init__(self, config, weights, vocabulary):
+    def __init__(
+        self, config: dict[str, Any], weights: dict[str, np.ndarray], vocabulary: list[str]
+    ) -> None:
         if config["embedding_sharing"] != "all" or config["head_dim"] or config["value_dim"]:
             raise ValueError("Only shared embeddings and heads of d_model / num_heads convert.")
         self._config, self._weights, self._vocabulary = config, weights, vocabulary
 
-    def _load(self):
+    def _load(self) -> TransformerSpec:
         config = self._config
         spec = TransformerSpec.from_config(
             config["num_layers"], config["num_heads"], pre_norm=config["norm"] == "pre"
@@ -41,7 +46,7 @@ class OurConverter(Converter):
         spec.config.layer_norm_epsilon = EPSILON
         return spec
 
-    def _fill_stack(self, spec, name):
+    def _fill_stack(self, spec: Any, name: str) -> None:
         spec.position_encodings.encodings = self._weights["positions"]
         if hasattr(spec, "layer_norm"):
             self._fill_norm(spec.layer_norm, f"{name}/last_norm")
@@ -57,15 +62,15 @@ class OurConverter(Converter):
                 linear.weight = self._kernel(f"{block}/feed_forward/{ours}")
                 linear.bias = self._weights[f"{block}/feed_forward/{ours}/bias"]
 
-    def _fill_attention(self, spec, block, kind, kernels):
-        """kernels: of each linear layer of theirs, the projections of ours that it does at once."""
+    def _fill_attention(self, spec: Any, block: str, kind: str, kernels: list[list[str]]) -> None:
+        """kernels: for each linear layer of theirs, the projections of ours that it combines."""
         for linear, names in zip(spec.linear, kernels, strict=True):
             parts = [self._kernel(f"{block}/{kind}_attention/{name}") for name in names]
             linear.weight = np.concatenate(parts)
         self._fill_norm(spec.layer_norm, f"{block}/{kind}_residual/LayerNorm_0")
 
-    def _fill_norm(self, spec, name):
+    def _fill_norm(self, spec: Any, name: str) -> None:
         spec.gamma, spec.beta = self._weights[f"{name}/scale"], self._weights[f"{name}/bias"]
 
-    def _kernel(self, name):
+    def _kernel(self, name: str) -> np.ndarray:
         return np.ascontiguousarray(self._weights[f"{name}/kernel"].T)

@@ -1,10 +1,13 @@
-"""Our weights as a MarianMTModel of Hugging Face's transformers; needs torch, not JAX.
+"""Converts our weights to a MarianMTModel of Hugging Face's transformers; needs torch, not JAX.
 
-Marian is the paper's post-norm model, so all of it can be expressed once three things are set to
-ours: LayerNorm's epsilon, the table of positions (Marian has all sines before all cosines), and
-attention biases, which are 0.
+Marian is the paper's post-norm model, so the conversion is exact once three things are set to ours:
+LayerNorm's epsilon, the table of positions (Marian has all sines before all cosines), and the
+biases in attention, which are 0.
 """
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import nn
 from transformers import MarianConfig, MarianMTModel
@@ -13,8 +16,11 @@ PAD, BOS, EOS = range(3)
 EPSILON = 1e-6
 
 
-def make_marian(config, weights):
-    """config: the fields of our ModelConfig; weights: {"encoder/layer_0/…": array, "positions"}."""
+def make_marian(config: dict[str, Any], weights: dict[str, np.ndarray]) -> MarianMTModel:
+    """Makes the model from weights {"encoder/layer_0/…": array, "positions": array}.
+
+    config: the fields of our ModelConfig. Raises ValueError for what Marian does not have.
+    """
     unlike = {"norm": "post", "embedding_sharing": "all", "positions": "sinusoidal"}
     if any(config[name] != value for name, value in unlike.items()):
         raise ValueError(f"Marian's model has {unlike}.")
@@ -35,10 +41,10 @@ def make_marian(config, weights):
     return model
 
 
-def make_config(config, vocab_size, max_positions):
-    """The MarianConfig of our sizes, ids and ReLU; its search is left as it comes out of the box.
+def make_config(config: dict[str, Any], vocab_size: int, max_positions: int) -> MarianConfig:
+    """Makes the MarianConfig of our sizes, ids and ReLU; its search keeps its defaults.
 
-    No end of sentence is forced on the last place, whose log-probability it would not count.
+    But it forces no EOS at the last position, whose log-probability it would not count.
     """
     sizes = {"layers": "num_layers", "attention_heads": "num_heads", "ffn_dim": "d_ff"}
     sides = {
@@ -62,13 +68,13 @@ def make_config(config, vocab_size, max_positions):
     )
 
 
-def copy(parameter, array):
-    """Puts an array into a parameter of the same shape."""
+def copy(parameter: torch.Tensor, array: np.ndarray) -> None:
+    """Copies an array into a parameter of the same shape."""
     parameter.copy_(torch.from_numpy(array.copy()))
 
 
-def copy_layer(layer, weights, name):
-    """Puts a block of ours, whose weights start with `name`, into a layer of theirs."""
+def copy_layer(layer: nn.Module, weights: dict[str, np.ndarray], name: str) -> None:
+    """Copies a block of ours, whose weights start with `name`, into a layer of theirs."""
     attentions = {"self_attention": "self_attn"}
     norms = {"self_residual": "self_attn_layer_norm", "feed_forward_residual": "final_layer_norm"}
     if hasattr(layer, "encoder_attn"):

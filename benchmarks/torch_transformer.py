@@ -1,23 +1,25 @@
-"""Contestant: PyTorch's nn.Transformer with what it leaves to its user.
+"""Contestant: PyTorch's nn.Transformer, with the parts that it leaves to its user.
 
-As it is: post-norm, ReLU, biases in attention, a last norm after each stack, dropout also on
-attention weights and within the feed-forward layer. Added: one table for both embeddings (scaled)
-and the softmax, sinusoids, cross-entropy with label smoothing, Adam. No padding mask is given, as
-there is no padding, so that its fused attention can run. On a GPU compiled and under autocast.
+Its own: post-norm, ReLU, biases in attention, a last norm after each stack, dropout also on
+attention weights and within the feed-forward layer. Added here: one table for both embeddings
+(scaled) and the softmax, sinusoids, cross-entropy with label smoothing, Adam. There is no padding
+and so no padding mask, which lets its fused attention run. On a GPU it is compiled, under autocast.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import nn
+from workload import Workload
 
 BOS = 1
 
 
 class Network(nn.Module):
-    """inputs [B, S], targets [B, T] -> the mean loss."""
+    """Computes the mean loss of inputs [B, S] and targets [B, T]."""
 
-    def __init__(self, workload):
+    def __init__(self, workload: Workload) -> None:
         super().__init__()
         self.embedding = nn.Embedding(workload.vocab_size, workload.d_model)
         nn.init.normal_(self.embedding.weight, std=workload.d_model**-0.5)
@@ -37,7 +39,7 @@ class Network(nn.Module):
         mask = nn.Transformer.generate_square_subsequent_mask(workload.target_length)
         self.register_buffer("causal_mask", mask)
 
-    def forward(self, inputs, targets):
+    def forward(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         decoder_inputs = nn.functional.pad(targets[:, :-1], (1, 0), value=BOS)
         x = self.transformer(
             self._embed(inputs),
@@ -48,20 +50,20 @@ class Network(nn.Module):
         logits = nn.functional.linear(x, self.embedding.weight)
         return self.loss(logits.flatten(0, 1), targets.flatten())
 
-    def _embed(self, ids):
+    def _embed(self, ids: torch.Tensor) -> torch.Tensor:
         vectors = self.embedding(ids) * math.sqrt(self.embedding.embedding_dim)
         return self.dropout(vectors + self.positions[: ids.shape[1]])
 
 
-def sinusoids(length, d_model):
-    """The paper's position vectors, [T, D]."""
+def sinusoids(length: int, d_model: int) -> torch.Tensor:
+    """Returns the paper's position vectors [T, D]."""
     frequencies = 10_000.0 ** -(torch.arange(0, d_model, 2) / d_model)
     angles = torch.arange(length)[:, None] * frequencies
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
 
 
-def keep_paper_dropout(network):
-    """Takes out the dropout that the paper does not have."""
+def keep_paper_dropout(network: Network) -> None:
+    """Removes the dropout that the paper does not have."""
     for module in network.modules():
         if isinstance(module, nn.MultiheadAttention):
             module.dropout = 0.0
@@ -69,8 +71,8 @@ def keep_paper_dropout(network):
             module.dropout = nn.Identity()  # the one within the feed-forward layer
 
 
-def make_step(workload):
-    """step() -> the loss on its way."""
+def make_step(workload: Workload) -> Callable[[], torch.Tensor]:
+    """Returns a function that does a training step and returns its loss without waiting for it."""
     torch.manual_seed(0)
     on_gpu = workload.device == "gpu"
     device = "cuda" if on_gpu else "cpu"
@@ -88,7 +90,7 @@ def make_step(workload):
     batch = [torch.as_tensor(ids, dtype=torch.long, device=device) for ids in workload.ids()]
     dtype = getattr(torch, workload.dtype)
 
-    def step():
+    def step() -> torch.Tensor:
         optimizer.zero_grad()
         with torch.autocast(device, dtype, enabled=dtype != torch.float32):
             loss = compute_loss(*batch)

@@ -3,18 +3,18 @@
 python benchmarks/train_step.py --torch_python=PYTHON --flax_example=FLAX/examples/wmt
 python benchmarks/train_step.py --device=gpu --flax_example=FLAX/examples/wmt --json=result.json
 
-PYTHON is one that has torch (default: this one); FLAX an unpacked sdist or checkout of flax. A
-contestant that is not there is left out with a line that says so.
+PYTHON is a Python that has torch (default: this one); FLAX an unpacked sdist or checkout of flax. A
+contestant that is not installed is skipped with a message.
 
-Each contestant lives in a process of its own and gets the same sizes and the same batch: `ours.py`,
-`torch_transformer.py` and `flax_example.py` say what they are. In every round each does a few steps
-while the others wait, another one first each time; two steps before that, with the compiles, are
-the warm-up and not measured. Seconds are medians over the rounds; a ratio is the median of the
-rounds' ratios, and more than 1 means faster.
+Each contestant runs in a process of its own, with the same sizes and the same batch; `ours.py`,
+`torch_transformer.py` and `flax_example.py` describe them. In every round each does a number of
+steps while the others wait, and another one begins; two steps before the rounds, which include
+compiling, are the warm-up and not measured. Seconds are medians over the rounds; a ratio is the
+median of the rounds' ratios, and above 1 means faster than that system.
 
-The others also drop attention weights, and elements within the feed-forward layer, which the paper
-does not. With --paper_dropout torch does neither, and Flax's example only the second, which is
-fixed in its model.
+The others also apply dropout to attention weights and within the feed-forward layer, which the
+paper does not. With --paper_dropout torch does neither, and Flax's example only the second, which
+is fixed in its model.
 """
 
 import argparse
@@ -25,16 +25,19 @@ import os
 import pathlib
 import shutil
 import sys
+from typing import Any
 
-from referee import BUSY, describe_machine, measure, start_workers
+from referee import BUSY, Contestant, describe_machine, measure, start_workers
 from table import flops, format_table
-from workload import WORKLOADS
+from workload import WORKLOADS, Workload
 
 WARM_UPS = [{"times": 1}] * 2  # JAX may compile anew for its own output
 
 
-def run(workload, contestants, num_rounds, num_steps):
-    """{name: {"seconds" (of a step, by round), "compiles", "warm_ups", "versions", …}}"""
+def run(
+    workload: Workload, contestants: dict[str, Contestant], num_rounds: int, num_steps: int
+) -> dict[str, dict[str, Any]]:
+    """Returns {name: {"seconds" (per step, by round), "compiles", "warm_ups", "versions", …}}."""
     workers, ready = start_workers(workload, contestants, WARM_UPS)
     results = measure(workers, num_rounds, {"times": num_steps})
     for worker in workers.values():
@@ -42,31 +45,33 @@ def run(workload, contestants, num_rounds, num_steps):
     return {name: ready[name] | result for name, result in results.items()}
 
 
-def describe(workload):
-    """The sizes on one line."""
+def describe(workload: Workload) -> str:
+    """Returns the sizes on one line."""
     w = workload
     cores = f", {w.num_threads} threads" if w.device == "cpu" else ""
     return (
         f"{w.name}: {w.num_layers}+{w.num_layers} layers, d_model {w.d_model}, d_ff {w.d_ff}, "
         f"{w.num_heads} heads, vocabulary {w.vocab_size:,}; {w.num_sentences} sentences of "
-        f"{w.source_length} + {w.target_length} pieces; {w.dtype}{cores}"
+        f"{w.source_length} + {w.target_length} tokens; {w.dtype}{cores}"
     )
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--device", choices=list(WORKLOADS), default="cpu")
     parser.add_argument("--shape", help="one of the device's shapes (default: all of them)")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=3, help="of each contestant in a round")
-    parser.add_argument("--threads", type=int, default=2, help="of a CPU")
+    parser.add_argument("--steps", type=int, default=3, help="steps of each contestant in a round")
+    parser.add_argument("--threads", type=int, default=2, help="threads on a CPU")
     parser.add_argument("--torch_python", default=sys.executable, help="a Python that has torch")
     parser.add_argument("--flax_example", help="the folder examples/wmt of a release of flax")
     parser.add_argument(
-        "--model", type=json.loads, default={}, help="more of our ModelConfig, JSON"
+        "--model", type=json.loads, default={}, help="more fields of our ModelConfig, as JSON"
     )
-    parser.add_argument("--paper_dropout", action="store_true")
-    parser.add_argument("--peak_tflops", type=float, default=790.0, help="of the GPU, bfloat16")
+    parser.add_argument("--paper_dropout", action="store_true", help="dropout as in the paper")
+    parser.add_argument(
+        "--peak_tflops", type=float, default=790.0, help="peak of the GPU in bfloat16"
+    )
     parser.add_argument("--json", help="a file for the results of every round")
     arguments = parser.parse_args()
     names = [workload.name for workload in WORKLOADS[arguments.device]]
@@ -82,24 +87,28 @@ def parse_arguments():
     return arguments
 
 
-def name_contestants(arguments):
-    """{name: (python, module, options)}"""
+def name_contestants(arguments: argparse.Namespace) -> dict[str, Contestant]:
+    """Returns the contestants by name."""
     model = {"model": arguments.model}
     contestants = {
         "ours": (sys.executable, "ours", model),
         "torch": (arguments.torch_python, "torch_transformer", {}),
     }
-    if arguments.device == "cpu":  # the same update; smaller parts fit a CPU's caches
-        contestants["ours in 4 parts"] = (sys.executable, "ours", model | {"accumulate_steps": 4})
+    if arguments.device == "cpu":  # the same update; micro-batches fit a CPU's caches
+        contestants["ours in 4 micro-batches"] = (
+            sys.executable,
+            "ours",
+            model | {"accumulate_steps": 4},
+        )
     if arguments.flax_example:
         folder = {"folder": str(pathlib.Path(arguments.flax_example).resolve())}
         contestants["flax"] = (sys.executable, "flax_example", folder)
     else:
-        print("flax is left out: --flax_example names no folder")
+        print("flax is skipped: --flax_example names no folder")
     return contestants
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     contestants = name_contestants(arguments)
     report = {

@@ -3,18 +3,19 @@
 python benchmarks/translate.py --torch_python=PYTHON
 python benchmarks/translate.py --torch_python=PYTHON --workdir=RUN --input=FILE --reference=FILE
 
-PYTHON is one that has ctranslate2, torch, transformers and sentencepiece (default: this one). A
-contestant that is not there is left out with a line that says so.
+PYTHON is a Python that has ctranslate2, torch, transformers and sentencepiece (default: this one).
+A contestant that is not installed is skipped with a message.
 
-Without a run: a model with random weights, sentences of equal length, as many pieces out for all,
-so that it is speed alone that is compared. With a run: text to text, the tokenizer's time included,
-with BLEU if there is a reference (two lines of it equal: the same text comes out).
+Without a run, the model has random weights, and all sources and all translations have the same
+number of tokens, so that only speed is compared. With a run, text is translated to text, with the
+tokenizer's time included, and scored with BLEU if there is a reference.
 
-Each contestant lives in a process of its own and waits while another is at work; in every round
-another one is first. One pass over all sentences is the warm-up and is not measured, nor is what
-the others try to find their best batches. Seconds are medians over the rounds; a ratio is the
-median of the rounds' ratios, and more than 1 means faster. "same" is the share of sentences that
-come out as ours: with random weights all W live hypotheses of the last place but one.
+Each contestant runs in a process of its own and waits while another is at work; every round begins
+with another one. The first pass over all sentences is the warm-up and is not measured, nor is the
+search of the others for their best batch size. Seconds are medians over the rounds; a ratio is the
+median of the rounds' ratios, and above 1 means faster than that system. "same" is the share of
+sentences whose translation equals ours; with random weights, all W live hypotheses at the last
+position but one are compared.
 """
 
 import argparse
@@ -26,29 +27,43 @@ import pathlib
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from typing import Any
 
 import sacrebleu
-from referee import BUSY, describe_machine, measure, start_workers
-from search_models import NUM_PIECES, SHAPES, SOURCE_LENGTH, make_corpus, make_random, read_lines
+from referee import BUSY, Contestant, Worker, describe_machine, measure, start_workers
+from search_models import NUM_TOKENS, SHAPES, SOURCE_LENGTH, make_corpus, make_random, read_lines
 from search_table import format_searches
+from search_workload import SearchWorkload
+
+Searches = dict[str, dict[str, Any]]  # {name: options}
 
 CONTESTANTS = "ours", "ctranslate2", "marian"
 SHAPES_OF = {"cpu": ["base"], "gpu": list(SHAPES)}
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--device", choices=list(SHAPES_OF), default="cpu")
     parser.add_argument("--shape", help="one of the device's shapes (default: all of them)")
-    parser.add_argument("--sentences", type=int, help="of random weights, all in one batch")
+    parser.add_argument(
+        "--sentences", type=int, help="number of sentences with random weights, all in one batch"
+    )
     parser.add_argument("--workdir", help="a trained run, to translate --input with")
     parser.add_argument("--input", help="a text file, or .gz")
     parser.add_argument("--reference", help="its translation, for BLEU")
-    parser.add_argument("--batch_size", type=int, default=0, help="of ours with a run")
+    parser.add_argument(
+        "--batch_size",
+        type=int,
+        default=0,
+        help="batch size of ours with a run (default: the run's)",
+    )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2, help="of a CPU")
-    parser.add_argument("--torch_python", default=sys.executable, help="a Python with the others")
-    parser.add_argument("--contestants", default=",".join(CONTESTANTS))
+    parser.add_argument("--threads", type=int, default=2, help="threads on a CPU")
+    parser.add_argument(
+        "--torch_python", default=sys.executable, help="a Python that has the other systems"
+    )
+    parser.add_argument("--contestants", default=",".join(CONTESTANTS), help="which to compare")
     parser.add_argument("--json", help="a file for the results of every round")
     arguments = parser.parse_args()
     if arguments.shape not in (None, *SHAPES_OF[arguments.device]):
@@ -62,16 +77,18 @@ def parse_arguments():
     return arguments
 
 
-def name_contestants(arguments):
-    """{name: (python, module, options)}"""
+def name_contestants(arguments: argparse.Namespace) -> dict[str, Contestant]:
+    """Returns the contestants by name."""
     pythons = {name: arguments.torch_python for name in CONTESTANTS} | {"ours": sys.executable}
     names = arguments.contestants.split(",")
     return {name: (pythons[name], f"search_{name}", {}) for name in names}
 
 
-def make_workloads(arguments, folder):
-    """Yields (workload, searches {name: options}, things that are counted, their unit)."""
-    options = {"num_threads": arguments.threads, "device": arguments.device}
+def make_workloads(
+    arguments: argparse.Namespace, folder: str
+) -> Iterator[tuple[SearchWorkload, Searches, int, str]]:
+    """Yields (workload, searches {name: options}, number of units of work, their name)."""
+    options: dict[str, Any] = {"num_threads": arguments.threads, "device": arguments.device}
     if arguments.workdir:
         options["batch_size"] = arguments.batch_size
         workload, searches = make_corpus(arguments.workdir, arguments.input, folder, **options)
@@ -80,13 +97,15 @@ def make_workloads(arguments, folder):
     for shape in [arguments.shape] if arguments.shape else SHAPES_OF[arguments.device]:
         options["num_sentences"] = arguments.sentences
         workload, searches = make_random(shape, folder, **options)
-        yield workload, searches, len(workload.sentences()) * NUM_PIECES, "pieces"
+        yield workload, searches, len(workload.sentences()) * NUM_TOKENS, "tokens"
 
 
-def compare(workers, search, references):
-    """{name: {column: text}}: what the contestants found, beside ours and the references."""
+def compare(
+    workers: dict[str, Worker], search: dict[str, Any], references: list[str] | None
+) -> dict[str, dict[str, str]]:
+    """Returns {name: {column: text}}: translations compared with ours and with the references."""
     found = {name: find(worker, name, search) for name, worker in workers.items()}
-    shown = {name: {} for name in found}
+    shown: dict[str, dict[str, str]] = {name: {} for name in found}
     for name, translations in found.items():
         if "ours" in found:
             pairs = zip(found["ours"], translations, strict=True)
@@ -97,19 +116,25 @@ def compare(workers, search, references):
     return shown
 
 
-def find(worker, name, search):
-    """The translations of each sentence, to be compared with the others'.
+def find(worker: Worker, name: str, search: dict[str, Any]) -> list[list[str]]:
+    """Returns the translations of each sentence, sorted, for the comparison.
 
-    Where all have `num_pieces`, the last piece of ours is the end of sentence and that of the
-    others is not: what is compared is all live hypotheses, in any order, one piece before.
+    If all have `num_tokens`, our last token is EOS and that of the others is not. So all live
+    hypotheses are compared, one token before.
     """
-    if "num_pieces" in search:
-        num_pieces = search["num_pieces"] - (name != "ours")
-        search = search | {"num_pieces": num_pieces, "nbest": search["beam_size"]}
+    if "num_tokens" in search:
+        num_tokens = search["num_tokens"] - (name != "ours")
+        search = search | {"num_tokens": num_tokens, "nbest": search["beam_size"]}
     return list(map(sorted, worker.ask(times=1, options=search, show=True)["result"]))
 
 
-def run(workload, searches, arguments, count, unit):
+def run(
+    workload: SearchWorkload,
+    searches: Searches,
+    arguments: argparse.Namespace,
+    count: int,
+    unit: str,
+) -> dict[str, dict[str, Any]]:
     """Measures every search and prints its table; returns {search: {contestant: results}}."""
     warm_ups = [{"times": 1, "options": search} for search in searches.values()]
     workers, ready = start_workers(workload, name_contestants(arguments), warm_ups)
@@ -131,15 +156,15 @@ def run(workload, searches, arguments, count, unit):
     return report
 
 
-def describe(workload):
-    """The task on one line."""
+def describe(workload: SearchWorkload) -> str:
+    """Returns the workload on one line."""
     cores = f", {workload.num_threads} threads" if workload.device == "cpu" else ""
-    sizes = f", {SOURCE_LENGTH} + {NUM_PIECES} pieces each" * (not workload.workdir)
+    sizes = f", {SOURCE_LENGTH} + {NUM_TOKENS} tokens each" * (not workload.workdir)
     count = len(workload.sentences())
     return f"{workload.name}: {count:,} sentences{sizes}; {workload.dtype}{cores}"
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     report = {
         "machine": describe_machine(arguments.device),
@@ -152,9 +177,9 @@ def main():
     if report["load"] > 1 and arguments.device == "cpu":
         print(BUSY)
     with tempfile.TemporaryDirectory() as folder:
-        for workload, *task in make_workloads(arguments, folder):
+        for workload, searches, count, unit in make_workloads(arguments, folder):
             print(f"\n{describe(workload)}")
-            results = run(workload, task[0], arguments, *task[1:])
+            results = run(workload, searches, arguments, count, unit)
             report["workloads"].append(dataclasses.asdict(workload) | {"results": results})
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(report, indent=2) + "\n")

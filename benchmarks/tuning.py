@@ -1,20 +1,24 @@
-"""What the sizes of batches are to the others: each search takes the fastest that was tried."""
+"""Finds the fastest batch size for a search of another system."""
 
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 class Tuned:
-    """Calls run(candidate, …); the first call with a beam size tries every candidate.
+    """Calls run(candidate, …) with the fastest candidate.
 
-    note: what was tried for the last search, the chosen one first.
+    The first call with a beam size and α times every candidate. `note` has the seconds of each for
+    the last search, the fastest first.
     """
 
-    def __init__(self, run, candidates):
-        self._run, self._candidates, self._tried = run, candidates, {}
+    def __init__(self, run: Callable, candidates: Sequence[Any]) -> None:
+        self._run, self._candidates = run, candidates
+        self._tried: dict[tuple[int, float], list[tuple[Any, float]]] = {}
         self.note = ""
 
-    def __call__(self, beam_size, alpha, **options):
-        """What `run` returns with the fastest candidate."""
+    def __call__(self, beam_size: int, alpha: float, **options: Any) -> Any:
+        """Returns what `run` returns with the fastest candidate."""
         search = beam_size, alpha
         if search not in self._tried and len(self._candidates) > 1:
             self._run(self._candidates[0], *search, **options)
@@ -24,7 +28,7 @@ class Tuned:
         self.note = ", ".join(f"{c}: {s:.3f} s" for c, s in tried if s)
         return self._run(tried[0][0], *search, **options)
 
-    def _seconds(self, *args, **options):
+    def _seconds(self, *args: Any, **options: Any) -> float:
         start = time.perf_counter()
         self._run(*args, **options)
         return time.perf_counter() - start

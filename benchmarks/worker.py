@@ -1,9 +1,9 @@
-"""One contestant in a process of its own: reads what to do and how often, replies with seconds.
+"""The process of one contestant: reads requests and replies with seconds.
 
-Started by `referee.py` with a task as JSON. It replies once when it is ready, and then to every
-line of JSON, {"times": n, "options": {…}, "show": whether to send the result back}. A contestant is
-a module with make_step(workload, **options) or make_search(workload, **options); what that returns
-is what is timed, and may say something of itself in `note`.
+`referee.py` starts it with a task as JSON. It replies once when it is ready, and then to every line
+of JSON, {"times": n, "options": {…}, "show": whether to send the result back}. A contestant is a
+module with make_step(workload, **options) or make_search(workload, **options); the function that
+this returns is timed, and its attribute `note`, if it has one, is reported.
 """
 
 import importlib
@@ -13,6 +13,8 @@ import math
 import os
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 from search_workload import SearchWorkload
 from workload import Workload
@@ -22,19 +24,19 @@ VERSIONS_OF = "jax", "jaxlib", "flax", "torch", "transformers", "ctranslate2"
 XLA_COMPILE = "/jax/core/compile/backend_compile_duration"
 
 
-def use_cores(number):
-    """Keeps this process, and every thread pool that it makes, to so many cores (on Linux)."""
+def use_cores(number: int) -> None:
+    """Restricts this process, and every thread pool that it makes, to `number` cores (on Linux)."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:number])
 
 
-def count_compiles():
-    """A list that grows by the seconds of each XLA compile from now on; None without JAX."""
+def count_compiles() -> list[float] | None:
+    """Returns a list to which the seconds of each later XLA compile are added; None without JAX."""
     if "jax" not in sys.modules:
         return None
-    seconds = []
+    seconds: list[float] = []
 
-    def listen(event, duration, **_):
+    def listen(event: str, duration: float, **_: Any) -> None:
         if event == XLA_COMPILE:
             seconds.append(duration)
 
@@ -42,8 +44,11 @@ def count_compiles():
     return seconds
 
 
-def timed(work, times, options):
-    """({"seconds", "cpu" (of all threads)} of so many times, to the device's end; last result)."""
+def timed(work: Callable, times: int, options: dict[str, Any]) -> tuple[dict[str, float], Any]:
+    """Calls `work` that many times and waits for the device.
+
+    Returns {"seconds", "cpu" (of all threads)} and the last result.
+    """
     start, cpu = time.perf_counter(), time.process_time()
     for _ in range(times):
         result = work(**options)
@@ -55,8 +60,8 @@ def timed(work, times, options):
     return spent, result
 
 
-def make_work(task):
-    """The function to time."""
+def make_work(task: dict[str, Any]) -> Callable:
+    """Returns the function to time."""
     workload = KINDS[task["kind"]](**task["workload"])
     if workload.device == "cpu":
         use_cores(workload.num_threads)
@@ -65,29 +70,29 @@ def make_work(task):
     return make(workload, **task["options"])
 
 
-def serve(task, reply):
-    """Makes the contestant, says so, and does what standard input asks for."""
+def serve(task: dict[str, Any], reply: Callable[..., Any]) -> None:
+    """Makes the contestant, reports that it is ready, and serves requests on standard input."""
     try:
         work = make_work(task)
     except ImportError as error:
-        reply(left_out=str(error))
+        reply(skipped=str(error))
         return
     compiles = count_compiles()
     names = [name for name in VERSIONS_OF if name in sys.modules]
     reply(versions={name: importlib.metadata.version(name) for name in names})
     for line in sys.stdin:
-        question = json.loads(line)
-        spent, result = timed(work, question["times"], question.get("options", {}))
+        request = json.loads(line)
+        spent, result = timed(work, request["times"], request.get("options", {}))
         reply(
             **spent,
             compiles=None if compiles is None else len(compiles),
             note=getattr(work, "note", None),
-            result=result if question.get("show") else None,
+            result=result if request.get("show") else None,
         )
 
 
-def main():
-    """Standard output is for replies; whatever a library prints goes to standard error."""
+def main() -> None:
+    """Keeps standard output for replies; whatever a library prints goes to standard error."""
     output = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     serve(json.loads(sys.argv[1]), lambda **values: output.write(json.dumps(values) + "\n"))

@@ -1,10 +1,10 @@
-"""What a training step has to do: the sizes of the model, and a batch."""
+"""The work of a training step: the sizes of the model, and a batch."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-NUM_SPECIAL = 4  # ids below are control ids, 0 padding
+NUM_SPECIAL = 4  # smaller ids are special tokens; 0 is padding
 
 
 @dataclass(frozen=True)
@@ -12,7 +12,7 @@ class Workload:
     """A model of the paper's Table 3 and a batch of sentences [B, S] and [B, T] without padding."""
 
     name: str
-    num_layers: int  # of the encoder, and of the decoder
+    num_layers: int  # in the encoder, and in the decoder
     d_model: int
     d_ff: int
     num_heads: int
@@ -21,19 +21,19 @@ class Workload:
     source_length: int  # S
     target_length: int  # T
     device: str = "cpu"  # or "gpu"
-    dtype: str = "float32"  # of the computation, or "bfloat16"
-    num_threads: int = 2  # of a CPU
+    dtype: str = "float32"  # or "bfloat16"; the computation's
+    num_threads: int = 2  # on a CPU
     dropout_rate: float = 0.1
     label_smoothing: float = 0.1
-    paper_dropout: bool = False  # drop nothing but sub-layers and embeddings, where it can be told
+    paper_dropout: bool = False  # only after sub-layers and embeddings, where that can be set
 
     @property
-    def target_tokens(self):
-        """Of one step."""
+    def target_tokens(self) -> int:
+        """Target tokens in a step."""
         return self.num_sentences * self.target_length
 
-    def ids(self):
-        """The same random inputs [B, S] and targets [B, T], int32, for every contestant."""
+    def ids(self) -> tuple[np.ndarray, ...]:
+        """Returns random inputs [B, S] and targets [B, T], int32, the same for every contestant."""
         rng = np.random.default_rng(0)
         return tuple(
             rng.integers(NUM_SPECIAL, self.vocab_size, (self.num_sentences, length), np.int32)
