@@ -1,4 +1,4 @@
-"""Prints what needs no model: the BLEU of copying the source, and of the nearest training source.
+"""Prints the BLEU of two baselines without a model: a copy, and the nearest training sentence.
 
 python tools/baselines.py  # on the embedded corpus
 python tools/baselines.py --train_source=train.en --train_target=train.de \\
@@ -30,6 +30,7 @@ def load_embedded(path):
 
 
 def load_files(paths):
+    """Returns the lines of four files: sources and targets of train, then of test."""
     corpora = [
         pathlib.Path(path).read_text(encoding="utf-8").removesuffix("\n").split("\n")
         for path in paths
@@ -44,7 +45,7 @@ def load_files(paths):
 
 
 def word_ngrams(sentence):
-    """Words and pairs of neighbors: order counts, but not much."""
+    """Counts the words of a sentence and its pairs of neighbouring words."""
     words = ["<s>", *sentence.split(), "</s>"]
     return collections.Counter(words[1:-1] + [f"{a} {b}" for a, b in itertools.pairwise(words)])
 
@@ -76,12 +77,14 @@ def nearest(sentence, index, idf, num_sentences):
 
 
 def print_bleu(name, translations, references):
+    """Prints the BLEU of translations, with its signature."""
     bleu = sacrebleu.BLEU()
     score = bleu.corpus_score(translations, [references])
     print(f"{name}: {score.score:.1f}  {bleu.get_signature()}")
 
 
 def main():
+    """Reads the flags and prints both baselines."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     names = ["train_source", "train_target", "test_source", "test_target"]
     for name in names:

@@ -44,6 +44,7 @@ def make_pairs(language, dropped):
 
 
 def tsv_bytes(splits):
+    """Returns the uncompressed corpus: one line `split<TAB>source<TAB>target` per pair."""
     lines = (
         f"{name}\t{pair.source}\t{pair.target}\n"
         for name, pairs in splits.items()
@@ -79,6 +80,7 @@ def write_corpus(language, output):
 
 
 def main():
+    """Reads the flags and generates the corpus."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target_language", default="de")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("transformer/embedded"))

@@ -13,17 +13,18 @@ SMALLER = {"hour": ("minute", 59), "day": ("hour", 23), "week": ("day", 6), "yea
 
 
 def draw_date(rng, first_year=1950, last_year=2049):
+    """Draws a date whose day is at most 28, so that every month has it."""
     return datetime.date(rng.randint(first_year, last_year), rng.randint(1, 12), rng.randint(1, 28))
 
 
 def draw_time(rng):
-    """Most times that people name are multiples of five minutes."""
+    """Draws a time of day; half of them are a multiple of five minutes, as in speech."""
     minute = rng.choice([rng.randrange(0, 60, 5), rng.randrange(60)])
     return datetime.time(rng.randrange(24), minute)
 
 
 def draw_value(rng):
-    """Amounts as people name them: small whole ones, some tenths, round or large ones."""
+    """Draws an amount as people name it: small and whole, with tenths, round, or large."""
     return rng.choice(
         [
             rng.randint(2, 99),
@@ -36,18 +37,19 @@ def draw_value(rng):
 
 
 def draw_price(rng):
+    """Draws a price: a small whole one, a round one, or one with cents."""
     return rng.choice(
         [rng.randint(2, 99), rng.randrange(100, 10000, 50), rng.randint(200, 19999) / 100]
     )
 
 
 def draw_number(rng, lowest=100, highest=9999):
-    """As likely to have three digits as four."""
+    """Draws a number that has three digits with about the chance of four."""
     return rng.choice([rng.randint(lowest, highest), rng.randint(lowest, 999)])
 
 
 def interval(make, draw):
-    """Draws two contents of one sort and renders the earlier before the later."""
+    """Returns a function that draws two contents of one sort and renders the earlier one first."""
 
     def draw_pair(rng):
         start, end = sorted([draw(rng), draw(rng)])
@@ -57,7 +59,7 @@ def interval(make, draw):
 
 
 def draw_list(render, rng, lowest, highest):
-    """A list of countries, languages or cities, each named once."""
+    """Draws a list of countries, languages or cities, without repetition."""
     names, codes = rng.choice(
         [
             (lambda c: render.name("territories", c), renderings.COUNTRIES),
@@ -70,6 +72,8 @@ def draw_list(render, rng, lowest, highest):
 
 
 def make_date_interval(render):
+    """Returns a function that draws an interval of 1 to 60 days."""
+
     def draw(rng):
         start = draw_date(rng)
         end = start + datetime.timedelta(days=rng.randint(1, 60))
@@ -79,7 +83,7 @@ def make_date_interval(render):
 
 
 def make_duration(render):
-    """Two amounts of time, such as "3 hours and 20 minutes"."""
+    """Returns a function that draws two amounts of time, such as "3 hours and 20 minutes"."""
 
     def draw(rng):
         larger = rng.choice(list(SMALLER))
@@ -95,6 +99,8 @@ def make_duration(render):
 
 
 def make_language_in_country(render):
+    """Returns a function that draws a language with a country: "German (Austria)"."""
+
     def draw(rng):
         language = render.name("languages", rng.choice(renderings.LANGUAGES))
         country = render.name("territories", rng.choice(renderings.COUNTRIES))
@@ -108,7 +114,7 @@ def make_language_in_country(render):
 
 
 def composition_kinds(render):
-    """Returns {kind: (share, function that draws a filler)}."""
+    """Returns {kind: (share of the pairs, function that draws a filler)}."""
     units, currencies = renderings.UNITS, renderings.CURRENCIES
     forms = ["full", "long", "medium", "short"]
     return {
@@ -143,7 +149,7 @@ def composition_kinds(render):
 
 
 def challenge_kinds(render):
-    """What training never shows: larger numbers, earlier years, longer lists."""
+    """Returns what training never shows: larger numbers, earlier years, longer lists."""
     return {
         "larger number in words": (2, lambda r: render.words(r.randint(10_000, 999_999))),
         "larger amount": (
@@ -159,7 +165,7 @@ def challenge_kinds(render):
 
 
 def make_small_numbers(render, dropped):
-    """Numbers below 100 are atomic: every larger one is made of them."""
+    """Yields the numbers below 100, of which every larger one is made."""
     for form in ("cardinal", "ordinal"):
         for value in range(100):
             try:
@@ -171,7 +177,7 @@ def make_small_numbers(render, dropped):
 
 
 def make_compositions(kinds, num_pairs, seed, dropped):
-    """Draws each kind by its share; num2words lacks some languages and forms."""
+    """Draws pairs of each kind by its share; num2words lacks some languages and forms."""
     total = sum(share for share, _ in kinds.values())
     for kind, (share, draw) in kinds.items():
         rng = random.Random(f"{seed}/{kind}")

@@ -7,12 +7,12 @@ import string
 
 from embedded_corpus.pairs import Pair, plain_text, unit_hash
 
-# Share of the (frame, filler) combinations that only the challenge split may show.
+# The share of (frame, filler) combinations that only the challenge split may show.
 UNSEEN_SHARE = 0.04
 
 
 class Forms(dict):
-    """The forms of one filler in one language; `str()` is its plain form."""
+    """The forms of one filler in one language by name; `str()` gives the plain form."""
 
     __getattr__ = dict.__getitem__
 
@@ -25,7 +25,10 @@ class Forms(dict):
 
 @dataclasses.dataclass(frozen=True)
 class Filler:
-    """`open_keys` name contents of an open class (dates, large numbers), split one by one."""
+    """What fills a slot of a frame, in both languages.
+
+    `open_keys` name contents of an open class (dates, large numbers), each with a split of its own.
+    """
 
     key: str
     source: Forms
@@ -34,17 +37,18 @@ class Filler:
 
 
 def plain_filler(key, source, target, open_keys=()):
+    """Returns a filler with one form per language."""
     return Filler(key, Forms(name=source), Forms(name=target), tuple(open_keys))
 
 
 def content_of(fillers):
-    """Open-class fillers are split one by one; closed ones only as a combination."""
+    """Returns the keys that a pair is split by: of open classes, or else the combination."""
     open_keys = {key for filler in fillers for key in filler.open_keys}
     return tuple(sorted(open_keys)) or ("+".join(sorted(f.key for f in fillers)),)
 
 
 def read_frames(text):
-    """Returns [(source template, target template, slot names)] of blocks of two lines."""
+    """Parses blocks of two lines: [(source template, target template, slot names)]."""
     frames = []
     for block in text.strip().split("\n\n"):
         source, target = block.split("\n")
@@ -75,7 +79,10 @@ def choose_fillers(slots, table, rng):
 
 
 def is_unseen(source, fillers):
-    """Whether a closed-class filler is kept out of this frame; a date is new anyway."""
+    """Whether only the challenge split may show one of these fillers in this frame.
+
+    Fillers of an open class, as a date, are new in a frame anyway.
+    """
     return any(
         unit_hash(f"unseen/{source}/{filler.key}") < UNSEEN_SHARE
         for filler in fillers.values()

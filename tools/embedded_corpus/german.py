@@ -1,4 +1,4 @@
-"""All that holds for German only: slots of the frames, inflection, CLDR's German slips."""
+"""What is particular to German: slots of the frames, inflection, and slips of CLDR's German."""
 
 import re
 
@@ -11,6 +11,7 @@ UNINFLECTED_CURRENCIES = ["EUR", "USD", "CHF", "NZD", "SGD"]
 
 
 def rows(text):
+    """Parses a table of german_words.py: one row per line, columns separated by "|"."""
     return [line.split("|") for line in text.strip().split("\n")]
 
 
@@ -22,11 +23,12 @@ def polish(text):
 
 
 def is_misinflected(kind, name):
-    """CLDR gives some obsolete currencies a singular where a plural belongs."""
+    """Whether CLDR gives a singular as the plural, as for some obsolete currencies."""
     return kind == "currencies" and re.match(r"\S+isch(er|es)\b", name) is not None
 
 
 def people():
+    """Yields the persons, each with its pronoun in both languages."""
     for name, german, pronoun, german_pronoun in rows(german_words.PEOPLE):
         yield Filler(
             f"person:{name}",
@@ -36,7 +38,10 @@ def people():
 
 
 def activities():
-    """A separable prefix leaves the verb in second place and takes in "zu" elsewhere."""
+    """Yields the activities, each with the forms of its verb and its object.
+
+    A separable prefix goes to the end of a main clause and encloses "zu" elsewhere.
+    """
     for *verb, thing, german_thing, stem, second, prefix, participle, aux in rows(
         german_words.ACTIVITIES
     ):
@@ -62,6 +67,7 @@ def activities():
 
 
 def things():
+    """Yields the things, each with its pronoun in both languages."""
     for name, german, pronoun in rows(german_words.THINGS):
         yield Filler(
             f"thing:{name}", Forms(name=name, pronoun="it"), Forms(name=german, pronoun=pronoun)
@@ -69,6 +75,7 @@ def things():
 
 
 def countries(render):
+    """Yields the countries, each with its prepositions in both languages."""
     for code in renderings.COUNTRIES:
         name = render.name("territories", code)
         yield country(
@@ -80,13 +87,14 @@ def countries(render):
 
 
 def country(name, inside, to, out, away):
+    """Returns a country, given its name and the German for "in", "to", "from" and "away from"."""
     english = {"in": f"in {name}", "to": f"to {name}", "from": f"from {name}"}
     german = {"in": inside, "to": to, "out": out, "away": away}
     return Filler(f"country:{name}", Forms(english), Forms(german))
 
 
 def inflected_languages(render):
-    """Languages in -isch, and German: "aus dem Englischen ins Deutsche"."""
+    """Yields languages that German inflects: "aus dem Englischen ins Deutsche"."""
     for code in renderings.LANGUAGES:
         filler = render.name("languages", code)
         german = str(filler.target)
@@ -96,11 +104,12 @@ def inflected_languages(render):
 
 
 def closed(kind, text):
+    """Returns the fillers of a word list."""
     return [plain_filler(f"{kind}:{name}", name, german) for name, german in rows(text)]
 
 
 def draw_part(render, rng):
-    """A number of a larger number; the reverse would be nonsense."""
+    """Draws a number out of a larger number; the reverse would be nonsense."""
     part, whole = sorted(rng.sample(range(3, 1000), 2))
     left, right = render.decimal(part), render.decimal(whole)
     return plain_filler(
@@ -112,16 +121,17 @@ def draw_part(render, rng):
 
 
 def draw_many(render, rng):
-    """A number in words before a plural: not one that ends in "eins"."""
+    """Draws a number in words that fits before a plural: none that ends in "eins"."""
     return render.words(rng.choice([n for n in range(12, 1000) if n % 100 != 1]))
 
 
 def draw_some(render, rng, fillers, style):
+    """Draws a list of two to four fillers."""
     return render.listing(rng.sample(fillers, rng.randint(2, 4)), style)
 
 
 class German:
-    """What the generator asks of a language that has frames of its own."""
+    """A language with its own frames, as the generator uses it."""
 
     frames = german_frames.FRAMES
     is_misinflected = staticmethod(is_misinflected)
@@ -132,8 +142,8 @@ class German:
 
 
 def closed_slots(render):
-    """Returns {slot: function of a random generator} for slots with a word list."""
-    person, do, place = list(people()), list(activities()), list(countries(render))
+    """Returns {slot: function of a random generator} of the slots with a word list."""
+    person, do, land = list(people()), list(activities()), list(countries(render))
     speech = [render.name("languages", code) for code in renderings.LANGUAGES]
     inflected = list(inflected_languages(render))
     city = [render.city(zone) for zone in renderings.CITIES]
@@ -143,8 +153,8 @@ def closed_slots(render):
         "other": person,
         "do": do,
         "also": do,
-        "country": place,
-        "land": place,
+        "country": land,
+        "land": land,
         "language": speech,
         "tongue": speech,
         "original": inflected,
@@ -168,7 +178,7 @@ def closed_slots(render):
 
 
 def open_slots(render):
-    """Returns {slot: function of a random generator} for numbers, dates and amounts."""
+    """Returns {slot: function of a random generator} of numbers, dates and amounts."""
     return {
         "ago": lambda rng: render.relative(
             rng.choice(["day", "week", "month", "year"]), -rng.randint(2, 12), in_words=True

@@ -6,7 +6,7 @@ from babel import Locale, numbers, units
 
 from embedded_corpus.pairs import Pair, plain_text
 
-# Entries that name no thing of the world: unknown, private use, tests, pseudo-locales.
+# Entries that name nothing real: unknown, private use, tests, pseudo-locales.
 NOT_REAL = {
     "und",
     "mul",
@@ -45,18 +45,19 @@ def name_tables(locale):
 
 
 def city_names(locale, zones):
-    """CLDR leaves a city out where its name is the one in the zone's identifier."""
+    """Returns {zone: city}; CLDR omits a city whose name is that of the zone."""
     return {
         zone: dict(locale.time_zones.get(zone, {})).get("city", last_part(zone)) for zone in zones
     }
 
 
 def last_part(zone):
+    """Returns the city in the identifier of a zone: "America/New_York" -> "New York"."""
     return zone.rsplit("/", 1)[1].replace("_", " ")
 
 
 def calendar_tables(locale):
-    """Months, weekdays and quarters, in the form that stands alone."""
+    """Returns the names of months, weekdays and quarters, in the form that stands alone."""
     named = {"month": locale.months, "weekday": locale.days, "quarter": locale.quarters}
     return {
         kind: {str(code): name for code, name in table["stand-alone"]["wide"].items()}
@@ -77,20 +78,21 @@ def unit_names(locale, count):
 
 
 def currency_plurals(locale):
+    """Returns {currency: its plural name}."""
     return {
         code: numbers.get_currency_name(code, count=7, locale=locale) for code in locale.currencies
     }
 
 
 def make_lexicon(language, table, dropped):
-    """Returns the atomic pairs, counting in `dropped` what was left out and why."""
+    """Returns the atomic pairs; counts the entries left out in `dropped`, by reason."""
     english, foreign = Locale("en"), Locale.parse(language)
     sources, targets = name_tables(english), name_tables(foreign)
     zones = [zone for zone, data in foreign.time_zones.items() if "city" in data]
     for kind, names in [
-        ("city", lambda place: city_names(place, zones)),
-        ("unit", lambda place: unit_names(place, 1)),
-        ("units", lambda place: unit_names(place, 7)),
+        ("city", lambda locale: city_names(locale, zones)),
+        ("unit", lambda locale: unit_names(locale, 1)),
+        ("units", lambda locale: unit_names(locale, 7)),
         ("currencies", currency_plurals),
     ]:
         sources[kind], targets[kind] = names(english), names(foreign)
@@ -102,7 +104,7 @@ def make_lexicon(language, table, dropped):
 
 
 def atomic_pair(kind, code, source, target, table, dropped):
-    """Returns a list of one pair, or of none where the entry is unfit."""
+    """Returns a list of one pair, or of none if the entry is unfit."""
     reason = None
     if code in NOT_REAL or "unknown" in source.lower():
         reason = "lexicon: pseudo-locale, unknown or private entry"

@@ -82,6 +82,7 @@ SPDX-License-Identifier: Unicode-3.0
 
 
 def count_rows(splits):
+    """Returns the rows of the table of kinds: the number of pairs per split."""
     counts = {
         name: collections.Counter(pair.kind for pair in pairs) for name, pairs in splits.items()
     }

@@ -1,6 +1,4 @@
-"""Fillers that CLDR and num2words render in any language: dates, times, amounts, numbers, lists."""
-
-# ruff: noqa: SIM905 (word lists read better as text)
+"""Renders dates, times, amounts, numbers and lists in any language, by CLDR and num2words."""
 
 import datetime
 import re
@@ -12,27 +10,42 @@ from embedded_corpus.frames import plain_filler
 from embedded_corpus.lexicon import city_names
 
 # Well-known names, so that each comes often; countries whose German name needs no article.
-COUNTRIES = """AR AT AU BE BG BR CA CL CN CO CU CZ DE DK EE EG ES ET FI FR GR HR HU ID IE IN IS IT
-JO JP KE KR LT LU LV MA MT MX NG NO NP NZ PE PL PT RO RS RU SA SE SI TH TN TZ VN ZA""".split()
-LANGUAGES = """ar bg ca cs da de el en es et fa fi fr he hi hr hu hy id is it ja ka ko la lt lv
-nl no pl pt ro ru sk sl sq sr sv th tr uk vi zh""".split()
-CITIES = """Europe/Berlin Europe/Vienna Europe/Rome Europe/Paris Europe/London Europe/Madrid
-Europe/Lisbon Europe/Athens Europe/Moscow Europe/Warsaw Europe/Prague Europe/Budapest Europe/Dublin
-Europe/Copenhagen Europe/Stockholm Europe/Oslo Europe/Helsinki Europe/Brussels Europe/Amsterdam
-Europe/Istanbul Europe/Zurich Europe/Bucharest Africa/Cairo Africa/Nairobi Asia/Tokyo Asia/Seoul
-Asia/Shanghai Asia/Singapore Asia/Bangkok Asia/Dubai America/New_York America/Chicago
-America/Los_Angeles America/Toronto America/Havana America/Lima Australia/Sydney""".split()
-CURRENCIES = (
-    """EUR USD GBP JPY CHF CAD AUD SEK NOK DKK PLN CZK INR MXN NZD SGD TRY RUB KRW""".split()
-)
-UNITS = """length-kilometer length-meter length-centimeter length-millimeter length-mile length-foot
-length-inch mass-kilogram mass-gram mass-milligram mass-pound mass-ounce volume-liter
-volume-milliliter volume-gallon volume-cup duration-hour duration-minute duration-second
-duration-day duration-week duration-month duration-year speed-kilometer-per-hour
-speed-mile-per-hour temperature-celsius temperature-fahrenheit concentr-percent
-area-square-meter area-square-kilometer area-hectare volume-cubic-meter power-kilowatt power-watt
-energy-kilowatt-hour energy-kilocalorie electric-volt digital-megabyte digital-gigabyte
-graphics-pixel""".split()
+COUNTRIES = [
+    "AR", "AT", "AU", "BE", "BG", "BR", "CA", "CL", "CN", "CO", "CU", "CZ", "DE", "DK", "EE",
+    "EG", "ES", "ET", "FI", "FR", "GR", "HR", "HU", "ID", "IE", "IN", "IS", "IT", "JO", "JP",
+    "KE", "KR", "LT", "LU", "LV", "MA", "MT", "MX", "NG", "NO", "NP", "NZ", "PE", "PL", "PT",
+    "RO", "RS", "RU", "SA", "SE", "SI", "TH", "TN", "TZ", "VN", "ZA",
+]  # fmt: skip
+LANGUAGES = [
+    "ar", "bg", "ca", "cs", "da", "de", "el", "en", "es", "et", "fa", "fi", "fr", "he", "hi",
+    "hr", "hu", "hy", "id", "is", "it", "ja", "ka", "ko", "la", "lt", "lv", "nl", "no", "pl",
+    "pt", "ro", "ru", "sk", "sl", "sq", "sr", "sv", "th", "tr", "uk", "vi", "zh",
+]  # fmt: skip
+CITIES = [
+    "Europe/Berlin", "Europe/Vienna", "Europe/Rome", "Europe/Paris", "Europe/London",
+    "Europe/Madrid", "Europe/Lisbon", "Europe/Athens", "Europe/Moscow", "Europe/Warsaw",
+    "Europe/Prague", "Europe/Budapest", "Europe/Dublin", "Europe/Copenhagen",
+    "Europe/Stockholm", "Europe/Oslo", "Europe/Helsinki", "Europe/Brussels", "Europe/Amsterdam",
+    "Europe/Istanbul", "Europe/Zurich", "Europe/Bucharest", "Africa/Cairo", "Africa/Nairobi",
+    "Asia/Tokyo", "Asia/Seoul", "Asia/Shanghai", "Asia/Singapore", "Asia/Bangkok", "Asia/Dubai",
+    "America/New_York", "America/Chicago", "America/Los_Angeles", "America/Toronto",
+    "America/Havana", "America/Lima", "Australia/Sydney",
+]  # fmt: skip
+CURRENCIES = [
+    "EUR", "USD", "GBP", "JPY", "CHF", "CAD", "AUD", "SEK", "NOK", "DKK", "PLN", "CZK", "INR",
+    "MXN", "NZD", "SGD", "TRY", "RUB", "KRW",
+]  # fmt: skip
+UNITS = [
+    "length-kilometer", "length-meter", "length-centimeter", "length-millimeter", "length-mile",
+    "length-foot", "length-inch", "mass-kilogram", "mass-gram", "mass-milligram", "mass-pound",
+    "mass-ounce", "volume-liter", "volume-milliliter", "volume-gallon", "volume-cup",
+    "duration-hour", "duration-minute", "duration-second", "duration-day", "duration-week",
+    "duration-month", "duration-year", "speed-kilometer-per-hour", "speed-mile-per-hour",
+    "temperature-celsius", "temperature-fahrenheit", "concentr-percent", "area-square-meter",
+    "area-square-kilometer", "area-hectare", "volume-cubic-meter", "power-kilowatt",
+    "power-watt", "energy-kilowatt-hour", "energy-kilocalorie", "electric-volt",
+    "digital-megabyte", "digital-gigabyte", "graphics-pixel",
+]  # fmt: skip
 RELATIVE_UNITS = {
     "year": 365 * 86400,
     "month": 30 * 86400,
@@ -45,12 +58,12 @@ RELATIVE_UNITS = {
 
 
 def number_keys(value):
-    """Small whole numbers are a closed class: every one of them is needed in training."""
+    """Returns the keys of a number; small whole ones are a closed class, all of it in train."""
     return () if value < 100 and value == int(value) else (f"number:{value}",)
 
 
 class Renderings:
-    """Each method turns contents into a filler in English and in `language`."""
+    """Renders contents: each method returns a filler in English and in `language`."""
 
     def __init__(self, language, polish=lambda text: text):
         self.locales = (Locale("en"), Locale.parse(language))
@@ -60,25 +73,30 @@ class Renderings:
         self.is_24_hours = "H" in self.locales[1].time_formats["short"].pattern
 
     def both(self, key, render, open_keys=()):
-        """`render` is called with each locale in turn."""
+        """Returns the filler that `render` gives, called with each locale in turn."""
         source, target = (render(locale) for locale in self.locales)
         return plain_filler(key, source, self.polish(target), open_keys)
 
     def name(self, kind, code):
+        """Renders the name of a language, territory and the like."""
         return self.both(f"{kind}:{code}", lambda locale: getattr(locale, kind)[code])
 
     def city(self, zone):
+        """Renders the city of a time zone."""
         return self.both(f"city:{zone}", lambda locale: city_names(locale, [zone])[zone])
 
     def weekday(self, index):
+        """Renders a weekday, 0 for Monday."""
         return self.both(f"weekday:{index}", lambda locale: locale.days["format"]["wide"][index])
 
     def date(self, day, form="long"):
+        """Renders a date in one of the four forms of CLDR."""
         return self.both(
             f"date:{day}", lambda locale: dates.format_date(day, form, locale), (f"date:{day}",)
         )
 
     def month(self, year, month, skeleton="yMMMM"):
+        """Renders a month of a year."""
         day = datetime.datetime(year, month, 1)
         key = f"month:{year}-{month}"
         return self.both(
@@ -86,6 +104,7 @@ class Renderings:
         )
 
     def day_of_year(self, day):
+        """Renders a day and its month."""
         key = f"day:{day.month}-{day.day}"
         moment = datetime.datetime(day.year, day.month, day.day)
         return self.both(
@@ -93,10 +112,13 @@ class Renderings:
         )
 
     def time(self, time, form="short"):
+        """Renders a time of day."""
         key = f"time:{time}"
         return self.both(key, lambda locale: dates.format_time(time, form, locale=locale), (key,))
 
     def moment(self, day, time, form):
+        """Renders a date with a time of day."""
+
         def render(locale):
             # Babel would add seconds and the zone to a long form.
             clock = dates.format_time(time, "short", locale=locale)
@@ -106,12 +128,16 @@ class Renderings:
         return self.both(f"moment:{day}T{time}", render, (f"date:{day}", f"time:{time}"))
 
     def date_interval(self, start, end):
+        """Renders an interval of dates."""
+
         def render(locale):
             return dates.format_interval(start, end, "yMMMd", locale=locale)
 
         return self.both(f"interval:{start}/{end}", render, (f"date:{start}", f"date:{end}"))
 
     def time_interval(self, start, end):
+        """Renders an interval of times of day."""
+
         def render(locale):
             hours = "Hm" if self.is_24_hours and locale != self.locales[0] else "hm"
             moments = [
@@ -122,7 +148,7 @@ class Renderings:
         return self.both(f"interval:{start}/{end}", render, (f"time:{start}", f"time:{end}"))
 
     def relative(self, unit, count, in_words=False):
-        """A time `count` units away: in the past where it is negative."""
+        """Renders a time `count` units away: in the past if it is negative."""
         delta = datetime.timedelta(seconds=count * RELATIVE_UNITS[unit])
 
         def render(locale):
@@ -135,6 +161,8 @@ class Renderings:
         return self.both(f"relative:{unit}:{count}", render)
 
     def amount(self, unit, value):
+        """Renders a number with its unit; raises NotImplementedError if a locale lacks the unit."""
+
         def render(locale):
             text = units.format_unit(value, unit, locale=locale)
             if unit in text:
@@ -144,6 +172,8 @@ class Renderings:
         return self.both(f"amount:{unit}:{value}", render, number_keys(value))
 
     def price(self, currency, value, form="name"):
+        """Renders an amount of money, with the name or the sign of its currency."""
+
         def render(locale):
             whole = value == int(value)
             pattern = None if form == "standard" or not whole else "#,##0 ¤¤¤"
@@ -155,6 +185,8 @@ class Renderings:
         return self.both(f"price:{currency}:{value}", render, number_keys(value))
 
     def decimal(self, value, sign=""):
+        """Renders a number in digits, or a percentage for the sign "%"."""
+
         def render(locale):
             if sign == "%":
                 return numbers.format_percent(
@@ -165,6 +197,7 @@ class Renderings:
         return self.both(f"decimal:{value}{sign}", render, number_keys(value))
 
     def words(self, value, form="cardinal"):
+        """Renders a number in words: cardinal, ordinal or a year."""
         return self.both(
             f"number:{value}",
             lambda locale: num2words(value, lang=locale.language, to=form),

@@ -19,7 +19,7 @@ SPLIT_SIZES = {"train": 40_000, "validation": 500, "test": 1_000, "challenge": 5
 
 
 def unique_pairs(pairs, dropped):
-    """Keeps one pair per text, and no source that has two targets."""
+    """Yields one pair per text, and no source that has two targets."""
     targets = collections.defaultdict(set)
     for pair in pairs:
         targets[pair.source].add(pair.target)
@@ -35,7 +35,7 @@ def unique_pairs(pairs, dropped):
 
 
 def limit_identical(pairs, dropped):
-    """Caps the pairs whose translation is a copy; the hash chooses which stay."""
+    """Caps the pairs whose translation is a copy; the hash chooses which ones stay."""
     identical = sorted(
         (pair for pair in pairs if pair.source == pair.target),
         key=lambda pair: unit_hash(pair.source),
@@ -46,6 +46,7 @@ def limit_identical(pairs, dropped):
 
 
 def content_split(content):
+    """Returns the split of a content, by its hash."""
     position = unit_hash(f"split/{content}")
     if position < TEST_SHARE:
         return "test"
@@ -53,7 +54,7 @@ def content_split(content):
 
 
 def split_of(pair):
-    """Returns a split name, or None if its contents belong to different held-out splits."""
+    """Returns a split name, or None if the contents belong to different held-out splits."""
     if pair.kind == "name":
         return "train"
     held_out = {content_split(content) for content in pair.content} - {"train"}
@@ -65,7 +66,7 @@ def split_of(pair):
 
 
 def drop_shared_texts(splits, dropped):
-    """Two contents can share a text (4/5 and the 5th of April); train gives way."""
+    """Drops pairs of train whose text a held-out pair has: "4/5" is also 5 April."""
     held_out = [pair for name, pairs in splits.items() if name != "train" for pair in pairs]
     sources = {pair.source for pair in held_out}
     targets = {pair.target for pair in held_out}
@@ -98,7 +99,7 @@ def choose(pairs, limit):
 
 
 def split_pairs(pairs, dropped):
-    """Returns {split: pairs} of the wanted sizes."""
+    """Returns {split: pairs} of the sizes in `SPLIT_SIZES`."""
     kept = limit_identical(list(unique_pairs(pairs, dropped)), dropped)
     splits = {name: [] for name in SPLIT_SIZES}
     for pair in kept:
@@ -117,7 +118,7 @@ def split_pairs(pairs, dropped):
 
 
 def check_splits(splits):
-    """Raises where a text or an open content lies on both sides of train."""
+    """Raises ValueError if a text or an open content is both in train and held out."""
 
     def texts(names, field):
         return {getattr(pair, field) for name in names for pair in splits[name]}
