@@ -1,4 +1,4 @@
-"""results.py: what is said and kept of a test set can be compared and read again."""
+"""What is printed and kept of a test set can be compared and read again."""
 
 import json
 import math
@@ -50,14 +50,14 @@ def test_a_host_that_does_not_write_writes_nothing(tmp_path):
 def test_a_perplexity_beyond_a_float_is_still_json(tmp_path):
     """Catches Infinity in report.json, which most programs refuse to read."""
     result = evaluation()
-    result.perplexity.value = math.inf
+    result.scores["perplexity"].value = math.inf
     assert strict(result.save(WorkDir(tmp_path), "x").read_text())["perplexity"]["value"] is None
 
 
 def test_lines_name_every_score_and_count():
     """Catches a second score that could be taken for the first."""
     lines = evaluation().lines() + evaluation().detail_lines()
-    scores = [line for line in lines if "bs:1000" in line]
+    scores = [line for line in lines if "bs:20|" in line]
     assert len({line.split(" ± ")[0].rstrip("0123456789. ") for line in scores}) == len(scores) == 7
     assert any(line.split()[:3] == ["11–20", "1", "sentences"] for line in lines)
     assert any("0 empty (0), 0 copied (0), 0 repeating" in line for line in lines)
@@ -73,13 +73,13 @@ def test_faults_of_references_stand_beside_those_of_translations():
     assert outputs["length_ratio"] == 0.75
 
 
-def test_the_measure_comes_first_wherever_scores_are_told(tmp_path):
+def test_the_selection_metric_comes_first_wherever_scores_are_shown(tmp_path):
     """Catches a report of pronunciations headed by their BLEU, and lengths in words of one word."""
     rows = [("a" * n, "x y", "x y" if n % 4 else "x") for n in range(1, 21)]
     result = evaluation(rows, selection_metric="line_error_rate")
     assert list(result.scores) == ["line_error_rate", "bleu", "chrf", "perplexity"]
     assert result.lines()[0].startswith("WER (whole words) 25.00 ± ")
-    assert [(row["from"], row["score"].value) for row in result.by_length] == [(1, 20), (11, 30)]
+    assert [(row.low, row.score.value) for row in result.by_length] == [(1, 20), (11, 30)]
     assert "WER (whole words) by characters of the source:" in result.detail_lines()
     path = result.save(WorkDir(tmp_path), "x", checkpoints=[checkpoint_row(result)] * 2)
     record, page = strict(path.read_text()), (path.parent / "report.html").read_text()

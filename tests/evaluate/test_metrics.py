@@ -1,4 +1,4 @@
-"""metrics.py: scores that can be compared, or none."""
+"""Scores can be compared, or there is none."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from transformer.evaluate import metrics
+from transformer.evaluate import metrics, scores
 from transformer.model.loss import perplexity
 
 REFERENCES = ["The quick brown fox jumps over the lazy dog .", "It was a dark and stormy night ."]
@@ -77,8 +77,10 @@ def test_a_score_carries_all_that_it_takes_to_compare_it():
 
 def test_the_interval_is_the_same_twice():
     """Catches a bootstrap without a seed."""
-    scores = [metrics.bleu(TRANSLATIONS, REFERENCES, "en-de", num_bootstrap=50) for _ in range(2)]
-    assert scores[0] == scores[1]
+    once, twice = (
+        metrics.bleu(TRANSLATIONS, REFERENCES, "en-de", num_bootstrap=50) for _ in range(2)
+    )
+    assert once == twice
 
 
 def test_perplexity():
@@ -89,7 +91,7 @@ def test_perplexity():
 
 
 def test_translations_that_share_next_to_nothing_are_scored():
-    """Of a model that has just begun; sacrebleu 2.6 fails to resample such a chrF."""
+    """Catches a model that has just begun: sacrebleu 2.6 fails to resample such a chrF."""
     translations, references = ["b", *["x"] * 9], ["a b", *["c d"] * 9]
     score = metrics.chrf(translations, references, "en-de", num_bootstrap=100)
     assert 0 < score.value < 10
@@ -109,12 +111,12 @@ def test_translations_that_share_next_to_nothing_are_scored():
 def test_second_scores_are_sacrebleu_s(name, options):
     """Catches a name on the wrong variant."""
     texts = [t.upper().replace(" .", "-x.") for t in TRANSLATIONS], [f"{r}!" for r in REFERENCES]
-    scores = {score.name: score for score in metrics.secondary_scores(*texts, "en-de")}
+    found = {score.name: score for score in metrics.secondary_scores(*texts, "en-de")}
     theirs = sacrebleu.corpus_bleu(texts[0], [texts[1]], **options)
-    assert scores[name].value == pytest.approx(theirs.score)
-    assert ("case:lc" in scores[name].signature) == ("lowercase" in options)
+    assert found[name].value == pytest.approx(theirs.score)
+    assert ("case:lc" in found[name].signature) == ("lowercase" in options)
     chrf = sacrebleu.corpus_chrf(texts[0], [texts[1]], word_order=2)
-    assert scores["chrF2++"].value == pytest.approx(chrf.score)
+    assert found["chrF2++"].value == pytest.approx(chrf.score)
 
 
 @pytest.mark.parametrize(("tokenize", "count"), [("13a", 4), ("intl", 3), ("none", 5), ("zh", 3)])
@@ -132,12 +134,12 @@ def test_the_interval_of_a_perplexity_is_that_of_its_sentences():
     counts = [3, 5, 9, 4] * 25
     log_probs = [-1.0 * n * (1 + i % 3) for i, n in enumerate(counts)]
     options = dict(vocab_size=50, num_bootstrap=500)
-    score = metrics.corpus_perplexity(log_probs, counts, "en-de", **options)
+    score = scores.corpus_perplexity(log_probs, counts, "en-de", **options)
     assert score.value == pytest.approx(math.exp(-sum(log_probs) / sum(counts)))
     spread = np.std([-p / n for p, n in zip(log_probs, counts, strict=True)]) / len(counts) ** 0.5
     assert 1.2 * spread < score.interval / score.value < 3 * spread
     same = [-2.0 * n for n in counts]
-    assert metrics.corpus_perplexity(same, counts, "en-de", **options).interval < 1e-9
+    assert scores.corpus_perplexity(same, counts, "en-de", **options).interval < 1e-9
     assert {"unit:piece", "eos:yes", "vocab:50", "bs:500"} <= set(score.signature.split("|"))
     assert f"{score.value:.3f} ± {score.interval:.3f}" in str(score)
 
@@ -148,7 +150,7 @@ def test_tokens_are_counted_as_by_bleu():
     assert metrics.count_tokens(["a, b"], ["a b c"], tokenize="none") == (2, 3)
 
 
-def test_word_error_rate_counts_lines_that_are_not_wholly_right():
+def test_line_error_rate_counts_lines_that_are_not_wholly_right():
     """Catches phones counted for words, a fraction for a percentage, and a forgiving comparison."""
     ours = ["a b c", "a b", "A b", "ab", ""]
     theirs = ["a b c", "a c", "a b", "a b", "x"]
@@ -160,7 +162,7 @@ def test_word_error_rate_counts_lines_that_are_not_wholly_right():
         metrics.score_by("line_error_rate", ours[1:], theirs, "hun-ipa")
 
 
-def test_the_interval_of_a_word_error_rate_is_that_of_a_proportion():
+def test_the_interval_of_a_line_error_rate_is_that_of_a_proportion():
     """Catches an interval over phones, and half of it or twice."""
     ours = ["x" if i % 10 else "y" for i in range(1000)]
     score = metrics.score_by("line_error_rate", ours, ["x"] * 1000, "a-b", num_bootstrap=1000)
@@ -179,15 +181,15 @@ def test_every_metric_scores_under_its_name():
 
 def test_accuracy_has_wilsons_interval():
     """Catches a share for a percentage, and an interval of 0 where nothing went wrong."""
-    score = metrics.accuracy([True] * 81 + [False] * 19, "2 classes")
+    score = scores.accuracy([True] * 81 + [False] * 19, "2 classes")
     assert score.value == pytest.approx(81)
     assert score.interval == pytest.approx((87.45 - 72.22) / 2, abs=0.02)  # Wilson, of a table
     assert "100 examples" in str(score)
-    assert metrics.accuracy([True] * 50, "2 classes").interval > 3
+    assert scores.accuracy([True] * 50, "2 classes").interval > 3
 
 
 def test_a_mean_loss_and_its_perplexity_agree():
     """Catches a loss in bits, or a perplexity of something else."""
-    loss, perplexity = metrics.mean_loss(200.0, 100, "piece")
+    loss, perplexity = scores.mean_loss(200.0, 100, "piece")
     assert loss.value == 2.0 and perplexity.value == pytest.approx(math.exp(2))
     assert "nats per piece 2.000" in str(loss) and "100 pieces" in str(loss)

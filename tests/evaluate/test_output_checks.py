@@ -1,8 +1,8 @@
-"""Faults: what is empty, copied or a loop is counted, and nothing else is."""
+"""Text that is empty, copied or a loop counts as a fault, and nothing else does."""
 
 import pytest
 
-from transformer.evaluate.output_checks import count_faults, find_faults, words
+from transformer.evaluate.output_checks import count_faults, find_faults, split_words
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ def test_faults_by_hand(source, translation, found):
 
 
 def test_characters_are_words_where_there_are_no_spaces():
-    """Catches Chinese counted as one word a sentence, in which no loop could ever be seen."""
-    assert words("你好 吗", "zh") == ["你", "好", "吗"] == words("你好 吗", "zh-CN")
-    assert words("wie geht es", "de") == ["wie", "geht", "es"]
+    """Catches Chinese counted as one word per sentence, in which no loop could ever be seen."""
+    assert split_words("你好 吗", "zh") == ["你", "好", "吗"] == split_words("你好 吗", "zh-CN")
+    assert split_words("wie geht es", "de") == ["wie", "geht", "es"]
     assert find_faults("well", "好好好好", "en", "zh") == ["repeating"]
 
 

@@ -1,6 +1,5 @@
-"""A model, its test set, and its checkpoints in turn."""
+"""A translator, its test set, and the checkpoints of a run in turn."""
 
-import json
 import random
 import shutil
 
@@ -17,7 +16,6 @@ from transformer.config import Config
 from transformer.data.batch import Batch
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import save_tokenizers
-from transformer.evaluate import translation
 from transformer.evaluate.checkpoint_series import (
     checkpoint_row,
     choose_checkpoints,
@@ -25,46 +23,81 @@ from transformer.evaluate.checkpoint_series import (
     table_lines,
 )
 from transformer.evaluate.translation import evaluate_translator
+from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
 from transformer.workdir import WorkDir
 
 WORDS = [f"w{i}" for i in range(20)]
+TOKENIZER = PiecesTokenizer([*WORDS, "sp@@", "lit"], "@@")
 STEPS = (10, 20, 30)
 
 
-def pairs(count, seed=0):
-    rng = random.Random(seed)
-    rows = [rng.choices(WORDS, k=rng.randint(1, 14)) for _ in range(count)]
+def pairs(count, longest=14):
+    """Random sentences beside themselves in reverse."""
+    rng = random.Random(0)
+    rows = [rng.choices(WORDS, k=rng.randint(1, longest)) for _ in range(count)]
     return [(" ".join(row), " ".join(reversed(row))) for row in rows]
+
+
+def tiny_run_config():
+    config = Config()
+    config.model = tiny_config(num_layers=1)
+    config.tokenizer.kind, config.tokenizer.joiner = "pieces", "@@"
+    config.data.row_length, config.data.bleu_tokenize = 64, "none"
+    config.decoding.batch_size, config.decoding.max_extra_length = 4, 4
+    config.decoding.beam_size, config.training.keep_checkpoints = 2, 3
+    return config
+
+
+class ReversingTranslator:
+    """Says the words in reverse, but for the last; every number tells its sentence apart."""
+
+    checkpoint, step, num_averaged = "last (20)", 20, 1
+    source_tokenizer = tokenizer = TOKENIZER
+
+    def __init__(self):
+        self.config, self.options = tiny_run_config(), []
+
+    def largest_bucket(self):
+        return 256
+
+    def translate(self, sentences, **options):
+        self.options.append(options)
+        found = []
+        for sentence in sentences:
+            words = sentence.split()[:0:-1]
+            ids = TOKENIZER.encode([" ".join(words)])[0] if words else []
+            text = TOKENIZER.join_pieces(" ".join(words))
+            found.append(Translation(text, -len(sentence) / 7, -len(sentence) / 3, list(ids)))
+        return found
+
+    def score(self, sources, targets):
+        return [
+            Translation(t, 0.0, -float(len(s) + 2 * len(t)), [5] * (len(t.split()) + 1))
+            for s, t in zip(sources, targets, strict=True)
+        ]
+
+    def attention(self, source, translation):
+        sides = [*source.split(), "</s>"], [*translation.text.split(), "</s>"]
+        shape = (2, 3, len(sides[1]), len(sides[0]))  # [layers, N, T, S]
+        return *sides, np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A work directory with three checkpoints of random weights."""
-    config = Config()
-    config.model = tiny_config()
-    config.tokenizer.kind, config.tokenizer.joiner = "pieces", "@@"
-    config.data.row_length, config.data.bleu_tokenize = 64, "none"
-    config.decoding.batch_size, config.decoding.max_extra_length = 4, 4
-    config.decoding.beam_size, config.training.keep_checkpoints = 2, 3
-    tokenizer = PiecesTokenizer([*WORDS, "sp@@", "lit"], "@@")
-    model = Translator(config, None, (tokenizer, tokenizer)).model
-    ids = np.ones((1, 4), np.int32)
-    params = random_params(model.init, Batch(*[ids] * 7), deterministic=True)
+    config = tiny_run_config()
     workdir = WorkDir(tmp_path_factory.mktemp("run"))
-    save_tokenizers(workdir.path, tokenizer, tokenizer)
+    save_tokenizers(workdir.path, TOKENIZER, TOKENIZER)
     workdir.save_config(config)
+    model = Translator(config, None, (TOKENIZER, TOKENIZER)).model
+    params = random_params(model.init, Batch.zeros(1, 4), deterministic=True)
     checkpoints = Checkpoints(workdir.checkpoints, keep=3)
     for step in STEPS:
-        noise = jax.tree.map(lambda x, step=step: x * (1 + step / 100), params)
-        checkpoints.save(TrainState(jnp.array(step), noise, opt_state=()), score=float(-step))
+        scaled = jax.tree.map(lambda x, step=step: np.asarray(x) * (1 + step / 100), params)
+        checkpoints.save(TrainState(jnp.array(step), scaled, opt_state=()), score=float(-step))
     checkpoints.close()
     return workdir.path
-
-
-@pytest.fixture(scope="module")
-def translator(run):
-    return Translator.from_checkpoint(run, "last")
 
 
 @pytest.fixture
@@ -80,10 +113,11 @@ def compiles():
     jax.monitoring.unregister_event_duration_listener(listen)
 
 
-def test_an_evaluation_is_of_what_the_translator_says(translator):
+def test_an_evaluation_is_of_what_the_translator_says():
     """Catches references, log-probabilities and translations that slip against each other."""
     test_set = [*pairs(9), ("sp@@ lit w1", "w2 sp@@ lit"), ("", "w3")]
-    result = evaluate_translator(translator, test_set, "own", num_maps=2)
+    translator = ReversingTranslator()
+    result = evaluate_translator(translator, test_set, "own", beam_size=3)
     sources, targets = (list(side) for side in zip(*test_set, strict=True))
     found, scored = translator.translate(sources), translator.score(sources, targets)
     references = [*targets[:9], "w2 split", "w3"]
@@ -91,77 +125,74 @@ def test_an_evaluation_is_of_what_the_translator_says(translator):
     assert [s.reference for s in result.segments] == references
     assert result.segments[9].source == "split w1"
     for segment, ours, theirs in zip(result.segments, found, scored, strict=True):
-        assert segment.log_prob == pytest.approx(ours.log_prob, abs=1e-4)
-        assert segment.score == pytest.approx(ours.score, abs=1e-4)
-        assert segment.reference_log_prob == pytest.approx(theirs.log_prob, abs=1e-4)
+        assert (segment.log_prob, segment.score) == (ours.log_prob, ours.score)
+        assert segment.reference_log_prob == theirs.log_prob
     texts = [t.text for t in found], [references]
     bleu = sacrebleu.corpus_bleu(*texts, tokenize="none", force=True)
-    assert result.bleu.value == pytest.approx(bleu.score)
+    assert result.primary.value == pytest.approx(bleu.score)
+    assert "bs:1000" in result.primary.signature and result.primary.interval > 0
     nll, count = (sum(getattr(s, n) for s in scored) for n in ("log_prob", "num_pieces"))
-    assert result.perplexity.value == pytest.approx(np.exp(-nll / count), rel=1e-4)
-    assert result.outputs["translations"]["empty"] == 0
-    assert sum(row["score"].num_sentences for row in result.by_length) == 10
+    assert result.scores["perplexity"].value == pytest.approx(np.exp(-nll / count))
+    assert result.outputs["translations"]["empty"] == sum(not t.text for t in found) - 1
+    assert sum(row.score.num_sentences for row in result.by_length) == 10
+    assert (result.checkpoint, result.corpus, result.settings.vocab_size) == (
+        "last (20)", "own", TOKENIZER.vocab_size,
+    )  # fmt: skip
 
 
-def test_the_configuration_says_which_score_comes_first(translator, monkeypatch):
+def test_the_configuration_says_which_score_comes_first():
     """Catches a selection_metric that is lost between the configuration and the scores."""
-    monkeypatch.setattr(translator.config.data, "selection_metric", "line_error_rate")
-    test_set = [*pairs(9), ("", "")]
-    result = evaluate_translator(translator, test_set, "own", num_maps=0)
-    num_wrong = sum(s.translation != s.reference for s in result.segments)
-    assert num_wrong < len(test_set) and result.primary.name == "WER (whole words)"
-    assert result.primary.value == pytest.approx(100 * num_wrong / len(test_set))
+    translator = ReversingTranslator()
+    translator.config.data.selection_metric = "line_error_rate"
+    result = evaluate_translator(translator, [("", ""), *pairs(3)], "own", num_maps=0)
+    assert (result.primary.name, result.primary.value) == ("WER (whole words)", 75)
 
 
-def test_hosts_can_tell_each_other_what_they_found(translator, monkeypatch):
-    """Catches an array or a `Translation` among what goes to the other hosts as JSON."""
-    whole = evaluate_translator(translator, pairs(5), "own")
-    sent = lambda work, items: json.loads(json.dumps(work(items)))  # noqa: E731
-    monkeypatch.setattr(translation, "split_over_hosts", sent)
-    assert evaluate_translator(translator, pairs(5), "own") == whole
-
-
-def test_maps_are_of_short_sentences_and_of_their_pieces(translator):
+def test_maps_are_of_short_sentences_and_of_their_tokens():
     """Catches a map of one sentence under the title of another, and weights per head."""
-    result = evaluate_translator(translator, pairs(12), "own", num_maps=2)
+    translator, test_set = ReversingTranslator(), [("w1", "w1"), *pairs(6)]
+    result = evaluate_translator(translator, test_set, "own", num_maps=2)
     assert len(result.maps) == 2
     for seen in result.maps:
-        segment = next(s for s in result.segments if s.source == seen["source"])
-        assert segment.translation == seen["translation"]
-        assert seen["pieces"][0] == [*seen["source"].split(), "</s>"]
-        assert np.shape(seen["weights"]) == (2, len(seen["pieces"][1]), len(seen["pieces"][0]))
-    assert evaluate_translator(translator, pairs(3), "own", num_maps=0).maps == []
+        segment = next(s for s in result.segments if s.source == seen.source)
+        assert segment.translation == seen.translation != ""
+        assert seen.source_pieces == [*seen.source.split(), "</s>"]
+        translation = translator.translate([seen.source])[0]
+        weights = translator.attention(seen.source, translation)[2]
+        np.testing.assert_allclose(seen.weights, weights.mean(axis=1))
+    lengths = [abs(len(seen.source.split()) - 8) for seen in result.maps]
+    assert lengths == sorted(abs(len(s.split()) - 8) for s, _ in test_set[1:])[:2]
 
 
-def test_cut_sources_are_counted(translator):
-    """Catches a test set whose longest sentences are cut without a word."""
-    result = evaluate_translator(
-        translator, [("w1 " * 255, "w1"), ("w1 " * 256, "w1")], "own", beam_size=1
-    )
-    assert result.settings.longest_source == 256
-    assert result.outputs["cut_sources"] == 1
-    assert result.settings.search["beam_size"] == 1
+def test_cut_sources_and_search_options_are_kept():
+    """Catches a test set whose longest sentences are cut without a word, and an option lost."""
+    translator = ReversingTranslator()
+    test_set = [("w1 " * 255, "w1"), ("w1 " * 256, "w1")]
+    result = evaluate_translator(translator, test_set, "own", num_maps=0, beam_size=1)
+    assert result.settings.longest_source == 256 and result.outputs["cut_sources"] == 1
+    assert result.settings.search["beam_size"] == 1 and translator.options == [{"beam_size": 1}]
+    assert result.settings.search["max_extra_length"] == 4 and result.maps == []
 
 
 def test_another_checkpoint_needs_no_compile(run, compiles):
     """Catches a search that is compiled for every checkpoint, a minute each for a large model."""
-    test_set, found = pairs(6), []
+    test_set, found = pairs(3, longest=4), []
     for translator in each_checkpoint(run, ["10", "20", "average:2"]):
         before = len(compiles)
         found.append(evaluate_translator(translator, test_set, "own", num_maps=0))
         assert (len(compiles) > before) == (len(found) == 1)
-    alone = evaluate_translator(Translator.from_checkpoint(run, "20"), test_set, "own", num_maps=0)
-    assert found[1].segments == alone.segments
+    alone = Translator.from_checkpoint(run, "20").score(*map(list, zip(*test_set, strict=True)))
+    assert [s.reference_log_prob for s in found[1].segments] == [t.log_prob for t in alone]
     rows = [checkpoint_row(result) for result in found]
-    assert [row["step"] for row in rows] == [10, 20, 30]
-    assert len({row["perplexity"].value for row in rows}) == 3
+    assert [(row.step, row.num_averaged) for row in rows] == [(10, 1), (20, 1), (30, 2)]
+    assert len({row.scores["perplexity"].value for row in rows}) == 3
     lines = table_lines(rows)
     assert len(lines) == 4 and lines[3].startswith("mean of 2 (20 to 30)")
     assert len({len(line) for line in lines}) == 1
 
 
 def test_names_of_checkpoints(run):
-    """Catches all that forgets one, a step twice, and a typo that is told after an hour."""
+    """Catches "all" that forgets one, a step twice, and a typo that is reported after an hour."""
     assert choose_checkpoints(run, "best") == ["best"]
     assert choose_checkpoints(run, "all") == ["10", "20", "30"]
     assert choose_checkpoints(run, "20, all,average:2,20") == ["20", "10", "30", "average:2"]

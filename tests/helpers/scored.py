@@ -1,7 +1,15 @@
 """Evaluations of texts that a test writes itself, without a model."""
 
-from transformer.evaluate.evaluation import EvaluationSettings, make_evaluation
+from collections.abc import Sequence
+
+from transformer.evaluate.evaluation import (
+    AttentionMap,
+    Evaluation,
+    EvaluationSettings,
+    make_evaluation,
+)
 from transformer.evaluate.segments import make_segments
+from transformer.inference.translation import Translation
 
 CORPUS = [  # (source, reference, translation)
     ("a dog runs", "ein Hund rennt", "ein Hund rennt"),
@@ -14,16 +22,40 @@ CORPUS = [  # (source, reference, translation)
 
 
 def evaluation(
-    rows=CORPUS, *, checkpoint="last (20)", tokenize="13a", selection_metric="bleu", maps=()
-):
-    """An `Evaluation` of (source, reference, translation); every reference costs 2 nats a word."""
-    about = (checkpoint, "own", "en", "de", tokenize, 100, 256, {"beam_size": 4})
-    settings = EvaluationSettings(*about, selection_metric)
+    rows: Sequence[tuple[str, str, str]] = CORPUS,
+    *,
+    checkpoint: str = "last (20)",
+    tokenize: str = "13a",
+    selection_metric: str = "bleu",
+    maps: Sequence[AttentionMap] = (),
+    num_bootstrap: int = 20,
+) -> Evaluation:
+    """An `Evaluation` of (source, reference, translation); references cost 2 nats per word."""
+    settings = EvaluationSettings(
+        source_language="en",
+        target_language="de",
+        tokenize=tokenize,
+        vocab_size=100,
+        longest_source=256,
+        search={"beam_size": 4},
+        selection_metric=selection_metric,
+    )
     sources, references, translations = (list(side) for side in zip(*rows, strict=True))
-    counts = [len(reference.split()) + 1 for reference in references]
-    found = [(translation, -1.0, -0.5) for translation in translations]
-    log_probs = [-2.0 * count for count in counts]
-    segments = make_segments(sources, references, found, log_probs, settings.languages)
-    result = make_evaluation(settings, segments, counts)
+    lengths = [len(reference.split()) + 1 for reference in references]
+    segments = make_segments(
+        sources,
+        references,
+        [Translation(text, score=-0.5, log_prob=-1.0) for text in translations],
+        [-2.0 * length for length in lengths],
+        settings.languages,
+    )
+    result = make_evaluation(
+        settings,
+        segments,
+        lengths,
+        checkpoint=checkpoint,
+        corpus="own",
+        num_bootstrap=num_bootstrap,
+    )
     result.maps = list(maps)
     return result

@@ -1,19 +1,26 @@
-"""Several checkpoints of a run, one after the other in one compiled translator."""
+"""Evaluates several checkpoints of a run, one after the other in one compiled translator."""
 
 import re
 import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from etils.epath import PathLike
 
 from transformer.checkpoint.checkpoints import open_for_reading
-from transformer.evaluate.metrics import scores_in
+from transformer.checkpoint.restore import restore
+from transformer.evaluate.evaluation import Evaluation
+from transformer.evaluate.scores import Score
 from transformer.inference.translator import Translator
 from transformer.workdir import WorkDir
 
 
-def choose_checkpoints(path, text):
-    """The names in a list like "best,average:5,200"; "all" is every step that is there.
+def choose_checkpoints(path: PathLike, text: str) -> list[str]:
+    """Returns the names in a list like "best,average:5,200"; "all" stands for every saved step.
 
-    A single name is left to `Translator.from_checkpoint`; of several each must be one, and a step
-    be there.
+    A single name is left to `restore` to check. Raises ValueError if one of
+    several is no name of a checkpoint, or a step that the run at `path` has not saved.
     """
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
     if len(names) == 1 and names != ["all"]:
@@ -34,38 +41,55 @@ def choose_checkpoints(path, text):
     return list(dict.fromkeys(chosen))
 
 
-def each_checkpoint(path, names, **settings):
-    """Yields one `Translator` with the parameters of each checkpoint in turn.
+def each_checkpoint(path: PathLike, names: Sequence[str], **settings: Any) -> Iterator[Translator]:
+    """Yields one and the same `Translator` with the parameters of each checkpoint in turn.
 
-    So what it compiled for the first serves all. Of several, one that cannot be read is left out
-    with a warning. settings: dtype and batch_size, as `Translator.from_checkpoint` takes them.
+    So what it compiled for the first serves all. settings: dtype and batch_size, as `restore`
+    takes them. Of several checkpoints, one that cannot be read is left out with a warning. Raises
+    ValueError if none can be read.
     """
     translator = None
     for name in names:
         try:
-            restored = Translator.from_checkpoint(path, name, **settings)
+            restored = restore(path, name, tasks=Translator.tasks, **settings)
         except ValueError as error:
             if len(names) == 1:
                 raise
             warnings.warn(f"checkpoint {name} is left out: {error}", stacklevel=2)
             continue
-        translator = translator or restored
-        translator.params, translator.checkpoint = restored.params, restored.checkpoint
+        source, target = restored.tokenizers
+        translator = translator or Translator(restored.config, None, (source, target))
+        translator.use(restored)
         yield translator
     if translator is None:
         raise ValueError(f"None of the checkpoints {', '.join(names)} can be read.")
 
 
-def checkpoint_row(result):
-    """The row of one checkpoint: its name, its (last) step, its scores."""
-    step = re.search(r"(\d+)\)?$", result.checkpoint)
-    step = int(step[1]) if step else None
-    return {"checkpoint": result.checkpoint, "step": step, **result.scores}
+@dataclass(frozen=True)
+class CheckpointRow:
+    """The scores of one of several checkpoints.
+
+    checkpoint, step, num_averaged, scores: as those of `Evaluation`.
+    """
+
+    checkpoint: str
+    step: int | None
+    num_averaged: int
+    scores: dict[str, Score]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the row of report.json."""
+        scores = {name: score.to_json() for name, score in self.scores.items()}
+        return {"checkpoint": self.checkpoint, "step": self.step, **scores}
 
 
-def table_lines(rows):
-    """A table of the rows of `checkpoint_row`: its head, and a line each."""
-    lines = [("checkpoint", *(score.name for score in scores_in(rows[0]).values()))]
-    for row in rows:
-        lines.append((row["checkpoint"], *(score.figures for score in scores_in(row).values())))
+def checkpoint_row(result: Evaluation) -> CheckpointRow:
+    """Returns what is kept of one evaluation among several."""
+    return CheckpointRow(result.checkpoint, result.step, result.num_averaged, result.scores)
+
+
+def table_lines(rows: Sequence[CheckpointRow]) -> list[str]:
+    """Returns a table of fixed widths, so that its lines can be printed one by one; head first."""
+    lines = [("checkpoint", *(score.name for score in rows[0].scores.values()))]
+    lines += [(row.checkpoint, *(score.figures for score in row.scores.values())) for row in rows]
     return [f"{name:<28}{''.join(f'{cell:>18}' for cell in cells)}" for name, *cells in lines]

@@ -1,25 +1,42 @@
-"""A classifier and labelled examples: its accuracy, and what it takes for what."""
+"""Evaluates a classifier on labelled examples: its accuracy, and which classes it confuses."""
 
 from collections import Counter
+from collections.abc import Sequence
 
-from transformer.evaluate.metrics import accuracy
-from transformer.evaluate.task_scores import TaskScores
+import numpy as np
+from tabulate import tabulate
+
+from transformer.evaluate.scores import accuracy
+from transformer.evaluate.task_scores import SimpleScores
+from transformer.inference.classifier import Classifier
 
 NUM_SAMPLES = 3
 
 
-def evaluate_classifier(classifier, examples, labels, corpus):
-    """A `TaskScores`. examples: as `Classifier.classify` takes them; labels: their true classes."""
+def evaluate_classifier(
+    classifier: Classifier,
+    examples: Sequence[str] | np.ndarray,
+    labels: Sequence[str],
+    corpus: str,
+) -> SimpleScores:
+    """Returns the scores of a classifier on `examples`, whose true classes are `labels`.
+
+    examples: as `Classifier.classify` takes them. corpus: the name of the test set.
+    """
     found = classifier.classify(examples)
     names = classifier.labels.names
-    pairs = Counter((true, c.label) for true, c in zip(labels, found, strict=True))
-    right = [c.label == true for true, c in zip(labels, found, strict=True)]
-    texts = [x if isinstance(x, str) else None for x in examples]
     rows = [
-        {"text": text, "label": true, "found": c.label, "probabilities": c.probabilities}
-        for text, true, c in zip(texts, labels, found, strict=True)
+        {
+            "text": example if isinstance(example, str) else None,
+            "label": label,
+            "found": answer.label,
+            "probabilities": answer.probabilities,
+        }
+        for example, label, answer in zip(examples, labels, found, strict=True)
     ]
-    details = _table(names, pairs)
+    confusions = Counter((row["label"], row["found"]) for row in rows)
+    details = ["examples of each class (rows), by the class that was found (columns):"]
+    details += _confusion_table(names, confusions)
     if classifier.num_truncated:
         details.append(f"{classifier.num_truncated:,} sentences cut at the longest of training")
     samples = [
@@ -28,18 +45,24 @@ def evaluate_classifier(classifier, examples, labels, corpus):
         for row in rows[:: max(1, len(rows) // NUM_SAMPLES)][:NUM_SAMPLES]
         if row["text"]
     ]
-    score = accuracy(right, f"{len(names)} classes")
-    return TaskScores(classifier.checkpoint, corpus, {"accuracy": score}, details, rows, samples)
+    score = accuracy([row["label"] == row["found"] for row in rows], f"{len(names)} classes")
+    return SimpleScores(
+        checkpoint=classifier.checkpoint,
+        corpus=corpus,
+        scores={"accuracy": score},
+        details=details,
+        samples=samples,
+        rows=rows,
+    )
 
 
-def _table(names, pairs):
-    """Lines: how many examples of each class (a row) were taken for each (a column)."""
-    width = max(8, *(len(name) + 2 for name in names))
-    lines = ["examples of each class (rows), by the class that was found (columns):"]
-    lines.append("".ljust(width) + "".join(name.rjust(width) for name in names) + "   found")
+def _confusion_table(names: Sequence[str], confusions: Counter[tuple[str, str]]) -> list[str]:
+    """Returns the lines of a table; confusions: number of examples per (true, found) class."""
+    rows = []
     for true in names:
-        counts = [pairs[true, name] for name in names]
-        share = f"{pairs[true, true] / max(1, sum(counts)):.1%}"
-        cells = "".join(f"{count:,}".rjust(width) for count in counts)
-        lines.append(true.ljust(width) + cells + share.rjust(8))
-    return lines
+        counts = [confusions[true, name] for name in names]
+        recall = counts[names.index(true)] / max(1, sum(counts))
+        rows.append([true, *(f"{count:,}" for count in counts), f"{recall:.1%}"])
+    align = ["left", *["right"] * (len(names) + 1)]
+    table = tabulate(rows, ["", *names, "recall"], "plain", colalign=align, disable_numparse=True)
+    return table.splitlines()

@@ -1,113 +1,121 @@
-"""What is found of a test set: scores and counts of its segments, as lines, as JSON, on disk."""
+"""The evaluation of a translator: scores and segments of a test set, as text, JSON and files."""
 
-import json
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import transformer
+import numpy as np
+from etils import epath
+from tabulate import tabulate
+
 from transformer.evaluate import html_report, metrics
-from transformer.evaluate.metrics import Score
 from transformer.evaluate.output_checks import word_unit
+from transformer.evaluate.scores import Score, corpus_perplexity
 from transformer.evaluate.segments import (
+    LengthScore,
     Segment,
     describe_outputs,
     score_by_length,
     text_sides,
     worst_and_best,
 )
-from transformer.storage import write_atomically
+from transformer.evaluate.task_scores import TaskScores, json_lines, write_results
+from transformer.workdir import WorkDir
+
+if TYPE_CHECKING:
+    from transformer.evaluate.checkpoint_series import CheckpointRow
+    from transformer.evaluate.compare_runs import Comparison
 
 NUM_BOOTSTRAP = 1000  # resamples behind a 95% interval
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EvaluationSettings:
-    """What scores depend on besides the texts.
+    """What the scores depend on besides the texts.
 
-    tokenize: BLEU's; search: the options used; selection_metric: the name of the primary score.
+    tokenize: BLEU's tokenisation. longest_source: tokens beyond which sources were cut.
+    search: the options of the search. selection_metric: the key of the primary score.
     """
 
-    checkpoint: str
-    corpus: str
     source_language: str
     target_language: str
     tokenize: str
     vocab_size: int
     longest_source: int
-    search: dict
+    search: dict[str, Any]
     selection_metric: str = "bleu"
 
     @property
-    def length_unit(self):
-        """What source lengths are counted in: words, but a word alone in its characters."""
+    def length_unit(self) -> str:
+        """What source lengths are counted in: "characters" if a source is a single word."""
         is_of_words = self.selection_metric == "line_error_rate"
         return "characters" if is_of_words else word_unit(self.source_language)
 
     @property
-    def languages(self):
+    def languages(self) -> tuple[str, str]:
+        """The languages of the sources and of the translations."""
         return self.source_language, self.target_language
 
     @property
-    def direction(self):
+    def direction(self) -> str:
+        """The languages as scores show them: "en-de"."""
         return "-".join(self.languages)
 
 
 @dataclass
-class Evaluation:
-    """What was found of one test set.
+class AttentionMap:
+    """The encoder-decoder attention of one translation; weights [layers, T, S], mean over heads."""
 
-    scores: by name, the primary one first; maps: attention of some sentences, for report.html.
+    source: str
+    translation: str
+    source_pieces: list[str]
+    target_pieces: list[str]
+    weights: np.ndarray
+
+
+@dataclass(kw_only=True)
+class Evaluation(TaskScores):
+    """What a translator reached on a test set.
+
+    step, num_averaged: of the checkpoint, as those of `checkpoints.Loaded`; None: in memory.
+    secondary: scores by other metrics and tokenisations. by_length: the primary metric by ranges
+    of source lengths. outputs: the faults and lengths that `segments.describe_outputs` counts.
+    maps: the attention of some translations, for report.html.
     """
 
+    step: int | None = None
+    num_averaged: int = 1
     settings: EvaluationSettings
     segments: list[Segment]
-    scores: dict[str, Score]
     secondary: list[Score]
-    by_length: list[dict]
-    outputs: dict
-    maps: list[dict] = field(default_factory=list)
+    by_length: list[LengthScore]
+    outputs: dict[str, Any]
+    maps: list[AttentionMap] = field(default_factory=list, compare=False, repr=False)
 
-    @property
-    def checkpoint(self):
-        return self.settings.checkpoint
-
-    @property
-    def primary(self):
-        """The score by which runs are compared first."""
-        return self.scores[self.settings.selection_metric]
-
-    @property
-    def bleu(self):
-        return self.scores["bleu"]
-
-    @property
-    def chrf(self):
-        return self.scores["chrf"]
-
-    @property
-    def perplexity(self):
-        return self.scores["perplexity"]
-
-    def lines(self):
-        """What a person reads first: a line a score, each with its signature."""
-        return list(map(str, self.scores.values()))
-
-    def detail_lines(self):
-        """The other scores, what length does, and what the translations look like."""
-        lines = ["scored otherwise:"]
-        lines += [f"  {s.name:<45} {s.figures:>13}  {s.signature}" for s in self.secondary]
-        lines += [f"{self.primary.name} by {self.settings.length_unit} of the source:"]
-        for row in self.by_length:
-            score, lengths = row["score"], html_report.length_range(row)
-            lines.append(f"  {lengths:<11} {score.num_sentences:>7,} sentences {score.figures:>15}")
+    def detail_lines(self) -> list[str]:
+        """Returns the secondary scores, the scores by length and the counts of faults."""
+        scores = [("", s.name, s.figures, s.signature) for s in self.secondary]
+        by_length = [
+            ("", row.lengths, f"{row.score.num_sentences:,}", "sentences", row.score.figures)
+            for row in self.by_length
+        ]
         ours, theirs = self.outputs["translations"], self.outputs["references"]
         counts = [f"{ours[name]:,} {name} ({theirs[name]:,})" for name in ours]
-        lines.append(f"translations (references): {', '.join(counts)}")
-        ratio, cut = self.outputs["length_ratio"], self.outputs["cut_sources"]
-        return [*lines, f"length {ratio:.3f} of the references'; {cut:,} sources cut"]
+        ratio, num_cut = self.outputs["length_ratio"], self.outputs["cut_sources"]
+        return [
+            "scored otherwise:",
+            *_table_lines(scores, align=("left", "left", "right", "left")),
+            f"{self.primary.name} by {self.settings.length_unit} of the source:",
+            *_table_lines(by_length, align=("left", "left", "right", "left", "right")),
+            f"translations (references): {', '.join(counts)}",
+            f"length {ratio:.3f} of the references'; {num_cut:,} sources cut",
+        ]
 
-    def sample_lines(self, count=3):
-        """Some translations beside their references, spread over the test set."""
+    def sample_lines(self, count: int = 3) -> list[str]:
+        """Returns some translations beside their references, spread over the test set."""
         step = max(1, len(self.segments) // count)
         return [
             f"  source       {s.source}\n  reference    {s.reference}\n"
@@ -115,72 +123,99 @@ class Evaluation:
             for s in self.segments[::step][:count]
         ]
 
-    def to_json(self):
-        """What report.json holds of this test set."""
+    def to_json(self) -> dict[str, Any]:
+        """Returns what report.json holds of this test set."""
         worst, best = worst_and_best(self.segments)
         return {
-            "version": transformer.__version__,
+            **super().to_json(),
             **asdict(self.settings),
             "num_sentences": len(self.segments),
-            **{name: score.to_json() for name, score in self.scores.items()},
             "second": [score.to_json() for score in self.secondary],
             "length_unit": self.settings.length_unit,
-            "by_length": [row | {"score": row["score"].to_json()} for row in self.by_length],
+            "by_length": [row.to_json() for row in self.by_length],
             "outputs": self.outputs,
             "worst": [segment.to_json() for segment in worst],
             "best": [segment.to_json() for segment in best],
         }
 
-    def save(self, workdir, name, *, checkpoints=(), comparison=None):
+    def save(
+        self,
+        workdir: WorkDir,
+        name: str,
+        *,
+        checkpoints: Sequence[CheckpointRow] = (),
+        comparison: Comparison | None = None,
+    ) -> epath.Path:
         """Writes results/NAME/ of a work directory; returns the path of its report.json.
 
-        checkpoints: rows of `checkpoint_row`, if several were scored; comparison: with another run.
+        checkpoints: all that were scored, if there were several. comparison: with another run.
         """
-        folder = workdir / "results" / name
         record = self.to_json() | {
-            "checkpoints": [
-                row | {name: row[name].to_json() for name in self.scores} for row in checkpoints
-            ],
+            "checkpoints": [row.to_json() for row in checkpoints],
             "comparison": comparison and comparison.to_json(),
         }
-        lines = [json.dumps(s.to_json(), ensure_ascii=False) for s in self.segments]
-        contents = {
+        files = {
             "translations.txt": "".join(f"{s.translation}\n" for s in self.segments),
-            "segments.jsonl": "".join(f"{line}\n" for line in lines),
+            "segments.jsonl": json_lines(segment.to_json() for segment in self.segments),
             "report.html": html_report.render(
-                self, str(workdir.path), curves=workdir.read_metrics(), checkpoints=checkpoints,
+                self,
+                title=str(workdir.path),
+                curves=workdir.read_metrics(),
+                checkpoints=checkpoints,
                 comparison=comparison,
             ),
-            "report.json": json.dumps(record, indent=2, ensure_ascii=False) + "\n",
-        }  # fmt: skip
-        if workdir.writes:
-            folder.mkdir(parents=True, exist_ok=True)
-            for file, content in contents.items():
-                write_atomically(folder / file, content)
-        return folder / "report.json"
+        }
+        return write_results(workdir, name, record, files)
 
 
-def make_evaluation(settings, segments, piece_counts, num_cut=0):
-    """Scores and counts segments. piece_counts: of each reference; num_cut: sources cut."""
-    texts = *text_sides(segments), settings.direction
-    options = dict(tokenize=settings.tokenize, num_bootstrap=NUM_BOOTSTRAP)
-    score = partial(
-        metrics.score_by, settings.selection_metric, direction=settings.direction, **options
-    )
-    perplexity = metrics.corpus_perplexity(
-        [segment.reference_log_prob for segment in segments], piece_counts, settings.direction,
-        vocab_size=settings.vocab_size, num_bootstrap=NUM_BOOTSTRAP,
-    )  # fmt: skip
-    scores = {settings.selection_metric: score(*text_sides(segments))}
+def _table_lines(rows: Sequence[Sequence[str]], align: Sequence[str]) -> list[str]:
+    table = tabulate(rows, tablefmt="plain", colalign=align, disable_numparse=True)
+    return table.splitlines()
+
+
+def make_evaluation(
+    settings: EvaluationSettings,
+    segments: list[Segment],
+    reference_lengths: Sequence[int],
+    *,
+    checkpoint: str,
+    step: int | None = None,
+    num_averaged: int = 1,
+    corpus: str,
+    num_cut: int = 0,
+    num_bootstrap: int = NUM_BOOTSTRAP,
+) -> Evaluation:
+    """Scores segments and counts their faults.
+
+    reference_lengths: tokens of each reference, EOS included. checkpoint, step, num_averaged,
+    corpus: as those of `Evaluation`. num_cut: number of sources that were cut. num_bootstrap: as
+    in `metrics`.
+    """
+    texts, direction = text_sides(segments), settings.direction
+    options: dict[str, Any] = {"tokenize": settings.tokenize, "num_bootstrap": num_bootstrap}
+    metric = settings.selection_metric
+    score = partial(metrics.score_by, metric, direction=direction, **options)
+    scores = {metric: score(*texts)}
     if "bleu" not in scores:
-        scores["bleu"] = metrics.bleu(*texts, **options)
-    scores |= {"chrf": metrics.chrf(*texts, num_bootstrap=NUM_BOOTSTRAP), "perplexity": perplexity}
+        scores["bleu"] = metrics.bleu(*texts, direction, **options)
+    scores["chrf"] = metrics.chrf(*texts, direction, num_bootstrap=num_bootstrap)
+    scores["perplexity"] = corpus_perplexity(
+        [segment.reference_log_prob for segment in segments],
+        reference_lengths,
+        direction,
+        vocab_size=settings.vocab_size,
+        num_bootstrap=num_bootstrap,
+    )
     outputs = describe_outputs(segments, settings.languages, settings.tokenize)
     return Evaluation(
-        settings,
-        segments,
-        scores,
-        metrics.secondary_scores(*texts, **options),
-        score_by_length(segments, settings.length_unit, score),
-        outputs | {"cut_sources": num_cut},
+        checkpoint=checkpoint,
+        step=step,
+        num_averaged=num_averaged,
+        corpus=corpus,
+        scores=scores,
+        settings=settings,
+        segments=segments,
+        secondary=metrics.secondary_scores(*texts, direction, **options),
+        by_length=score_by_length(segments, settings.length_unit, score),
+        outputs=outputs | {"cut_sources": num_cut},
     )

@@ -1,142 +1,129 @@
-"""Scores one can publish: BLEU, chrF, word error rate and perplexity.
+"""Metrics of translations, as papers publish them: BLEU, chrF and the rate of wrong lines.
 
-Each with signature, count and a 95% interval, by sacrebleu's bootstrap over lines.
+Every function here takes `translations` and `references`, lists of lines in the same order, and
+some of these arguments:
+
+direction: the languages, "en-de"; kept with the score.
+tokenize: sacrebleu's name for how BLEU splits words: "13a" (mteval), "intl", "zh", "char" …;
+    "none" for text that is tokenised already.
+num_bootstrap: number of resamples of lines behind the 95% interval; 1: no interval.
+
+Those that compare the lists raise ValueError unless they are of the same length and not empty.
 """
 
-import math
-import os
-from dataclasses import asdict, dataclass
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
-from sacrebleu.metrics import base as sacrebleu_base
-from sacrebleu.significance import estimate_ci
+from sacrebleu.metrics.base import Metric, Signature
+from sacrebleu.metrics.base import Score as SacrebleuScore
 
-from transformer.model.loss import perplexity
+from transformer.evaluate.scores import Score
 
-METRICS = {
-    "bleu": "BLEU",
-    "line_error_rate": "WER (whole words)",
-}  # what `data.selection_metric` may be; its name
+# What `data.selection_metric` may be, and the name of the score that people read.
+METRICS = {"bleu": "BLEU", "line_error_rate": "WER (whole words)"}
 LOWER_IS_BETTER = {"line_error_rate"}
 TOKENISATIONS = {"13a": "mteval-13a tokenisation", "intl": "international tokenisation"}
 
 
-@dataclass
-class Score:
-    """One score of a corpus. `interval`: half the width of the 95% interval, None if not asked."""
-
-    name: str
-    value: float
-    signature: str
-    direction: str
-    num_sentences: int
-    interval: float | None = None
-    unit: str = "sentences"  # of what there are so many
-    DIGITS: ClassVar[int] = 2
-
-    @property
-    def figures(self):
-        """The value and half its interval, as printed."""
-        around = f" ± {self.interval:.{self.DIGITS}f}" if self.interval is not None else ""
-        return f"{self.value:.{self.DIGITS}f}{around}"
-
-    def __str__(self):
-        return (
-            f"{self.name} {self.figures}  ({self.direction}, {self.num_sentences:,} {self.unit})  "
-            f"{self.signature}"
-        )
-
-    def to_json(self):
-        """The fields as JSON has them: a value that is not finite is null."""
-        return asdict(self) | ({} if math.isfinite(self.value) else {"value": None})
-
-
-def scores_in(row):
-    """The scores among the values of a dictionary, by name and in order."""
-    return {name: value for name, value in row.items() if isinstance(value, Score)}
-
-
-class Perplexity(Score):
-    """A perplexity, of which the third decimal is worth printing."""
-
-    DIGITS = 3
-
-
-def bleu_metric(tokenize="13a", *, lowercase=False):
-    """sacrebleu's BLEU. tokenize: "none" for text that is tokenised already."""
+def bleu_metric(tokenize: str = "13a", *, lowercase: bool = False) -> BLEU:
+    """Returns sacrebleu's BLEU; text that is tokenised already causes no warning."""
     return BLEU(tokenize=tokenize, force=tokenize == "none", lowercase=lowercase)
 
 
-def bleu(translations, references, direction, *, tokenize="13a", num_bootstrap=1):
-    """Corpus BLEU, cased."""
+def bleu(
+    translations: Sequence[str],
+    references: Sequence[str],
+    direction: str,
+    *,
+    tokenize: str = "13a",
+    num_bootstrap: int = 1,
+) -> Score:
+    """Returns the cased BLEU of a corpus, in percent."""
     metric = bleu_metric(tokenize)
     return _score("BLEU", metric, translations, references, direction, num_bootstrap)
 
 
-def chrf(translations, references, direction, *, num_bootstrap=1):
-    """Corpus chrF2."""
+def chrf(
+    translations: Sequence[str],
+    references: Sequence[str],
+    direction: str,
+    *,
+    num_bootstrap: int = 1,
+) -> Score:
+    """Returns the chrF2 of a corpus, in percent."""
     return _score("chrF2", CHRF(), translations, references, direction, num_bootstrap)
 
 
-class _LineSignature(sacrebleu_base.Signature):
-    def __init__(self, args):
+class _LineSignature(Signature):
+    def __init__(self, args: dict[str, Any]) -> None:
         super().__init__(args)
         self.info.update(case="mixed", unit="line", match="whole")
 
 
-class LineErrorRate(sacrebleu_base.Metric):
-    """The percentage of lines whose whole text is not the reference, as a metric of sacrebleu's.
+class LineErrorRate(Metric):
+    """The percentage of lines that are not wholly right (SIGMORPHON's WER), as sacrebleu's metric.
 
-    So intervals and paired tests are those of the other scores. Of no error at all the bootstrap
+    A subclass of sacrebleu's `Metric` fills in these abstract methods, underscored as they are; in
+    return it has the same intervals and paired tests as BLEU. Where no line is wrong the bootstrap
     finds an interval of 0: of 1,000 lines the true rate may still be 0.3% (the rule of three).
     """
 
     _SIGNATURE_TYPE = _LineSignature
 
-    def _preprocess_segment(self, sent):
+    def _preprocess_segment(self, sent: str) -> str:
         return sent
 
-    def _extract_reference_info(self, refs):
+    def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
         return {"references": refs}
 
-    def _compute_segment_statistics(self, hypothesis, ref_kwargs):
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[int]:
         return [int(hypothesis not in ref_kwargs["references"]), 1]
 
-    def _aggregate_and_compute(self, stats):
+    def _aggregate_and_compute(self, stats: list[list[int]]) -> SacrebleuScore:
         return self._compute_score_from_stats(np.sum(stats, axis=0))
 
-    def _compute_score_from_stats(self, stats):
-        return sacrebleu_base.Score(
-            METRICS["line_error_rate"], 100 * float(stats[0]) / float(stats[1])
-        )
+    def _compute_score_from_stats(self, stats: Sequence[float] | np.ndarray) -> SacrebleuScore:
+        num_wrong, num_lines = map(float, stats)
+        return SacrebleuScore(METRICS["line_error_rate"], 100 * num_wrong / num_lines)
 
 
-def make_metric(selection_metric, *, tokenize="13a"):
-    """What `data.selection_metric` names, as a metric of sacrebleu's. tokenize: BLEU's."""
+def make_metric(selection_metric: str, *, tokenize: str = "13a") -> Metric:
+    """Returns sacrebleu's metric for what `data.selection_metric` names."""
     return LineErrorRate() if selection_metric == "line_error_rate" else bleu_metric(tokenize)
 
 
 def score_by(
-    selection_metric, translations, references, direction, *, tokenize="13a", num_bootstrap=1
-):
-    """The score that `data.selection_metric` names. tokenize: BLEU's."""
-    metric = make_metric(selection_metric, tokenize=tokenize)
-    return _score(
-        METRICS[selection_metric], metric, translations, references, direction, num_bootstrap
-    )
+    selection_metric: str,
+    translations: Sequence[str],
+    references: Sequence[str],
+    direction: str,
+    *,
+    tokenize: str = "13a",
+    num_bootstrap: int = 1,
+) -> Score:
+    """Returns the score by the metric that `data.selection_metric` names."""
+    metric, name = make_metric(selection_metric, tokenize=tokenize), METRICS[selection_metric]
+    return _score(name, metric, translations, references, direction, num_bootstrap)
 
 
-def secondary_scores(translations, references, direction, *, tokenize="13a", num_bootstrap=1):
-    """The scores that papers print besides `bleu` and `chrf`, each under its own name.
+def secondary_scores(
+    translations: Sequence[str],
+    references: Sequence[str],
+    direction: str,
+    *,
+    tokenize: str = "13a",
+    num_bootstrap: int = 1,
+) -> list[Score]:
+    """Returns the scores that papers print besides `bleu` and `chrf`, each under its own name.
 
-    Lower-cased and international BLEU is what t2t-bleu counts, which stands for the tokenised,
+    Lower-cased international BLEU is what t2t-bleu counts; it stands for the tokenised,
     compound-split BLEU of the Transformer's paper. What `bleu` is already is left out.
     """
     others = TOKENISATIONS if tokenize in (*TOKENISATIONS, "none") else {"char": "by characters"}
     others = {other: name for other, name in others.items() if other != tokenize}
-    metrics = {"BLEU, lower-cased": bleu_metric(tokenize, lowercase=True)}
+    metrics: dict[str, Metric] = {"BLEU, lower-cased": bleu_metric(tokenize, lowercase=True)}
     metrics |= {f"BLEU, {name}": bleu_metric(other) for other, name in others.items()}
     if "intl" in others:
         name = f"BLEU, lower-cased, {others['intl']}"
@@ -148,7 +135,14 @@ def secondary_scores(translations, references, direction, *, tokenize="13a", num
     ]
 
 
-def _score(name, metric, translations, references, direction, num_bootstrap):
+def _score(
+    name: str,
+    metric: Metric,
+    translations: Sequence[str],
+    references: Sequence[str],
+    direction: str,
+    num_bootstrap: int,
+) -> Score:
     check_paired(translations, references)
     try:
         result = metric.corpus_score(translations, [references], n_bootstrap=num_bootstrap)
@@ -156,17 +150,18 @@ def _score(name, metric, translations, references, direction, num_bootstrap):
         num_bootstrap = 1
         result = metric.corpus_score(translations, [references], n_bootstrap=1)
     return Score(
-        name,
-        result.score,
-        metric.get_signature().format(short=False),
-        direction,
-        len(references),
-        float(result._ci) if num_bootstrap > 1 else None,
+        name=name,
+        value=result.score,
+        signature=metric.get_signature().format(short=False),
+        direction=direction,
+        num_sentences=len(references),
+        # Private, because sacrebleu's public `format` rounds it and omits it at a mean of 0.
+        interval=float(result._ci) if num_bootstrap > 1 else None,
     )
 
 
-def check_paired(translations, references):
-    """ValueError unless there is a reference for each translation; sacrebleu would not notice."""
+def check_paired(translations: Sequence[str], references: Sequence[str]) -> None:
+    """Raises ValueError unless each translation has a reference; sacrebleu would not notice."""
     if len(translations) != len(references) or not translations:
         raise ValueError(
             f"Scoring needs as many translations as references, and at least one; there are "
@@ -174,60 +169,18 @@ def check_paired(translations, references):
         )
 
 
-def sentence_chrf(translations, references):
-    """The chrF2 of each translation alone."""
+def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> list[float]:
+    """Returns the chrF2 of each translation alone, in percent."""
     check_paired(translations, references)
     metric = CHRF()
     pairs = zip(translations, references, strict=True)
     return [metric.sentence_score(ours, [theirs]).score for ours, theirs in pairs]
 
 
-def count_tokens(translations, references, *, tokenize="13a"):
-    """(tokens of the translations, of the references), as the brevity penalty of BLEU has them."""
+def count_tokens(
+    translations: Sequence[str], references: Sequence[str], *, tokenize: str = "13a"
+) -> tuple[int, int]:
+    """Returns the numbers of tokens of both sides, as the brevity penalty of BLEU counts them."""
     check_paired(translations, references)
     result = bleu_metric(tokenize).corpus_score(translations, [references])
     return int(result.sys_len), int(result.ref_len)
-
-
-def corpus_perplexity(log_probs, counts, direction, *, vocab_size, num_bootstrap=1):
-    """Perplexity of references, of which each has a log-probability and a number of pieces.
-
-    Every piece counts as one, the end of a sentence too; what has nan is left out, and not among
-    the number of sentences. The interval is that of sacrebleu's bootstrap: the same seed, the same
-    resamples.
-    """
-    nll, counts = -np.asarray(log_probs, float), np.asarray(counts, float)
-    nll, counts = nll[~np.isnan(nll)], counts[~np.isnan(nll)]
-    signature = f"unit:piece|eos:yes|vocab:{vocab_size}|smooth:no|dropout:no"
-    interval = None
-    if num_bootstrap > 1:
-        seed = os.environ.get("SACREBLEU_SEED", "12345").lower()
-        rng = np.random.default_rng(None if seed == "none" else int(seed))
-        rows = rng.choice(len(nll), size=(num_bootstrap, len(nll)), replace=True)
-        means = nll[rows].sum(1) / counts[rows].sum(1)
-        interval = float(estimate_ci(np.exp(np.minimum(means, 700)))[1])
-        signature = f"bs:{num_bootstrap}|seed:{seed}|{signature}"
-    value = perplexity(nll.sum(), counts.sum())
-    interval = interval if math.isfinite(value) else None
-    return Perplexity("perplexity", value, signature, direction, len(nll), interval)
-
-
-def accuracy(right, of_what):
-    """The percentage of True in a list, with Wilson's 95% interval (half its width)."""
-    number, z = len(right), 1.959964
-    share = sum(right) / number
-    interval = z * math.sqrt(share * (1 - share) / number + (z / (2 * number)) ** 2)
-    interval *= 100 / (1 + z * z / number)
-    return Score(
-        "accuracy", 100 * share, "interval:wilson", of_what, number, interval, unit="examples"
-    )
-
-
-def mean_loss(nll, number, unit):
-    """(nats a target, perplexity) of the negative log-likelihood of so many targets."""
-    about = dict(signature="smooth:no|dropout:no", num_sentences=number, unit=f"{unit}s")
-    direction = "natural logarithm"
-    return (
-        Perplexity(f"nats per {unit}", nll / number, direction=direction, **about),
-        Perplexity("perplexity", perplexity(nll, number), direction=f"of a {unit}", **about),
-    )

@@ -1,19 +1,28 @@
-"""The sentences of a test set one by one: the worst, the best, lengths and faults."""
+"""The sentences of a test set one by one: the best and the worst, by length, with their faults."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 from transformer.evaluate import metrics
 from transformer.evaluate.output_checks import count_faults, find_faults, split_units
+from transformer.evaluate.scores import Score
+from transformer.inference.translation import Translation
 
 LENGTHS = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, None))  # units of the source
 
 
 @dataclass
 class Segment:
-    """One sentence of a test set. chrf: of it alone; score: log_prob over the length penalty."""
+    """One sentence of a test set.
 
-    number: int  # of its line, from 1
+    number: of its line, from 1. chrf: the chrF2 of this sentence alone. log_prob: of the
+    translation, in nats; score: `log_prob` over the length penalty. reference_log_prob: nan for a
+    reference too long to be scored. faults: as `output_checks.find_faults` returns them.
+    """
+
+    number: int
     source: str
     reference: str
     translation: str
@@ -23,43 +32,79 @@ class Segment:
     reference_log_prob: float
     faults: list[str]
 
-    def to_json(self):
-        """The fields; of a reference too long to be scored, null."""
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields for a JSON file; a missing `reference_log_prob` becomes null."""
         missing = {"reference_log_prob": None} if math.isnan(self.reference_log_prob) else {}
         return asdict(self) | missing
 
 
-def make_segments(sources, references, found, reference_log_probs, languages):
-    """A `Segment` a sentence. found: (translation, log_prob, score); languages: of both sides."""
-    chrf = metrics.sentence_chrf([row[0] for row in found], references)
-    rows = zip(sources, references, found, chrf, reference_log_probs, strict=True)
+def make_segments(
+    sources: Sequence[str],
+    references: Sequence[str],
+    translations: Sequence[Translation],
+    reference_log_probs: Sequence[float],
+    languages: tuple[str, str],
+) -> list[Segment]:
+    """Returns one `Segment` per sentence; languages: of the sources and of the references."""
+    chrf = metrics.sentence_chrf([t.text for t in translations], references)
+    rows = zip(sources, references, translations, chrf, reference_log_probs, strict=True)
     return [
         Segment(
-            number, source, reference, row[0], chrf, *row[1:], reference_log_prob,
-            find_faults(source, row[0], *languages),
+            number=number,
+            source=source,
+            reference=reference,
+            translation=translation.text,
+            chrf=sentence_chrf,
+            log_prob=translation.log_prob,
+            score=translation.score,
+            reference_log_prob=reference_log_prob,
+            faults=find_faults(source, translation.text, *languages),
         )
-        for number, (source, reference, row, chrf, reference_log_prob) in enumerate(rows, start=1)
-    ]  # fmt: skip
+        for number, (source, reference, translation, sentence_chrf, reference_log_prob) in (
+            enumerate(rows, start=1)
+        )
+    ]
 
 
-def text_sides(segments):
-    """(translations, references)."""
+def text_sides(segments: Sequence[Segment]) -> tuple[list[str], list[str]]:
+    """Returns (translations, references)."""
     return [s.translation for s in segments], [s.reference for s in segments]
 
 
-def worst_and_best(segments, count=5):
-    """The segments with the lowest and with the highest chrF, of equals the longest best.
+def worst_and_best(
+    segments: Sequence[Segment], count: int = 5
+) -> tuple[list[Segment], list[Segment]]:
+    """Returns the `count` segments with the lowest chrF and, of the others, those with the highest.
 
-    None is among both.
+    Of equal segments the longest counts as the best.
     """
     ordered = sorted(segments, key=lambda s: (s.chrf, len(s.reference), s.number))
     return ordered[:count], ordered[count:][::-1][:count]
 
 
-def score_by_length(segments, unit, score):
-    """[{"from", "to", "score"}] for each range of source lengths in which there is a sentence.
+class LengthScore(NamedTuple):
+    """The score of the sentences whose sources have `low` to `high` units (None: no end)."""
 
-    unit: "words" or "characters"; score: (translations, references) -> `Score`.
+    low: int
+    high: int | None
+    score: Score
+
+    @property
+    def lengths(self) -> str:
+        """The range as printed: "11–20", "61 and more"."""
+        return f"{self.low}–{self.high}" if self.high else f"{self.low} and more"
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the row of report.json."""
+        return {"from": self.low, "to": self.high, "score": self.score.to_json()}
+
+
+def score_by_length(
+    segments: Sequence[Segment], unit: str, score: Callable[[list[str], list[str]], Score]
+) -> list[LengthScore]:
+    """Returns the score of each range of `LENGTHS` that holds a sentence.
+
+    unit: of lengths, "words" or "characters". score: (translations, references) -> `Score`.
     """
     lengths = [len(split_units(segment.source, unit)) for segment in segments]
     rows = []
@@ -67,12 +112,17 @@ def score_by_length(segments, unit, score):
         is_inside = [low <= length <= (high or length) for length in lengths]
         inside = [segment for segment, keep in zip(segments, is_inside, strict=True) if keep]
         if inside:
-            rows.append({"from": low, "to": high, "score": score(*text_sides(inside))})
+            rows.append(LengthScore(low, high, score(*text_sides(inside))))
     return rows
 
 
-def describe_outputs(segments, languages, tokenize):
-    """How many translations, and how many references, have which fault; and how long they are."""
+def describe_outputs(
+    segments: Sequence[Segment], languages: tuple[str, str], tokenize: str
+) -> dict[str, Any]:
+    """Counts the faults and the tokens of the translations and, beside them, of the references.
+
+    tokenize: BLEU's, for the tokens. Returns the object "outputs" of report.json.
+    """
     of_references = [find_faults(s.source, s.reference, *languages) for s in segments]
     ours, theirs = metrics.count_tokens(*text_sides(segments), tokenize=tokenize)
     return {

@@ -1,51 +1,99 @@
-"""What is found of a test set that is not one of translations: scores, and what a reader asks."""
+"""What every task reports of a test set: scores, as lines for a person and as files."""
 
 import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
+
+from etils import epath
 
 import transformer
-from transformer.evaluate.metrics import Score
+from transformer.evaluate.scores import Score
 from transformer.storage import write_atomically
+from transformer.workdir import WorkDir
 
 
-@dataclass
-class TaskScores:
-    """scores by name, the first one first; details: lines; rows: one for each example, as JSON."""
+@dataclass(kw_only=True)
+class TaskScores(ABC):
+    """Scores of one checkpoint on one test set.
+
+    scores: by their keys in report.json, the primary one (by which runs are compared) first.
+    """
 
     checkpoint: str
     corpus: str
     scores: dict[str, Score]
-    details: list[str] = field(default_factory=list)
-    rows: list[dict] = field(default_factory=list)
-    samples: list[str] = field(default_factory=list)
 
-    def lines(self):
-        """What a person reads first: a line a score, each with its signature."""
+    @property
+    def primary(self) -> Score:
+        """The score by which runs are compared first."""
+        return next(iter(self.scores.values()))
+
+    def lines(self) -> list[str]:
+        """Returns what a person reads first: one line per score, each with its signature."""
         return [str(score) for score in self.scores.values()]
 
-    def detail_lines(self):
-        """What else is worth knowing."""
+    @abstractmethod
+    def detail_lines(self) -> list[str]:
+        """Returns what else is worth knowing, line by line."""
+
+    @abstractmethod
+    def sample_lines(self) -> list[str]:
+        """Returns some outputs, each beside what it should have been."""
+
+    @abstractmethod
+    def save(self, workdir: WorkDir, name: str) -> epath.Path:
+        """Writes results/NAME/ of a work directory; returns the path of its report.json."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what report.json holds."""
+        return {
+            "version": transformer.__version__,
+            "checkpoint": self.checkpoint,
+            "corpus": self.corpus,
+            **{name: score.to_json() for name, score in self.scores.items()},
+        }
+
+
+@dataclass(kw_only=True)
+class SimpleScores(TaskScores):
+    """Scores of a classifier or a language model. rows: one JSON object per example."""
+
+    details: list[str] = field(default_factory=list)
+    samples: list[str] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def detail_lines(self) -> list[str]:
         return self.details
 
-    def sample_lines(self):
-        """Some outputs beside what they should have been."""
+    def sample_lines(self) -> list[str]:
         return self.samples
 
-    def to_json(self):
-        """What report.json holds."""
-        scores = {name: score.to_json() for name, score in self.scores.items()}
-        about = {"checkpoint": self.checkpoint, "corpus": self.corpus}
-        return {"version": transformer.__version__, **about, **scores, "details": self.details}
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"details": self.details}
 
-    def save(self, workdir, name):
-        """Writes results/NAME/ of a work directory; returns the path of its report.json."""
-        folder = workdir / "results" / name
-        contents = {"report.json": json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n"}
-        if self.rows:
-            lines = (json.dumps(row, ensure_ascii=False) for row in self.rows)
-            contents["examples.jsonl"] = "".join(f"{line}\n" for line in lines)
-        if workdir.writes:
-            folder.mkdir(parents=True, exist_ok=True)
-            for file, content in contents.items():
-                write_atomically(folder / file, content)
-        return folder / "report.json"
+    def save(self, workdir: WorkDir, name: str) -> epath.Path:
+        files = {"examples.jsonl": json_lines(self.rows)} if self.rows else {}
+        return write_results(workdir, name, self.to_json(), files)
+
+
+def json_lines(rows: Iterable[dict[str, Any]]) -> str:
+    """Returns one line of JSON per row."""
+    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+
+
+def write_results(
+    workdir: WorkDir, name: str, record: dict[str, Any], files: dict[str, str]
+) -> epath.Path:
+    """Writes results/NAME/ of a work directory: `record` as report.json, and the other `files`.
+
+    Writes nothing on hosts that do not write. Returns the path of report.json.
+    """
+    folder = workdir / "results" / name
+    report = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    if workdir.writes:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, content in (files | {"report.json": report}).items():
+            write_atomically(folder / file, content)
+    return folder / "report.json"

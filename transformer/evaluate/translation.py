@@ -1,84 +1,106 @@
-"""A test set and a translator: what it makes of it, and where it looks meanwhile."""
+"""Evaluates a translator: translates a test set, scores its references, draws attention."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from transformer.evaluate.evaluation import EvaluationSettings, make_evaluation
+from transformer.evaluate.evaluation import (
+    AttentionMap,
+    Evaluation,
+    EvaluationSettings,
+    make_evaluation,
+)
 from transformer.evaluate.segments import make_segments
 from transformer.inference.translation import Translation
+from transformer.inference.translator import Translator
 from transformer.parallel.hosts import split_over_hosts
 
-MAP_WORDS = 8  # of the sentences whose attention is drawn, or nearly so: few enough to be read
+MAP_WORDS = 8  # length of the sentences whose attention is drawn: short enough to be read
 
 
-def evaluate_translator(translator, pairs, corpus, *, num_maps=3, **options):
-    """An `Evaluation` of pairs (source, reference); search `options` as `translate` takes them.
+def evaluate_translator(
+    translator: Translator,
+    pairs: Sequence[tuple[str, str]],
+    corpus: str,
+    *,
+    num_maps: int = 3,
+    **options: Any,
+) -> Evaluation:
+    """Returns the evaluation of a translator on pairs (source, reference).
 
-    num_maps: in how many sentences to look at the attention.
+    corpus: the name of the test set. num_maps: number of sentences whose attention is kept.
+    options: of the search, as `Translator.translate` takes them. Several hosts share the work.
     """
-    inputs, targets = (list(side) for side in zip(*pairs, strict=True))
-    found = split_over_hosts(lambda part: _translate(translator, part, options), inputs)
-    scored = split_over_hosts(
-        lambda part: _score(translator, part), list(zip(inputs, targets, strict=True))
-    )
-    settings = _settings_of(translator, corpus, options)
+    sources, targets = (list(side) for side in zip(*pairs, strict=True))
+
+    def translate(part: Sequence[str]) -> list[dict[str, Any]]:
+        return [_as_json(t) for t in translator.translate(list(part), **options)]
+
+    def score_references(part: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
+        scored = translator.score(*([pair[side] for pair in part] for side in (0, 1)))
+        return [(reference.log_prob, reference.num_pieces) for reference in scored]
+
+    translations = [Translation(**fields) for fields in split_over_hosts(translate, sources)]
+    scored = split_over_hosts(score_references, list(zip(sources, targets, strict=True)))
+    settings = _settings_of(translator, options)
     segments = make_segments(
-        [translator.source_tokenizer.join_pieces(text) for text in inputs],
+        [translator.source_tokenizer.join_pieces(text) for text in sources],
         [translator.tokenizer.join_pieces(text) for text in targets],
-        [(text, log_prob, score) for text, score, log_prob, _ in found],
+        translations,
         [log_prob for log_prob, _ in scored],
         settings.languages,
     )
-    lengths = map(len, translator.source_tokenizer.encode(inputs))
-    num_cut = sum(length > settings.longest_source for length in lengths)
-    result = make_evaluation(settings, segments, [count for _, count in scored], num_cut)
+    lengths = map(len, translator.source_tokenizer.encode(sources))
+    result = make_evaluation(
+        settings,
+        segments,
+        [length for _, length in scored],
+        checkpoint=translator.checkpoint,
+        step=translator.step,
+        num_averaged=translator.num_averaged,
+        corpus=corpus,
+        num_cut=sum(length > settings.longest_source for length in lengths),
+    )
     result.maps = [
-        _attention_map(translator, inputs[place], *found[place])
-        for place in _readable(inputs, found)[:num_maps]
+        _attention_map(translator, sources[index], translations[index])
+        for index in _by_readability(sources, translations)[:num_maps]
     ]
     return result
 
 
-def _translate(translator, sources, options):
-    """(text, score, log-probability, ids) of each translation."""
-    found = translator.translate(sources, **options)
-    return [(t.text, t.score, t.log_prob, t.ids) for t in found]
+def _as_json(translation: Translation) -> dict[str, Any]:
+    """Returns the fields of a translation that other hosts are sent, as JSON."""
+    names = ("text", "score", "log_prob", "ids")
+    return {name: getattr(translation, name) for name in names}
 
 
-def _score(translator, pairs):
-    """(log-probability, number of pieces) of each target given its source."""
-    sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-    return [(s.log_prob, s.num_pieces) for s in translator.score(sources, targets)]
-
-
-def _settings_of(translator, corpus, options):
+def _settings_of(translator: Translator, options: dict[str, Any]) -> EvaluationSettings:
     data, decoding = translator.config.data, translator.config.decoding
     names = ("beam_size", "alpha", "length_penalty", "max_extra_length")
     return EvaluationSettings(
-        translator.checkpoint,
-        corpus,
-        data.source_language,
-        data.target_language,
-        data.bleu_tokenize,
-        translator.tokenizer.vocab_size,
-        translator.largest_bucket(),
-        {name: getattr(decoding, name) for name in names} | options,
-        data.selection_metric,
+        source_language=data.source_language,
+        target_language=data.target_language,
+        tokenize=data.bleu_tokenize,
+        vocab_size=translator.tokenizer.vocab_size,
+        longest_source=translator.largest_bucket(),
+        search={name: getattr(decoding, name) for name in names} | options,
+        selection_metric=data.selection_metric,
     )
 
 
-def _readable(inputs, found):
-    """The places of translated sentences, those of about `MAP_WORDS` words first."""
-    places = [place for place, (text, *_) in enumerate(found) if text]
-    return sorted(places, key=lambda place: (abs(len(inputs[place].split()) - MAP_WORDS), place))
+def _by_readability(sources: Sequence[str], translations: Sequence[Translation]) -> list[int]:
+    """Returns the indices of non-empty translations, sources of about `MAP_WORDS` words first."""
+    indices = [index for index, translation in enumerate(translations) if translation.text]
+    return sorted(indices, key=lambda index: (abs(len(sources[index].split()) - MAP_WORDS), index))
 
 
-def _attention_map(translator, source, text, score, log_prob, ids):
-    """Where the decoder looked in the mean over heads; weights [layers][T][S]."""
-    translation = Translation(text=text, score=score, log_prob=log_prob, ids=ids)
-    *pieces, weights = translator.attention(source, translation)
-    return {
-        "source": translator.source_tokenizer.join_pieces(source),
-        "translation": text,
-        "pieces": pieces,
-        "weights": np.mean(weights, axis=1).tolist(),
-    }
+def _attention_map(translator: Translator, source: str, translation: Translation) -> AttentionMap:
+    source_pieces, target_pieces, weights = translator.attention(source, translation)
+    return AttentionMap(
+        source=translator.source_tokenizer.join_pieces(source),
+        translation=translation.text,
+        source_pieces=source_pieces,
+        target_pieces=target_pieces,
+        weights=np.mean(weights, axis=1),  # [layers, T, S] of [layers, N, T, S]
+    )

@@ -1,0 +1,110 @@
+"""A score with everything that it takes to compare it, and the scores that are not of text."""
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sacrebleu.significance import estimate_ci
+
+from transformer.model.loss import perplexity
+
+
+@dataclass
+class Score:
+    """One score of a test set.
+
+    signature: how it was computed, in sacrebleu's notation.
+    direction: what it is a score of, shown beside the count: "en-de", or "6 classes".
+    num_sentences: number of examples that count, named by `unit`.
+    interval: half the width of the 95% interval; None: not computed.
+    """
+
+    name: str
+    value: float
+    signature: str
+    direction: str
+    num_sentences: int
+    interval: float | None = None
+    unit: str = "sentences"
+    DIGITS: ClassVar[int] = 2  # decimals that are printed
+
+    @property
+    def figures(self) -> str:
+        """The value and its interval as printed: "25.00 ± 3.10"."""
+        around = f" ± {self.interval:.{self.DIGITS}f}" if self.interval is not None else ""
+        return f"{self.value:.{self.DIGITS}f}{around}"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} {self.figures}  ({self.direction}, {self.num_sentences:,} {self.unit})  "
+            f"{self.signature}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields for a JSON file; a value that is not finite becomes null."""
+        return asdict(self) | ({} if math.isfinite(self.value) else {"value": None})
+
+
+class Perplexity(Score):
+    """A perplexity or a loss, whose third decimal is worth printing."""
+
+    DIGITS = 3
+
+
+def corpus_perplexity(
+    log_probs: Sequence[float],
+    counts: Sequence[int],
+    direction: str,
+    *,
+    vocab_size: int,
+    num_bootstrap: int = 1,
+) -> Perplexity:
+    """Returns the perplexity of references under a model, per token of its vocabulary.
+
+    log_probs, counts: the log-probability of each reference and its number of tokens, EOS
+    included. References with nan are left out and not counted. num_bootstrap: number of resamples
+    behind the interval, which are those of sacrebleu (same seed); 1: no interval.
+    """
+    nll, lengths = -np.asarray(log_probs, float), np.asarray(counts, float)
+    nll, lengths = nll[~np.isnan(nll)], lengths[~np.isnan(nll)]
+    value, interval = perplexity(nll.sum(), lengths.sum()), None
+    signature = f"unit:piece|eos:yes|vocab:{vocab_size}|smooth:no|dropout:no"
+    if num_bootstrap > 1:
+        seed = os.environ.get("SACREBLEU_SEED", "12345").lower()
+        rng = np.random.default_rng(None if seed == "none" else int(seed))
+        rows = rng.choice(len(nll), size=(num_bootstrap, len(nll)), replace=True)
+        means = nll[rows].sum(1) / lengths[rows].sum(1)
+        signature = f"bs:{num_bootstrap}|seed:{seed}|{signature}"
+        if math.isfinite(value):  # exp(700) is close to the largest float
+            interval = float(estimate_ci(np.exp(np.minimum(means, 700)))[1])
+    return Perplexity("perplexity", value, signature, direction, len(nll), interval)
+
+
+def accuracy(is_right: Sequence[bool], direction: str) -> Score:
+    """Returns the percentage of True, with half the width of Wilson's 95% interval."""
+    number, z = len(is_right), 1.959964
+    share = sum(is_right) / number
+    half = z * math.sqrt(share * (1 - share) / number + (z / (2 * number)) ** 2)
+    interval = 100 * half / (1 + z * z / number)
+    return Score(
+        "accuracy", 100 * share, "interval:wilson", direction, number, interval, unit="examples"
+    )
+
+
+def mean_loss(nll: float, num_targets: int, unit: str) -> tuple[Perplexity, Perplexity]:
+    """Returns the mean loss in nats per target, and the perplexity, without an interval.
+
+    nll: negative log-likelihood in nats, summed over the targets. unit: what one target is called
+    in the report: "piece", "hidden piece".
+    """
+    about: dict[str, Any] = {
+        "signature": "smooth:no|dropout:no",
+        "num_sentences": num_targets,
+        "unit": f"{unit}s",
+    }
+    loss = Perplexity(f"nats per {unit}", nll / num_targets, direction="natural logarithm", **about)
+    value = perplexity(nll, num_targets)
+    return loss, Perplexity("perplexity", value, direction=f"per {unit}", **about)
