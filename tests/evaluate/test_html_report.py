@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.scored import CORPUS, evaluation
 from transformer.evaluate.checkpoint_series import CheckpointRow, checkpoint_row
 from transformer.evaluate.compare_runs import compare
-from transformer.evaluate.evaluation import AttentionMap
 from transformer.evaluate.html_report import mark_differences, render
+from transformer.evaluate.plots import AttentionMap
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")
 

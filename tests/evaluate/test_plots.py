@@ -10,6 +10,7 @@ import pytest
 from tests.helpers.scored import evaluation
 from transformer.evaluate import plots
 from transformer.evaluate.checkpoint_series import CheckpointRow
+from transformer.evaluate.plots import AttentionMap
 
 matplotlib = pytest.importorskip("matplotlib", reason="pictures need matplotlib")
 
@@ -72,9 +73,9 @@ def test_means_of_checkpoints_are_points_beside_the_curve():
 def test_attention_with_tokens_that_matplotlib_would_misread(tmp_path):
     """Catches a $ that begins mathematics and would raise, and ▁, which has no glyph."""
     source, target = ["▁$", "_x^2", "</s>"], ["▁5", "$$\\frac", "é", "</s>"]
-    weights = np.full((2, 4, 4, 3), 1 / 3)
+    attention = AttentionMap("$", "costs $5 and $6", source, target, np.full((2, 4, 3), 1 / 3))
     path = tmp_path / "map.png"
-    plots.plot_attention(source, target, weights, path, "costs $5 and $6")
+    plots.plot_attention(attention, path)
     assert is_png(path)
 
 
@@ -82,10 +83,8 @@ def test_a_map_shades_what_the_decoder_attended_to():
     """Catches rows and columns the wrong way round, and a map drawn upside down."""
     weights = np.zeros((1, 2, 3))
     weights[0, 0, 2], weights[0, 1, 0] = 0.5, 1.0
-    draw = partial(
-        plots.draw_attention, source=["s1", "s2", "s3"], target=["t1", "t2"], weights=weights
-    )
-    svg = plots.render_svg(draw, "map")
+    attention = AttentionMap("s", "t", ["s1", "s2", "s3"], ["t1", "t2"], weights)
+    svg = plots.render_svg(partial(plots.draw_attention, attention=attention), "map")
     positions = {  # of the labels: (x, y)
         label: tuple(map(float, xy.split()))
         for xy, label in re.findall(r"translate\(([\d. ]+)\)[^>]*>(\w\d)<", svg)

@@ -2,12 +2,8 @@
 
 from collections.abc import Sequence
 
-from transformer.evaluate.evaluation import (
-    AttentionMap,
-    Evaluation,
-    EvaluationSettings,
-    make_evaluation,
-)
+from transformer.evaluate.evaluation import Evaluation, EvaluationSettings, make_evaluation
+from transformer.evaluate.plots import AttentionMap
 from transformer.evaluate.segments import make_segments
 from transformer.inference.translation import Translation
 

@@ -13,6 +13,7 @@ from transformer.cli.score_translation import (
 from transformer.config import Config
 from transformer.console import say, this_command
 from transformer.evaluate import plots
+from transformer.evaluate.translation import attention_map
 from transformer.inference.file_job import Job
 from transformer.inference.run_job import run_job
 from transformer.inference.translator import Translator
@@ -83,6 +84,6 @@ def draw_attention(flags: EvaluateFlags, translator: Translator) -> None:
     if not texts:
         raise ValueError("--attention needs a sentence, but the input is empty.")
     (translation,) = translator.translate(texts[:1], **flags.search_options)
-    maps = translator.attention(texts[0], translation)
-    plots.plot_attention(*maps, flags.attention, translation.text)
+    attention = attention_map(translator, texts[0], translation)
+    plots.plot_attention(attention, flags.attention)
     say(f"{texts[0]}\n> {translation}\nattention: {flags.attention}")

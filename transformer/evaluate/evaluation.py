@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from etils import epath
 from tabulate import tabulate
 
 from transformer.evaluate import html_report, metrics
 from transformer.evaluate.output_checks import word_unit
+from transformer.evaluate.plots import AttentionMap
 from transformer.evaluate.scores import Score, corpus_perplexity
 from transformer.evaluate.segments import (
     LengthScore,
@@ -63,17 +63,6 @@ class EvaluationSettings:
     def direction(self) -> str:
         """The languages as scores show them: "en-de"."""
         return "-".join(self.languages)
-
-
-@dataclass
-class AttentionMap:
-    """The encoder-decoder attention of one translation; weights [layers, T, S], mean over heads."""
-
-    source: str
-    translation: str
-    source_pieces: list[str]
-    target_pieces: list[str]
-    weights: np.ndarray
 
 
 @dataclass(kw_only=True)

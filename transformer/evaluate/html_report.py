@@ -102,13 +102,7 @@ def _pictures(
     if len(checkpoints) > 1:
         pictures["checkpoints"] = svg(plots.draw_checkpoints, "checkpoints", rows=checkpoints)
     pictures["attention"] = [
-        svg(
-            plots.draw_attention,
-            f"attention{number}",
-            source=seen.source_pieces,
-            target=seen.target_pieces,
-            weights=seen.weights,
-        )
-        for number, seen in enumerate(result.maps)
+        svg(plots.draw_attention, f"attention{number}", attention=attention)
+        for number, attention in enumerate(result.maps)
     ]
     return pictures

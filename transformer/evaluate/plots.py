@@ -10,6 +10,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,17 @@ STYLE = {
     "xtick.color": INK,
     "ytick.color": INK,
 }
+
+
+@dataclass
+class AttentionMap:
+    """The encoder-decoder attention of one translation, mean over heads: weights [layers, T, S]."""
+
+    source: str
+    translation: str
+    source_pieces: list[str]
+    target_pieces: list[str]
+    weights: np.ndarray
 
 
 class NoMatplotlibError(ValueError):
@@ -95,20 +107,9 @@ def plot_curves(records: Sequence[dict[str, Any]], path: PathLike, title: str = 
     _write(partial(draw_curves, records=records, title=title), path)
 
 
-def plot_attention(
-    source: Sequence[str],
-    target: Sequence[str],
-    weights: np.ndarray,
-    path: PathLike,
-    translation: str = "",
-) -> None:
-    """Writes a picture of encoder-decoder attention, mean over heads, one panel per layer.
-
-    source, target: their tokens as text. weights: [layers, N, T, S].
-    """
-    mean = np.mean(weights, axis=1)  # [layers, T, S]
-    draw = partial(draw_attention, source=source, target=target, weights=mean, title=translation)
-    _write(draw, path)
+def plot_attention(attention: AttentionMap, path: PathLike) -> None:
+    """Writes a picture of the attention of one translation, under the translation."""
+    _write(partial(draw_attention, attention=attention, title=attention.translation), path)
 
 
 def _write(draw: Draw, path: PathLike) -> None:
@@ -166,32 +167,31 @@ def draw_checkpoints(figure: Figure, rows: Sequence[CheckpointRow]) -> None:
             axes.legend()
 
 
-def draw_attention(
-    figure: Figure,
-    source: Sequence[str],
-    target: Sequence[str],
-    weights: np.ndarray,
-    title: str = "",
-) -> None:
-    """Draws weights [layers, T, S] from 0 to 1, one panel per layer: target down, source across."""
+def draw_attention(figure: Figure, attention: AttentionMap, title: str = "") -> None:
+    """Draws weights from 0 to 1, one panel per layer: the target down, the source across."""
     from matplotlib.colors import LinearSegmentedColormap
 
     shades = LinearSegmentedColormap.from_list("attention", [(BLUE, 0.0), (BLUE, 1.0)])
-    width = max(2.0, 0.26 * len(source)) * len(weights) + 1.2
+    source, target = (
+        [_label(piece) for piece in side]
+        for side in (attention.source_pieces, attention.target_pieces)
+    )
+    num_layers = len(attention.weights)
+    width = max(2.0, 0.26 * len(source)) * num_layers + 1.2
     figure.set_size_inches(width, max(1.5, 0.22 * len(target)) + 1.6)
-    panels = figure.subplots(1, len(weights), sharey=True, squeeze=False)[0]
-    for number, (axes, layer) in enumerate(zip(panels, weights, strict=True), start=1):
+    panels = figure.subplots(1, num_layers, sharey=True, squeeze=False)[0]
+    for number, (axes, weights) in enumerate(zip(panels, attention.weights, strict=True), start=1):
         axes.grid(visible=False)
-        axes.pcolormesh(layer, cmap=shades, vmin=0, vmax=1)  # vectors; an image is a bitmap
-        axes.set_xticks(np.arange(len(source)) + 0.5, [_label(s) for s in source], rotation=90)
-        axes.set_yticks(np.arange(len(target)) + 0.5, [_label(t) for t in target])
+        axes.pcolormesh(weights, cmap=shades, vmin=0, vmax=1)  # as vectors: imshow makes a bitmap
+        axes.set_xticks(np.arange(len(source)) + 0.5, source, rotation=90)
+        axes.set_yticks(np.arange(len(target)) + 0.5, target)
         axes.tick_params(length=0)
         axes.set_title(f"layer {number}")
     panels[0].invert_yaxis()
     figure.suptitle(title, fontsize=10)
 
 
-def _label(token: str) -> str:
-    """Returns a token as a short label; "▁" is missing in many fonts."""
-    token = token.replace("▁", "·")
-    return token if len(token) <= LONGEST_LABEL else token[: LONGEST_LABEL - 1] + "…"
+def _label(piece: str) -> str:
+    """Returns a piece as a short label; "▁" is missing in many fonts."""
+    piece = piece.replace("▁", "·")
+    return piece if len(piece) <= LONGEST_LABEL else piece[: LONGEST_LABEL - 1] + "…"

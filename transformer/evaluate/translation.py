@@ -5,12 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from transformer.evaluate.evaluation import (
-    AttentionMap,
-    Evaluation,
-    EvaluationSettings,
-    make_evaluation,
-)
+from transformer.evaluate.evaluation import Evaluation, EvaluationSettings, make_evaluation
+from transformer.evaluate.plots import AttentionMap
 from transformer.evaluate.segments import make_segments
 from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
@@ -63,7 +59,7 @@ def evaluate_translator(
         num_cut=sum(length > settings.longest_source for length in lengths),
     )
     result.maps = [
-        _attention_map(translator, sources[index], translations[index])
+        attention_map(translator, sources[index], translations[index])
         for index in _by_readability(sources, translations)[:num_maps]
     ]
     return result
@@ -95,7 +91,8 @@ def _by_readability(sources: Sequence[str], translations: Sequence[Translation])
     return sorted(indices, key=lambda index: (abs(len(sources[index].split()) - MAP_WORDS), index))
 
 
-def _attention_map(translator: Translator, source: str, translation: Translation) -> AttentionMap:
+def attention_map(translator: Translator, source: str, translation: Translation) -> AttentionMap:
+    """Computes the attention of a translation of the sentence `source`, as it is drawn."""
     source_pieces, target_pieces, weights = translator.attention(source, translation)
     return AttentionMap(
         source=translator.source_tokenizer.join_pieces(source),
