@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from etils import epath
 from etils.epath import PathLike
 
 from transformer.config import Config, DataConfig
@@ -107,7 +108,7 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         arrays = [array for side in sides for array in (side.flat, side.starts)]
         return [*arrays, self.validation, self.test_examples]
 
-    def save(self, folder: PathLike) -> None:
+    def save(self, folder: epath.Path) -> None:
         save_tokenizers(folder, self.tokenizer, self.tokenizer)
         self.labels.save(folder)
 

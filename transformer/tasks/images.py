@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
-from etils.epath import PathLike
+from etils import epath
 
 from transformer.config import Config, DataConfig
 from transformer.data.images import ImageBatches, load_images, to_patches
@@ -57,7 +57,7 @@ class ImageTask(LabelledTask[ImageBatches]):
         batches = self.training_batches
         return [batches.patches, batches.targets, *map(np.asarray, self.validation)]
 
-    def save(self, folder: PathLike) -> None:
+    def save(self, folder: epath.Path) -> None:
         self.labels.save(folder)
 
     @property

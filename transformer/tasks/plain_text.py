@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
+from etils import epath
 from etils.epath import PathLike
 from flax import linen as nn
 
@@ -93,5 +94,5 @@ class PlainTextTask(Task[TrainingT, ValidationT], ABC):
             model, restored, batches, f"{config.data.corpus} {split}", cls.target_unit
         )
 
-    def save(self, folder: PathLike) -> None:
+    def save(self, folder: epath.Path) -> None:
         save_tokenizers(folder, self.tokenizer, self.tokenizer)

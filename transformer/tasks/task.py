@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple
 
 import jax
 import numpy as np
+from etils import epath
 from etils.epath import PathLike
 from flax import linen as nn
 
@@ -102,7 +103,7 @@ class Task(Generic[TrainingT, ValidationT]):
         """Returns what was read: arrays, and objects with a repr, to be compared between hosts."""
         return [*self.training_batches[0], *self.validation_batches[0]]
 
-    def save(self, folder: PathLike) -> None:
+    def save(self, folder: epath.Path) -> None:
         """Writes what restoring needs besides config.json and a checkpoint, as a tokenizer."""
 
     def score_test_split(self) -> TaskScores | Evaluation:

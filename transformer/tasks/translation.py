@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from etils.epath import PathLike
+from etils import epath
 
 from transformer.config import Config
 from transformer.data.batch import Batch
@@ -109,7 +109,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         arrays = [array for s in sides for array in (s.flat, s.starts, s.lengths)]
         return [*arrays, self.validation_pairs, self.test_pairs]
 
-    def save(self, folder: PathLike) -> None:
+    def save(self, folder: epath.Path) -> None:
         save_tokenizers(folder, *self.tokenizers)
 
     @cached_property
