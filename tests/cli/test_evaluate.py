@@ -103,6 +103,7 @@ def test_unequal_files_are_refused_before_anything_is_scored(tmp_path):
         read_test_set(flags, DataConfig())
 
 
+@pytest.mark.slow
 def test_the_script_ends_with_code_2_and_one_line():
     """Catches an exit code or an output that only a shell sees."""
     code, out, err = run("eval.py", "--workdir=configs")

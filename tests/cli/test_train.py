@@ -49,6 +49,7 @@ def test_a_broken_configuration_file_is_one_line(call, tmp_path):
     assert call(train.main, f"--config={file}").code == 2
 
 
+@pytest.mark.slow
 def test_a_mistake_that_is_found_late_is_one_line_too(tmp_path):
     """Catches an exit code or a stack trace that only a shell sees."""
     code, out, err = run(
@@ -90,6 +91,7 @@ def test_an_installed_package_ships_its_configurations(tmp_path, monkeypatch):
     assert command_line.shipped_configs() == [package / "configs" / "own.py"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [train, evaluate])
 def test_help_and_mistakes_need_no_jax(command):
     """Catches seconds of waiting for --help, or for a word on a misspelt flag."""

@@ -1,0 +1,30 @@
+"""What `pip install` takes along: every package, the configurations and three commands."""
+
+import importlib
+import tomllib
+
+import pytest
+
+from tests.helpers.scripts import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_every_package_is_installed():
+    """Catches a new package, or the configurations, that only a checkout has."""
+    folders = {path.parent for path in (ROOT / "transformer").rglob("*") if path.is_file()}
+    names = {
+        ".".join(folder.relative_to(ROOT).parts)
+        for folder in folders
+        if "__pycache__" not in folder.parts
+    }
+    setuptools = PROJECT["tool"]["setuptools"]
+    assert set(setuptools["packages"]) == names | {"transformer.configs"}
+    assert (ROOT / setuptools["package-dir"]["transformer.configs"] / "embedded_en_de.py").is_file()
+
+
+@pytest.mark.parametrize("command", PROJECT["project"]["scripts"].values())
+def test_commands_name_functions(command):
+    """Catches a command that was renamed and not installed anew."""
+    module, _, function = command.partition(":")
+    assert callable(getattr(importlib.import_module(module), function))
