@@ -7,7 +7,7 @@ import pytest
 
 from configs import embedded_en_de, multi30k_tiny
 from transformer.data import parallel_text
-from transformer.data.packing import PackedBatches, filter_by_length, pack
+from transformer.data.packing import PackedBatches, filter_by_length, num_rows_of_batch, pack
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import train_tokenizers
 from transformer.special_tokens import EOS, PAD
@@ -66,11 +66,19 @@ def test_pairs_that_do_not_fit_are_dropped_and_counted():
     assert kept.tolist() == [0, 1, 2, 3] and not skipped
 
 
+def test_a_batch_is_a_multiple_of_eight_rows():
+    """Catches rows that cannot be dealt out over the devices, and a batch without a row."""
+    rows = [num_rows_of_batch(tokens, 10) for tokens in (10, 70, 89, 159, 160, 249)]
+    assert rows == [1, 7, 8, 8, 16, 24]
+    with pytest.raises(ValueError, match=r"batch_tokens \(9\) .* data\.row_length \(10\)"):
+        num_rows_of_batch(9, 10)
+
+
 def test_the_drawn_packing():
     """Catches rounds that fill one side of a row and leave the other empty: `pack`'s example."""
-    source, target = np.array([7, 5, 4, 2, 1]), np.array([5, 6, 3, 4, 1])
+    source, target = np.array([7, 5, 4, 2, 1]), np.array([5, 6, 3, 5, 1])
     rows = pack(source, target, (10, 10), 2, np.random.default_rng(0))
-    assert rows.tolist() == [0, 1, 1, 0, 0]
+    assert rows.tolist() == [0, 1, 1, 0, 1]
     rows = pack(source[[0, 0, 0]], target[[0, 0, 0]], (10, 10), 2, np.random.default_rng(0))
     assert sorted(rows.tolist()) == [-1, 0, 1]
 
@@ -132,6 +140,14 @@ def test_one_static_shape():
             assert {a.shape for a in batch[3:]} == {(8, 32)} and batches.shape[1] == 32
             assert {a.dtype for a in batch} == {np.dtype(np.int32)}
             assert np.array_equal(batch.weights, batch.targets != PAD)
+
+
+def test_the_source_length_may_be_set():
+    """Catches a classifier whose rows are as long as its sentences' labels."""
+    source, target = make_pairs(20)
+    lengths = dict(row_length=32, source_length=48)
+    batches = PackedBatches(source, target, **lengths, rows_per_batch=2, seed=0)
+    assert batches.shape == (48, 32) and batches[0].inputs.shape == (2, 48)
 
 
 def test_a_sentence_as_long_as_the_row():

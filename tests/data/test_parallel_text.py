@@ -111,6 +111,8 @@ def test_the_embedded_corpus_names_its_splits_and_languages():
     with pytest.raises(ValueError, match="has no en-fr; it is en-de"):
         parallel_text.load_evaluation_pairs(DataConfig(target_language="fr"), "test")
     forward = parallel_text.load_evaluation_pairs(DataConfig(), "test")
+    are_german = [any(" und " in pair[side] for pair in forward) for side in (0, 1)]
+    assert are_german == [False, True]
     backward = DataConfig(source_language="de", target_language="en")
     assert parallel_text.load_evaluation_pairs(backward, "test") == [(b, a) for a, b in forward]
 

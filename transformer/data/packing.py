@@ -80,14 +80,14 @@ def pack(
     Five pairs in two rows of shape (10, 10); a row's load is (source, target):
 
         pair             A      B      C      D      E
-        lengths          7, 5   5, 6   4, 3   2, 4   1, 1
+        lengths          7, 5   5, 6   4, 3   2, 5   1, 1
 
         round 0 (size)   A (.7) to row 0, B (.6) to row 1    loads (.7, .5)   (.5, .6)
         round 1 (tilt)   C (+.1) to row 1, which is fuller on the target side,
-                         D (-.2) to row 0                    loads (.9, .9)   (.9, .9)
-        round 2 (size)   E to row 0                          loads (1., 1.)   (.9, .9)
+                         D (-.3) to row 0                    loads (.9, 1.)   (.9, .9)
+        round 2 (size)   E to row 1                          loads (.9, 1.)   (1., 1.)
 
-        returns          0      1      1      0      0
+        returns          0      1      1      0      1
     """
     shares = np.stack([source_lengths / shape[0], target_lengths / shape[1]])  # [2, pairs]
     size, tilt = shares.max(0), shares[0] - shares[1]
