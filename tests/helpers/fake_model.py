@@ -1,9 +1,12 @@
 """A fake model for the tests of search, its score of given ids, and what they all need."""
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.search.decoding import FREE, HypothesisRules, Limits
+from transformer.search.decoding import FREE, HypothesisRules, Limits, search_to_end
 
 BOS, EOS, V, K = 1, 2, 4, 8
 
@@ -15,32 +18,69 @@ class FakeModel:
         rng = np.random.default_rng(seed)
         self.start = rng.normal(size=(num_sentences, K)).astype(np.float32)
         self.recurrent = rng.normal(size=(K, K)).astype(np.float32)
-        self.pieces = rng.normal(size=(vocab_size, K)).astype(np.float32)
+        self.embedding = rng.normal(size=(vocab_size, K)).astype(np.float32)
         self.output = rng.normal(size=(K, vocab_size)).astype(np.float32)
 
-    def cache(self, width):
-        return jnp.repeat(self.start[:, None], width, axis=1)
+    @property
+    def weights(self):
+        return self.recurrent, self.embedding, self.output
 
-    def step_fn(self, tokens, cache, position, ancestors):
+    def cache(self, width):
+        return np.repeat(self.start[:, None], width, axis=1)
+
+    @staticmethod
+    def step(weights, tokens, cache, position, ancestors):
+        recurrent, embedding, output = weights
         parents = jnp.where(position > 0, ancestors[:, :, position - 1], 0)
         before = jnp.take_along_axis(cache, parents[..., None], axis=1)
-        state = jnp.tanh(before @ self.recurrent + jnp.asarray(self.pieces)[tokens])
-        return state @ self.output, state
+        state = jnp.tanh(before @ recurrent + jnp.asarray(embedding)[tokens])
+        return state @ output, state
+
+    def step_fn(self, *args):
+        return self.step(self.weights, *args)
 
     def logits(self, sentence, ids):
-        """The scores of the piece after BOS and `ids`, in numpy."""
+        """The scores of the token after BOS and `ids`, in numpy."""
         state = self.start[sentence]
-        for piece in (BOS, *ids):
-            state = np.tanh(state @ self.recurrent + self.pieces[piece])
+        for token in (BOS, *ids):
+            state = np.tanh(state @ self.recurrent + self.embedding[token])
         return state @ self.output
 
     def log_prob(self, sentence, ids):
         """log p of ids, teacher-forced, in numpy."""
         total = 0.0
-        for place, piece in enumerate(ids):
-            logits = self.logits(sentence, ids[:place])
-            total += logits[piece] - np.log(np.exp(logits).sum())
+        for position, token in enumerate(ids):
+            logits = self.logits(sentence, ids[:position])
+            total += logits[token] - np.log(np.exp(logits).sum())
         return total
+
+
+class TableModel:
+    """A model of one sentence whose next token depends on the last: probabilities [V, V]."""
+
+    def __init__(self, table):
+        self.weights = np.log(np.array(table, np.float32) + 1e-9)
+
+    def cache(self, width):
+        return np.zeros((1, width), np.float32)
+
+    @staticmethod
+    def step(weights, tokens, cache, position, ancestors):
+        return jnp.asarray(weights)[tokens], cache
+
+
+def run_search(method, model, limits, rngs=None):
+    """The `Hypotheses` of a search to its end, in numpy.
+
+    Searches of equal shapes by equal methods share a program, whatever the weights and limits.
+    """
+    cache = model.cache(method.width)
+    return jax.device_get(_search(method, model.step, model.weights, limits, cache, rngs))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _search(method, step, weights, limits, cache, rngs):
+    return search_to_end(method, partial(step, weights), limits, cache, rngs)
 
 
 def make_rules(kind="gnmt", alpha=0.6, min_length=0):
@@ -48,11 +88,11 @@ def make_rules(kind="gnmt", alpha=0.6, min_length=0):
 
 
 def make_limits(max_lengths, prefixes=()):
-    """Limits of sentences that may use so many pieces; prefixes: how the first of them begin."""
+    """Limits of sentences of at most `max_lengths` tokens, the first of which have `prefixes`."""
     forced = np.full((len(max_lengths), max(max_lengths)), FREE)
     for row, prefix in enumerate(prefixes):
         forced[row, : len(prefix)] = prefix
-    return Limits(jnp.array(max_lengths), jnp.array(forced))
+    return Limits(np.array(max_lengths), forced)
 
 
 def trim(ids):
@@ -64,6 +104,6 @@ def trim(ids):
 
 
 def hypotheses(found, sentence):
-    """(ids, score) of a sentence, best first, without the places that were not filled."""
+    """(ids, score) of a sentence, best first, without the entries that were not filled."""
     rows = zip(found.ids[sentence], found.scores[sentence], strict=True)
     return [(trim(ids), score) for ids, score in rows if score > -np.inf]

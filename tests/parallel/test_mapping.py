@@ -1,13 +1,6 @@
-"""Eight fake devices, in a process of their own, against one: same parameters, one compile.
+"""Every way to map a step over four devices against one device: same parameters, one compile."""
 
-Run as a script, this file is that process: it prints what the tests look at as JSON.
-"""
-
-import json
-import os
-import pathlib
-import subprocess
-import sys
+import functools
 import tempfile
 
 import jax
@@ -22,78 +15,80 @@ from transformer.model.loss import make_loss_fn
 from transformer.parallel.mapping import make_parallel
 from transformer.train.steps import init_state, make_train_step
 
-ROOT = pathlib.Path(__file__).parents[2]
-NUM_STEPS, NUM_ROWS = 5, 13  # of which no number of devices is a divisor
-WAYS = {  # name: (data, fsdp, tensor, how, parts of a batch, settings of the model)
-    "pmap": (-1, 1, 1, "pmap", 1, {}),
-    "8×1×1": (8, 1, 1, "sharded", 1, {}),
-    "2×4×1": (2, 4, 1, "sharded", 1, {}),
-    "2×2×2": (2, 2, 2, "sharded", 1, {}),
-    "one device in 8 parts": (1, 1, 1, "sharded", 8, {}),
-    "pmap in 2 parts": (-1, 1, 1, "pmap", 2, {}),
-    "2×2×2 in 2 parts": (2, 2, 2, "sharded", 2, {}),
-    "2×2×2 with dropout": (2, 2, 2, "sharded", 1, {"dropout_rate": 0.1}),
-    "1×4×2, scanned, recomputed": (-1, 4, 2, "sharded", 1, {"remat": True, "scan_layers": True}),
+NUM_STEPS, NUM_ROWS = 3, 13  # 13 is divided by no number of devices
+ONE, DROPOUT = "one device", "one device, dropout"
+WAYS = {  # name: (the way to compare with, mesh, parallelism, num_parts, settings of the model)
+    ONE: (ONE, (1, 1, 1), "sharded", 1, {}),
+    DROPOUT: (DROPOUT, (1, 1, 1), "sharded", 1, {"dropout_rate": 0.1}),
+    "pmap in 2 parts": (ONE, (-1, 1, 1), "pmap", 2, {}),
+    "4×1×1": (ONE, (4, 1, 1), "sharded", 1, {}),
+    "2×2×1 with dropout": (DROPOUT, (2, 2, 1), "sharded", 1, {"dropout_rate": 0.1}),
+    "1×2×2 in 2 parts": (ONE, (1, 2, 2), "sharded", 2, {}),
+    "2×1×2, scanned, recomputed": (
+        ONE,
+        (-1, 1, 2),
+        "sharded",
+        1,
+        {"remat": True, "scan_layers": True},
+    ),
 }
+SEVERAL = [way for way, (baseline, *_) in WAYS.items() if way != baseline]
+RESTORED = ["2×2×1 with dropout", "1×2×2 in 2 parts"]
+
+pytestmark = pytest.mark.skipif(len(jax.devices()) != 4, reason="needs four devices")
 
 
-@pytest.fixture(scope="module")
-def seen():
-    """What the process with eight devices found."""
-    environment = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-        "JAX_PLATFORMS": "cpu",
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # compiles in half the time
-        "PYTHONPATH": str(ROOT),
-    }
-    command = [sys.executable, __file__]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+@pytest.fixture(scope="module", autouse=True)
+def _compiles_fast():
+    """XLA compiles a step without most optimizations in half the time."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.mark.parametrize("way", SEVERAL)
+def test_every_way_gives_the_parameters_of_one_device(way):
+    """Catches a mean over devices of means over tokens: rows hold unequal numbers of them."""
+    run, alone = trained(way), trained(WAYS[way][0])
+    assert difference(alone.start, alone.params) > 0.01
+    assert difference(alone.params, run.params) < 1e-5
+    assert run.losses == pytest.approx(alone.losses, rel=1e-5)
+
+
+def test_dropout_was_on_where_it_should_be():
+    assert trained(ONE).losses != trained(DROPOUT).losses
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_gives_the_parameters_of_one_device(way, seen):
-    """Catches a mean over devices of means over tokens: rows hold unequal numbers of them."""
-    alone = "one device, dropout" if "dropout" in way else "one device"
-    assert seen[alone]["moved"] > 0.01
-    assert seen[way]["difference"] < 1e-5
-    assert seen[way]["losses"] == pytest.approx(seen[alone]["losses"], rel=1e-5)
-
-
-def test_dropout_was_on_where_it_should_be(seen):
-    assert seen["one device"]["losses"] != seen["one device, dropout"]["losses"]
-
-
-@pytest.mark.parametrize("way", ["one device", *WAYS])
-def test_step_compiles_once(way, seen):
+def test_step_compiles_once(way):
     """Catches a second compile at the second step, by state that comes back placed otherwise."""
-    assert seen[way]["compiles"][0] >= 1
-    assert seen[way]["compiles"][1:] == [0] * (NUM_STEPS - 1)
+    first, *others = trained(way).compiles
+    assert first >= 1
+    assert others == [0] * (NUM_STEPS - 1)
 
 
-@pytest.mark.parametrize("way", ["2×4×1", "2×2×2"])
-def test_restored_state_fits_every_mesh_and_compiles_nothing(way, seen):
-    """Catches a restore that needs the mesh that wrote, or places arrays where they do not lie."""
-    assert seen[way]["restored_compiles"] == 0
-    assert seen[way]["restored_difference"] < 1e-5
+@pytest.mark.parametrize("way", RESTORED)
+def test_restored_state_fits_every_mesh_and_compiles_nothing(way):
+    """Catches a restore that needs the mesh that wrote, or puts arrays where they do not belong."""
+    run = trained(way)
+    assert run.restored_compiles == 0
+    assert difference(run.params, run.restored_params) < 1e-5
 
 
-def test_shared_parameters_take_their_share_of_memory(seen):
+def test_shared_parameters_take_their_share_of_memory():
     """Catches parameters or Adam's moments that lie whole on every device under fsdp and tensor."""
-    whole = seen["one device"]["bytes"]
-    assert seen["8×1×1"]["bytes"] == seen["pmap"]["bytes"] == whole
-    assert seen["2×4×1"]["bytes"] < whole / 3
-    assert seen["2×2×2"]["bytes"] < whole / 3
-    assert seen["1×4×2, scanned, recomputed"]["bytes"] < whole / 5
+    whole = trained(ONE).bytes
+    assert trained("4×1×1").bytes == trained("pmap in 2 parts").bytes == whole
+    assert trained("2×2×1 with dropout").bytes < whole / 1.6
+    assert trained("1×2×2 in 2 parts").bytes < whole / 3
 
 
-def test_every_device_gets_its_rows(seen):
-    """Catches a batch that is copied to every device, which would do the work eight times."""
-    assert seen["8×1×1"]["rows"] == 2  # of 13 rows and 3 empty ones
-    assert seen["2×2×2"]["rows"] == 4
-    assert seen["2×2×2 in 2 parts"]["rows"] == 4
-    assert seen["one device in 8 parts"]["rows"] == 16
+def test_every_device_gets_its_rows():
+    """Catches a batch that is copied to every device, which would do the work four times."""
+    assert trained(ONE).rows == 13
+    assert trained("4×1×1").rows == 4  # of 13 rows and 3 empty ones
+    assert trained("1×2×2 in 2 parts").rows == 8
+    assert trained("pmap in 2 parts").rows == 4
 
 
 def test_settings_that_do_not_make_a_mesh_are_refused():
@@ -121,7 +116,7 @@ def test_settings_that_do_not_make_a_mesh_are_refused():
         (dict(parallelism="jit"), "parallelism must be one of sharded, pmap"),
     ],
 )
-def test_wrong_settings_are_refused_before_any_device_is_looked_at(changes, said):
+def test_wrong_settings_are_refused_before_any_device_is_used(changes, said):
     config = Config()
     config.parallelism = changes.pop("parallelism", "sharded")
     for axis, size in changes.items():
@@ -131,24 +126,15 @@ def test_wrong_settings_are_refused_before_any_device_is_looked_at(changes, said
 
 
 def make_batches():
-    """A batch for each step, of rows with one sentence of 1 to 7 pieces on either side."""
+    """A batch for each step, of rows with one sentence of 1 to 7 tokens on either side."""
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 8, (NUM_STEPS, NUM_ROWS, 2))
     rows = [[[tuple(sentence(rng, n) for n in pair)] for pair in step] for step in lengths]
     return [make_batch(step, 7, 7) for step in rows]
 
 
-def count_compiles():
-    """A list that grows with every XLA compile from now on."""
-    compiles = []
-    jax.monitoring.register_event_duration_secs_listener(
-        lambda name, *_, **__: compiles.append(name) if "backend_compile" in name else None
-    )
-    return compiles
-
-
 def difference(a, b):
-    """The largest between the arrays of two trees."""
+    """The largest difference between the arrays of two trees."""
     largest = jax.tree.map(lambda x, y: np.abs(x - y).max(), *jax.device_get((a, b)))
     return float(max(jax.tree.leaves(largest)))
 
@@ -163,66 +149,63 @@ def save_and_restore(state, like):
     return restored
 
 
+@functools.cache
+def trained(way):
+    """The `Run` of one of the WAYS."""
+    _, mesh, parallelism, num_parts, settings = WAYS[way]
+    return Run(mesh, parallelism, num_parts, settings, restores=way in RESTORED)
+
+
 class Run:
-    """Training in one of the WAYS; `report` is what the tests look at."""
+    """NUM_STEPS of training, and what there was to see of them."""
 
     # An ε that is not tiny: Adam then does not blow rounding errors up to whole steps.
     optimizer = optax.adam(0.01, eps=1e-3)
 
-    def __init__(self, compiles, batches, data, fsdp, tensor, how, parts, settings):
-        arranged = dict(settings)
-        rate = arranged.pop("dropout_rate", 0.0)
-        model = tiny_model(num_layers=2, dropout_rate=rate).clone(**arranged)
-        config = Config(model=model.config, mesh=MeshConfig(data, fsdp, tensor), parallelism=how)
-        devices = jax.devices()[:1] if data == fsdp == tensor == 1 else None
+    def __init__(self, mesh, parallelism, num_parts, settings, *, restores):
+        self.num_parts, self.batches = num_parts, make_batches()
+        self.losses, self.compiles = [], []
+        self._build(MeshConfig(*mesh), parallelism, dict(settings))
+        self.bytes = self.parallel.bytes_per_device(self.abstract)
+        self._train(restores)
+
+    def _build(self, mesh, parallelism, settings):
+        rate = settings.pop("dropout_rate", 0.0)
+        model = tiny_model(num_layers=1, dropout_rate=rate).clone(**settings)
+        config = Config(model=model.config, mesh=mesh, parallelism=parallelism)
+        devices = jax.devices()[:1] if mesh == MeshConfig(1, 1, 1) else None
         self.parallel, loss_fn = make_parallel(config, devices), make_loss_fn(model, 0.1)
-        self.init = lambda: init_state(model, self.optimizer, batches[0], 0)
+        self.init = lambda: init_state(model, self.optimizer, self.batches[0], 0)
         self.abstract = self.parallel.abstract(self.init)
         self.train_step = self.parallel.map_step(
-            lambda axis: make_train_step(loss_fn, self.optimizer, 0, parts, axis), self.abstract
+            lambda axis: make_train_step(loss_fn, self.optimizer, 0, self.num_parts, axis),
+            self.abstract,
         )
-        self.compiles, self.batches, self.parts = compiles, batches, parts
-        self.report = {"losses": [], "compiles": []}
-        self.report["bytes"] = self.parallel.bytes_per_device(self.abstract)
 
-    def update(self, state, batch):
-        """(the next state, sums, compiles that it took)"""
-        batch = jax.block_until_ready(self.parallel.put_batch(batch, self.parts))
-        self.report["rows"] = batch.inputs.addressable_shards[0].data.reshape(-1, 7).shape[0]
-        before = len(self.compiles)
+    def _train(self, restores):
+        state = self.parallel.init(self.init)
+        self.start = jax.device_get(state.params)
+        for step, batch in enumerate(self.batches):
+            if restores and step == NUM_STEPS - 1:
+                restored = save_and_restore(state, self.abstract)
+                restored, _, self.restored_compiles = self._update(restored, batch)
+                self.restored_params = jax.device_get(restored.params)
+            state, loss, num_compiles = self._update(state, batch)
+            self.losses.append(loss)
+            self.compiles.append(num_compiles)
+        self.params = jax.device_get(state.params)
+
+    def _update(self, state, batch):
+        """(the next state, the loss, the number of programs that XLA compiled for it)"""
+        batch = jax.block_until_ready(self.parallel.put_batch(batch, self.num_parts))
+        self.rows = batch.inputs.addressable_shards[0].data.reshape(-1, 7).shape[0]
+        compiles = []
+
+        def listen(name, *_, **__):
+            if "backend_compile" in name:
+                compiles.append(name)
+
+        jax.monitoring.register_event_duration_secs_listener(listen)
         state, sums = jax.block_until_ready(self.train_step(state, batch))
-        return state, sums, len(self.compiles) - before
-
-    def train(self):
-        """The parameters after the last step, before which the state is also saved and restored."""
-        report, state = self.report, self.parallel.init(self.init)
-        start = jax.device_get(state.params)
-        for batch in self.batches[:-1]:
-            state, sums, compiles = self.update(state, batch)
-            report["losses"].append(float(sums["loss"]))
-            report["compiles"].append(compiles)
-        restored = save_and_restore(state, self.abstract)
-        state, sums, compiles = self.update(state, self.batches[-1])
-        report["compiles"].append(compiles)
-        restored, _, report["restored_compiles"] = self.update(restored, self.batches[-1])
-        report["restored_difference"] = difference(state.params, restored.params)
-        report["moved"] = difference(start, state.params)
-        return state.params
-
-
-def main():
-    compiles, batches = count_compiles(), make_batches()
-    found, params = {}, {}
-    for alone, settings in (("one device", {}), ("one device, dropout", {"dropout_rate": 0.1})):
-        run = Run(compiles, batches, 1, 1, 1, "sharded", 1, settings)
-        params[alone], found[alone] = run.train(), run.report
-    for way, settings in WAYS.items():
-        run = Run(compiles, batches, *settings)
-        alone = "one device, dropout" if "dropout" in way else "one device"
-        run.report["difference"] = difference(params[alone], run.train())
-        found[way] = run.report
-    print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main()
+        jax.monitoring.unregister_event_duration_listener(listen)
+        return state, float(sums["loss"]), len(compiles)

@@ -1,4 +1,4 @@
-"""Where arrays lie: every weight of the model has a place, and each place fits its shape."""
+"""How arrays are divided over the mesh: every weight by both axes, moments as their parameters."""
 
 import jax
 import optax
@@ -13,9 +13,10 @@ from transformer.train.steps import init_state
 SIZES = {"data": 2, "fsdp": 2, "tensor": 2}
 
 
-def places():
-    """{name: (shape, place)} of a whole TrainState."""
-    model, batch = tiny_model(), make_batch([[((5, 6), (7, 8))]], 4, 4)
+@pytest.fixture(scope="module")
+def specs():
+    """{name: (shape, PartitionSpec)} of a whole TrainState."""
+    model, batch = tiny_model(num_layers=1), make_batch([[((5, 6), (7, 8))]], 4, 4)
     state = jax.eval_shape(lambda: init_state(model, optax.adam(1.0), batch, 0))
     return {
         jax.tree_util.keystr(path): (leaf.shape, partition_spec_of(path, leaf.shape, SIZES))
@@ -23,24 +24,24 @@ def places():
     }
 
 
-def test_every_matrix_is_shared_by_both_axes():
+def test_every_matrix_is_divided_by_both_axes(specs):
     """Catches a weight that was renamed and now lies whole on every device, which costs memory."""
-    matrices = {name: place for name, (shape, place) in places().items() if len(shape) == 2}
-    assert len(matrices) == 3 * (1 + 2 * 6 + 2 * 10)  # parameters and two moments
-    assert all(set(place) == {"fsdp", "tensor"} for place in matrices.values()), matrices
+    matrices = {name: spec for name, (shape, spec) in specs.items() if len(shape) == 2}
+    assert len(matrices) == 3 * (1 + 6 + 10)  # parameters and two moments
+    assert all(set(spec) == {"fsdp", "tensor"} for spec in matrices.values()), matrices
 
 
-def test_moments_lie_with_their_parameters():
+def test_moments_lie_with_their_parameters(specs):
     """Catches an optimizer that moves all its state at every step."""
-    found = places()
-    moments = [name for name in found if ".mu" in name or ".nu" in name]
+    moments = [name for name in specs if ".mu" in name or ".nu" in name]
     assert moments
     for name in moments:
         parameter = ".params" + name.split("mu" if ".mu" in name else "nu", 1)[1]
-        assert found[name] == found[parameter]
+        assert specs[name] == specs[parameter]
 
 
-def test_dimension_that_cannot_be_shared_evenly_stays_whole():
+def test_dimension_that_cannot_be_divided_evenly_stays_whole():
+    """Catches an error for a vocabulary of odd size."""
     path = (jax.tree_util.DictKey("table"),)
     assert partition_spec_of(path, (13, 16), SIZES) == PartitionSpec(None, "fsdp")
 
@@ -50,4 +51,5 @@ def test_dimension_that_cannot_be_shared_evenly_stays_whole():
     [((-1, 1, 1), (8, 1, 1)), ((2, -1, 2), (2, 2, 2)), ((1, 8, 1), (1, 8, 1))],
 )
 def test_minus_one_is_what_is_left(settings, shape):
+    """Catches devices that no axis uses."""
     assert tuple(mesh_shape(MeshConfig(*settings), 8).values()) == shape

@@ -1,13 +1,14 @@
-"""The conveyor on a fake model: everyone arrives, once, with what a search alone would find.
+"""Continuous batching of a fake model: every sentence once, with what a search alone would find."""
 
-The tests of several lanes run in a process with eight fake devices: `tests/test_lanes.py`.
-"""
+import functools
+from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.helpers.fake_model import FakeModel, V, make_limits, make_rules
+from tests.helpers.fake_model import FakeModel, make_limits, make_rules
 from transformer.search import continuous_batching
 from transformer.search.batches import SearchBatch
 from transformer.search.beam_search import BeamSearch
@@ -16,7 +17,7 @@ from transformer.search.decoding import search_to_end
 from transformer.search.programs import SearchPrograms, max_num_programs
 from transformer.search.replicas import make_replicas
 
-WIDTH, LONGEST = 3, 40
+WIDTH, LONGEST, NUM_SENTENCES = 3, 40, 64
 
 
 class FakeTransformer:
@@ -34,13 +35,11 @@ class FakeTransformer:
         if method == "lengthen_cache":
             cache, _, lengths = args
             missing = lengths[lengths.index(cache["state"].shape[1]) + 1] - cache["state"].shape[1]
-            return {"state": jax.numpy.pad(cache["state"], ((0, 0), (0, missing), (0, 0), (0, 0)))}
-        tokens, cache, position, ancestors, start = args
-        return self._step(tokens, cache, position, ancestors, start)
+            return {"state": jnp.pad(cache["state"], ((0, 0), (0, missing), (0, 0), (0, 0)))}
+        return self._step(*args)
 
     def _step(self, tokens, cache, position, ancestors, start):
-        """A cache by places, as the real one: each step reads what the ancestor wrote last."""
-        jnp = jax.numpy
+        """A cache by positions, as the real one: each step reads what the ancestor wrote last."""
         last = jnp.maximum(position - 1, 0)
         written = jax.lax.dynamic_index_in_dim(cache["state"], last, 1, keepdims=False)
         before = jnp.where(position == 0, start[:, None], written)
@@ -49,80 +48,101 @@ class FakeTransformer:
         return logits, {"state": write(cache["state"], after[:, None], position, 1)}
 
 
-def make_batches(starts, max_lengths, rows, lanes):
-    """Batches as `ContinuousBatcher.run` takes them, in order; the last one is padded."""
-    per_batch = rows * lanes
-    for first in range(0, len(starts), per_batch):
-        indices = np.full(per_batch, -1)
-        inside = range(first, min(first + per_batch, len(starts)))
-        indices[: len(inside)] = inside
-        indices = indices.reshape(lanes, rows)
-        order = indices.ravel()
+MODEL = FakeModel(NUM_SENTENCES)
+BEAM_SEARCH = BeamSearch(make_rules(alpha=1.5), WIDTH, WIDTH)
+ENDLESS = BeamSearch(make_rules(min_length=LONGEST), WIDTH)  # no end before the limit
+
+
+@functools.cache
+def make_programs(method, num_replicas):
+    """Programs that the tests share, so that each shape is compiled once."""
+    devices = jax.local_devices()[:num_replicas]
+    if num_replicas > len(devices):
+        pytest.skip(f"needs {num_replicas} devices")
+    return SearchPrograms(FakeTransformer(MODEL), method, make_replicas(devices))
+
+
+def make_batches(max_lengths, rows, num_replicas):
+    """Batches as `ContinuousBatcher.run` takes them, in order; the last may have empty rows."""
+    per_batch = rows * num_replicas
+    for first in range(0, len(max_lengths), per_batch):
+        order = np.arange(first, first + per_batch)
+        order = np.where(order < len(max_lengths), order, -1)
         limits = make_limits([LONGEST])
         limits = limits._replace(
             max_lengths=np.where(order >= 0, max_lengths[order], 0).astype(np.int32),
             forced=np.repeat(limits.forced, per_batch, axis=0),
         )
         rngs = np.zeros((per_batch, 2), np.uint32)
-        yield SearchBatch(indices, 16, starts[order], np.ones(per_batch, np.int32), limits, rngs)
+        indices, lengths = order.reshape(num_replicas, rows), np.ones(per_batch, np.int32)
+        yield SearchBatch(indices, 16, MODEL.start[order], lengths, limits, rngs)
 
 
-@pytest.mark.parametrize("rows, lanes", [(1, 1), (4, 1), (9, 1), (30, 1), (9, 4)])
+@pytest.fixture(scope="module")
+def alone():
+    """The limits of 47 sentences, and what a search of all of them in one batch finds."""
+    max_lengths = np.random.default_rng(1).integers(1, LONGEST + 1, 47)
+    limits = make_limits(max_lengths.tolist())
+    cache = MODEL.cache(WIDTH)[:47]
+    run = jax.jit(lambda: search_to_end(BEAM_SEARCH, MODEL.step_fn, limits, cache))
+    return max_lengths, jax.device_get(run())
+
+
+@pytest.mark.parametrize("rows, num_replicas", [(1, 1), (9, 1), (30, 1), (9, 4)])
 @pytest.mark.parametrize("max_waiting", [0, 4])
-def test_everyone_arrives_once_and_as_alone(rows, lanes, max_waiting, monkeypatch):
+def test_every_sentence_arrives_once_and_as_alone(
+    rows, num_replicas, max_waiting, alone, monkeypatch
+):
     """Catches sentences lost, doubled or mixed up where batches shrink, wait, merge or lengthen."""
     monkeypatch.setattr(continuous_batching, "MAX_WAITING", max_waiting)
-    if lanes > len(jax.local_devices()):
-        pytest.skip(f"needs {lanes} devices")
-    count = 47
-    model = FakeModel(count)
-    rng = np.random.default_rng(1)
-    max_lengths = rng.integers(1, LONGEST + 1, count)
-    method = BeamSearch(make_rules(alpha=1.5), WIDTH, WIDTH)
-    programs = SearchPrograms(
-        FakeTransformer(model), method, make_replicas(jax.local_devices()[:lanes])
-    )
-    batches = make_batches(model.start, max_lengths, rows, lanes)
+    max_lengths, expected = alone
+    programs = make_programs(BEAM_SEARCH, num_replicas)
+    batches = make_batches(max_lengths, rows, num_replicas)
     arrived = list(ContinuousBatcher(programs, {}, rows).run(batches))
-    assert sorted(index for index, _ in arrived) == list(range(count))
-
-    limits = make_limits(max_lengths.tolist())
-    alone = search_to_end(method, model.step_fn, limits, model.cache(WIDTH))
+    assert sorted(index for index, _ in arrived) == list(range(len(max_lengths)))
     for index, (ids, log_probs, scores) in arrived:
-        length = limits.forced.shape[1]
-        np.testing.assert_array_equal(ids[:, :length], alone.ids[index])
-        np.testing.assert_allclose(log_probs, alone.log_probs[index], rtol=1e-5)
-        np.testing.assert_allclose(scores, alone.scores[index], rtol=1e-5)
-    assert V == 4 and programs.num_compiled <= max_num_programs(rows, 16, LONGEST - 16)
+        np.testing.assert_array_equal(ids, expected.ids[index])
+        np.testing.assert_allclose(log_probs, expected.log_probs[index], rtol=1e-5)
+        np.testing.assert_allclose(scores, expected.scores[index], rtol=1e-5)
 
 
-def record_places(monkeypatch):
-    """A list of where the lanes of a batch stand each time that one is run on."""
+def test_num_compiled_is_the_number_of_programs_that_xla_compiles(alone):
+    """Catches programs that are compiled again for the same shapes, and a count that is not one."""
+    compiles = []
+
+    def listen(name, *_, **__):
+        if "backend_compile" in name:
+            compiles.append(name)
+
+    replicas = make_replicas(jax.local_devices()[:1])
+    programs = SearchPrograms(FakeTransformer(MODEL), ENDLESS, replicas)
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    list(ContinuousBatcher(programs, {}, 2).run(make_batches(alone[0][:6], 2, 1)))
+    jax.monitoring.unregister_event_duration_listener(listen)
+    assert 0 < programs.num_compiled == len(compiles)
+    assert programs.num_compiled <= max_num_programs(2, 16, LONGEST - 16)
+
+
+def record_positions(monkeypatch):
+    """A list of the positions of a batch on each replica, each time that one is advanced."""
     calls, advance = [], ContinuousBatcher._advance
 
-    def run_on(self, batch):
+    def recorded(self, batch):
         calls.append(batch.positions.tolist())
         return advance(self, batch)
 
-    monkeypatch.setattr(ContinuousBatcher, "_advance", run_on)
+    monkeypatch.setattr(ContinuousBatcher, "_advance", recorded)
     return calls
 
 
-def test_the_few_of_several_batches_are_put_together(monkeypatch):
-    """Catches batches that run on nearly empty: of 8 with one long sentence each, two go on."""
-    calls = record_places(monkeypatch)
-    count, rows = 64, 8
-    model = FakeModel(count)
-    max_lengths = np.where(np.arange(count) % rows == 0, LONGEST, 2)
-    # No end before the limit: what is long stays long.
-    method = BeamSearch(make_rules(min_length=LONGEST), WIDTH)
-    programs = SearchPrograms(
-        FakeTransformer(model), method, make_replicas(jax.local_devices()[:1])
-    )
-    arrived = list(
-        ContinuousBatcher(programs, {}, rows).run(make_batches(model.start, max_lengths, rows, 1))
-    )
-    assert len(arrived) == count
+def test_the_rest_of_several_batches_is_merged(monkeypatch):
+    """Catches batches that run on nearly empty: of 8 with one long sentence each, two run on."""
+    calls = record_positions(monkeypatch)
+    rows = 8
+    max_lengths = np.where(np.arange(NUM_SENTENCES) % rows == 0, LONGEST, 2)
+    programs = make_programs(ENDLESS, 1)
+    arrived = list(ContinuousBatcher(programs, {}, rows).run(make_batches(max_lengths, rows, 1)))
+    assert len(arrived) == NUM_SENTENCES
     assert calls.count([0]) == 8
     assert calls.count([continuous_batching.MERGE_EVERY]) == 2
 
@@ -131,23 +151,38 @@ def test_the_few_of_several_batches_are_put_together(monkeypatch):
     "shorter, expected",
     [
         ([5] * 8, [[0, 0], [5, 16]]),  # then both to the end, where the cache is full
-        ([5] * 4 + [33] * 4, [[0, 0], [16, 16], [33, 33]]),  # the other lane is empty then
+        ([5] * 4 + [33] * 4, [[0, 0], [16, 16], [33, 33]]),  # the other replica is empty then
     ],
 )
-def test_lanes_that_differ_do_not_wait_for_each_other(shorter, expected, monkeypatch):
-    """Catches a lane that stands still while another is fuller, and one that ends far ahead."""
-    calls = record_places(monkeypatch)
-    rows, lanes = 16, 2
-    if lanes > len(jax.local_devices()):
-        pytest.skip(f"needs {lanes} devices")
-    model = FakeModel(rows * lanes)
-    # Half of one lane are shorter; no sentence ends before it must.
-    max_lengths = np.array(shorter + [LONGEST] * 24)
-    method = BeamSearch(make_rules(min_length=LONGEST), WIDTH)
-    programs = SearchPrograms(
-        FakeTransformer(model), method, make_replicas(jax.local_devices()[:lanes])
-    )
-    batches = make_batches(model.start, max_lengths, rows, lanes)
+def test_replicas_that_differ_do_not_wait_for_each_other(shorter, expected, monkeypatch):
+    """Catches a replica that idles while another is fuller, and one that ends far ahead."""
+    calls = record_positions(monkeypatch)
+    rows, num_replicas = 16, 2
+    max_lengths = np.array(shorter + [LONGEST] * 24)  # half of one replica's are shorter
+    programs = make_programs(ENDLESS, num_replicas)
+    batches = make_batches(max_lengths, rows, num_replicas)
     arrived = [index for index, _ in ContinuousBatcher(programs, {}, rows).run(batches)]
-    assert sorted(arrived) == list(range(rows * lanes))
+    assert sorted(arrived) == list(range(rows * num_replicas))
     assert calls == expected
+
+
+def test_gather_as_in_its_example():
+    """Catches rows of the wrong batch, in numbers that the docstring shows."""
+    calls = []
+    programs = SimpleNamespace(gather=lambda *args: calls.append(args))
+    batcher = ContinuousBatcher(programs, {}, 4)
+    one, other = (
+        continuous_batching._RunningBatch(
+            indices=np.array([indices]),
+            bucket=16,
+            slots=name,
+            positions=np.array([8]),
+            cache_length=16,
+        )
+        for name, indices in (("one", [7, -1, 9, -1]), ("other", [3, -1, -1, 5]))
+    )
+    assert batcher._gather(one) is one  # 4 is the only batch size
+    assert batcher._gather(one, other).indices.tolist() == [[7, 9, 3, 5]]
+    ((*slots, rows),) = calls
+    assert slots == ["one", "other"] and rows.tolist() == [0, 2, 4, 7]
+    assert ContinuousBatcher(programs, {}, 64)._sizes(one) == [8, 24, 48, 64]  # of the other one

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +13,12 @@ from tests.helpers.fake_model import (
     BOS,
     EOS,
     FakeModel,
+    TableModel,
     V,
     hypotheses,
     make_limits,
     make_rules,
+    run_search,
     trim,
 )
 from transformer.search.beam_search import BeamSearch
@@ -24,15 +27,15 @@ from transformer.search.sampling import Sampling
 
 
 def run_beam(model, lengths, width, nbest=1, prefixes=(), **rules):
-    limits, method = make_limits(lengths, prefixes), BeamSearch(make_rules(**rules), width, nbest)
-    run = jax.jit(lambda: search_to_end(method, model.step_fn, limits, model.cache(width)))
+    method = BeamSearch(make_rules(**rules), width, nbest)
+    return run_search(method, model, make_limits(lengths, prefixes))
+
+
+def search(method, step_fn, length):
+    """A search of one sentence over a function that needs no cache."""
+    cache = jnp.zeros((1, method.width))
+    run = jax.jit(lambda: search_to_end(method, step_fn, make_limits([length]), cache))
     return jax.device_get(run())
-
-
-def search(step_fn, lengths, width, **rules):
-    """Beam search over a function that needs no cache."""
-    method = BeamSearch(make_rules(**rules), width)
-    return search_to_end(method, step_fn, make_limits(lengths), jnp.zeros((1, width)))
 
 
 @pytest.mark.parametrize("kind, alpha", [("gnmt", 0.6), ("power", 1.0), ("power", 0.0)])
@@ -60,8 +63,8 @@ def reference_beam_search(model, sentence, longest, beam_size, alpha):
     """The same definition in plain Python, which never stops early."""
     live, finished = [(0.0, ())], []
     for length in range(1, longest + 1):
-        pieces = range(V) if length < longest else [EOS]
-        candidates = [(*ids, piece) for _, ids in live for piece in pieces]
+        tokens = range(V) if length < longest else [EOS]
+        candidates = [(*ids, token) for _, ids in live for token in tokens]
         scored = sorted(((model.log_prob(sentence, c), c) for c in candidates), reverse=True)
         scored = scored[: 2 * beam_size]
         penalty = ((5 + length) / 6) ** alpha
@@ -91,16 +94,9 @@ def test_search_ends_as_soon_as_the_best_is_known():
         jax.debug.callback(lambda p: steps.append(int(p)), position)
         return jnp.broadcast_to(jnp.array([0.0, 0.0, 9.0, 0.0]), (*tokens.shape, V)), cache
 
-    found = search(step_fn, [50], 2)
-    jax.block_until_ready(found)
+    found = search(BeamSearch(make_rules(), 2), step_fn, 50)
     jax.effects_barrier()
     assert trim(found.ids[0, 0]) == (EOS,) and max(steps) < 5
-
-
-def table_model(table):
-    """A model whose next piece depends on the last one: `table` gives probabilities [V, V]."""
-    logits = jnp.log(jnp.array(table) + 1e-9)
-    return lambda tokens, cache, position, ancestors: (logits[tokens], cache)
 
 
 def test_beam_finds_what_greedy_misses():
@@ -111,14 +107,14 @@ def test_beam_finds_what_greedy_misses():
     table[a, [a, b, EOS]] = 0.3, 0.3, 0.4  # 0.24 in all
     table[b, EOS] = 1.0  # 0.4 in all
     method = Sampling(make_rules(alpha=0.0), temperature=0.0)
-    greedy = search_to_end(method, table_model(table), make_limits([5]), jnp.zeros((1, 1)))
-    beam = search(table_model(table), [5], 2, alpha=0.0)
+    greedy = run_search(method, TableModel(table), make_limits([5]))
+    beam = run_beam(TableModel(table), [5], 2, alpha=0.0)
     assert trim(greedy.ids[0, 0]) == (a, EOS) and trim(beam.ids[0, 0]) == (b, EOS)
     np.testing.assert_allclose(np.exp([greedy.scores[0, 0], beam.scores[0, 0]]), [0.24, 0.4], 1e-4)
 
 
-def test_search_goes_on_while_a_longer_hypothesis_can_win():
-    """Catches a bound that divides by the present length: here the ninth piece decides.
+def test_search_runs_on_while_a_longer_hypothesis_can_win():
+    """Catches a bound that divides by the present length: here the ninth token decides.
 
     Also early stopping without effect: with it the search ends when two have ended, at the second.
     """
@@ -131,10 +127,10 @@ def test_search_goes_on_while_a_longer_hypothesis_can_win():
         return jnp.broadcast_to(logits, (*tokens.shape, V)), cache
 
     # log 0.7 / 1 = -0.36; log 0.3 / 9 = -0.13
-    found = search(step_fn, [9], 2, kind="power", alpha=1.0)
+    rules = make_rules(kind="power", alpha=1.0)
+    found = search(BeamSearch(rules, 2), step_fn, 9)
     assert trim(found.ids[0, 0]) == (*[0] * 8, EOS)
-    early = BeamSearch(make_rules(kind="power", alpha=1.0), 2, early_stopping=True)
-    found = search_to_end(early, step_fn, make_limits([9]), jnp.zeros((1, 2)))
+    found = search(BeamSearch(rules, 2, early_stopping=True), step_fn, 9)
     assert trim(found.ids[0, 0]) == (EOS,)
 
 
@@ -183,43 +179,76 @@ def test_no_step_sorts_the_vocabulary():
     assert max(sorted_lengths(run, model.cache(beam_size)), default=0) < vocab_size
 
 
+@partial(jax.jit, static_argnums=0)
+def jitted_start(method, limits, cache):
+    return method.start(limits, cache)
+
+
+@partial(jax.jit, static_argnums=0)
+def jitted_advance(method, limits, state, start, stop, max_unfinished):
+    step_fn = FakeModel(len(limits.max_lengths)).step_fn
+    state, position = advance(method, step_fn, limits, state, start, stop, max_unfinished)
+    return state, position, method.is_finished(limits, state)
+
+
 @pytest.mark.parametrize("stops", [(12,), (1, 5, 12), (3, 3, 12)])
-def test_a_search_in_stretches_is_the_search_in_one_go(stops):
-    """Catches a place done twice or left out where a stretch ends."""
+def test_a_search_in_several_parts_is_the_search_in_one(stops):
+    """Catches a position searched twice or left out where one part ends and the next begins."""
     model, limits = FakeModel(2), make_limits([12, 7])
     method = BeamSearch(make_rules(), 3, 3)
-    state, start = method.start(limits, model.cache(3)), 0
+    state, start = jitted_start(method, limits, model.cache(3)), np.int32(0)
     for stop in stops:
-        state, start = advance(method, model.step_fn, limits, state, start, stop)
+        state, start, _ = jitted_advance(method, limits, state, start, stop, 0)
     whole = run_beam(model, [12, 7], 3, 3)
     jax.tree.map(np.testing.assert_array_equal, method.results(state), whole)
 
 
-@pytest.mark.parametrize("few, place", [(0, 12), (1, 7), (2, 3), (3, 0)])
-def test_a_stretch_ends_where_only_few_are_left(few, place):
-    """Catches steps for a batch that could be smaller, and a stretch that ends a place late."""
+@pytest.mark.parametrize("max_unfinished, position", [(0, 12), (1, 7), (2, 3), (3, 0)])
+def test_advance_ends_as_soon_as_at_most_max_unfinished_are_left(max_unfinished, position):
+    """Catches steps for a batch that could be smaller, and an end that is one position late."""
     model, limits = FakeModel(3), make_limits([12, 3, 7])
-    method = BeamSearch(make_rules(min_length=12), 2)  # each uses all that it may
-    state = method.start(limits, model.cache(2))
-    state, found = advance(method, model.step_fn, limits, state, 0, 12, few)
-    assert found == place
-    assert (~method.is_finished(limits, state)).sum() == few
+    method = BeamSearch(make_rules(min_length=12), 2)  # each uses all positions that it may
+    state = jitted_start(method, limits, model.cache(2))
+    _, found, is_finished = jitted_advance(method, limits, state, np.int32(0), 12, max_unfinished)
+    assert found == position
+    assert (~is_finished).sum() == max_unfinished
 
 
-def test_early_stopping_leaves_what_is_done_alone():
-    """Catches a translation that a neighbour changes, which is searched on: an end is for good."""
+def test_ancestors_as_in_their_example():
+    """Catches a table that is reordered otherwise than the hypotheses, in numbers as documented."""
+    a, b, c, d = 0, 3, 4, 5
+    table = np.full((6, 6), 0.01)
+    table[BOS, [a, b]] = 0.5, 0.45
+    table[a] = 0.1  # nothing follows a with much probability
+    table[b, [c, d]] = 0.5, 0.45
+    seen = []
+
+    def step_fn(tokens, cache, position, ancestors):
+        jax.debug.callback(lambda found: seen.append(found[0].tolist()), ancestors)
+        return TableModel.step(TableModel(table).weights, tokens, cache, position, ancestors)
+
+    search(BeamSearch(make_rules(min_length=3), 2), step_fn, 3)
+    jax.effects_barrier()
+    unwritten = -1
+    assert seen[0] == [[0, unwritten, unwritten], [1, unwritten, unwritten]]
+    assert seen[1] == [[0, 0, unwritten], [0, 1, unwritten]]
+    assert seen[2] == [[0, 1, 0], [0, 1, 1]]
+
+
+def test_early_stopping_ends_for_good():
+    """Catches a translation that changes because a neighbour in the batch is searched on."""
     model, rules = FakeModel(4), make_rules(kind="power", alpha=3.0)
     method = BeamSearch(rules, 3, early_stopping=True)
-    together = search_to_end(method, model.step_fn, make_limits([14] * 4), model.cache(3))
+    together = run_search(method, model, make_limits([14] * 4))
     for row in range(4):
         one = FakeModel(4)
         one.start = model.start[[row]]
-        alone = search_to_end(method, one.step_fn, make_limits([14]), one.cache(3))
+        alone = run_search(method, one, make_limits([14]))
         assert hypotheses(together, row) == hypotheses(alone, 0)
 
 
 def test_prefixes_are_kept_and_their_scores_counted():
-    """Catches a prefix that is off by one place, forced upon neighbours, or free of charge."""
+    """Catches a prefix that is off by one position, forced upon neighbours, or scored as free."""
     model, prefix = FakeModel(2), (3, 0, 3)
     found = run_beam(model, [8, 8], 3, 3, prefixes=[prefix])
     for ids, _ in hypotheses(found, 0):
@@ -229,8 +258,8 @@ def test_prefixes_are_kept_and_their_scores_counted():
     assert hypotheses(found, 1) == hypotheses(run_beam(model, [8, 8], 3, 3), 1)
 
 
-def test_min_length_is_kept_unless_a_sentence_may_not_be_so_long():
-    """Catches an end that comes one piece early, and a sentence without any hypothesis."""
+def test_min_length_is_kept_unless_the_limit_is_shorter():
+    """Catches an end that comes one token early, and a sentence without any hypothesis."""
     found = run_beam(FakeModel(2, vocab_size=20), [12, 3], 4, 4, min_length=9)
     lengths = [[len(ids) for ids, _ in hypotheses(found, sentence)] for sentence in (0, 1)]
     assert min(lengths[0]) >= 9 and set(lengths[1]) == {3}
@@ -238,12 +267,12 @@ def test_min_length_is_kept_unless_a_sentence_may_not_be_so_long():
 
 @pytest.mark.parametrize("width", [1, 4])
 def test_a_model_that_wants_to_end_does_so_at_the_min_length(width):
-    """Catches an end that is forbidden, or allowed, at one place too many."""
+    """Catches an end that is forbidden, or allowed, at one position too many."""
     table = np.zeros((V, V))
     table[:, EOS], table[:, 0] = 0.9, 0.1
     rules = make_rules(min_length=5)
     method = Sampling(rules, temperature=0.0) if width == 1 else BeamSearch(rules, width)
-    found = search_to_end(method, table_model(table), make_limits([9]), jnp.zeros((1, width)))
+    found = run_search(method, TableModel(table), make_limits([9]))
     assert trim(found.ids[0, 0]) == (0, 0, 0, 0, EOS)
 
 
