@@ -1,12 +1,14 @@
-"""A work directory on gs://, against a Cloud Storage of our own: no network, no account."""
+"""A work directory on gs://, with a fake Cloud Storage in this process: no network, no account."""
 
 import gzip
 import os
 import socket
 import time
 import warnings
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +16,13 @@ from tests.checkpoint.test_checkpoints import make_state, save
 from tests.helpers.fake_cloud_storage import FakeCloudStorage
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from tests.helpers.scored import evaluation
-from tests.helpers.scripts import run, write_config
+from tests.helpers.scripts import write_corpus
 from transformer import storage
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.fingerprint import fingerprints
+from transformer.cli import evaluate, run_training, train
+from transformer.cli.evaluate_flags import EvaluateFlags
+from transformer.cli.score_translation import score_checkpoints
 from transformer.config import Config
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
@@ -26,13 +31,15 @@ from transformer.inference.file_job import Job
 from transformer.inference.run_job import run_job
 from transformer.inference.translator import Translator
 from transformer.train.progress import Progress
+from transformer.train.trainer import Trainer
 from transformer.workdir import WorkDir
 
 pytestmark = pytest.mark.skipif(not find_spec("gcsfs"), reason="gs:// needs the extra 'gcs'")
 
 
 @pytest.fixture(scope="module")
-def server():
+def server() -> Iterator[FakeCloudStorage]:
+    """The fake, to which gcsfs, google-cloud-storage and tensorstore are directed."""
     import fsspec
 
     with FakeCloudStorage() as fake, pytest.MonkeyPatch.context() as patch:
@@ -43,14 +50,23 @@ def server():
 
 
 @pytest.fixture
-def cloud(server):
-    """The same server with nothing in it, and nothing asked of it."""
+def cloud(server: FakeCloudStorage) -> FakeCloudStorage:
+    """The same server, without objects and without requests so far."""
     server.objects.clear()
     server.requests.clear()
     return server
 
 
-def make_run():
+@pytest.fixture(scope="module")
+def two_checkpoints(server: FakeCloudStorage) -> dict:
+    """The objects of a folder gs://bucket/run with the checkpoints 1 and 2."""
+    server.objects.clear()
+    save(WorkDir("gs://bucket/run").checkpoints, [(1, None), (2, None)]).close()
+    return dict(server.objects)
+
+
+def make_run() -> WorkDir:
+    """Starts a run; a blank and an umlaut are in its path."""
     workdir = WorkDir("gs://bucket/a b/rün")
     workdir.open_for_training(Config())
     workdir.save_config(Config())
@@ -70,20 +86,20 @@ def test_lines_are_added_to_those_of_the_process_before(cloud):
     first = make_run()
     for step in (1, 2, 3):
         first.append_metrics({"step": step})
-    first.append_samples(3, [("a", "b", "ü")])
+    first.append_samples(3, ["    a", "    > ü"])
     second = WorkDir(first.path)
     second.forget_metrics_after(2)
     second.append_metrics({"step": 3, "loss": 1.0})
     second.forget_metrics_after(3)
     second.append_metrics({"step": 4})
-    second.append_samples(4, [("c", "d", "e")])
+    second.append_samples(4, ["    b"])
     assert second.read_metrics() == [
         *({"step": s} for s in (1, 2)),
         {"step": 3, "loss": 1.0},
         {"step": 4},
     ]
     samples = (second / "samples.txt").read_text(encoding="utf-8")
-    assert samples == "step 3\n    a\n    = b\n    > ü\nstep 4\n    c\n    = d\n    > e\n"
+    assert samples == "step 3\n    a\n    > ü\nstep 4\n    b\n"
 
 
 def test_a_report_reads_nothing_back(cloud):
@@ -121,10 +137,10 @@ def test_checkpoints_are_kept_and_found(cloud):
     assert all(bucket == "bucket" for bucket, _ in cloud.objects)
 
 
-def test_a_save_that_was_cut_short_is_no_step(cloud):
+def test_a_save_that_was_cut_short_is_no_step(two_checkpoints, cloud):
     """Catches a preemption in the middle of a save, which leaves objects but no commit."""
+    cloud.objects.update(two_checkpoints)
     folder = WorkDir("gs://bucket/run").checkpoints
-    save(folder, [(1, None), (2, None)]).close()
     del cloud.objects["bucket", "run/checkpoints/2/commit_success.txt"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -135,10 +151,10 @@ def test_a_save_that_was_cut_short_is_no_step(cloud):
     assert Checkpoints(folder, keep=1, read_only=True).steps() == [1, 2]
 
 
-def test_a_flipped_bit_is_noticed(cloud):
+def test_a_flipped_bit_is_noticed(two_checkpoints, cloud):
     """Catches fingerprints that only local files are compared with."""
+    cloud.objects.update(two_checkpoints)
     folder = WorkDir("gs://bucket/run").checkpoints
-    save(folder, [(1, None), (2, None)]).close()
     names = [n for n in cloud.names() if n.startswith("run/checkpoints/2/params/") and "/d/" in n]
     for name in names:
         content, generation = cloud.objects["bucket", name]
@@ -180,7 +196,7 @@ def test_a_failure_to_write_events_does_not_stop_the_training(cloud, monkeypatch
     assert "events for TensorBoard were not written" in str(caught[0].message)
 
 
-def test_a_corpus_is_translated_there_and_gone_on_with(cloud):
+def test_a_corpus_is_translated_there_and_resumed(cloud):
     """Catches parts in a local folder named `gs:`, and a failure that uploads half a file."""
     lines = [f"line {n}" for n in range(9)]
     storage.locate("gs://bucket/c").joinpath("in").write_text("\n".join(lines))
@@ -215,7 +231,7 @@ def test_a_corpus_is_translated_there_and_gone_on_with(cloud):
         ("s3://bucket/run", "gs://BUCKET/NAME"),
     ],
 )
-def test_a_place_that_cannot_be_read_is_named(cloud, path, said):
+def test_a_path_that_cannot_be_read_is_named(cloud, path, said):
     """Catches a traceback of gcsfs, and a local folder with the name of a bucket."""
     with pytest.raises(ValueError, match=said) as caught:
         WorkDir(path)
@@ -223,7 +239,7 @@ def test_a_place_that_cannot_be_read_is_named(cloud, path, said):
     assert "roles/storage" in str(caught.value) or "forbidden" not in path
 
 
-def test_a_place_that_can_only_be_read_is_refused_to_a_trainer(cloud):
+def test_a_path_that_can_only_be_read_is_refused_to_a_trainer(cloud):
     """Catches a run that learns of its missing permission at the first checkpoint."""
     workdir = WorkDir("gs://read-only/run")
     with pytest.raises(ValueError, match=r"storage\.objects\.create.*roles/storage\.objectAdmin"):
@@ -231,13 +247,13 @@ def test_a_place_that_can_only_be_read_is_refused_to_a_trainer(cloud):
 
 
 def test_without_an_account_that_is_said(monkeypatch, tmp_path):
-    """Catches gcsfs, which goes on as nobody and fails later with a word of its own."""
+    """Catches gcsfs, which continues anonymously and fails later with an error of its own."""
     leave_google(monkeypatch, tmp_path, "127.0.0.1:1")
     with pytest.raises(ValueError, match=r"needs a Google account.*gcloud auth"):
         WorkDir("gs://bucket/no-account")
 
 
-def test_who_does_not_answer_is_not_waited_for(monkeypatch):
+def test_a_server_that_does_not_answer_is_given_up(monkeypatch):
     """Catches the two minutes for which Google's client tries again."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://{}:{}".format(*silent.getsockname()))
@@ -248,8 +264,8 @@ def test_who_does_not_answer_is_not_waited_for(monkeypatch):
         assert time.monotonic() - start < 5
 
 
-def leave_google(monkeypatch, folder, metadata_server):
-    """The environment of somebody without an account on a machine that is not Google's."""
+def leave_google(monkeypatch: pytest.MonkeyPatch, folder: Path, metadata_server: str) -> None:
+    """Sets the environment of a user without an account, on a machine that is not Google's."""
     for name in ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS"):
         monkeypatch.delenv(name, raising=False)
     for name in ("GCE_METADATA_IP", "GCE_METADATA_HOST"):
@@ -257,38 +273,67 @@ def leave_google(monkeypatch, folder, metadata_server):
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(folder))
 
 
-# ---- the scripts
+# ---- the commands, in this process
 
 
-def test_trains_resumes_and_evaluates(cloud, tmp_path):
-    """Catches any way into the work directory that is still a local one."""
-    config = write_config(tmp_path)
-    arguments = [f"--config={config}", "--workdir=gs://bucket/run", "--config.training.log_every=5"]
-    short = [*arguments, "--config.training.num_train_steps=15"]
-    code, _, err = run("train.py", *short, env=cloud.environment)
-    assert code == 0, err
-    code, _, err = run(
-        "train.py", *arguments, "--config.training.num_train_steps=25", env=cloud.environment
-    )
-    assert code == 0, err
-    assert "resuming at step 15" in err
-    assert "gs://bucket/run/results/test/report.json" in err
+def tiny_config(corpus: Path) -> Config:
+    """A model that is compiled in seconds, for three steps and a checkpoint."""
+    config = Config()
+    config.model.d_model, config.model.d_ff = 8, 8
+    config.model.num_heads, config.model.num_layers = 1, 1
+    config.tokenizer.kind = "pieces"
+    config.data.corpus, config.data.row_length = str(corpus), 16
+    config.data.validation_split = config.data.test_split = "val"
+    config.training.num_train_steps, config.training.batch_tokens = 3, 64
+    config.training.log_every = 1
+    config.decoding.beam_size, config.decoding.max_extra_length = 1, 0
+    return config
+
+
+def start_run(config: Config) -> Trainer:
+    """Opens or resumes the run gs://bucket/run."""
+    workdir = WorkDir("gs://bucket/run")
+    assert not workdir.is_finished(config)
+    workdir.open_for_training(config)
+    trainer = Trainer(config, workdir)
+    run_training.begin_run(trainer)
+    return trainer
+
+
+def test_trains_resumes_and_evaluates(cloud, tmp_path, capsys):
+    """Catches any access to the work directory that still takes it for a local folder."""
+    config = tiny_config(write_corpus(tmp_path, num_train=40))
+    start_run(config).run()
+    config.training.num_train_steps = 5
+    trainer = start_run(config)
+    assert trainer.run(partial(run_training.conclude_run, trainer)) == 0
+    assert trainer.workdir.is_finished(config)
+    err = capsys.readouterr().err
+    assert "resuming at step 3" in err
+    assert "gs://bucket/run/results/val/report.html" in err
     for (_, name), content in list(cloud.objects.items()):
         cloud.objects["read-only", name] = content
-    code, out, err = run("eval.py", "--workdir=gs://read-only/run", env=cloud.environment)
-    assert code == 0, err
-    assert b"BLEU" in out and "warning: the scores were not saved: Forbidden" in err
+    score_checkpoints(EvaluateFlags(workdir="gs://read-only/run"), config)
+    out, err = capsys.readouterr()
+    assert "BLEU" in out and "warning: the scores were not saved: Forbidden" in err
     steps = [r["step"] for r in WorkDir("gs://bucket/run").read_metrics() if "loss" in r]
-    assert steps == [1, 5, 10, 15, 20, 25]
-    assert Translator.from_checkpoint("gs://bucket/run", "last").checkpoint == "last (25)"
+    assert steps == [1, 2, 3, 4, 5]
+    assert Translator.from_checkpoint("gs://bucket/run", "last").checkpoint == "last (5)"
 
 
-@pytest.mark.parametrize("script", ["train.py", "eval.py"])
-def test_a_script_says_it_in_a_line(script, monkeypatch, tmp_path):
+@pytest.mark.parametrize("main", [train.main, evaluate.main], ids=["train", "evaluate"])
+def test_a_command_without_an_account_ends_with_a_line(
+    main: Callable, monkeypatch, tmp_path, capfd, request
+):
     """Catches a traceback, log lines of Google's libraries, and a compile before the answer."""
     leave_google(monkeypatch, tmp_path, "127.0.0.1:1")
+    # A process in which JAX has computed cannot join others any more.
+    monkeypatch.setattr(run_training, "connect_hosts", lambda flags: True)
+    path = f"gs://bucket/{request.node.callspec.id}"  # what was reached once is not asked again
     start = time.monotonic()
-    code, _, err = run(script, "--workdir=gs://bucket/run")
-    assert (code, err.count("\n")) == (2, 1), err
-    assert err.startswith("error: gs://bucket/run needs a Google account with roles/storage.")
+    with pytest.raises(SystemExit) as end:
+        main(["command", f"--workdir={path}"])
+    err = capfd.readouterr().err
+    assert (end.value.code, err.count("\n")) == (2, 1), err
+    assert err.startswith(f"error: {path} needs a Google account with roles/storage.")
     assert time.monotonic() - start < 30
