@@ -256,12 +256,6 @@ def test_the_lines_of_a_refused_chunk_are_named(source):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"score": "in", "nbest": 2}, "--score searches for nothing: leave out --nbest"),
-        ({"score": "in", "options": {"alpha": 1.0}}, "leave out --alpha"),
-        ({"scores": True, "jsonl": True}, "--scores goes without"),
-        ({"chunk_lines": 0}, "--chunk_lines must be"),
-        ({"nbest": -1}, "--nbest"),
-        ({"input": "-", "prefixes": "-"}, "standard input"),
         ({"output": "nowhere/out"}, "a folder that exists, not nowhere/out"),
         ({"output": "/"}, "--output must be a file"),
         ({"output": "s3://bucket/out"}, "--output must be a file"),

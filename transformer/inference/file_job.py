@@ -57,20 +57,7 @@ class Job:
         return [path for path in (self.input, self.score or self.prefixes) if path]
 
     def check(self) -> None:
-        """Raises ValueError for fields that exclude each other and files that cannot be used."""
-        given = [name for name in ("nbest", "scores", "prefixes") if getattr(self, name)]
-        given += self.options
-        if self.score and given:
-            raise ValueError(f"--score searches for nothing: leave out --{given[0]}.")
-        if self.scores and (self.nbest or self.jsonl):
-            raise ValueError("--scores goes without --nbest and --jsonl, which show them anyway.")
-        if self.chunk_lines < 1 or self.nbest < 0:
-            raise ValueError("--chunk_lines must be at least 1, and --nbest at least 0.")
-        if self.files == ["-", "-"]:
-            raise ValueError("Only one file can be standard input (-).")
-        self._check_files()
-
-    def _check_files(self) -> None:
+        """Raises ValueError for files that cannot be written or do not pair."""
         output = self.output
         if output and not storage.is_remote(output):
             folder = os.path.dirname(os.path.realpath(output))

@@ -5,13 +5,12 @@ Every host runs the same program on its share of the devices; host 0 alone speak
 
 import json
 import os
-import sys
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 import jax
 import numpy as np
@@ -163,12 +162,3 @@ def wait_until(is_true: Callable[[], bool], seconds: float = 60) -> bool:
     while not is_true() and time.monotonic() < deadline:
         time.sleep(0.5)
     return is_true()
-
-
-def exit_process(code: int) -> NoReturn:
-    """Ends this process at once if others wait for it: they learn of it now, and not by silence."""
-    if jax.distributed.is_initialized() and jax.process_count() > 1:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)
