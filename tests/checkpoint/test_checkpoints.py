@@ -1,5 +1,6 @@
-"""What is restored is what was saved, or a warning and the next older one, or one sentence."""
+"""What was saved is restored, or the next older step with a warning, or an error of one sentence."""
 
+import logging
 import random
 import shutil
 import warnings
@@ -29,7 +30,7 @@ def save(folder, steps, keep=3):
 
 
 def test_keeps_the_last_and_the_best(tmp_path):
-    """Orbax's own best-of policy deletes the newest step if its score is poor."""
+    """Catches Orbax's own best-of policy, which deletes the newest step if its score is poor."""
     steps = [(1, 5.0), (2, 9.0), (3, None), (4, 7.0), (5, None), (6, 0.0)]
     checkpoints = save(tmp_path, steps, keep=2)
     assert checkpoints.steps() == [2, 5, 6]
@@ -38,6 +39,7 @@ def test_keeps_the_last_and_the_best(tmp_path):
 
 
 def test_restores_every_bit_and_type(tmp_path):
+    """Catches rounding on the way to the disk and back, and an optimizer state without its types."""
     checkpoints = save(tmp_path, [(3, None)])
     restored = checkpoints.restore(make_state(0))
     assert fingerprints(restored) == fingerprints(make_state(3))
@@ -54,13 +56,15 @@ def test_restores_every_bit_and_type(tmp_path):
     ],
 )
 def test_loads_by_name(tmp_path, name, what, value):
+    """Catches the name or step of another checkpoint than the one that was loaded."""
     save(tmp_path, [(2, 9.0), (4, None), (6, 1.0)], keep=2)
     loaded = Checkpoints(tmp_path, keep=2, read_only=True).load(name)
     assert loaded[:3] == what
     assert loaded.params["a"]["w"][0, 0] == value
 
 
-def test_wrong_names_are_refused_with_what_there_is(tmp_path):
+def test_wrong_names_are_refused_with_what_exists(tmp_path):
+    """Catches a misspelt checkpoint for which another one is loaded."""
     checkpoints = save(tmp_path, [(2, None)], keep=2)
     with pytest.raises(ValueError, match="'last', 'best', a step or 'average:N', not 'newest'"):
         checkpoints.load("newest")
@@ -80,7 +84,7 @@ def data_files(folder):
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "delete"])
 def test_a_damaged_checkpoint_is_never_silently_another_value(tmp_path, damage):
-    """Whatever file is hit: the newest step is whole, or the older one is taken with a warning."""
+    """Catches damage to any file after which the newest step is neither whole nor left out."""
     save(tmp_path / "whole", [(1, None), (2, None)])
     rng = random.Random(0)
     files = [p.relative_to(tmp_path / "whole") for p in data_files(tmp_path / "whole" / "2")]
@@ -108,9 +112,24 @@ def hit(path, damage, rng):
 
 
 def test_a_fingerprint_sees_any_single_bit():
-    array = np.random.default_rng(0).normal(size=100).astype(np.float32)
+    """Catches a sum in which some bit has no weight."""
+    rng = np.random.default_rng(0)
+    array = rng.normal(size=100).astype(np.float32)
     whole = fingerprints([jnp.asarray(array)])
     for _ in range(50):
         bits = array.copy().view(np.uint32)
-        bits[np.random.randint(100)] ^= np.uint32(1 << np.random.randint(32))
+        bits[rng.integers(100)] ^= np.uint32(1 << rng.integers(32))
         assert fingerprints([jnp.asarray(bits.view(np.float32))]) != whole
+
+
+def test_the_fingerprint_of_the_docstring():
+    """Catches a worked example that is not what is computed: [5, 9] -> 5·1 + 9·3."""
+    arrays = [jnp.array([5, 9], jnp.uint32), jnp.array([5, 8], jnp.uint32)]
+    assert fingerprints(arrays) == [32, 29]
+
+
+def test_opening_for_reading_leaves_the_logger_of_others_alone(tmp_path):
+    """Catches a filter that stays on absl's logger after the import or after a restore."""
+    save(tmp_path, [(1, None)])
+    Checkpoints(tmp_path, keep=1, read_only=True)
+    assert logging.getLogger("absl").filters == []

@@ -55,13 +55,12 @@ def check_shapes(model: nn.Module, batch: tuple[np.ndarray, ...], params: Params
         return model.init(jax.random.PRNGKey(0), batch, deterministic=True)["params"]
 
     expected = jax.eval_shape(init, batch)
-    for (path, want), got in zip(
-        jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(params), strict=False
-    ):
+    if jax.tree.structure(expected) != jax.tree.structure(params):
+        raise ValueError("The checkpoint holds other layers than config.json says.")
+    wanted = jax.tree_util.tree_leaves_with_path(expected)
+    for (path, want), got in zip(wanted, jax.tree.leaves(params), strict=True):
         if want.shape != got.shape:
             raise ValueError(
                 f"The checkpoint does not fit config.json and the tokenizer beside it: "
                 f"{jax.tree_util.keystr(path)} must be {want.shape}, but is {got.shape}."
             )
-    if jax.tree.structure(expected) != jax.tree.structure(params):
-        raise ValueError("The checkpoint holds other layers than config.json says.")

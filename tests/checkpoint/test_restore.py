@@ -1,0 +1,87 @@
+"""A run of any task is restored as model, parameters, configuration and tokenizers."""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+import transformer
+from tests.helpers.random_runs import TASKS, write_run
+from transformer.checkpoint.restore import restore
+from transformer.checkpoint.task_model import smallest_batch
+from transformer.inference.classifier import Classifier
+from transformer.inference.language_model import LanguageModel
+from transformer.inference.translator import Translator
+from transformer.workdir import WorkDir
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A work directory per task."""
+    folder = tmp_path_factory.mktemp("runs")
+    return {task: write_run(folder / task, task) for task in TASKS}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_restored_model_computes(runs, task):
+    """Catches a model of another task, and parameters, names or classes of another run."""
+    run = transformer.restore(runs[task])
+    batch = smallest_batch(run.config, run.labels)
+    logits = jax.jit(partial(run.model.apply, deterministic=True))({"params": run.params}, batch)
+    if task in ("classification", "images"):
+        num_outputs = len(run.labels.names)
+        assert num_outputs == 3
+    else:
+        num_outputs = run.tokenizers[1].vocab_size
+    assert logits.shape == (1, 1, num_outputs)
+    assert np.isfinite(logits).all()
+    assert (run.config.task, run.checkpoint, run.step) == (task, "best (20)", 20)
+    assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(run.params))
+
+
+@pytest.mark.parametrize("kind", [Translator, Classifier, LanguageModel])
+def test_each_object_opens_the_runs_of_its_tasks_only(runs, kind):
+    """Catches a classifier that opens a translation run and fails in its first batch."""
+    for task, folder in runs.items():
+        if task not in kind.tasks:
+            with pytest.raises(ValueError, match=f"a run of {task}, not of {kind.tasks[0]}"):
+                kind.from_checkpoint(folder)
+            continue
+        opened = kind.from_checkpoint(folder, "last", dtype="bfloat16", batch_size=7)
+        assert (opened.checkpoint, opened.step, opened.num_averaged) == ("last (20)", 20, 1)
+        assert opened.config.decoding.batch_size == 7
+        dtypes = {leaf.dtype.name for leaf in jax.tree.leaves(opened.params) if leaf.ndim > 1}
+        assert dtypes == {"bfloat16"}
+
+
+def test_a_predictor_takes_another_checkpoint(tmp_path):
+    """Catches the name of one checkpoint beside the parameters of another."""
+    folder = write_run(tmp_path, steps=(10, 20))
+    translator = Translator.from_checkpoint(folder, "10")
+    (before, *_) = jax.tree.leaves(jax.device_get(translator.params))
+    translator.use(restore(folder, "average:2"))
+    assert translator.checkpoint == "mean of 2 (10 to 20)"
+    assert (translator.step, translator.num_averaged) == (20, 2)
+    (after, *_) = jax.tree.leaves(jax.device_get(translator.params))
+    np.testing.assert_allclose(after, before * 1.15 / 1.1, rtol=1e-5)
+    translator.params = None
+    assert translator.params is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"d_model": 32}, r"does not fit config.json .* must be \(\d+, 32\), but is \(\d+, 16\)"),
+        ({"num_layers": 2}, "other layers than config.json says"),
+    ],
+)
+def test_parameters_of_another_model_are_refused(tmp_path, changes, said):
+    """Catches a checkpoint beside a foreign config.json that fails deep inside Flax."""
+    workdir = WorkDir(write_run(tmp_path))
+    config = workdir.load_config()
+    for name, value in changes.items():
+        setattr(config.model, name, value)
+    workdir.save_config(config)
+    with pytest.raises(ValueError, match=said):
+        restore(tmp_path)

@@ -1,0 +1,63 @@
+"""Work directories of every task with checkpoints of random weights: a run without its training."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from tests.helpers.tiny_models import random_params, tiny_config
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.task_model import make_model, smallest_batch
+from transformer.checkpoint.train_state import TrainState
+from transformer.config import Config
+from transformer.data.labels import Labels
+from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.tokenizer_files import save_tokenizers
+from transformer.workdir import WorkDir
+
+WORDS = [f"w{i}" for i in range(20)]
+TASKS = ["translation", "classification", "language_model", "masked_lm", "images"]
+
+
+def make_config(task: str = "translation", **model: Any) -> Config:
+    """Returns the configuration of a tiny model; model: settings of `ModelConfig` to change."""
+    config = Config()
+    config.task = task
+    config.model = tiny_config(**({"num_layers": 1} | model))
+    config.tokenizer.kind, config.tokenizer.joiner = "pieces", "@@"
+    config.data.row_length, config.data.patch_size = 64 if task == "translation" else 16, 2
+    config.decoding.batch_size, config.decoding.beam_size = 4, 2
+    config.decoding.max_extra_length = 4
+    return config
+
+
+def write_run(
+    folder: Path, task: str = "translation", steps: tuple[int, ...] = (20,), **model: Any
+) -> Path:
+    """Writes a run with a checkpoint per step, weights · (1 + step / 100); returns `folder`.
+
+    The optimizer's state is as large as Adam's. The earliest step has the best score.
+    """
+    config = make_config(task, **model)
+    config.training.keep_checkpoints = len(steps)
+    workdir = WorkDir(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    labels, tokenizers = Labels([]), ()
+    if task in ("classification", "images"):
+        labels = Labels(["no", "yes", "maybe"], [4, 4, 1] if task == "images" else [])
+        labels.save(workdir.path)
+    if task != "images":
+        tokenizer = PiecesTokenizer(WORDS, "@@")
+        tokenizers = tokenizer, tokenizer
+        save_tokenizers(workdir.path, *tokenizers)
+    model = make_model(config, tokenizers, labels)
+    params = random_params(model.init, smallest_batch(config, labels), deterministic=True)
+    checkpoints = Checkpoints(workdir.checkpoints, keep=len(steps))
+    for step in steps:
+        scaled = jax.tree.map(lambda x, step=step: x * (1 + step / 100), params)
+        state = TrainState(jnp.array(step), scaled, opt_state={"mu": scaled, "nu": scaled})
+        checkpoints.save(state, score=float(-step))
+    checkpoints.close()
+    workdir.save_config(config)
+    return folder
