@@ -1,4 +1,4 @@
-"""What was saved is restored, or the next older step with a warning, or an error of one sentence."""
+"""What was saved is restored, or an older step with a warning, or an error says why not."""
 
 import logging
 import random
@@ -39,7 +39,7 @@ def test_keeps_the_last_and_the_best(tmp_path):
 
 
 def test_restores_every_bit_and_type(tmp_path):
-    """Catches rounding on the way to the disk and back, and an optimizer state without its types."""
+    """Catches rounding on the way to the disk and back, and an optimizer state of dicts."""
     checkpoints = save(tmp_path, [(3, None)])
     restored = checkpoints.restore(make_state(0))
     assert fingerprints(restored) == fingerprints(make_state(3))
