@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from tabulate import tabulate
 
 from transformer.evaluate.scores import accuracy
-from transformer.evaluate.task_scores import SimpleScores
+from transformer.evaluate.task_scores import SimpleScores, plain_table
 from transformer.inference.classifier import Classifier
 
 NUM_SAMPLES = 3
@@ -64,5 +63,4 @@ def _confusion_table(names: Sequence[str], confusions: Counter[tuple[str, str]])
         recall = counts[names.index(true)] / max(1, sum(counts))
         rows.append([true, *(f"{count:,}" for count in counts), f"{recall:.1%}"])
     align = ["left", *["right"] * (len(names) + 1)]
-    table = tabulate(rows, ["", *names, "recall"], "plain", colalign=align, disable_numparse=True)
-    return table.splitlines()
+    return plain_table(rows, align, headers=["", *names, "recall"])

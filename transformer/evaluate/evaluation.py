@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from etils import epath
-from tabulate import tabulate
 
 from transformer.evaluate import html_report, metrics
 from transformer.evaluate.output_checks import word_unit
@@ -22,7 +21,7 @@ from transformer.evaluate.segments import (
     text_sides,
     worst_and_best,
 )
-from transformer.evaluate.task_scores import TaskScores, json_lines, write_results
+from transformer.evaluate.task_scores import TaskScores, json_lines, plain_table, write_results
 from transformer.workdir import WorkDir
 
 if TYPE_CHECKING:
@@ -96,9 +95,9 @@ class Evaluation(TaskScores):
         ratio, num_cut = self.outputs["length_ratio"], self.outputs["cut_sources"]
         return [
             "scored otherwise:",
-            *_table_lines(scores, align=("left", "left", "right", "left")),
+            *plain_table(scores, align=("left", "left", "right", "left")),
             f"{self.primary.name} by {self.settings.length_unit} of the source:",
-            *_table_lines(by_length, align=("left", "left", "right", "left", "right")),
+            *plain_table(by_length, align=("left", "left", "right", "left", "right")),
             f"translations (references): {', '.join(counts)}",
             f"length {ratio:.3f} of the references'; {num_cut:,} sources cut",
         ]
@@ -155,11 +154,6 @@ class Evaluation(TaskScores):
             ),
         }
         return write_results(workdir, name, record, files)
-
-
-def _table_lines(rows: Sequence[Sequence[str]], align: Sequence[str]) -> list[str]:
-    table = tabulate(rows, tablefmt="plain", colalign=align, disable_numparse=True)
-    return table.splitlines()
 
 
 def make_evaluation(

@@ -1,6 +1,6 @@
-"""report.html: scores, curves, attention and segments of a test set on one self-contained page.
+"""report.html: scores, curves, attention and segments of a test set in one self-contained file.
 
-The page is `report.html.jinja`; here is what it needs besides the evaluation itself.
+Its text and style are in `report.html.jinja`; this module prepares what that template needs.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def render(
     checkpoints: Sequence[CheckpointRow] = (),
     comparison: Comparison | None = None,
 ) -> str:
-    """Returns the page as text.
+    """Returns the report as HTML.
 
     title: the name of the run. curves: records as in metrics.jsonl. checkpoints: all that were
-    scored, `result` being the last. Without matplotlib the page says how to get the pictures.
+    scored, `result` being the last. Without matplotlib it says how to get the pictures.
     """
     worst, best = worst_and_best(result.segments)
     ends = [row.score.value + (row.score.interval or 0) for row in result.by_length]

@@ -8,11 +8,11 @@ import jax
 from flax import linen as nn
 
 from transformer.checkpoint.restore import Restored
+from transformer.checkpoint.train_state import Params
 from transformer.evaluate.scores import mean_loss
 from transformer.evaluate.task_scores import SimpleScores
 from transformer.model.loss import make_loss_fn
 
-Params = Any  # nested dicts of jax.Array
 Sums = Any  # {name: scalar jax.Array}
 LossFn = Callable[[Params, Any, jax.Array | None], tuple[jax.Array, Sums]]
 

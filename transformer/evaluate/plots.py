@@ -89,7 +89,7 @@ def render(draw: Draw, format: str, **options: Any) -> bytes:
 def render_svg(draw: Draw, name: str) -> str:
     """Returns a picture as an <svg> element for a page, in the page's text colour.
 
-    name: what the ids in it begin with, which must be unique on a page. Errors as of `render`.
+    name: a prefix of the ids in it, which must be unique on a page. Raises what `render` raises.
     """
     no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     svg = render(draw, "svg", transparent=True, metadata=no_metadata).decode()

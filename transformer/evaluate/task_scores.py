@@ -2,11 +2,12 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from etils import epath
+from tabulate import tabulate
 
 import transformer
 from transformer.evaluate.scores import Score
@@ -76,6 +77,14 @@ class SimpleScores(TaskScores):
     def save(self, workdir: WorkDir, name: str) -> epath.Path:
         files = {"examples.jsonl": json_lines(self.rows)} if self.rows else {}
         return write_results(workdir, name, self.to_json(), files)
+
+
+def plain_table(
+    rows: Sequence[Sequence[str]], align: Sequence[str], headers: Sequence[str] = ()
+) -> list[str]:
+    """Returns the lines of a table; align: "left" or "right" for each column."""
+    table = tabulate(rows, headers, "plain", colalign=align, disable_numparse=True)
+    return table.splitlines()
 
 
 def json_lines(rows: Iterable[dict[str, Any]]) -> str:
