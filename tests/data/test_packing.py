@@ -7,7 +7,8 @@ import pytest
 
 from configs import embedded_en_de, multi30k_tiny
 from transformer.data import parallel_text
-from transformer.data.packing import PackedBatches, filter_by_length, num_rows_of_batch, pack
+from transformer.data.length_filter import filter_by_length
+from transformer.data.packing import PackedBatches, num_rows_of_batch, pack
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import train_tokenizers
 from transformer.special_tokens import EOS, PAD

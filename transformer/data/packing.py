@@ -5,7 +5,6 @@ are shuffled, and batch k is rows k·B to (k+1)·B. So a run resumes without the
 and the number of hosts or devices changes nothing.
 """
 
-from collections import Counter
 from functools import lru_cache
 from threading import Lock, Thread
 from typing import NamedTuple
@@ -30,32 +29,6 @@ def num_rows_of_batch(batch_tokens: int, row_length: int) -> int:
             f"data.row_length ({row_length}); raise one or lower the other."
         )
     return rows - rows % 8 if rows > 8 else rows
-
-
-class Filtered(NamedTuple):
-    """Which pairs may be trained on, and why the others may not."""
-
-    kept: np.ndarray  # indices of pairs
-    skipped: Counter[str]  # number of pairs by reason
-
-
-def filter_by_length(
-    source: Ragged, target: Ragged, row_length: int, max_length_ratio: float
-) -> Filtered:
-    """Finds the pairs whose sides both fit a row and are not too unequal in length.
-
-    max_length_ratio: how many times as long as the shorter side the longer one may be; 0: no limit.
-    """
-    longest = np.maximum(source.lengths, target.lengths)
-    shortest = np.minimum(source.lengths, target.lengths)
-    too_long = longest > row_length
-    uneven = ~too_long & (longest > (max_length_ratio or np.inf) * shortest)
-    counts = {
-        f"more than {row_length} pieces": int(too_long.sum()),
-        f"a length ratio above {max_length_ratio:g}": int(uneven.sum()),
-    }
-    skipped = Counter({reason: count for reason, count in counts.items() if count})
-    return Filtered(np.flatnonzero(~too_long & ~uneven), skipped)
 
 
 def pack(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from transformer import storage
+from transformer.storage import PathLike
 
 OPENERS = {"": None, ".gz": gzip.open, ".xz": lzma.open}
 LONGEST_LINE = 2**20  # bytes that are kept of a line
@@ -98,7 +99,7 @@ class Lines:
         return found
 
 
-def open_lines(path: str | os.PathLike) -> Lines:
+def open_lines(path: PathLike) -> Lines:
     """Opens a file, or standard input for "-"; raises ValueError if that fails."""
     name = os.fspath(path)
     if name == "-":
@@ -138,7 +139,7 @@ class Text(NamedTuple):
     repairs: Counter[str]
 
 
-def read_text(path: str | os.PathLike) -> Text:
+def read_text(path: PathLike) -> Text:
     """Reads a whole file, or standard input for "-"; raises ValueError if that fails."""
     return _read(open_lines(path))
 
@@ -153,13 +154,13 @@ def _read(lines: Lines) -> Text:
     return Text(texts, lines.repairs())
 
 
-def is_readable(path: str | os.PathLike) -> bool:
+def is_readable(path: PathLike) -> bool:
     """Whether `path` is a file or a pipe, as of `<(zstdcat FILE)`."""
     location = storage.locate(path)
     return location.exists() and not location.is_dir()
 
 
-def count_lines(path: str | os.PathLike) -> int | None:
+def count_lines(path: PathLike) -> int | None:
     """Returns the number of lines of a file; None if it is compressed or a stream."""
     path = Path(path).expanduser()
     if path.suffix in (".gz", ".xz") or not path.is_file():

@@ -1,6 +1,5 @@
 """Trains, saves and loads the tokenizers of a run: one for each language, or one for both."""
 
-import os
 from collections.abc import Callable, Sequence
 
 from etils import epath
@@ -8,7 +7,7 @@ from etils import epath
 from transformer.config import TokenizerConfig
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
-from transformer.storage import locate, write_atomically
+from transformer.storage import PathLike, locate, write_atomically
 
 SAMPLE = 2_000_000  # the most pairs that a vocabulary is learnt from
 PAIR = {"source_tokenizer", "target_tokenizer"}
@@ -53,7 +52,7 @@ def _train(config: TokenizerConfig, kind: str, sentences: Sequence[str]) -> Toke
     return SentencePieceTokenizer.train(sentences, config.vocab_size)
 
 
-def save_tokenizers(folder: str | os.PathLike, source: Tokenizer, target: Tokenizer) -> None:
+def save_tokenizers(folder: PathLike, source: Tokenizer, target: Tokenizer) -> None:
     """Writes what `load_tokenizers` reads: one file if both are the same object, else two."""
     if source is target:
         tokenizers = {"tokenizer": source}
@@ -65,7 +64,7 @@ def save_tokenizers(folder: str | os.PathLike, source: Tokenizer, target: Tokeni
         write_atomically(epath.Path(folder) / f"{name}{tokenizer.suffix}", tokenizer.to_bytes())
 
 
-def load_tokenizers(folder: str | os.PathLike) -> tuple[Tokenizer, Tokenizer]:
+def load_tokenizers(folder: PathLike) -> tuple[Tokenizer, Tokenizer]:
     """Reads the (source, target) tokenizers of a work directory.
 
     Raises ValueError if one is missing or damaged.
@@ -83,7 +82,7 @@ def load_tokenizers(folder: str | os.PathLike) -> tuple[Tokenizer, Tokenizer]:
     return source, target
 
 
-def _files(folder: str | os.PathLike) -> dict[str, epath.Path]:
+def _files(folder: PathLike) -> dict[str, epath.Path]:
     """Returns the tokenizer files of a folder by their names without suffix."""
     folder = epath.Path(folder)
     files = folder.iterdir() if folder.is_dir() else ()

@@ -16,7 +16,8 @@ from transformer.data.labelled_text import (
     load_evaluation_examples,
     load_training_examples,
 )
-from transformer.data.packing import PackedBatches, filter_by_length, num_rows_of_batch
+from transformer.data.length_filter import filter_by_length
+from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.inference.classifier import Classifier

@@ -11,7 +11,8 @@ from etils import epath
 
 from transformer.config import Config
 from transformer.data.batch import Batch
-from transformer.data.packing import PackedBatches, filter_by_length, num_rows_of_batch
+from transformer.data.length_filter import filter_by_length
+from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.parallel_text import load_evaluation_pairs, load_training_pairs
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers

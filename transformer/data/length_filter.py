@@ -1,0 +1,34 @@
+"""Chooses the pairs that fit a row of a batch."""
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from transformer.data.ragged import Ragged
+
+
+class Filtered(NamedTuple):
+    """Which pairs may be trained on, and why the others may not."""
+
+    kept: np.ndarray  # indices of pairs
+    skipped: Counter[str]  # number of pairs by reason
+
+
+def filter_by_length(
+    source: Ragged, target: Ragged, row_length: int, max_length_ratio: float
+) -> Filtered:
+    """Finds the pairs whose sides both fit a row and are not too unequal in length.
+
+    max_length_ratio: how many times as long as the shorter side the longer one may be; 0: no limit.
+    """
+    longest = np.maximum(source.lengths, target.lengths)
+    shortest = np.minimum(source.lengths, target.lengths)
+    too_long = longest > row_length
+    uneven = ~too_long & (longest > (max_length_ratio or np.inf) * shortest)
+    counts = {
+        f"more than {row_length} pieces": int(too_long.sum()),
+        f"a length ratio above {max_length_ratio:g}": int(uneven.sum()),
+    }
+    skipped = Counter({reason: count for reason, count in counts.items() if count})
+    return Filtered(np.flatnonzero(~too_long & ~uneven), skipped)
