@@ -1,5 +1,6 @@
-"""config.py and configs/: every experiment is possible, every mistake gets one sentence."""
+"""The settings and configs/: every experiment validates, every mistake gets one sentence."""
 
+import dataclasses
 import importlib
 import json
 import pathlib
@@ -23,8 +24,8 @@ PAPER_MILLIONS = dict(base=65, n2=36, n4=50, n8=80, d256=28, d1024=168, ff1024=5
 SETTINGS = {setting.name: setting for setting in Config.settings()}
 
 
-def changed(**fields):
-    """Config with fields such as model__d_model changed."""
+def changed(**fields: object) -> Config:
+    """Returns a Config with settings changed, as model__d_model=8."""
     config = Config()
     for name, value in fields.items():
         group, leaf = name.split("__")
@@ -34,9 +35,11 @@ def changed(**fields):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_config_loads_and_validates(name):
-    """Catches a misspelt field, which would be set in silence, and settings that exclude others."""
+    """Catches a misspelt setting, which would have no effect, and settings that exclude others."""
     config = importlib.import_module(f"configs.{name}").get_config().validate()
     assert Config.from_json(config.to_json()) == config
+    for group in (config, *(g for g in vars(config).values() if dataclasses.is_dataclass(g))):
+        assert vars(group).keys() == {field.name for field in dataclasses.fields(group)}
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -57,7 +60,7 @@ def test_defaults_are_the_paper_s_base_model():
 
 
 def test_wmt14_follows_the_paper():
-    """Catches other lengths or averages than section 5 and 6.1 tell."""
+    """Catches other lengths or averages than in sections 5 and 6.1."""
     for module, steps, averaged in ((wmt14_en_de_base, 100_000, 5), (wmt14_en_de_big, 300_000, 20)):
         config = module.get_config()
         assert config.training.num_train_steps == steps
@@ -94,7 +97,7 @@ def test_unknown_row_is_answered_with_the_rows():
 
 
 def test_a_language_of_g2p_changes_its_data_alone():
-    """Catches two languages in one folder, and a misspelt one that is looked for on disk."""
+    """Catches two languages in one folder, and a misspelt one that is sought on the disk."""
     base = g2p.get_config("hun")
     for language in g2p.LANGUAGES:
         config = g2p.get_config(language).validate()
@@ -105,7 +108,7 @@ def test_a_language_of_g2p_changes_its_data_alone():
         g2p.get_config("hungarian")
 
 
-MISTAKES = {  # what is set: (parts of the one sentence)
+MISTAKES = {  # (setting, value): parts of the sentence
     ("model__num_layers", "6"): ("model.num_layers", "of type int", "'6'"),
     ("model__num_layers", True): ("model.num_layers", "of type int", "True"),
     ("model__dropout_rate", None): ("model.dropout_rate", "of type float", "None"),
@@ -127,6 +130,7 @@ MISTAKES = {  # what is set: (parts of the one sentence)
     ("model__num_heads", 7): ("model.d_model (512)", "model.num_heads (7)", "model.head_dim"),
     ("tokenizer__shared", False): ("model.embedding_sharing", "tokenizer.shared=True"),
     ("data__row_length", 513): ("model.max_positions (16)", "data.row_length (513)"),
+    ("mesh__data", 0): ("mesh.data", "at least 1, or -1 for the devices that are left", "0"),
     ("decoding__average_checkpoints", 6): ("(6)", "training.keep_checkpoints (5)"),
 }
 
@@ -237,7 +241,7 @@ def test_foreign_json_is_refused(text):
 
 
 def test_an_unknown_field_is_named():
-    """Catches an error that leaves the reader to search."""
+    """Catches an error that does not say which name is wrong."""
     data = json.loads(Config().to_json())
     data["model"]["d_modle"] = 8
     with pytest.raises(ValueError, match="d_modle"):

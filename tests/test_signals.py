@@ -1,4 +1,4 @@
-"""Signals are noted or acted upon at once; patience counts evaluations; exit codes tell why."""
+"""Signals are noted or raise at once; patience counts evaluations; exit codes say why."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ CAUGHT = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 
 @pytest.fixture
 def stopping():
-    """One that catches signals; the handlers of the test run are put back afterwards."""
+    """A `Stopping` that catches signals; the handlers of the test run are put back afterwards."""
     before = {number: signal.getsignal(number) for number in CAUGHT}
     stopping = Stopping(patience=2)
     stopping.catch_signals()
@@ -24,7 +24,8 @@ def stopping():
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, RESUMABLE), (signal.SIGINT, INTERRUPTED)]
 )
-def test_signal_is_noted_and_tells_the_exit_code(number, code, stopping):
+def test_signal_is_noted_and_gives_the_exit_code(number, code, stopping):
+    """Catches a preempted run that a scheduler does not restart, or a Ctrl-C that it does."""
     os.kill(os.getpid(), number)
     assert stopping.signal == number
     assert stopping.exit_code == code
@@ -33,7 +34,8 @@ def test_signal_is_noted_and_tells_the_exit_code(number, code, stopping):
 @pytest.mark.parametrize(
     ("before", "noted"), [(signal.SIG_IGN, None), (signal.SIG_DFL, signal.SIGHUP)]
 )
-def test_terminal_that_goes_away_stops_a_run_that_nohup_does_not_keep(before, noted, stopping):
+def test_hangup_stops_a_run_unless_under_nohup(before, noted, stopping):
+    """Catches a run that ends with its terminal unsaved, or although it was started by nohup."""
     signal.signal(signal.SIGHUP, before)
     stopping.catch_signals()
     os.kill(os.getpid(), signal.SIGHUP)
@@ -41,14 +43,14 @@ def test_terminal_that_goes_away_stops_a_run_that_nohup_does_not_keep(before, no
 
 
 def test_second_interrupt_ends_at_once(stopping):
-    """Catches a user who presses Ctrl-C again and again in vain."""
+    """Catches a run that ignores Ctrl-C while it saves."""
     os.kill(os.getpid(), signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_evaluation_is_cut_short_where_that_is_allowed(stopping):
-    """Catches a preempted machine that translates on until it is killed, and saves nothing."""
+    """Catches a preempted machine that finishes its evaluation, is killed, and saves nothing."""
     with pytest.raises(Interruption), stopping.at_once():
         os.kill(os.getpid(), signal.SIGTERM)
     with pytest.raises(Interruption), stopping.at_once():  # it came before the block
@@ -64,6 +66,7 @@ def test_on_several_hosts_a_block_is_finished_together(stopping):
 
 
 def test_patience_counts_evaluations_since_the_best():
+    """Catches an equal score taken for a better one, and patience=0 taken for no patience."""
     stopping = Stopping(patience=2)
     for score, converged in (
         (1, False),

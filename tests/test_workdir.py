@@ -15,7 +15,8 @@ from transformer.storage import write_atomically
 from transformer.workdir import WorkDir
 
 
-def make_run(path):
+def make_run(path: str | os.PathLike) -> WorkDir:
+    """Begins a run in a folder, which stays locked."""
     workdir = WorkDir(path)
     workdir.open_for_training(Config())
     workdir.save_config(Config())
@@ -23,26 +24,32 @@ def make_run(path):
 
 
 def test_a_second_trainer_is_told_who_is_there(tmp_path):
+    """Catches two processes that write to one folder, and a refusal without the first one."""
     owner = make_run(tmp_path)
     with pytest.raises(ValueError, match=f"process {os.getpid()} on {socket.gethostname()}"):
         WorkDir(tmp_path).open_for_training(Config())
     assert owner.has_run
 
 
+def unlock(workdir: WorkDir) -> None:
+    """Does what the system does for a process that dies."""
+    fcntl.flock(workdir._lock, fcntl.LOCK_UN)
+
+
 def test_a_lock_left_by_a_killed_process_does_not_lock(tmp_path):
-    workdir = make_run(tmp_path)
-    fcntl.flock(workdir._lock, fcntl.LOCK_UN)  # as the system does for a process that dies
+    """Catches a lock file whose mere existence keeps out the resumption of a killed run."""
+    unlock(make_run(tmp_path))
     WorkDir(tmp_path).open_for_training(Config())
 
 
-def test_what_alters_no_weight_may_change_and_the_rest_may_not(tmp_path):
-    workdir = make_run(tmp_path)
-    fcntl.flock(workdir._lock, fcntl.LOCK_UN)
+def test_only_some_settings_may_change_on_resumption(tmp_path):
+    """Catches a run that cannot be prolonged, and one that continues with another optimizer."""
+    unlock(make_run(tmp_path))
     config = Config()
     config.training.num_train_steps, config.decoding.beam_size = 7, 9
     other = WorkDir(tmp_path)
     other.open_for_training(config)
-    fcntl.flock(other._lock, fcntl.LOCK_UN)
+    unlock(other)
     config.optimizer.beta2 = 0.999
     with pytest.raises(ValueError, match=r"optimizer.beta2: 0.98, 0.999"):
         WorkDir(tmp_path).open_for_training(config)
@@ -50,12 +57,14 @@ def test_what_alters_no_weight_may_change_and_the_rest_may_not(tmp_path):
 
 @pytest.mark.parametrize("name", ["with space", "ünïcode", "deep/er"])
 def test_any_name_will_do(tmp_path, name, monkeypatch):
+    """Catches paths that are put together as text, or taken apart at blanks."""
     monkeypatch.chdir(tmp_path)
     assert make_run(name).has_run  # relative, too
     assert WorkDir(tmp_path / name).load_config() == Config()
 
 
-def test_places_that_cannot_be_written_are_named(tmp_path):
+def test_paths_that_cannot_be_used_are_named(tmp_path):
+    """Catches a traceback for a file in place of a folder, or for a folder without a run."""
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="cannot be written"):
         WorkDir(tmp_path / "file").open_for_training(Config())
@@ -65,12 +74,14 @@ def test_places_that_cannot_be_written_are_named(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_folder_is_named(tmp_path):
+    """Catches a traceback for a folder of somebody else."""
     tmp_path.chmod(0o500)
     with pytest.raises(ValueError, match="cannot be written"):
         WorkDir(tmp_path).open_for_training(Config())
 
 
-def test_a_line_cut_short_by_a_crash_is_no_trouble(tmp_path):
+def test_a_line_cut_short_by_a_crash_is_left_out(tmp_path):
+    """Catches a run that cannot be resumed as its last report was cut short."""
     workdir = make_run(tmp_path)
     for step in (1, 2, 3):
         workdir.append_metrics({"step": step})
@@ -103,6 +114,7 @@ def test_importing_sets_no_environment(monkeypatch):
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):
+    """Catches a file that is emptied before its new content is known."""
     path = tmp_path / "file"
     write_atomically(path, "old")
     with pytest.raises(UnicodeEncodeError):

@@ -1,8 +1,8 @@
-"""A Cloud Storage that lives in this process: as much of its JSON interface as is needed here.
+"""A Cloud Storage server in this process, with the part of its JSON interface that tests need.
 
-`with FakeCloudStorage() as storage:` serves the buckets `bucket`, `read-only` (nothing can be
-written) and `forbidden` (nothing at all); `storage.environment` makes gcsfs, google-cloud-storage
-and tensorstore use it.
+`with FakeCloudStorage() as storage:` serves the buckets `bucket`, `read-only` (which refuses
+writing) and `forbidden` (which refuses everything). The variables in `storage.environment` direct
+gcsfs, google-cloud-storage and tensorstore to it.
 """
 
 import itertools
@@ -13,37 +13,44 @@ from email.parser import BytesParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
+Response = dict | tuple[int, bytes, dict[str, str]]
 DENIED = "run@project.iam.gserviceaccount.com does not have {} access to the bucket"
 
 
 class Refusal(Exception):
-    """An answer that is no success: code and message."""
+    """An error response: (HTTP status, message)."""
 
 
 class FakeCloudStorage:
-    """The server. objects: {(bucket, name): (bytes, generation)}; requests: what was asked."""
+    """The server, which runs inside a `with` block.
 
-    def __init__(self):
-        self.objects, self.uploads, self.requests = {}, {}, []
+    objects: {(bucket, name): (content, generation)}. requests: "METHOD path" of each so far.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], tuple[bytes, int]] = {}
+        self.uploads: dict[str, tuple[str, bytes]] = {}  # {id: (name, content so far)}
+        self.requests: list[str] = []
         self.lock, self.generations = threading.RLock(), itertools.count(1)
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.storage = self
 
-    def __enter__(self):
+    def __enter__(self) -> "FakeCloudStorage":
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 
     @property
-    def url(self):
+    def url(self) -> str:
+        """The address of the server."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     @property
-    def environment(self):
-        """The variables that send every client here, without an account."""
+    def environment(self) -> dict[str, str]:
+        """The environment variables that direct every client here, without an account."""
         return {
             "STORAGE_EMULATOR_HOST": self.url,
             "TENSORSTORE_GCS_HTTP_URL": self.url,
@@ -51,12 +58,12 @@ class FakeCloudStorage:
             "FSSPEC_GCS_TOKEN": "anon",
         }
 
-    def names(self, bucket="bucket"):
-        """The names of the objects of a bucket, in order."""
+    def names(self, bucket: str = "bucket") -> list[str]:
+        """Returns the names of a bucket's objects, sorted."""
         return sorted(name for owner, name in self.objects if owner == bucket)
 
-    def put(self, bucket, name, content, query):
-        """Writes an object if its generation is the one that is asked for."""
+    def put(self, bucket: str, name: str, content: bytes, query: dict[str, str]) -> dict:
+        """Writes an object, unless the query demands another generation than it has."""
         with self.lock:
             present = self.objects.get((bucket, name), (b"", 0))[1]
             if int(query.get("ifGenerationMatch", present)) != present:
@@ -64,8 +71,8 @@ class FakeCloudStorage:
             self.objects[bucket, name] = (content, next(self.generations))
             return self.about(bucket, name)
 
-    def about(self, bucket, name):
-        """What the interface tells of an object."""
+    def about(self, bucket: str, name: str) -> dict:
+        """Returns the metadata of an object; raises Refusal if there is none."""
         if (bucket, name) not in self.objects:
             raise Refusal(404, f"No such object: {bucket}/{name}")
         content, generation = self.objects[bucket, name]
@@ -80,10 +87,10 @@ class FakeCloudStorage:
             "timeCreated": "2026-01-01T00:00:00.000Z",
         }
 
-    def list(self, bucket, query):
-        """One page of the objects and, with a delimiter, the folders below a prefix."""
+    def list(self, bucket: str, query: dict[str, str]) -> dict:
+        """Returns one page of the objects and, with a delimiter, the folders below a prefix."""
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
-        found = {}
+        found: dict[str, dict | None] = {}  # None: a folder
         with self.lock:
             for name in self.names(bucket):
                 first, last = query.get("startOffset", ""), query.get("endOffset")
@@ -105,17 +112,17 @@ class FakeCloudStorage:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def handle_error(self, request, client_address):
-        """A client that went away is no news: gcsfs asks twice and drops the later answer."""
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Ignores a client that went away: gcsfs asks twice and drops the later answer."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # connections are kept open
-    disable_nagle_algorithm, wbufsize = True, -1  # an answer is sent at once and as a whole
+    disable_nagle_algorithm, wbufsize = True, -1  # a response is sent at once and as a whole
 
-    def _serve(self):
+    def _serve(self) -> None:
         storage = self.server.storage
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         url = urlsplit(self.path)
@@ -124,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         _, _, rest = url.path.partition("/storage/v1/b/")
         bucket, _, name = (unquote(part) for part in rest.partition("/o"))
         try:
-            self._check(bucket, name)
+            self._check(bucket)
             answer = self._answer(bucket, name.removeprefix("/"), query, body, "/o" in rest)
         except Refusal as refusal:
             code, message = refusal.args
@@ -136,8 +143,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_PUT = do_DELETE = _serve
 
-    def _check(self, bucket, name):
-        """The three buckets that there are, and what may be done in each."""
+    def _check(self, bucket: str) -> None:
+        """Raises Refusal for a bucket that does not exist or does not allow the request."""
         if bucket not in ("bucket", "read-only", "forbidden"):
             raise Refusal(404, "The specified bucket does not exist.")
         if bucket == "forbidden":
@@ -145,8 +152,10 @@ class _Handler(BaseHTTPRequestHandler):
         if bucket == "read-only" and self.command != "GET":
             raise Refusal(403, DENIED.format("storage.objects.create"))
 
-    def _answer(self, bucket, name, query, body, is_object):
-        """A dict for JSON, or (code, bytes, headers)."""
+    def _answer(
+        self, bucket: str, name: str, query: dict[str, str], body: bytes, is_object: bool
+    ) -> Response:
+        """Returns a dict to send as JSON, or (status, content, headers)."""
         storage = self.server.storage
         if not is_object:
             return {"kind": "storage#bucket", "name": bucket, "id": bucket}
@@ -160,8 +169,8 @@ class _Handler(BaseHTTPRequestHandler):
             return 204, b"", {}
         return self._content(bucket, name) if query.get("alt") == "media" else about
 
-    def _upload(self, bucket, query, body):
-        """A whole object in one request, or in several to an address that the first one gives."""
+    def _upload(self, bucket: str, query: dict[str, str], body: bytes) -> Response:
+        """Takes an object in one request, or in several to an address that the first one gives."""
         storage = self.server.storage
         if query["uploadType"] == "media":
             return storage.put(bucket, query["name"], body, query)
@@ -184,7 +193,8 @@ class _Handler(BaseHTTPRequestHandler):
             return storage.put(bucket, name, content, query)
         return 308, b"", {"Range": f"bytes=0-{len(content) - 1}"}
 
-    def _content(self, bucket, name):
+    def _content(self, bucket: str, name: str) -> Response:
+        """Returns an object's content, or the bytes that the header Range asks for."""
         content, generation = self.server.storage.objects[bucket, name]
         headers = {"x-goog-generation": str(generation), "x-goog-metageneration": "1"}
         if not (wanted := self.headers.get("Range")):
@@ -197,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(content)}"
         return 206, content[start:stop], headers
 
-    def _send(self, code, content, headers=None):
+    def _send(self, code: int, content: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(code)
         headers = {"Content-Type": "application/json; charset=UTF-8"} | (headers or {})
         for name, value in headers.items():
@@ -206,5 +216,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def log_message(self, *_):
-        """Says nothing."""
+    def log_message(self, *_: object) -> None:
+        """Prints nothing."""

@@ -1,0 +1,35 @@
+"""The pace of work and the time that is left."""
+
+from transformer.console import Pace
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_pace_counts_what_was_done_since_the_start():
+    """Catches an estimate that includes the first step, which compiles for a minute."""
+    clock = Clock()
+    pace = Pace(clock)
+    clock.now = 60.0
+    pace.add(1)
+    pace.start()
+    assert pace.per_second() == 0.0 and pace.time_left(10) == ""
+    clock.now = 70.0
+    pace.add(20)
+    pace.start()
+    assert pace.per_second() == 2.0
+    assert pace.time_left(240) == "2 min 00 s left"
+
+
+def test_pace_of_work_that_takes_no_time_is_a_number():
+    """Catches a division by zero on a coarse clock."""
+    pace = Pace(Clock())
+    pace.start()
+    pace.add(1)
+    assert pace.time_left(1) == "0 s left"
