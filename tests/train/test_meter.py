@@ -19,7 +19,7 @@ class Clock:
 
 
 def sums(tokens, loss):
-    """The sums of a step with so many target tokens of this mean loss."""
+    """The sums of a step of `tokens` targets whose mean loss is `loss`."""
     return {
         "loss": loss * tokens, "nll": loss * tokens, "tokens": tokens, "gradient_norm": 2.0,
         "skipped": 0,

@@ -33,7 +33,7 @@ LINES_AT_ONCE = 4096  # sorted by length together
 class ClassificationTask(LabelledTask[PackedBatches]):
     """Packs sentences as translation does: the target of a sentence is one id, its class.
 
-    A row [S] has room for as many classes [T] as it holds sentences of mean length.
+    T, the number of classes in a row, is the number of sentences of mean length that fit S.
     """
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:

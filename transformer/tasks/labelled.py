@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from etils.epath import PathLike
 
+from transformer.checkpoint.train_state import Params
 from transformer.config import DataConfig
 from transformer.data.labels import Labels
 from transformer.evaluate.classification import evaluate_classifier
 from transformer.evaluate.task_scores import TaskScores
 from transformer.inference.classifier import Classifier
 from transformer.tasks.batches import TrainingT
-from transformer.tasks.task import Metrics, Params, Task
+from transformer.tasks.task import Metrics, Task
 
 
 class LabelledTask(Task[TrainingT, TrainingT], ABC):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from etils.epath import PathLike
 
+from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.lm_batches import ConsecutiveWindows, RandomWindows, WindowBatch
 from transformer.data.ragged import Ragged
@@ -17,7 +18,7 @@ from transformer.model.costs import stack_flops
 from transformer.model.decoder_only import CausalLM
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.plain_text import PlainTextTask
-from transformer.tasks.task import Metrics, NextCommands, Params, StepCost
+from transformer.tasks.task import Metrics, NextCommands, StepCost
 from transformer.workdir import WorkDir
 
 MAX_SAMPLE_TOKENS = 200

@@ -13,17 +13,16 @@ from etils import epath
 from etils.epath import PathLike
 from flax import linen as nn
 
+from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.tokenizer_files import Tokenizer, load_tokenizers, train_tokenizer
-from transformer.evaluate.evaluation import Evaluation
 from transformer.evaluate.loss import make_eval_step, sum_over_batches
 from transformer.evaluate.task_scores import TaskScores
 from transformer.model.loss import make_loss_fn, perplexity
-from transformer.parallel.mapping import Parallel
+from transformer.parallel.mapping import MappedStep, Parallel
 from transformer.tasks.batches import TrainingT, ValidationT
 from transformer.workdir import WorkDir
 
-Params = Any  # a pytree of arrays
 Metrics = dict[str, float]
 
 
@@ -54,8 +53,8 @@ class Task(Generic[TrainingT, ValidationT]):
     validation_batches: ValidationT
     label_smoothing: float
     num_skipped: Counter[str]  # training examples that were left out, by reason
-    selection_key: str = "validation_loss"  # in metrics.jsonl; the checkpoint with its best value
-    higher_is_better: bool = False  # is "best"
+    selection_key: str = "validation_loss"  # in metrics.jsonl; its best value is checkpoint "best"
+    higher_is_better: bool = False  # of the value of `selection_key`
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         self.config, self.parallel, self.workdir = config, parallel, workdir
@@ -106,7 +105,7 @@ class Task(Generic[TrainingT, ValidationT]):
     def save(self, folder: epath.Path) -> None:
         """Writes what restoring needs besides config.json and a checkpoint, as a tokenizer."""
 
-    def score_test_split(self) -> TaskScores | Evaluation:
+    def score_test_split(self) -> TaskScores:
         """Scores the run's default checkpoint on the test split."""
         return self.score_split(self.workdir.path, "default", self.config.data.test_split)
 
@@ -136,8 +135,11 @@ class Task(Generic[TrainingT, ValidationT]):
         dtype: str | None = None,
         batch_size: int | None = None,
     ) -> TaskScores:
-        """Scores a checkpoint of the run at `path`; arguments as of `restore`."""
-        raise NotImplementedError(f"{cls.__name__} scores no split.")
+        """Scores a checkpoint of the run at `path`; arguments as of `restore`.
+
+        Raises ValueError for a task without scores.
+        """
+        raise ValueError(f"{cls.__name__} does not say how to score a split.")
 
     @classmethod
     def predict_lines(
@@ -170,7 +172,7 @@ class Task(Generic[TrainingT, ValidationT]):
         return metrics
 
     @cached_property
-    def _eval_step(self) -> Any:
+    def _eval_step(self) -> MappedStep:
         return self.parallel.map_step(partial(make_eval_step, self.loss_fn))
 
     @contextmanager
@@ -183,7 +185,7 @@ class Task(Generic[TrainingT, ValidationT]):
             owner.params = None  # a whole copy, where training may have memory for a part only
 
     def _with_layer_options(self, model: nn.Module) -> nn.Module:
-        """Returns the model with the settings that only matter in training."""
+        """Returns the model with the options that only matter in training."""
         return model.clone(remat=self.config.remat, scan_layers=self.config.scan_layers)
 
     def _load_or_train_tokenizer(self, texts: Sequence[str]) -> Tokenizer:

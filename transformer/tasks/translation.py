@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.batch import Batch
 from transformer.data.length_filter import filter_by_length
@@ -24,7 +25,7 @@ from transformer.model.costs import training_flops
 from transformer.model.encoder_decoder import Transformer
 from transformer.parallel.hosts import split_over_hosts
 from transformer.parallel.mapping import Parallel
-from transformer.tasks.task import Metrics, NextCommands, Params, StepCost, Task
+from transformer.tasks.task import Metrics, NextCommands, StepCost, Task
 from transformer.workdir import WorkDir
 
 Pairs = Sequence[tuple[str, str]]  # (source, target)

@@ -8,7 +8,7 @@ from transformer.train.steps import TrainStep
 
 
 def make_step_without_data(config: Config, parallel: Parallel) -> TrainStep:
-    """Makes the TrainStep from shapes alone; vocabularies are as large as the settings say.
+    """Makes the TrainStep from shapes alone; vocabularies are as large as `tokenizer.vocab_size`.
 
     Raises ValueError for a task whose shapes depend on its data.
     """

@@ -13,12 +13,11 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from transformer.checkpoint.train_state import TrainState
+from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
 from transformer.parallel.mapping import Parallel
 from transformer.train.optimizer import make_optimizer
 
-Params = Any  # a pytree of arrays
 Batch = Any  # a pytree of arrays [B, …]
 Sums = dict[str, jax.Array]
 LossFn = Callable[[Params, Batch, jax.Array], tuple[jax.Array, Sums]]

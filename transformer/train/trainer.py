@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 
 from transformer.checkpoint.checkpoints import Checkpoints
-from transformer.checkpoint.train_state import TrainState
+from transformer.checkpoint.train_state import Params, TrainState
 from transformer.checkpoint.warm_start import warm_start
 from transformer.config import Config
 from transformer.console import say, this_command
@@ -18,7 +18,7 @@ from transformer.train.meter import Meter, peak_flops_of_all_devices
 from transformer.train.optimizer import make_schedule
 from transformer.train.prefetch import prefetch
 from transformer.train.progress import Progress
-from transformer.train.steps import Batch, Params, Sums, TrainStep
+from transformer.train.steps import Batch, Sums, TrainStep
 from transformer.workdir import WorkDir
 
 Conclude = Callable[[int], None] | None
