@@ -130,7 +130,6 @@ MISTAKES = {  # (setting, value): parts of the sentence
     ("model__num_heads", 7): ("model.d_model (512)", "model.num_heads (7)", "model.head_dim"),
     ("tokenizer__shared", False): ("model.embedding_sharing", "tokenizer.shared=True"),
     ("data__row_length", 513): ("model.max_positions (16)", "data.row_length (513)"),
-    ("mesh__data", 0): ("mesh.data", "at least 1, or -1 for the devices that are left", "0"),
     ("decoding__average_checkpoints", 6): ("(6)", "training.keep_checkpoints (5)"),
 }
 

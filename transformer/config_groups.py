@@ -55,7 +55,7 @@ class ModelConfig:
         256, "With attention=performer: number of random features; more are more exact.", at_least=1
     )
     dtype: str = setting(
-        "float32", "Computes in it; parameters are float32.", choices=("float32", "bfloat16")
+        "float32", "Computing type; parameters are float32.", choices=("float32", "bfloat16")
     )
 
     @property
@@ -91,7 +91,7 @@ class DataConfig:
         resumable=True,
     )
     row_length: int = setting(
-        256, "Tokens in a packed row, so also in the longest sentence.", at_least=1
+        256, "Tokens in a packed row; longer sentences are left out.", at_least=1
     )
     max_length_ratio: float = setting(
         9.0, "Largest ratio of a training pair's two lengths in tokens; 0: no limit.", at_least=0
@@ -110,13 +110,17 @@ class TokenizerConfig:
     """How text becomes tokens."""
 
     kind: str = setting(
-        "sentencepiece", "Tokenizer; pieces: of text that is split already.", choices=TOKENIZERS
+        "sentencepiece", "Tokenizer; pieces: the text is tokenised already.", choices=TOKENIZERS
     )
-    target_kind: str = setting("", "Another tokenizer for the target.", choices=("", *TOKENIZERS))
+    target_kind: str = setting(
+        "", "Another tokenizer for the target; needs shared=False.", choices=("", *TOKENIZERS)
+    )
     model: str = setting("", "File of the SentencePiece model; empty: train one from the corpus.")
     vocab_size: int = setting(37_000, "Size of a SentencePiece vocabulary to train.", at_least=1)
     shared: bool = setting(True, "One vocabulary for both languages.")
-    joiner: str = setting("@@", "With kind=pieces: ends a piece that the next one continues.")
+    joiner: str = setting(
+        "@@", "With kind=pieces: marks the end of a piece that the next one continues."
+    )
 
     @property
     def kinds(self) -> tuple[str, str]:
@@ -139,7 +143,9 @@ class OptimizerConfig:
         0.0, "Largest norm of the gradient; 0: no clipping, as in the paper.", at_least=0
     )
     decay_steps: int = setting(
-        0, "Step at which a cosine decay reaches a tenth of the peak; 0: as the paper.", at_least=0
+        0,
+        "Step where a cosine decay reaches a tenth of the peak; 0: the paper's decay.",
+        at_least=0,
     )
     weight_decay: float = setting(
         0.0, "Weight decay of the matrices (AdamW); the paper has none.", at_least=0
@@ -169,7 +175,7 @@ class TrainingConfig:
     )
     patience: int = setting(
         0,
-        "Stop after this many evaluations without a better score; 0: never.",
+        "Evaluations without a better score after which to stop; 0: never stop.",
         at_least=0,
         resumable=True,
     )
@@ -224,7 +230,5 @@ class MeshConfig:
     """The mesh of devices, data × fsdp × tensor; one of the three may be -1, the devices left."""
 
     data: int = _mesh_axis(-1, "Devices that share the rows of a batch, together with fsdp.")
-    fsdp: int = _mesh_axis(
-        1, "Devices that share parameters and optimizer state (gathered to use)."
-    )
+    fsdp: int = _mesh_axis(1, "Devices that share parameters and optimizer state.")
     tensor: int = _mesh_axis(1, "Devices that share heads, feed-forward and vocabulary.")
