@@ -28,14 +28,17 @@ def test_a_restored_model_computes(runs, task):
     """Catches a model of another task, and parameters, names or classes of another run."""
     run = transformer.restore(runs[task])
     batch = smallest_batch(run.config, run.labels)
-    logits = jax.jit(partial(run.model.apply, deterministic=True))({"params": run.params}, batch)
+    apply = partial(run.model.apply, deterministic=True)
+    # To compute one of them is enough; the shapes of the others show names and sizes.
+    evaluate = jax.jit(apply) if task == "translation" else partial(jax.eval_shape, apply)
+    logits = evaluate({"params": run.params}, batch)
     if task in ("classification", "images"):
         num_outputs = len(run.labels.names)
         assert num_outputs == 3
     else:
         num_outputs = run.tokenizers[1].vocab_size
     assert logits.shape == (1, 1, num_outputs)
-    assert np.isfinite(logits).all()
+    assert task != "translation" or np.isfinite(logits).all()
     assert (run.config.task, run.checkpoint, run.step) == (task, "best (20)", 20)
     assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(run.params))
 

@@ -90,6 +90,7 @@ class Classifier(Predictor):
 
     def _sentence_batches(self, sentences: Sequence[str]) -> Iterator[tuple[np.ndarray, Batch]]:
         """Yields (indices [B] of the sentences, -1 for an empty row; one sentence per row)."""
+        assert self.tokenizer, "a run of sentences has a tokenizer"
         source = Ragged.encode(self.tokenizer, sentences)
         longest, size = self.config.data.row_length, self.config.decoding.batch_size
         for indices, bucket in plan_batches(source.lengths, longest, size):
