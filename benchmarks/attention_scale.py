@@ -29,6 +29,7 @@ from flax import linen as nn
 from referee import describe_machine
 from table import align
 
+from transformer.config import ModelConfig
 from transformer.model.attention import MultiHeadAttention
 
 Array = np.ndarray | jax.Array
@@ -49,9 +50,9 @@ class Dictionary(nn.Module):
         value = nn.Embed(NUM_VALUES, self.width, embedding_init=init)
         entries = (word(words) + value(values)) * 0.5**0.5
         attention = MultiHeadAttention(
-            self.width, 1, self.width, self.width, self.attention, name="attention"
+            ModelConfig(d_model=self.width, num_heads=1), self.attention, name="attention"
         )
-        keys_values = attention.keys_values(entries)
+        keys_values = attention.project_keys_values(entries)
         found = attention(word(questions), keys_values, mask=None, deterministic=True)
         return nn.Dense(NUM_VALUES, name="scores")(found)
 

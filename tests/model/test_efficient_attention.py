@@ -11,11 +11,12 @@ from tests.helpers.tiny_models import make_batch, random_params, sentence, tiny_
 from transformer.config import Config
 from transformer.model.attention_functions import scaled_dot_product_attention
 from transformer.model.efficient_attention import (
+    _mask_of_blocks,
     local_attention,
     performer_attention,
     random_features,
 )
-from transformer.model.layers import Stack
+from transformer.model.stack import Stack
 
 B, N, H = 2, 3, 4
 
@@ -46,73 +47,101 @@ def masks(length):
     }
 
 
-@pytest.mark.parametrize("kind", masks(4))
-@pytest.mark.parametrize("length, block", [(10, 3), (24, 4), (25, 4), (27, 1), (5, 4), (9, 3)])
-def test_local_is_full_attention_under_its_window(length, block, kind):
-    """Catches a window one place off, a forgotten last block, and a mask read at another place."""
-    qkv, mask = arrays(length), masks(length)[kind]
-    seen = band(length, block)[None, None]
-    seen = seen if mask is None else seen & mask
-    ours = jax.jit(partial(local_attention, block=block))(*qkv, mask=mask)
-    expected = scaled_dot_product_attention(*qkv, mask=seen)
-    sees_any = np.broadcast_to(seen, (B, N, length, length)).any(-1).swapaxes(1, 2)
-    np.testing.assert_allclose(ours[sees_any], expected[sees_any], atol=1e-5)
-    assert np.isfinite(ours).all()
+def full_attention(query, key, value, mask):
+    """Equation (1) in numpy; a query that sees nothing gets zeros."""
+    logits = np.einsum("BTNH,BSNH->BNTS", query, key) / np.sqrt(query.shape[-1])
+    exp = np.exp(logits) * mask
+    weights = exp / np.maximum(exp.sum(-1, keepdims=True), 1e-30)
+    return np.einsum("BNTS,BSNH->BTNH", weights, value)
+
+
+@pytest.mark.parametrize(
+    "length, block, kinds",
+    [
+        (10, 3, ["none", "keys", "causal", "packed", "heads"]),
+        (24, 4, ["keys"]),
+        (25, 4, ["packed", "heads"]),
+        (27, 1, ["causal"]),
+        (5, 4, ["none", "packed"]),
+        (9, 3, ["packed"]),
+    ],
+)
+def test_local_is_full_attention_under_its_window(length, block, kinds):
+    """Catches a window one position off, a forgotten last block, and a misread mask."""
+    qkv = arrays(length)
+    given = [masks(length)[kind] for kind in kinds]
+    run = jax.jit(lambda masks: [local_attention(*qkv, mask=m, block=block) for m in masks])
+    for kind, mask, ours in zip(kinds, given, run(given), strict=True):
+        seen = band(length, block)[None, None]
+        seen = np.broadcast_to(seen if mask is None else seen & mask, (B, N, length, length))
+        sees_any = seen.any(-1).swapaxes(1, 2)
+        expected = full_attention(*qkv, seen)
+        np.testing.assert_allclose(ours[sees_any], expected[sees_any], atol=1e-5, err_msg=kind)
+        assert np.isfinite(ours).all()
 
 
 @pytest.mark.parametrize("length", [6, 23])
 def test_gradients_of_local_are_those_of_full_attention(length):
-    """Catches a gradient lost where blocks overlap, and NaN of places that see nothing."""
+    """Catches a gradient lost where blocks overlap, and NaN of queries that see nothing."""
     qkv, mask = arrays(length), masks(length)["packed"]
     mask[0, 0, 2] = False
     seen = mask & band(length, 3)
-    counts = seen.any(-1).swapaxes(1, 2)[..., None]  # what sees nothing counts nothing
+    is_counted = seen.any(-1).swapaxes(1, 2)[..., None]
 
     def gradient(attention):
-        return jax.grad(lambda qkv: ((attention(*qkv) * counts) ** 2).sum())(qkv)
+        return jax.grad(lambda qkv: ((attention(*qkv) * is_counted) ** 2).sum())
 
     ours = gradient(partial(local_attention, mask=mask, block=3))
     expected = gradient(partial(scaled_dot_product_attention, mask=seen))
-    for a, b in zip(ours, expected, strict=True):
+    for a, b in zip(*jax.jit(lambda qkv: (ours(qkv), expected(qkv)))(qkv), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
 @pytest.mark.parametrize("length", [6, 23])
-def test_local_drops_weights(length):
-    """Catches dropout that is lost in the blocks: half of every weight is half of the result."""
-    qkv = arrays(length)
-    ours = local_attention(*qkv, dropout=lambda weights: weights / 2, block=3)
-    np.testing.assert_allclose(ours, local_attention(*qkv, block=3) / 2, atol=1e-6)
+def test_local_drops_weights_and_knows_bfloat16(length):
+    """Catches dropout that is lost in the blocks, and a mask value that overflows in bfloat16.
+
+    Half of every weight is half of the result.
+    """
+    qkv, local = arrays(length), partial(local_attention, block=3)
+
+    @jax.jit
+    def run(*qkv):
+        dropped = local(*qkv, dropout=lambda weights: weights / 2)
+        return local(*qkv), dropped, local(*(x.astype(jnp.bfloat16) for x in qkv))
+
+    whole, half, rough = run(*qkv)
+    np.testing.assert_allclose(half, whole / 2, atol=1e-6)
+    assert rough.dtype == jnp.bfloat16
+    np.testing.assert_allclose(rough.astype(np.float32), whole, atol=0.05)
 
 
-def test_local_in_bfloat16_is_near():
-    """Catches a mask value that overflows in bfloat16, and a softmax that is not in float32."""
-    qkv = arrays(23)
-    ours = local_attention(*(x.astype(jnp.bfloat16) for x in qkv), block=3)
-    assert ours.dtype == jnp.bfloat16
-    np.testing.assert_allclose(ours.astype(np.float32), local_attention(*qkv, block=3), atol=0.05)
+def test_the_window_in_blocks_is_as_its_docstring_draws_it():
+    """Catches an example that misleads its reader."""
+    rows = ["..xxx.", "..xxxx", "xxxxx.", ".xxxx.", "xxx...", ".xx..."]
+    drawn = np.array([[mark == "x" for mark in row] for row in rows])
+    np.testing.assert_array_equal(_mask_of_blocks(None, 5, 2).reshape(6, 6), drawn)
 
 
 def test_local_refuses_another_sequence():
-    """Catches a window over places that have nothing to do with each other."""
+    """Catches a window over positions of two different sequences."""
     query, key, value = arrays(9)
-    with pytest.raises(ValueError, match="9 queries and 7 keys have no places in common"):
+    with pytest.raises(ValueError, match="9 queries and 7 keys have no positions in common"):
         local_attention(query, key[:, :7], value[:, :7], block=3)
 
 
 @pytest.fixture(scope="module")
 def pairs():
-    """Sentence pairs, some of them longer than three blocks of two places."""
+    """Sentence pairs, some longer than three blocks of two positions."""
     rng = np.random.default_rng(0)
     return [(sentence(rng, s), sentence(rng, t)) for s, t in ((9, 8), (3, 5), (10, 11), (7, 4))]
 
 
 def test_a_packed_sentence_is_the_same_with_local_attention(pairs):
-    """Catches windows on a grid: a sentence would depend on the place where its row has it."""
-    model = tiny_model(attention="local", attention_block=2)
+    """Catches windows on a grid: a sentence would depend on where its row has it."""
+    model = tiny_model(attention="local", attention_block=2, num_layers=1)
     packed, apart = (
-        make_batch([pairs[:2], pairs[2:]], 18, 16),
-        make_batch([[p] for p in pairs], 10, 11),
+        make_batch(rows, 18, 16) for rows in ([pairs[:2], pairs[2:], [], []], [[p] for p in pairs])
     )
     variables = {"params": random_params(model.init, packed, deterministic=True)}
     run = jax.jit(partial(model.apply, deterministic=True))
@@ -125,11 +154,11 @@ def test_a_packed_sentence_is_the_same_with_local_attention(pairs):
 
 def test_the_decoder_sees_the_whole_source_with_local_attention(pairs):
     """Catches a window over the source where it happens to be as long as the target."""
-    model = tiny_model(attention="local", attention_block=1)
+    model = tiny_model(attention="local", attention_block=1, num_layers=1)
     batch = make_batch([pairs[2:3]], 11, 11)
     variables = {"params": random_params(model.init, batch, deterministic=True)}
-    _, sown = model.apply(variables, batch, deterministic=True, mutable="intermediates")
-    block = sown["intermediates"]["decoder"]["layer_0"]
+    apply = jax.jit(partial(model.apply, deterministic=True, mutable="intermediates"))
+    block = apply(variables, batch)[1]["intermediates"]["decoder"]["layer_0"]
     (across,), (own,) = (block[f"{kind}_attention"]["weights"] for kind in ("encoder", "self"))
     assert (np.asarray(across)[0, :, :, :10] > 0).all()
     assert not np.asarray(own)[0, 5, :, :4].any()
@@ -141,11 +170,10 @@ def test_the_decoder_sees_the_whole_source_with_local_attention(pairs):
     ids=["local", "performer"],
 )
 def test_arithmetic_grows_with_the_length(attention):
-    """Catches a product of all pairs of places, which four times the length makes 16 times."""
+    """Catches a product of all pairs of positions, which four times the length makes 16 times."""
 
     def flops(length):
-        compiled = jax.jit(attention).lower(*arrays(length, rows=1)).compile()
-        return compiled.cost_analysis()["flops"]
+        return jax.jit(attention).lower(*arrays(length, rows=1)).cost_analysis()["flops"]
 
     assert 3.9 < flops(2048) / flops(512) < 4.3
 
@@ -157,16 +185,17 @@ def error(num_features, length=64, width=16):
     """
     query, key, value = arrays(length, width, rows=2, heads=4)
     query, key = query / 2, key / 2
-    expected = scaled_dot_product_attention(query, key, value)
-    ours = performer_attention(query, key, value, num_features=num_features)
+    expected = full_attention(query, key, value, True)
+    run = jax.jit(partial(performer_attention, num_features=num_features))
+    ours = run(query, key, value)
     return float(np.sqrt(((ours - expected) ** 2).mean() / (expected**2).mean()))
 
 
 def test_the_performer_s_error_falls_with_its_features():
-    """Catches a sketch of something else: its error would stay where it is."""
-    errors = [error(num_features) for num_features in (16, 64, 256, 1024, 4096)]
+    """Catches an approximation of something else: its error would stay where it is."""
+    errors = [error(num_features) for num_features in (16, 256, 4096)]
     assert errors == sorted(errors, reverse=True), errors
-    assert errors[2] < 0.2, errors  # 0.14
+    assert errors[1] < 0.2, errors  # 0.14
     assert errors[-1] < errors[0] / 6, errors  # 256 times the features: a 16th, if all were alike
 
 
@@ -175,25 +204,29 @@ def test_the_performer_sees_exactly_the_keys_it_may():
     query, key, value = arrays(12)
     features = random_features(32, H)
     longest = features[(features**2).sum(1).argmax()]
-    key[1, 7:], value[1, 7:] = longest * H**0.25, 100  # no key has a larger feature
     mask = (np.arange(12) < [[12], [7]])[:, None, None]
-    ours = performer_attention(query, key, value, mask=mask, num_features=32)
-    for row, length in enumerate((12, 7)):
-        rows = slice(row, row + 1)
-        expected = performer_attention(
-            query[rows], key[rows, :length], value[rows, :length], num_features=32
-        )
-        np.testing.assert_allclose(ours[rows], expected, atol=1e-5)
+    others = key.copy(), value.copy()
+    others[0][1, 7:], others[1][1, 7:] = longest * H**0.25, 100  # no key has a larger feature
+    run = jax.jit(partial(performer_attention, num_features=32))
+    expected = run(query[1:], key[1:, :7], value[1:, :7])
+    for keys_values in ((key, value), others):
+        ours = run(query, *keys_values, mask=mask)
+        np.testing.assert_allclose(ours[1:], expected, atol=1e-5)
+    np.testing.assert_allclose(ours[0], run(query, key, value, mask=mask)[0], atol=1e-6)
+
+
+@jax.jit
+def squares_and_gradient(qkv, mask):
+    """The sum of the squares of the Performer's result, and its gradient."""
+    run = partial(performer_attention, mask=mask, num_features=32)
+    return jax.value_and_grad(lambda qkv: (run(*qkv) ** 2).sum())(qkv)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, 30.0])
 def test_the_performer_is_finite(scale):
     """Catches exponentials that overflow, sums that vanish, and a row without any key."""
     mask = (np.arange(12) < [[12], [0]])[:, None, None]
-    run = partial(performer_attention, mask=mask, num_features=32)
-    total, gradients = jax.value_and_grad(lambda qkv: (run(*qkv) ** 2).sum())(
-        arrays(12, scale=scale)
-    )
+    total, gradients = squares_and_gradient(arrays(12, scale=scale), mask)
     assert np.isfinite(total) and all(np.isfinite(g).all() for g in gradients)
 
 
@@ -206,26 +239,25 @@ def test_the_performer_refuses_what_it_cannot_honour():
         performer_attention(*qkv, dropout=lambda weights: weights, num_features=32)
     batch = make_batch([[([4, 2], [5, 2])]], 2, 2)
     with pytest.raises(ValueError, match="no mask may differ between queries"):
-        tiny_model(attention="performer").init(jax.random.key(0), batch, deterministic=True)
+        init = partial(tiny_model(attention="performer").init, deterministic=True)
+        jax.eval_shape(init, jax.random.key(0), batch)
 
 
 def test_the_performer_works_in_a_stack_of_patches():
-    """Catches a setting that reaches no layer: more features, a nearer result, the same weights."""
+    """Catches a setting that reaches no layer: more features give a nearer result."""
     config = Config(task="images")
     config.model = tiny_config(attention="performer")
     config.validate()
     x = np.random.default_rng(0).normal(size=(2, 16, 16)).astype(np.float32)
     inputs = dict(mask=None, deterministic=True)
-    full = Stack(tiny_config())
-    variables = {"params": random_params(full.init, x, **inputs)}
-    expected = full.apply(variables, x, **inputs)
+
+    def run(**changes):
+        stack = Stack(tiny_config(num_layers=1, **changes))
+        variables = {"params": random_params(stack.init, x, **inputs)}
+        return jax.jit(lambda x: stack.apply(variables, x, **inputs))(x)
+
     near, far = (
-        np.abs(
-            Stack(tiny_config(attention="performer", attention_features=count)).apply(
-                variables, x, **inputs
-            )
-            - expected
-        ).mean()
+        np.abs(run(attention="performer", attention_features=count) - run()).mean()
         for count in (4096, 8)
     )
     assert near < far / 2

@@ -6,14 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.model.embedding import Embedding, Positions, sinusoids
+from tests.helpers.tiny_models import random_params
+from transformer.config import ModelConfig
+from transformer.model.embedding import Embedding, make_position_encoding, sinusoids
 
 V, D = 7, 8
 
 
-def embedding(dtype=jnp.float32):
-    module = Embedding(V, D, dtype)
-    variables = module.init(jax.random.PRNGKey(0), jnp.arange(3))
+def embedding(dtype="float32"):
+    module = Embedding(ModelConfig(d_model=D, dtype=dtype), V)
+    variables = {"params": random_params(module.init, np.arange(3))}
     return module, variables, np.asarray(variables["params"]["table"])
 
 
@@ -29,7 +31,7 @@ def test_sinusoids_are_the_papers():
 
 
 def test_sinusoids_take_positions_of_any_shape():
-    """Catches positions read off the place in the row, which packing makes wrong."""
+    """Catches positions taken from the index in the row, which packing makes wrong."""
     positions = jnp.array([[0, 1, 0, 1, 2], [0, 1, 2, 3, 0]])
     table = sinusoids(jnp.arange(4), D)
     np.testing.assert_allclose(sinusoids(positions, D), table[positions], atol=1e-6)
@@ -55,7 +57,7 @@ def test_the_table_itself_is_the_softmax_weight():
 
 def test_logits_are_float32_whatever_the_computation():
     """Catches a softmax over bfloat16 scores, whose 8 bits blur the loss."""
-    module, variables, _ = embedding(jnp.bfloat16)
+    module, variables, _ = embedding("bfloat16")
     x = module.apply(variables, jnp.arange(3))
     assert x.dtype == jnp.bfloat16
     assert module.apply(variables, x, method="logits").dtype == jnp.float32
@@ -63,9 +65,10 @@ def test_logits_are_float32_whatever_the_computation():
 
 def test_learned_positions_beyond_the_last_share_it():
     """Catches NaN from an index out of bounds, which jax gives without a word."""
-    module = Positions(D, "learned", max_length=4)
-    variables = module.init(jax.random.PRNGKey(0), jnp.arange(4))
-    table = np.asarray(variables["params"]["table"])
+    config = ModelConfig(d_model=D, positions="learned", max_positions=4)
+    module = make_position_encoding(config)
+    params = random_params(module.init, np.arange(4))
+    table = np.asarray(params["table"])
     assert table.shape == (4, D)
-    looked_up = module.apply(variables, jnp.array([0, 3, 4, 99]))
+    looked_up = module.apply({"params": params}, jnp.array([0, 3, 4, 99]))
     np.testing.assert_array_equal(looked_up, table[[0, 3, 3, 3]])

@@ -1,4 +1,4 @@
-"""Masks, drawn: a row a query, a column a key, x where it may attend."""
+"""Masks, drawn: a row per query, a column per key, x where it may attend."""
 
 import jax.numpy as jnp
 
@@ -40,11 +40,14 @@ def test_causal():
 
 
 def test_a_hypothesis_sees_what_its_ancestors_wrote():
-    """Catches places and beams in the wrong order, sight of nobody's, and a length ignored."""
-    ancestors = jnp.array([[[0, 1, -1, -1], [0, 0, 1, -1]]])  # [B=1, W=2, T'=4]
+    """Catches positions and beams in the wrong order, keys not yet written, and an ignored length.
+
+    The example of the docstring, with one more position than the cache has.
+    """
+    ancestors = jnp.array([[[1, 0, -1, -1], [1, 1, -1, -1]]])  # [B=1, W=2, T'=4]
     assert picture(ancestor_mask(ancestors, 3)) == [
-        "x..x..",
-        "x.x..x",
+        ".xx...",
+        ".x.x..",
     ]
 
 

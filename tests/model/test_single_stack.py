@@ -1,13 +1,13 @@
 """The models of a single Stack: who sees whom, and that neighbours change nothing."""
 
+from functools import partial
+
 import jax
-import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, sentence, tiny_config
 from transformer.data.batch import Batch
-from transformer.data.images import fill_images
+from transformer.data.images import ImageBatch
 from transformer.data.lm_batches import MASK, WindowBatch
 from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassifier
@@ -16,151 +16,135 @@ from transformer.search.sampling import Sampling
 from transformer.special_tokens import EOS
 
 RNG = np.random.default_rng(0)
+CONFIG = tiny_config(num_layers=1)
 
 
-def packed(rows, length, places):
-    """rows: lists of sentences of ids -> a `Batch` whose targets are one class (0) a sentence."""
+def make_run(model, *example):
+    """A function of the model's inputs: its logits under random parameters, compiled per shape."""
+    variables = {"params": random_params(model.init, *example, deterministic=True)}
+    run = jax.jit(partial(model.apply, deterministic=True))
+    return lambda *inputs: np.asarray(run(variables, *inputs))
+
+
+def packed(rows, length, targets_per_row):
+    """Rows of sentences of ids as a `Batch`, whose targets are one class (0) per sentence."""
     source = np.zeros((3, len(rows), length), np.int32)
-    target = np.zeros((4, len(rows), places), np.int32)
+    target = np.zeros((4, len(rows), targets_per_row), np.int32)
     for row, sentences in enumerate(rows):
         start = 0
         for segment, ids in enumerate(sentences, start=1):
-            where = slice(start, start + len(ids))
-            source[:, row, where] = ids, [segment] * len(ids), range(len(ids))
+            inside = slice(start, start + len(ids))
+            source[:, row, inside] = ids, [segment] * len(ids), range(len(ids))
             target[2, row, segment - 1] = segment
             start += len(ids)
     return Batch(*source, target[3], target[0], *target[2:0:-1])
 
 
-def classify(batch, **changes):
-    model = TextClassifier(tiny_config(**changes), VOCAB_SIZE, num_classes=3)
-    params = random_params(model.init, batch, deterministic=True)
-    return np.asarray(model.apply({"params": params}, batch, deterministic=True))
+def padded(sentences, length):
+    """Sentences as plain ids [B, S], with PAD behind them."""
+    return np.array([[*ids, *[0] * (length - len(ids))] for ids in sentences], np.int32)
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_a_class_does_not_depend_on_neighbours_or_padding(norm):
+def test_a_class_does_not_depend_on_neighbours_or_padding():
     """Catches a mean over padding or over the neighbours of a packed row, and wrong positions."""
     sentences = [sentence(RNG, n) for n in (3, 5, 2, 4)]
-    together = classify(packed([sentences[:3], sentences[3:]], 12, 3), norm=norm)
-    alone = [classify(packed([[s]], len(s) + 3, 1), norm=norm)[0, 0] for s in sentences]
+    batch = packed([sentences[:3], sentences[3:]], 12, 3)
+    run = make_run(TextClassifier(CONFIG, VOCAB_SIZE, num_classes=3), batch)
+    together, alone = run(batch), run(padded(sentences, 8))
+    assert alone.shape == (4, 1, 3)
     found = np.concatenate([together[0], together[1, :1]])
-    np.testing.assert_allclose(found, alone, atol=1e-5)
+    np.testing.assert_allclose(found, alone[:, 0], atol=1e-5)
     assert abs(found[0] - found[1]).max() > 1e-3
 
 
-def test_a_class_depends_on_every_piece():
-    """Catches pooling that looks at one place only."""
+def test_a_class_depends_on_every_token():
+    """Catches pooling that takes one position only."""
     ids = sentence(RNG, 5)
-    before = classify(packed([[ids]], 8, 1))
-    for place in range(len(ids)):
-        other = list(ids)
-        other[place] = ids[place] % (VOCAB_SIZE - 1) + 1
-        assert abs(classify(packed([[other]], 8, 1)) - before).max() > 1e-4
+    others = [list(ids) for _ in ids]
+    for position, other in enumerate(others):
+        other[position] = ids[position] % (VOCAB_SIZE - 1) + 1
+    rows = padded([ids, *others], 8)
+    logits = make_run(TextClassifier(CONFIG, VOCAB_SIZE, num_classes=3), rows)(rows)[:, 0]
+    assert (abs(logits[1:] - logits[0]).max(-1) > 1e-4).all()
 
 
-def window(length=6, rows=2):
-    ids = RNG.integers(4, VOCAB_SIZE, (rows, length + 1)).astype(np.int32)
-    return WindowBatch(ids[:, :-1], ids[:, 1:])
-
-
-def test_a_causal_model_has_no_gradient_from_the_future():
+def test_a_causal_model_depends_on_the_past_only():
     """Catches a missing or shifted causal mask."""
-    model, batch = CausalLM(tiny_config(), VOCAB_SIZE), window()
-    params = random_params(model.init, batch, deterministic=True)
-    bound = model.bind({"params": params})
-
-    def scores(x):
-        from transformer.model.masks import causal_mask
-
-        return bound.decoder(x, mask=causal_mask(6), deterministic=True)[0].sum(-1)
-
-    x = jnp.asarray(RNG.normal(size=(2, 6, 16)), jnp.float32)
-    gradient = np.abs(jax.jacobian(scores)(x)[:, 0]).sum(-1)  # [place of output, of input]
-    assert (gradient[np.triu_indices(6, 1)] == 0).all()
-    assert (gradient[np.tril_indices(6)] > 0).all()
-
-    changed = batch.inputs.copy()
-    changed[:, 4] = changed[:, 4] % (VOCAB_SIZE - 1) + 1
-    before, after = (
-        model.apply({"params": params}, batch._replace(inputs=ids), deterministic=True)
-        for ids in (batch.inputs, changed)
-    )
-    np.testing.assert_array_equal(before[:, :4], after[:, :4])
-    assert abs(before[:, 4:] - after[:, 4:]).max() > 1e-3
+    ids = RNG.integers(4, VOCAB_SIZE, (1, 7)).astype(np.int32)
+    batch = WindowBatch(ids[:, :-1], ids[:, 1:])
+    run = make_run(CausalLM(CONFIG, VOCAB_SIZE), batch)
+    rows = np.repeat(batch.inputs, 6, axis=0)
+    others = rows.copy()
+    np.fill_diagonal(others, np.diagonal(rows) % (VOCAB_SIZE - 1) + 1)  # row t differs at t
+    change = abs(run(rows) - run(others)).max(-1)
+    assert (change[np.triu_indices(6)] > 1e-4).all()
+    assert (change[np.tril_indices(6, -1)] == 0).all()
+    np.testing.assert_allclose(run(batch), run(rows)[:1], atol=1e-5)
 
 
-@pytest.mark.parametrize("norm, positions", [("pre", "learned"), ("post", "sinusoidal")])
-def test_a_search_gives_the_scores_of_the_whole_pass(norm, positions):
+def test_a_search_gives_the_scores_of_the_whole_pass():
     """Catches a cache, a position or a start of the search unlike those of training."""
-    model = CausalLM(tiny_config(norm=norm, positions=positions), VOCAB_SIZE)
-    batch = window(length=7, rows=3)
-    inputs = np.concatenate([np.full((3, 1), EOS), batch.targets[:, :-1]], 1).astype(np.int32)
-    batch = WindowBatch(inputs, batch.targets)
-    params = random_params(model.init, batch, deterministic=True)
+    model = CausalLM(tiny_config(num_layers=1, norm="pre", positions="learned"), VOCAB_SIZE)
+    targets = RNG.integers(4, VOCAB_SIZE, (3, 7)).astype(np.int32)
+    inputs = np.concatenate([np.full((3, 1), EOS), targets[:, :-1]], 1).astype(np.int32)
+    params = random_params(model.init, inputs, deterministic=True)
 
     def step_fn(tokens, cache, position, ancestors):
         inputs = tokens, cache, position, ancestors, ()
         return model.apply({"params": params}, *inputs, method="decode_step")
 
-    cache = model.apply({"params": params}, 3, 1, 7, method="init_cache")
-    limits = Limits(np.full(3, 8), batch.targets)
-    found = search_to_end(
-        Sampling(HypothesisRules(EOS, FREE, "power", 0.0), temperature=0.0), step_fn, limits, cache
-    )
-    np.testing.assert_array_equal(found.ids[:, 0], batch.targets)
-    logits = model.apply({"params": params}, batch, deterministic=True)
-    logits = np.asarray(logits).copy()
-    logits[..., [0, 1, 3]] = -np.inf  # control ids are never written
-    log_probs = jax.nn.log_softmax(logits)
-    gold = np.take_along_axis(np.asarray(log_probs), batch.targets[..., None], -1).sum((1, 2))
+    @jax.jit
+    def search():
+        cache = model.apply({"params": params}, 3, 1, 7, method="init_cache")
+        method = Sampling(HypothesisRules(EOS, FREE, "power", 0.0), temperature=0.0)
+        return search_to_end(method, step_fn, Limits(np.full(3, 8), targets), cache)
+
+    found = search()
+    np.testing.assert_array_equal(found.ids[:, 0], targets)
+    run = jax.jit(partial(model.apply, deterministic=True))
+    logits = np.array(run({"params": params}, inputs))
+    logits[..., [0, 1, 3]] = -np.inf  # ids that stand for no text are never written
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    gold = np.take_along_axis(log_probs, targets[..., None], -1).sum((1, 2))
     np.testing.assert_allclose(found.log_probs[:, 0], gold, rtol=1e-5)
 
 
-def test_a_masked_model_looks_both_ways_and_at_its_own_sentence_only():
+def test_a_masked_model_sees_both_ways_and_its_own_sentence_only():
     """Catches a causal mask, and a leak between the sentences of a row."""
-    model = MaskedLM(tiny_config(), VOCAB_SIZE)
-    first, second = sentence(RNG, 4), sentence(RNG, 5)
-    batch = packed([[first, second]], 10, 2)
-    params = random_params(model.init, batch, deterministic=True)
-
-    def logits(inputs):
-        return np.asarray(
-            model.apply({"params": params}, batch._replace(inputs=inputs), deterministic=True)
-        )
-
+    sentences = sentence(RNG, 4), sentence(RNG, 5)
+    batch = packed([sentences], 10, 2)
+    run = make_run(MaskedLM(CONFIG, VOCAB_SIZE), batch)
     hidden = batch.inputs.copy()
     hidden[0, 6] = MASK
-    change = abs(logits(hidden) - logits(batch.inputs)).max(-1)[0]
+    logits = run(batch)
+    change = abs(run(batch._replace(inputs=hidden)) - logits).max(-1)[0]
     assert (change[:4] == 0).all() and (change[4:9] > 0).all()
+    alone = run(padded(sentences[1:], 7))
+    np.testing.assert_allclose(alone[0, :5], logits[0, 4:9], atol=1e-5)
 
 
 def test_an_image_knows_where_its_patches_are():
     """Catches positions that are left out: the mean alone would not notice a shuffled image."""
-    model = ImageClassifier(tiny_config(), 3)
-    patches = RNG.normal(size=(2, 4, 6)).astype(np.float32)
-    batch = fill_images(patches, np.zeros(2, np.int32), 3)
-    params = random_params(model.init, batch, deterministic=True)
-
-    def logits(batch):
-        return np.asarray(model.apply({"params": params}, batch, deterministic=True))
-
-    found = logits(batch)
+    patches = RNG.normal(size=(3, 4, 6)).astype(np.float32)
+    run = make_run(ImageClassifier(CONFIG, 3), patches)
+    found = run(patches)
     assert found.shape == (3, 1, 3)
-    alone = logits(fill_images(patches[1:], np.zeros(1, np.int32), 1))
-    np.testing.assert_allclose(found[1:2], alone, atol=1e-5)
-    turned = logits(fill_images(patches[:, ::-1], np.zeros(2, np.int32), 3))
-    assert abs(turned[:2] - found[:2]).max() > 1e-3
+    others = patches.copy()
+    others[0] = 0
+    np.testing.assert_allclose(run(others)[1:], found[1:], atol=1e-5)
+    assert abs(run(patches[:, ::-1]) - found).max() > 1e-3
+    batch = ImageBatch(patches, np.zeros((3, 1), np.int32), np.ones((3, 1), np.float32))
+    np.testing.assert_allclose(run(batch), found, atol=1e-6)
 
 
 def test_the_encoder_of_a_masked_model_fits_a_classifier():
     """Catches names or shapes that would make a warm start from pre-training take nothing."""
-    batch = packed([[sentence(RNG, 4)]], 6, 1)
+    ids = padded([sentence(RNG, 4)], 6)
     shapes = [
-        jax.eval_shape(lambda m=model: m.init(jax.random.key(0), batch, deterministic=True))
+        jax.eval_shape(partial(model.init, deterministic=True), jax.random.key(0), ids)
         for model in (
-            MaskedLM(tiny_config(), VOCAB_SIZE),
-            TextClassifier(tiny_config(), VOCAB_SIZE, num_classes=3),
+            MaskedLM(CONFIG, VOCAB_SIZE),
+            TextClassifier(CONFIG, VOCAB_SIZE, num_classes=3),
         )
     ]
     masked, classifier = (

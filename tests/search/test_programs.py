@@ -78,5 +78,5 @@ def test_gather_takes_rows_from_both_and_empties_the_others(started):
     assert taken.limits.max_lengths.tolist() == [LONGEST, LONGEST + 1, 0]
     mask = slots.encoded[1].sum((1, 2, 3))
     assert mask.tolist() == [16, 3, 9, 1]
-    np.testing.assert_array_equal(taken.encoded[0][0]["key"][0], slots.encoded[0][0]["key"][2])
-    np.testing.assert_array_equal(taken.encoded[0][0]["key"][1], others.encoded[0][0]["key"][1])
+    np.testing.assert_array_equal(taken.encoded[0][0].key[0], slots.encoded[0][0].key[2])
+    np.testing.assert_array_equal(taken.encoded[0][0].key[1], others.encoded[0][0].key[1])

@@ -1,1 +1,1 @@
-"""The models as Flax modules: tensors in, tensors out."""
+"""The network: masks, attention, blocks, the models made of them, and their loss. Knows no text."""

@@ -1,12 +1,18 @@
-"""Multi-head attention over any alignment of queries and keys (paper, section 3.2), and dropout."""
+"""Multi-head attention (paper, section 3.2) with any attention function."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from transformer.config import ModelConfig
+from transformer.model.arrays import Array
 from transformer.model.attention_functions import (
     AdditiveAttention,
+    AttentionFunction,
     GeneralAttention,
     dot_product_attention,
     fused_attention,
@@ -14,103 +20,126 @@ from transformer.model.attention_functions import (
 )
 from transformer.model.dropout import Dropout
 from transformer.model.efficient_attention import is_in_window, local_attention, performer_attention
-from transformer.model.kv_cache import attend_to_cache, from_cache_layout, to_cache_layout, write
+from transformer.model.kv_cache import (
+    KeysValues,
+    KVCache,
+    attend_to_cache,
+    from_cache_layout,
+    to_cache_layout,
+    write,
+)
 
-ATTENTION_FUNCTIONS = {  # of `config.model.attention`; the seam is in the docstring of `alignment`
+# What `config.attention` may name: functions, and modules with weights of their own. See
+# `attention_functions.AttentionFunction`; docs/extending_models.md adds one.
+ATTENTION_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "scaled_dot_product": scaled_dot_product_attention,
     "dot_product": dot_product_attention,
+    "general": GeneralAttention,
+    "additive": AdditiveAttention,
     "fused": fused_attention,
     "local": local_attention,
     "performer": performer_attention,
 }
-EXACT_PRODUCTS = "scaled_dot_product", "dot_product", "fused", "local"  # alike to a search
-ATTENTION_MODULES = {"general": GeneralAttention, "additive": AdditiveAttention}  # have weights
+# Equation (1), with or without its scale: a search computes these from the cache as it is.
+SCALED_PRODUCTS = "scaled_dot_product", "fused", "local"
+PRODUCTS = (*SCALED_PRODUCTS, "dot_product")
+
+
+def make_attention_fn(name: str, config: ModelConfig) -> AttentionFunction:
+    """Returns the attention function of that name, with its options from the configuration."""
+    attention_fn = ATTENTION_FUNCTIONS[name]
+    if isinstance(attention_fn, type):
+        return attention_fn(name="alignment")  # the name that its weights have in checkpoints
+    if name == "local":
+        return partial(attention_fn, block=config.attention_block)
+    if name == "performer":
+        return partial(attention_fn, num_features=config.attention_features)
+    return attention_fn
 
 
 class MultiHeadAttention(nn.Module):
     """Concat(head_1 … head_N) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
 
-    As in the paper the four projections have no bias. Keys and values are projected by
-    `keys_values` and passed in, so that a decoder can project the encoded source only once.
-    `attention` names what aligns queries and keys, a function or a module with weights; block and
-    num_features are for "local" and "performer".
+    As in the paper the four projections have no bias. Keys and values are projected apart, by
+    `project_keys_values`, so that a search projects the encoded source only once. `attention` is a
+    key of ATTENTION_FUNCTIONS.
     """
 
-    d_model: int
-    num_heads: int
-    key_dim: int
-    value_dim: int
-    attention: str = "scaled_dot_product"
-    dropout_rate: float = 0.0
-    dtype: jnp.dtype = jnp.float32
-    block: int = 64
-    num_features: int = 256
+    config: ModelConfig
+    attention: str
 
-    def setup(self):
-        def projection(width):
+    def setup(self) -> None:
+        c = self.config
+        key_dim, value_dim = c.widths_of_head
+
+        def projection(width: int) -> nn.Dense:
             init = nn.initializers.xavier_uniform()
-            return nn.Dense(width, use_bias=False, kernel_init=init, dtype=self.dtype)
+            return nn.Dense(width, use_bias=False, kernel_init=init, dtype=jnp.dtype(c.dtype))
 
-        self.query, self.key = (projection(self.num_heads * self.key_dim) for _ in range(2))
-        self.value = projection(self.num_heads * self.value_dim)
-        self.output = projection(self.d_model)
-        self.attention_dropout = Dropout(self.dropout_rate)
-        self.alignment = self._make_alignment()
+        self.query, self.key = (projection(c.num_heads * key_dim) for _ in range(2))
+        self.value = projection(c.num_heads * value_dim)
+        self.output = projection(c.d_model)
+        self.attention_dropout = Dropout(c.attention_dropout_rate)
+        self.attention_fn = make_attention_fn(self.attention, c)
 
-    def _make_alignment(self):
-        if self.attention in ATTENTION_MODULES:
-            return ATTENTION_MODULES[self.attention]()
-        options = {
-            "local": dict(block=self.block),
-            "performer": dict(num_features=self.num_features),
-        }
-        return partial(ATTENTION_FUNCTIONS[self.attention], **options.get(self.attention, {}))
-
-    def _split_heads(self, x):
-        x = x.reshape(*x.shape[:-1], self.num_heads, -1)
+    def _split_heads(self, x: jax.Array) -> jax.Array:
+        """Splits [B, T, N·H] into heads [B, T, N, H]."""
+        x = x.reshape(*x.shape[:-1], self.config.num_heads, -1)
         return nn.with_logical_constraint(x, ("batch", "length", "heads", "head_dim"))
 
-    def keys_values(self, x):
-        """x [B, S, D] -> {"key", "value"}, each [B, S, N, H]."""
-        return {
-            "key": self._split_heads(self.key(x)),
-            "value": self._split_heads(self.value(x)),
-        }
+    def _join_heads(self, x: jax.Array) -> jax.Array:
+        """Projects the heads [B, T, N, H] to [B, T, D]."""
+        return self.output(x.reshape(*x.shape[:-2], -1))
 
-    def __call__(self, x, keys_values, *, mask, deterministic):
-        """Attends from x [B, T, D] to `keys_values` under `mask`; returns [B, T, D]."""
+    def project_keys_values(self, x: jax.Array) -> KeysValues:
+        """Returns the keys and values of x [B, S, D]."""
+        return KeysValues(self._split_heads(self.key(x)), self._split_heads(self.value(x)))
+
+    def __call__(
+        self, x: jax.Array, keys_values: KeysValues, *, mask: Array | None, deterministic: bool
+    ) -> jax.Array:
+        """Attends from x [B, T, D] to keys and values; returns [B, T, D].
+
+        mask: broadcastable to [B, N, T, S]. The collection "intermediates", if it is mutable,
+        receives the attention weights [B, T, N, S] as "weights".
+        """
         query = self._split_heads(self.query(x))
-        key, value = keys_values["key"], keys_values["value"]
         if self.is_mutable_collection("intermediates"):
-            # Attending to one-hot values returns the attention weights themselves, [B, T, N, S].
-            one_hot = jnp.eye(key.shape[1], dtype=value.dtype)[None, :, None, :]
-            one_hot = jnp.broadcast_to(one_hot, (*key.shape[:3], key.shape[1]))
-            self.sow("intermediates", "weights", self.alignment(query, key, one_hot, mask=mask))
+            self.sow("intermediates", "weights", self._weights(query, keys_values, mask))
         dropout = None
-        if self.dropout_rate and not deterministic:
+        if self.config.attention_dropout_rate and not deterministic:
             dropout = partial(self.attention_dropout, deterministic=False)
-        attended = self.alignment(query, key, value, mask=mask, dropout=dropout)
-        return self.output(attended.reshape(*x.shape[:-1], -1))
+        return self._join_heads(self.attention_fn(query, *keys_values, mask=mask, dropout=dropout))
 
-    def step(self, x, cache, position, *, mask):
+    def _weights(self, query: jax.Array, keys_values: KeysValues, mask: Array | None) -> jax.Array:
+        """Returns the attention weights [B, T, N, S]: what attending to one-hot values gives."""
+        key, value = keys_values
+        one_hot = jnp.eye(key.shape[1], dtype=value.dtype)[None, :, None, :]
+        one_hot = jnp.broadcast_to(one_hot, (*key.shape[:3], key.shape[1]))
+        return self.attention_fn(query, key, one_hot, mask=mask)
+
+    def step(
+        self, x: jax.Array, cache: KVCache, position: jax.Array | int, *, mask: jax.Array
+    ) -> tuple[jax.Array, KVCache]:
         """Self-attention of one new position of every beam to what their ancestors wrote.
 
-        x [B, W, D]; cache as in `key_value_cache`; position a scalar, the place to write; mask as
-        `masks.ancestor_mask` makes it. Returns ([B, W, D], cache).
+        x [B, W, D]; position: a scalar, the position of x; mask: see `masks.ancestor_mask`. Returns
+        ([B, W, D], the cache with the keys and values of x).
         """
-        cache = write(cache, to_cache_layout(self.keys_values(x)), position)
-        if self.attention == "local":  # these keys stand in no row: here the window is a mask
-            places = jnp.arange(mask.shape[-1]) // x.shape[1]
-            mask = mask & is_in_window(position, places, self.block)
-        return self.look(x, cache, mask=mask), cache
+        cache = write(cache, to_cache_layout(self.project_keys_values(x)), position)
+        if self.attention == "local":  # in a cache the window has to be a mask
+            key_positions = jnp.arange(mask.shape[-1]) // x.shape[1]
+            window = is_in_window(position, key_positions, self.config.attention_block)
+            mask = mask & window
+        return self.attend_to_cache(x, cache, mask=mask), cache
 
-    def look(self, x, cache, *, mask):
-        """Attention of one position of every beam, x [B, W, D], to a cache; returns [B, W, D]."""
+    def attend_to_cache(self, x: jax.Array, cache: KVCache, *, mask: jax.Array) -> jax.Array:
+        """Attends from one position of every beam, x [B, W, D], to a cache; returns [B, W, D]."""
         query = self._split_heads(self.query(x))
-        if self.attention in EXACT_PRODUCTS:
-            if self.attention != "dot_product":
+        if self.attention not in PRODUCTS:
+            attended = self.attention_fn(query, *from_cache_layout(cache), mask=mask)
+        else:
+            if self.attention in SCALED_PRODUCTS:
                 query = query * query.shape[-1] ** -0.5
             attended = attend_to_cache(query, cache, mask)
-        else:
-            attended = self.alignment(query, *from_cache_layout(cache), mask=mask)
-        return self.output(attended.reshape(*x.shape[:-1], -1))
+        return self._join_heads(attended)

@@ -1,58 +1,93 @@
-"""Exact attention: softmax(alignment of Q and K) V, for several ways to align them.
+"""Exact attention: softmax(logits)V, for several logits of queries and keys.
 
-All are called the same way: query [B, T, N, H], key and value [B, S, N, H], `mask` boolean and
-broadcastable to [B, N, T, S], `dropout` a function of the attention weights; they return
-[B, T, N, H]. What one of them cannot honour it refuses with ValueError. A query that may attend to
-nothing gets the mean of the values: finite, and of no consequence to the loss.
+An attention function is called with query [B, T, N, H], key and value [B, S, N, H], `mask` boolean
+and broadcastable to [B, N, T, S], and `dropout`, a function of the attention weights; it returns
+[B, T, N, H]. What it cannot honour it refuses with ValueError. A query that may attend to nothing
+gets the mean of the values: finite, and of no consequence to the loss.
 """
+
+from collections.abc import Callable
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from transformer.model.arrays import Array
+
 CUDNN_WIDTH = 128  # the widest head that cuDNN takes on every GPU that has its kernel
 
+WeightsDropout = Callable[[jax.Array], jax.Array]
 
-def scaled_dot_product_attention(query, key, value, *, mask=None, dropout=None):
-    """softmax(QKᵀ/√d_k)V, equation (1) of the paper; the softmax in float32.
 
-    query [B, T, N, H]; key, value [B, S, N, H]; mask to [B, N, T, S]. Returns [B, T, N, H].
-    """
+class AttentionFunction(Protocol):
+    """What `MultiHeadAttention` calls: a function, or a module with weights of its own."""
+
+    def __call__(
+        self,
+        query: jax.Array,  # [B, T, N, H]
+        key: jax.Array,  # [B, S, N, H]
+        value: jax.Array,  # [B, S, N, H]
+        *,
+        mask: Array | None = None,  # broadcastable to [B, N, T, S]
+        dropout: WeightsDropout | None = None,
+    ) -> jax.Array:  # [B, T, N, H]
+        ...
+
+
+def scaled_dot_product_attention(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    *,
+    mask: Array | None = None,
+    dropout: WeightsDropout | None = None,
+) -> jax.Array:
+    """softmax(QKᵀ/√d_k)V, equation (1) of the paper; the softmax in float32."""
     query = query * query.shape[-1] ** -0.5
     return dot_product_attention(query, key, value, mask=mask, dropout=dropout)
 
 
-def dot_product_attention(query, key, value, *, mask=None, dropout=None):
+def dot_product_attention(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    *,
+    mask: Array | None = None,
+    dropout: WeightsDropout | None = None,
+) -> jax.Array:
     """softmax(QKᵀ)V, "dot" of Luong et al. (arXiv 1508.04025): the paper's without the scale.
 
-    query [B, T, N, H]; key, value [B, S, N, H]; mask to [B, N, T, S]. Returns [B, T, N, H]. What
-    the scale is for: `benchmarks/attention_scale.py`.
+    `benchmarks/attention_scale.py` shows what the scale is for.
     """
     query, key, value = (x.swapaxes(1, 2) for x in (query, key, value))  # heads first: no strides
-    return attend(align(query, key), value, mask, dropout).swapaxes(1, 2)
+    return attend(attention_logits(query, key), value, mask, dropout).swapaxes(1, 2)
 
 
-def align(query, key):
-    """QKᵀ in float32: [..., T, H] and [..., S, H] -> [..., T, S]."""
+def attention_logits(query: jax.Array, key: jax.Array) -> jax.Array:
+    """Returns QKᵀ in float32: [..., T, H] and [..., S, H] -> [..., T, S]."""
     return jnp.einsum("...TH,...SH->...TS", query, key, preferred_element_type=jnp.float32)
 
 
-def attend(logits, value, mask, dropout):
-    """softmax(logits)V: [..., T, S] float32 and [..., S, H] -> [..., T, H] (paper, 3.2.1)."""
+def attend(
+    logits: jax.Array, value: jax.Array, mask: Array | None, dropout: WeightsDropout | None
+) -> jax.Array:
+    """Returns softmax(logits)V: [..., T, S] float32 and [..., S, H] -> [..., T, H]."""
     weights = masked_softmax(logits, mask).astype(value.dtype)
     if dropout is not None:
         weights = dropout(weights)
     return jnp.einsum("...TS,...SH->...TH", weights, value)
 
 
-def masked_softmax(logits, mask):
-    """softmax over the last axis of what `mask` lets through, everything if it is None."""
+def masked_softmax(logits: jax.Array, mask: Array | None) -> jax.Array:
+    """Returns the softmax over the last axis where `mask` is True, over all of it for None."""
     if mask is not None:
         logits = jnp.where(mask, logits, jnp.finfo(logits.dtype).min)
     return jax.nn.softmax(logits)
 
 
-def _scaled_identity(rng, shape):
+def _scaled_identity(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Returns the initial value of `GeneralAttention`, which is not random."""
     del rng
     return jnp.broadcast_to(jnp.eye(shape[-1]) * shape[-1] ** -0.5, shape)
 
@@ -64,8 +99,15 @@ class GeneralAttention(nn.Module):
     """
 
     @nn.compact
-    def __call__(self, query, key, value, *, mask=None, dropout=None):
-        """query [B, T, N, H]; key, value [B, S, N, H]; mask to [B, N, T, S] -> [B, T, N, H]."""
+    def __call__(
+        self,
+        query: jax.Array,
+        key: jax.Array,
+        value: jax.Array,
+        *,
+        mask: Array | None = None,
+        dropout: WeightsDropout | None = None,
+    ) -> jax.Array:
         shape = (*query.shape[2:], key.shape[-1])
         matrix = self.param("matrix", _scaled_identity, shape).astype(query.dtype)
         query = jnp.einsum("BTNH,NHK->BTNK", query, matrix)
@@ -76,31 +118,46 @@ class AdditiveAttention(nn.Module):
     """softmax(vᵀtanh(Q + K))V, a vector v [N, H]: Bahdanau et al. (arXiv 1409.0473).
 
     Their two matrices are the projections W^Q and W^K that each head has anyway. Every pair of
-    places costs H tanh: far more than a product, and why the paper prefers products (3.2.1).
+    positions costs H tanh: far more than a product, and why the paper prefers products (3.2.1).
     """
 
     @nn.compact
-    def __call__(self, query, key, value, *, mask=None, dropout=None):
-        """query [B, T, N, H]; key, value [B, S, N, H]; mask to [B, N, T, S] -> [B, T, N, H]."""
+    def __call__(
+        self,
+        query: jax.Array,
+        key: jax.Array,
+        value: jax.Array,
+        *,
+        mask: Array | None = None,
+        dropout: WeightsDropout | None = None,
+    ) -> jax.Array:
         init = nn.initializers.normal(query.shape[-1] ** -0.5)
         vector = self.param("vector", init, query.shape[2:])
-        logits = _align_by_layer(query, key, vector)
+        logits = _additive_logits(query, key, vector)
         return attend(logits, value.swapaxes(1, 2), mask, dropout).swapaxes(1, 2)
 
 
 @jax.checkpoint  # or the backward pass would keep the hidden layer, [B, N, T, S, H]
-def _align_by_layer(query, key, vector):
+def _additive_logits(query: jax.Array, key: jax.Array, vector: jax.Array) -> jax.Array:
+    """Returns vᵀtanh(Q + K) in float32, [B, N, T, S]."""
     query, key = (x.swapaxes(1, 2) for x in (query, key))
     hidden = jnp.tanh(query[:, :, :, None] + key[:, :, None]).astype(jnp.float32)
     return (hidden * vector[:, None, None]).sum(-1)
 
 
-def fused_attention(query, key, value, *, mask=None, dropout=None):
-    """Equation (1) by `jax.nn.dot_product_attention`: one kernel where there is one.
+def fused_attention(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    *,
+    mask: Array | None = None,
+    dropout: WeightsDropout | None = None,
+) -> jax.Array:
+    """Equation (1) by `jax.nn.dot_product_attention`: one fused kernel where one exists.
 
-    query [B, T, N, H]; key, value [B, S, N, H]; mask to [B, N, T, S]. Returns [B, T, N, H]. With
-    bfloat16 on an NVIDIA GPU it is cuDNN's flash attention (Dao et al., arXiv 2205.14135), which
-    never stores the weights of all pairs; else XLA's. Neither can drop weights: refused.
+    With bfloat16 on an NVIDIA GPU it is cuDNN's flash attention (Dao et al., arXiv 2205.14135),
+    which never stores the weights of all pairs; else XLA's. Neither can drop weights: `dropout`
+    raises ValueError.
     """
     if dropout is not None:
         raise ValueError(
@@ -108,7 +165,7 @@ def fused_attention(query, key, value, *, mask=None, dropout=None):
             "model.attention=scaled_dot_product."
         )
     width, value_width = query.shape[-1], value.shape[-1]
-    # The kernels want one width; zeros change no product, and are cut off the values.
+    # The kernels take a single width: zeros change no product, and are cut off the values.
     query, key, value = (_widen(x, max(width, value_width)) for x in (query, key, value))
     implementation = "cudnn" if _cudnn_takes(query, key, mask) else "xla"
     if implementation == "cudnn" and mask is not None:
@@ -119,14 +176,15 @@ def fused_attention(query, key, value, *, mask=None, dropout=None):
     return attended[..., :value_width]
 
 
-def _widen(x, width):
+def _widen(x: jax.Array, width: int) -> jax.Array:
+    """Returns x [..., H] with zeros up to the width."""
     return jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, width - x.shape[-1])))
 
 
-def _cudnn_takes(query, key, mask):
-    """Whether jax 0.10's cuDNN kernel accepts this; left alone, `jax.nn` never chooses it.
+def _cudnn_takes(query: jax.Array, key: jax.Array, mask: Array | None) -> bool:
+    """Whether jax 0.10's cuDNN kernel accepts these; `jax.nn` never chooses it by itself.
 
-    A mask becomes a bias there, and the gradient of a bias wants even lengths.
+    The kernel turns a mask into a bias, and the gradient of a bias needs even lengths.
     """
     device = jax.devices()[0]
     width, lengths = query.shape[-1], (query.shape[1], key.shape[1])

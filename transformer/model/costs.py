@@ -1,47 +1,67 @@
-"""What a model costs: its weights, the arithmetic of a training step, and what chips can do."""
+"""What a model costs: the arithmetic of training it, in FLOPs, and whether it fits a CPU core."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from transformer.config import ModelConfig
 
 MAX_WEIGHTS_PER_CORE = 4_000_000  # in the layers: with their results they fit the cache of a core
+FLOPS_PER_PRODUCT = 2 * 3  # a multiplication and an addition; forward, and twice that backward
 
 
 def fits_a_core(config: ModelConfig) -> bool:
-    """Whether each core of a CPU searches faster for itself than all of them do together.
-
-    Counts the matrices of an encoder and a decoder.
-    """
-    attention = 2 * config.d_model * config.num_heads * sum(config.widths_of_head)
-    feed_forward = 2 * config.d_model * config.d_ff
-    weights = config.num_layers * (3 * attention + 2 * feed_forward)
-    return weights <= MAX_WEIGHTS_PER_CORE
+    """Whether each core of a CPU searches faster for itself than all of them do together."""
+    attention, feed_forward = _weights(config)
+    return config.num_layers * (3 * attention + 2 * feed_forward) <= MAX_WEIGHTS_PER_CORE
 
 
-def stack_flops(config: ModelConfig, lengths, *, causal=False, outputs=0):
-    """Arithmetic of training a model of one Stack once on sequences of these lengths.
+def _weights(config: ModelConfig) -> tuple[int, int]:
+    """Returns the numbers of weights in the matrices of (one attention, one feed-forward)."""
+    return 2 * config.d_model * _heads_width(config), 2 * config.d_model * config.d_ff
+
+
+def _heads_width(config: ModelConfig) -> int:
+    """Returns N·(d_k + d_v)."""
+    return config.num_heads * sum(config.widths_of_head)
+
+
+def stack_flops(
+    config: ModelConfig,
+    lengths: np.ndarray | Sequence[int],
+    *,
+    causal: bool = False,
+    outputs: float = 0,
+) -> float:
+    """Returns the FLOPs of training a model of one Stack once on sequences of these lengths.
 
     outputs: multiplications by weights before and after the stack, of all sequences together.
     """
     n = np.asarray(lengths, np.float64)
-    heads = config.num_heads * sum(config.widths_of_head)
-    weights = 2 * config.d_model * heads + 2 * config.d_model * config.d_ff
-    looks = heads * (n * (n + 1) / 2 if causal else n**2)
-    return 2 * 3 * float(config.num_layers * (n * weights + looks).sum() + outputs)
+    attention_products = _heads_width(config) * (n * (n + 1) / 2 if causal else n**2)
+    products = config.num_layers * (n * sum(_weights(config)) + attention_products)
+    return FLOPS_PER_PRODUCT * float(products.sum() + outputs)
 
 
-def training_flops(config: ModelConfig, target_vocab_size, source_lengths, target_lengths):
-    """Arithmetic of training on sentences of these lengths once: forward, and twice that backward.
+def training_flops(
+    config: ModelConfig,
+    target_vocab_size: int,
+    source_lengths: np.ndarray | Sequence[int],
+    target_lengths: np.ndarray | Sequence[int],
+) -> float:
+    """Returns the FLOPs of training a `Transformer` once on sentence pairs of these lengths.
 
     Counts the matrix products that the model needs for real tokens: no padding, no recomputation,
     half of the decoder's causal square.
     """
     source, target = (np.asarray(n, np.float64) for n in (source_lengths, target_lengths))
-    heads = config.num_heads * sum(config.widths_of_head)
-    projection, feed_forward = config.d_model * heads, 2 * config.d_model * config.d_ff
-    encoder = source * (2 * projection + feed_forward) + heads * source**2
-    decoder = target * (3 * projection + feed_forward) + source * projection
-    decoder += heads * (target * (target + 1) / 2 + source * target)
+    attention, feed_forward = _weights(config)
+    heads_width = _heads_width(config)
+    encoder = source * (attention + feed_forward) + heads_width * source**2
+    # Half of the weights of attention to the source meet the target (queries, output), half the
+    # source (keys, values).
+    decoder = target * (1.5 * attention + feed_forward) + source * attention / 2
+    decoder += heads_width * (target * (target + 1) / 2 + source * target)
     softmax = target * config.d_model * target_vocab_size
-    multiplications = config.num_layers * (encoder + decoder) + softmax
-    return 2 * 3 * float(multiplications.sum())
+    products = config.num_layers * (encoder + decoder) + softmax
+    return FLOPS_PER_PRODUCT * float(products.sum())

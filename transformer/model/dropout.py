@@ -1,4 +1,4 @@
-"""Dropout whose random bits are a hash of a seed and the index of the element."""
+"""Dropout whose random bits are a hash of a key and the index of the element."""
 
 import jax
 import jax.numpy as jnp
@@ -6,34 +6,35 @@ from flax import linen as nn
 
 
 class Dropout(nn.Module):
-    """Zeroes a share `rate` of x and scales up the rest.
+    """Sets elements to zero with probability `rate` and divides the others by 1 - rate.
 
-    What is kept is decided by a hash of the key and of the place in x, the same on any number of
-    devices. JAX's generator takes eight times as long: a sixth of a training step on a CPU.
+    A hash of the key and of the element's index decides what is kept, so it does not depend on the
+    number of devices. JAX's generator takes eight times as long: a sixth of a training step on a
+    CPU.
     """
 
     rate: float
 
     @nn.compact
-    def __call__(self, x, *, deterministic):
+    def __call__(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
         if deterministic or self.rate == 0.0:
             return x
-        lowest = jnp.uint32(round(self.rate * 2**32))
-        kept = _hash_of_place(self.make_rng("dropout"), x.shape) >= lowest
-        return jnp.where(kept, x / (1.0 - self.rate), jnp.zeros_like(x))
+        smallest_kept = jnp.uint32(round(self.rate * 2**32))
+        is_kept = _hash_of_index(self.make_rng("dropout"), x.shape) >= smallest_kept
+        return jnp.where(is_kept, x / (1.0 - self.rate), jnp.zeros_like(x))
 
 
-def _hash_of_place(rng, shape):
-    """32 bits for every place of an array: two rounds of a keyed integer hash."""
-    place = jnp.uint32(0)
+def _hash_of_index(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Returns 32 bits for every element of an array: two rounds of a keyed integer hash."""
+    index = jnp.uint32(0)  # of the element in the flattened array, modulo 2^32
     for axis, size in enumerate(shape):
-        place = place * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
+        index = index * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
     first, second = jax.random.bits(rng, (2,), jnp.uint32)
-    return _mix(_mix(place ^ first) + second)
+    return _mix(_mix(index ^ first) + second)
 
 
-def _mix(x):
-    """Every bit in, every bit out: the shifts and factors of C. Wellons' hash-prospector."""
+def _mix(x: jax.Array) -> jax.Array:
+    """Mixes every bit into every other: shifts and factors of C. Wellons' hash-prospector."""
     x = (x ^ (x >> 16)) * jnp.uint32(0x21F0AAAD)
     x = (x ^ (x >> 15)) * jnp.uint32(0xD35A2D97)
     return x ^ (x >> 15)

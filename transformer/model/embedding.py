@@ -1,80 +1,109 @@
 """Ids to vectors and back: token embedding (paper, section 3.4) and positions (section 3.5)."""
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer.config import ModelConfig
+from transformer.model.arrays import Array
 from transformer.model.dropout import Dropout
 
 
 class Embedding(nn.Module):
     """A table [V, D]: looked up times √d_model on the way in, its transpose on the way out."""
 
+    config: ModelConfig
     vocab_size: int
-    d_model: int
-    dtype: jnp.dtype = jnp.float32
 
-    def setup(self):
-        init = nn.initializers.normal(self.d_model**-0.5)
-        self.table = self.param("table", init, (self.vocab_size, self.d_model))
+    def setup(self) -> None:
+        width = self.config.d_model
+        init = nn.initializers.normal(width**-0.5)
+        self.table = self.param("table", init, (self.vocab_size, width))
 
-    def __call__(self, ids):
-        """ids [...] -> vectors [..., D]."""
-        # Whole on every device, if it was shared: rows are looked up by ids that lie elsewhere.
-        table = nn.with_logical_constraint(self.table.astype(self.dtype), ("vocab", "embed"))
-        return table[ids] * self.d_model**0.5
+    def __call__(self, ids: Array) -> jax.Array:
+        """Returns the vectors [..., D] of ids [...]."""
+        table = self.table.astype(self.config.dtype)
+        # Gathered on every device, if it was split: rows are looked up by ids that lie elsewhere.
+        table = nn.with_logical_constraint(table, ("vocab", "embed"))
+        return table[ids] * self.config.d_model**0.5
 
-    def logits(self, x):
-        """x [..., D] -> float32 scores of every piece [..., V]."""
-        table = self.table.astype(self.dtype)
+    def logits(self, x: jax.Array) -> jax.Array:
+        """Returns float32 scores of every token, [..., V], of x [..., D]."""
+        table = self.table.astype(self.config.dtype)
         return jnp.einsum("...D,VD->...V", x, table, preferred_element_type=jnp.float32)
 
 
-def sinusoids(positions, d_model):
-    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(same): [...] -> [..., D]."""
+def sinusoids(positions: Array, d_model: int) -> jax.Array:
+    """Returns PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos(same).
+
+    positions [...]; returns [..., D] float32.
+    """
     frequencies = 10_000.0 ** -(jnp.arange(0, d_model, 2) / d_model)
     angles = positions[..., None] * frequencies
     pairs = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
     return pairs.reshape(*positions.shape, d_model)
 
 
-class Positions(nn.Module):
-    """Position vectors: the paper's sinusoids, or learned ones (Table 3, row E)."""
+class SinusoidalPositions(nn.Module):
+    """The paper's position encoding; it has no weights."""
 
-    d_model: int
-    kind: str = "sinusoidal"
-    max_length: int = 0
+    config: ModelConfig
+
+    def __call__(self, positions: Array) -> jax.Array:
+        """Returns vectors [..., D] of positions [...], which count from 0 in each sentence."""
+        return sinusoids(positions, self.config.d_model)
+
+
+class LearnedPositions(nn.Module):
+    """A learned vector per position (paper, Table 3, row E).
+
+    There are `config.max_positions`; later positions share the last one.
+    """
+
+    config: ModelConfig
 
     @nn.compact
-    def __call__(self, positions):
-        """positions [...] counted from 0 in each sentence -> [..., D] float32.
-
-        Learned vectors exist up to `max_length`; later positions share the last one.
-        """
-        if self.kind == "sinusoidal":
-            return sinusoids(positions, self.d_model)
-        init = nn.initializers.normal(self.d_model**-0.5)
-        table = self.param("table", init, (self.max_length, self.d_model))
-        return table[jnp.minimum(positions, self.max_length - 1)]
+    def __call__(self, positions: Array) -> jax.Array:
+        """Returns vectors [..., D] of positions [...], which count from 0 in each sentence."""
+        length, width = self.config.max_positions, self.config.d_model
+        table = self.param("table", nn.initializers.normal(width**-0.5), (length, width))
+        return table[jnp.minimum(positions, length - 1)]
 
 
-class Tokens(nn.Module):
-    """Ids [...] as vectors [..., D]: table, positions and dropout; vectors as scores of ids."""
+# What `config.positions` may name: modules that are made of a ModelConfig and called with
+# positions. docs/extending_models.md adds one.
+POSITION_ENCODINGS = {"sinusoidal": SinusoidalPositions, "learned": LearnedPositions}
+
+
+def make_position_encoding(config: ModelConfig, name: str | None = None) -> nn.Module:
+    """Returns the position encoding that the configuration names."""
+    return POSITION_ENCODINGS[config.positions](config, name=name)
+
+
+def add_positions(
+    x: jax.Array, position_vectors: jax.Array, dropout: Dropout, *, deterministic: bool
+) -> jax.Array:
+    """Returns the input of a Stack, Dropout(x + position vectors), both [..., D]."""
+    x = dropout(x + position_vectors.astype(x.dtype), deterministic=deterministic)
+    return nn.with_logical_constraint(x, ("batch", "length", "embed"))
+
+
+class TokenEmbedding(nn.Module):
+    """Ids to the input of a Stack, and its output to scores of ids, by the same table."""
 
     config: ModelConfig
     vocab_size: int
 
-    def setup(self):
-        c = self.config
-        self.table = Embedding(self.vocab_size, c.d_model, jnp.dtype(c.dtype))
-        self.positions = Positions(c.d_model, c.positions, c.max_positions)
-        self.dropout = Dropout(c.dropout_rate)
+    def setup(self) -> None:
+        self.table = Embedding(self.config, self.vocab_size)
+        self.positions = make_position_encoding(self.config)
+        self.dropout = Dropout(self.config.dropout_rate)
 
-    def __call__(self, ids, positions, *, deterministic):
-        x = self.table(ids)
-        x = self.dropout(x + self.positions(positions).astype(x.dtype), deterministic=deterministic)
-        return nn.with_logical_constraint(x, ("batch", "length", "embed"))
+    def __call__(self, ids: Array, positions: Array, *, deterministic: bool) -> jax.Array:
+        """Returns [..., D] of ids [...] at positions [...]."""
+        vectors = self.positions(positions)
+        return add_positions(self.table(ids), vectors, self.dropout, deterministic=deterministic)
 
-    def logits(self, x):
-        """x [..., D] -> float32 scores [..., V], by the same table (paper, section 3.4)."""
+    def logits(self, x: jax.Array) -> jax.Array:
+        """Returns float32 scores [..., V] of x [..., D] (paper, section 3.4)."""
         return self.table.logits(x)

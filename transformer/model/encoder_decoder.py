@@ -1,59 +1,76 @@
-"""The encoder-decoder Transformer: ids in, scores of the next piece out (paper, Figure 1)."""
+"""The encoder-decoder Transformer: ids in, scores of the next token out (paper, Figure 1)."""
 
+from typing import NamedTuple
+
+import jax
 import jax.numpy as jnp
-from flax import linen as nn
 
-from transformer.config import ModelConfig
+from transformer.data.batch import Batch
+from transformer.model.arrays import Array, as_batch
 from transformer.model.dropout import Dropout
-from transformer.model.embedding import Embedding, Positions
-from transformer.model.layers import Stack
+from transformer.model.embedding import Embedding, add_positions, make_position_encoding
+from transformer.model.kv_cache import KVCache
 from transformer.model.masks import causal_mask, segment_mask
+from transformer.model.stack import DecoderModel
 
 
-class Transformer(nn.Module):
-    """config as in `ModelConfig`; vocabulary sizes are the tokenizer's.
+class EncodedSource(NamedTuple):
+    """What the steps of a search need of the source; every array leads with the sentence."""
 
-    `embedding_sharing` says which of the three tables are one: "all" (the paper's), "target" (the
-    decoder's and the softmax's) or "none". `remat` and `scan_layers` as in `layers.Stack`.
+    keys_values: list[KVCache]  # of each block
+    mask: jax.Array  # [B, N=1, T=1, S]
+
+
+class Transformer(DecoderModel):
+    """The model of the paper; the vocabulary sizes are the tokenizers'.
+
+    `config.embedding_sharing` says which of the three tables are one: "all" (the paper's), "target"
+    (the decoder's and the softmax's) or "none".
+
+    >>> model = Transformer(ModelConfig(), 37_000, 37_000)
+    >>> variables = model.init(jax.random.key(0), inputs, targets, deterministic=True)
+    >>> logits = model.apply(variables, inputs, targets, deterministic=True)
     """
 
-    config: ModelConfig
     source_vocab_size: int
     target_vocab_size: int
-    remat: bool = False
-    scan_layers: bool = False
 
-    def setup(self):
+    def setup(self) -> None:
         c = self.config
-
-        def embedding(vocab_size):
-            return Embedding(vocab_size, c.d_model, jnp.dtype(c.dtype))
-
         if c.embedding_sharing == "all":
-            self.shared_embedding = embedding(self.target_vocab_size)
+            self.shared_embedding = Embedding(c, self.target_vocab_size)
         else:
-            self.source_embedding = embedding(self.source_vocab_size)
-            self.target_embedding = embedding(self.target_vocab_size)
+            self.source_embedding = Embedding(c, self.source_vocab_size)
+            self.target_embedding = Embedding(c, self.target_vocab_size)
         if c.embedding_sharing == "none":
-            self.softmax = embedding(self.target_vocab_size)
-        # Two tables, if they are learned: source and target need not agree on what a place means.
-        self.source_positions, self.target_positions = (
-            Positions(c.d_model, c.positions, c.max_positions) for _ in range(2)
-        )
+            self.softmax = Embedding(c, self.target_vocab_size)
+        # If learned, the source and the target learn theirs apart.
+        self.source_positions = make_position_encoding(c)
+        self.target_positions = make_position_encoding(c)
         self.dropout = Dropout(c.dropout_rate)
-        self.encoder, self.decoder = (
-            Stack(c, cross_attention, self.remat, self.scan_layers)
-            for cross_attention in (False, True)
-        )
+        self.encoder = self.make_stack()
+        self.decoder = self.make_stack(cross_attention=True)
 
-    def __call__(self, batch, *, deterministic):
-        """A training batch (see `batching.Batch`) -> logits [B, T, V] float32."""
+    def __call__(
+        self, inputs: Batch | Array, targets: Array | None = None, *, deterministic: bool
+    ) -> jax.Array:
+        """Returns logits [B, T, V] float32: the scores of each target, given those before it.
+
+        inputs: a packed `Batch`; or ids [B, S] with targets [B, T], one sentence pair per row, each
+        with EOS at its end and PAD behind it. Raises ValueError if ids come without targets.
+        """
+        if targets is None and not isinstance(inputs, Batch):
+            raise ValueError("A Transformer takes a Batch, or inputs [B, S] and targets [B, T].")
+        batch = as_batch(inputs, targets)
         encoded = self.encode(
             batch.inputs, batch.input_positions, batch.input_segments, deterministic=deterministic
         )
+        x = self._embed_target(
+            batch.decoder_inputs, batch.target_positions, deterministic=deterministic
+        )
         mask = segment_mask(batch.target_segments, batch.target_segments)
         x = self.decoder(
-            self._embed_target(batch.decoder_inputs, batch.target_positions, deterministic),
+            x,
             mask=mask & causal_mask(batch.targets.shape[1]),
             encoded=encoded,
             encoded_mask=segment_mask(batch.target_segments, batch.input_segments),
@@ -61,53 +78,54 @@ class Transformer(nn.Module):
         )
         return self._logits(x)
 
-    def encode(self, inputs, positions, segments, *, deterministic):
-        """inputs, segments [B, S], positions [B, S] or [S] -> the source encoded, [B, S, D]."""
-        table = self._table("source_embedding")
-        x = self._add_positions(table(inputs), self.source_positions(positions), deterministic)
+    def encode(
+        self, inputs: Array, positions: Array, segments: Array, *, deterministic: bool
+    ) -> jax.Array:
+        """Returns the encoded source [B, S, D].
+
+        inputs [B, S] ids, positions [B, S] or [S], segments [B, S] as in a `Batch`.
+        """
+        x = self._table("source_embedding")(inputs)
+        vectors = self.source_positions(positions)
+        x = add_positions(x, vectors, self.dropout, deterministic=deterministic)
         return self.encoder(x, mask=segment_mask(segments, segments), deterministic=deterministic)
 
-    def encode_for_search(self, inputs, lengths):
-        """inputs [B, S], one sentence of lengths [B] a row -> what every `decode_step` needs of it.
+    def encode_for_search(self, inputs: Array, lengths: Array) -> EncodedSource:
+        """Encodes one sentence per row, once for all steps and beams of a search.
 
-        Returns (keys and values of each block, mask [B, 1, 1, S]); they lead with the sentence and
-        are shared by its beams.
+        inputs [B, S] ids; lengths [B].
         """
         positions = jnp.arange(inputs.shape[1])
         segments = (positions < lengths[:, None]).astype(jnp.int32)
         encoded = self.encode(inputs, positions, segments, deterministic=True)
-        return self.decoder.keys_values(encoded), (segments != 0)[:, None, None]
+        mask = (segments != 0)[:, None, None]
+        return EncodedSource(self.decoder.project_keys_values(encoded), mask)
 
-    def init_cache(self, batch_size, num_beams, length):
-        """An empty cache for `length` positions of every beam."""
-        return self.decoder.init_cache(batch_size, num_beams, length)
+    def decode_step(
+        self,
+        tokens: jax.Array,
+        cache: list[KVCache],
+        position: jax.Array | int,
+        ancestors: jax.Array,
+        encoded: EncodedSource,
+    ) -> tuple[jax.Array, list[KVCache]]:
+        """Returns (logits [B, W, V] of the token after `tokens`, the cache that includes these).
 
-    def lengthen_cache(self, cache, num_beams, lengths):
-        """The cache with as many positions as the next of `lengths`."""
-        return self.decoder.lengthen_cache(cache, num_beams, lengths)
-
-    def decode_step(self, tokens, cache, position, ancestors, encoded):
-        """The piece after `tokens` [B, W], which stand at `position`: (logits [B, W, V], cache).
-
-        ancestors [B, W, T'] as in `decoding`; encoded as `encode_for_search` returns it.
+        tokens [B, W], which stand at `position`; ancestors [B, W, T']: see `masks.ancestor_mask`.
         """
-        keys_values, mask = encoded
         x = self._embed_target(tokens, jnp.asarray(position), deterministic=True)
-        sources = dict(encoded=keys_values, encoded_mask=mask)
-        x, cache = self.decoder.step(x, cache, position, ancestors=ancestors, **sources)
+        source = dict(encoded=encoded.keys_values, encoded_mask=encoded.mask)
+        x, cache = self.decoder.step(x, cache, position, ancestors=ancestors, **source)
         return self._logits(x), cache
 
-    def _table(self, name):
+    def _table(self, name: str) -> Embedding:
         return getattr(self, "shared_embedding" if self.config.embedding_sharing == "all" else name)
 
-    def _embed_target(self, ids, positions, deterministic):
-        table = self._table("target_embedding")
-        return self._add_positions(table(ids), self.target_positions(positions), deterministic)
+    def _embed_target(self, ids: Array, positions: Array, *, deterministic: bool) -> jax.Array:
+        x = self._table("target_embedding")(ids)
+        vectors = self.target_positions(positions)
+        return add_positions(x, vectors, self.dropout, deterministic=deterministic)
 
-    def _add_positions(self, x, vectors, deterministic):
-        x = self.dropout(x + vectors.astype(x.dtype), deterministic=deterministic)
-        return nn.with_logical_constraint(x, ("batch", "length", "embed"))
-
-    def _logits(self, x):
+    def _logits(self, x: jax.Array) -> jax.Array:
         name = "softmax" if self.config.embedding_sharing == "none" else "target_embedding"
         return self._table(name).logits(x)

@@ -1,67 +1,86 @@
-"""Keys and values that the steps of a search attend to, laid out for its few queries.
+"""Keys and values that the steps of a search attend to, laid out for few queries at a time.
 
-A cache is {"key": [B, N, H, S], "value": [B, N, S, H]}, so that the products of a step run along
-rows without copying them: a half to a fifth of the time of [B, S, N, H] on a CPU. The S = T·W keys
-of self-attention are places in order, and of each place the W beams in order; those of attention to
-the source are its pieces, which all beams share.
+The products of a step then run along rows without copying them: a half to a fifth of the time that
+[B, S, N, H] takes on a CPU. Self-attention of W beams over T positions has S = T·W keys, ordered by
+position, and by beam within a position: beam w's key of position t has index t·W + w, so a step
+writes one contiguous slice. Attention to the source has the S keys of the sentence, which all beams
+share.
 """
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from transformer.model.attention_functions import attend, masked_softmax
 
-LENGTH_AXIS = {"key": 3, "value": 2}
+
+class KeysValues(NamedTuple):
+    """Keys and values in the layout of an attention function."""
+
+    key: jax.Array  # [B, S, N, H]
+    value: jax.Array  # [B, S, N, H]
 
 
-def empty_cache(batch_size, num_beams, length, num_heads, widths, dtype):
-    """Zeros for `length` places; widths of a key and of a value."""
+class KVCache(NamedTuple):
+    """Keys and values in the layout of a search step."""
+
+    key: jax.Array  # [B, N, H, S]
+    value: jax.Array  # [B, N, S, H]
+
+
+def empty_cache(
+    batch_size: int,
+    num_beams: int,
+    length: int,
+    num_heads: int,
+    widths: tuple[int, int],
+    dtype: jnp.dtype,
+) -> KVCache:
+    """Returns zeros for `length` positions of every beam; widths: those of a key and of a value."""
     key_width, value_width = widths
-    size = length * num_beams
-    return {
-        "key": jnp.zeros((batch_size, num_heads, key_width, size), dtype),
-        "value": jnp.zeros((batch_size, num_heads, size, value_width), dtype),
-    }
+    num_keys = length * num_beams
+    return KVCache(
+        key=jnp.zeros((batch_size, num_heads, key_width, num_keys), dtype),
+        value=jnp.zeros((batch_size, num_heads, num_keys, value_width), dtype),
+    )
 
 
-def to_cache_layout(keys_values):
-    """{"key", "value"}, each [B, S, N, H], as a cache."""
-    return {
-        "key": keys_values["key"].transpose(0, 2, 3, 1),
-        "value": keys_values["value"].swapaxes(1, 2),
-    }
+def to_cache_layout(keys_values: KeysValues) -> KVCache:
+    """Returns keys and values [B, S, N, H] in the layout of a cache."""
+    return KVCache(keys_values.key.transpose(0, 2, 3, 1), keys_values.value.swapaxes(1, 2))
 
 
-def from_cache_layout(cache):
-    """(key, value), each [B, S, N, H]: the inverse of `to_cache_layout`."""
-    return cache["key"].transpose(0, 3, 1, 2), cache["value"].swapaxes(1, 2)
+def from_cache_layout(cache: KVCache) -> KeysValues:
+    """Returns the inverse of `to_cache_layout`."""
+    return KeysValues(cache.key.transpose(0, 3, 1, 2), cache.value.swapaxes(1, 2))
 
 
-def write(cache, new, position):
-    """The cache with `new`, a cache of one place, at `position`."""
-    start = position * new["key"].shape[-1]
-    return {
-        name: jax.lax.dynamic_update_slice_in_dim(cache[name], new[name], start, axis)
-        for name, axis in LENGTH_AXIS.items()
-    }
+def write(cache: KVCache, new: KVCache, position: jax.Array | int) -> KVCache:
+    """Returns the cache with `new`, which holds one position of every beam, at `position`."""
+    start = position * new.key.shape[-1]
+    update = jax.lax.dynamic_update_slice_in_dim
+    return KVCache(
+        key=update(cache.key, new.key, start, axis=3),
+        value=update(cache.value, new.value, start, axis=2),
+    )
 
 
-def lengthen(cache, num_missing):
-    """The cache with zeros for `num_missing` keys more."""
+def lengthen(cache: KVCache, num_missing: int) -> KVCache:
+    """Returns the cache with zeros for `num_missing` more keys behind its own."""
+    return KVCache(
+        key=jnp.pad(cache.key, ((0, 0), (0, 0), (0, 0), (0, num_missing))),
+        value=jnp.pad(cache.value, ((0, 0), (0, 0), (0, num_missing), (0, 0))),
+    )
 
-    def pad(leaf, axis):
-        return jnp.pad(leaf, [(0, num_missing if i == axis else 0) for i in range(leaf.ndim)])
 
-    return {name: pad(cache[name], axis) for name, axis in LENGTH_AXIS.items()}
+def attend_to_cache(query: jax.Array, cache: KVCache, mask: jax.Array) -> jax.Array:
+    """Returns softmax(QKᵀ)V, the softmax in float32, of query [B, W, N, H]: [B, W, N, H].
 
-
-def attend_to_cache(query, cache, mask):
-    """softmax(QKᵀ)V, the softmax in float32: query [B, W, N, H] -> [B, W, N, H].
-
-    mask boolean, to [B, N=1, W, S]. On a CPU the few queries of a beam search go through one loop
-    over all keys: two to four times as fast as many small products.
+    mask: boolean, broadcastable to [B, N=1, W, S]. On a CPU the queries of a beam search go through
+    one loop over all keys: two to four times as fast as many small products.
     """
-    key, value = cache["key"], cache["value"]
+    key, value = cache
     if query.shape[1] == 1:  # products of a vector: without the axis they are a third faster
         logits = jnp.einsum("BNH,BNHS->BNS", query[:, 0], key, preferred_element_type=jnp.float32)
         weights = masked_softmax(logits, mask[:, :, 0]).astype(value.dtype)

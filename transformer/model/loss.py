@@ -1,28 +1,49 @@
 """Label-smoothed cross-entropy as (sum, weight), so that any split of a batch adds up exactly."""
 
 import math
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+Params = Any  # the pytree of a model's parameters
+Sums = dict[str, jax.Array]
+LossFn = Callable[[Params, Any, jax.Array | None], tuple[jax.Array, Sums]]
 
 
-def cross_entropy(logits, targets, weights, label_smoothing=0.0):
-    """Sum over tokens of the cross-entropy with (1-ε)·one_hot + ε/V (paper, section 5.4).
+def cross_entropy(
+    logits: jax.Array,
+    targets: jax.Array | np.ndarray,
+    weights: jax.Array | np.ndarray,
+    label_smoothing: float = 0.0,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Sums the cross-entropy with (1-ε)·one_hot + ε/V over tokens (paper, section 5.4).
 
-    logits [B, T, V] float32, targets [B, T] ids, weights [B, T]. Returns (loss sum, sum of the
-    plain negative log-likelihood, sum of weights), in nats. No one-hot targets are ever stored.
+    logits [B, T, V] float32, targets [B, T] ids, weights [B, T]. Returns (sum of the loss, sum of
+    the plain negative log-likelihood, sum of the weights), in nats. No one-hot targets are stored.
     """
     loss, nll = _per_token(logits, targets, label_smoothing)
     return (loss * weights).sum(), (nll * weights).sum(), weights.sum()
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _per_token(logits, targets, smoothing):
+def _per_token(
+    logits: jax.Array, targets: jax.Array, smoothing: float
+) -> tuple[jax.Array, jax.Array]:
+    """Returns (loss, negative log-likelihood), each [B, T]."""
     return _forward(logits, targets, smoothing)[0]
 
 
-def _forward(logits, targets, smoothing):
+_Residuals = tuple[jax.Array, jax.Array, jax.Array]  # logits, targets, log of the normaliser
+
+
+def _forward(
+    logits: jax.Array, targets: jax.Array, smoothing: float
+) -> tuple[tuple[jax.Array, jax.Array], _Residuals]:
     log_normalizer = jax.nn.logsumexp(logits, axis=-1)
     gold = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
     nll = log_normalizer - gold
@@ -31,7 +52,9 @@ def _forward(logits, targets, smoothing):
     return (loss, nll), (logits, targets, log_normalizer)
 
 
-def _backward(smoothing, residuals, gradients):
+def _backward(
+    smoothing: float, residuals: _Residuals, gradients: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, None]:
     """∂loss/∂logits = softmax(logits) - (1-ε)·one_hot - ε/V, by comparison instead of a scatter."""
     logits, targets, log_normalizer = residuals
     of_loss, of_nll = (g[..., None] for g in gradients)
@@ -45,22 +68,23 @@ def _backward(smoothing, residuals, gradients):
 _per_token.defvjp(_forward, _backward)
 
 
-def make_loss_fn(model, label_smoothing):
-    """loss_fn(params, batch, rng) -> (loss sum, sums); rng=None evaluates without dropout.
+def make_loss_fn(model: nn.Module, label_smoothing: float) -> LossFn:
+    """Returns loss_fn(params, batch, rng) -> (sum of the loss, sums); rng=None: without dropout.
 
-    sums: {"loss", "nll", "tokens"}, each a sum over the batch's real target tokens.
+    The batch has `targets` [B, T] and `weights` [B, T], and is what the model is called with. sums:
+    {"loss", "nll", "tokens"}, each a sum over the targets, weighted.
     """
 
-    def loss_fn(params, batch, rng):
+    def loss_fn(params: Params, batch: Any, rng: jax.Array | None) -> tuple[jax.Array, Sums]:
         rngs = None if rng is None else {"dropout": rng}
-        logits = model.apply({"params": params}, batch, deterministic=rng is None, rngs=rngs)
+        logits: Any = model.apply({"params": params}, batch, deterministic=rng is None, rngs=rngs)
         loss, nll, tokens = cross_entropy(logits, batch.targets, batch.weights, label_smoothing)
         return loss, {"loss": loss, "nll": nll, "tokens": tokens}
 
     return loss_fn
 
 
-def perplexity(nll, num_tokens):
-    """exp of the mean negative log-likelihood of a piece; inf if it is beyond a float."""
+def perplexity(nll: float, num_tokens: float) -> float:
+    """Returns exp(nll / num_tokens), nll in nats; inf where that exceeds a float."""
     mean = nll / max(num_tokens, 1)
     return math.exp(mean) if mean < 700 else math.inf

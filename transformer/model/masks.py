@@ -3,26 +3,42 @@
 A row of ids may hold several sentences (packing). Its `segments` number them from 1; 0 is padding.
 """
 
+import jax
 import jax.numpy as jnp
 
-
-def segment_mask(query_segments, key_segments):
-    """Same sentence, and a real key: segments [B, T] and [B, S] -> [B, N=1, T, S]."""
-    same = query_segments[:, :, None] == key_segments[:, None, :]
-    return (same & (key_segments != 0)[:, None, :])[:, None]
+from transformer.model.arrays import Array
 
 
-def ancestor_mask(ancestors, length):
-    """A hypothesis sees what its ancestors wrote: ancestors [B, W, T'] -> [B, N=1, W, length·W].
+def segment_mask(query_segments: Array, key_segments: Array) -> jax.Array:
+    """Returns the mask [B, N=1, T, S] of keys in the same sentence as the query.
 
-    The keys are places in order, and of each place the beams in order; ancestors[b, w, t] is the
-    beam that wrote place t of hypothesis w, -1 if nobody has.
+    query_segments [B, T], key_segments [B, S]. Padding is not attended to: for the query segments
+    1 2 0 and the key segments 1 1 2 0 the mask is
+
+        x x . .
+        . . x .
+        . . . .
+    """
+    is_same = query_segments[:, :, None] == key_segments[:, None, :]
+    return (is_same & (key_segments != 0)[:, None, :])[:, None]
+
+
+def ancestor_mask(ancestors: Array, length: int) -> jax.Array:
+    """Returns the mask [B, N=1, W, length·W] of the keys that a hypothesis' ancestors wrote.
+
+    ancestors [B, W, T'], T' >= length: the beam that wrote position t of hypothesis w, -1 where
+    nothing has been written yet. The keys are ordered by position, and by beam within a position.
+    For W = 2 beams, of which hypothesis 0 continued what beam 1 wrote at position 0, and length 3:
+
+        ancestors         keys (position, beam)  (0,0) (0,1) (1,0) (1,1) (2,0) (2,1)
+        1  0 -1           hypothesis 0             .     x     x     .     .     .
+        1  1 -1           hypothesis 1             .     x     .     x     .     .
     """
     width = ancestors.shape[1]
     mask = ancestors[:, :, :length, None] == jnp.arange(width)
     return mask.reshape(*mask.shape[:2], -1)[:, None]
 
 
-def causal_mask(length):
-    """No position sees a later one: -> [B=1, N=1, T, S=T] (paper, section 3.2.3)."""
+def causal_mask(length: int) -> jax.Array:
+    """Returns the mask [B=1, N=1, T, S=T] that hides later positions (paper, section 3.2.3)."""
     return jnp.tril(jnp.ones((length, length), bool))[None, None]

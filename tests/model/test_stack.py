@@ -1,0 +1,204 @@
+"""A Stack of every attention function: gradients, causality, cached steps, and its arrangements."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.helpers.tiny_models import random_params, tiny_config
+from transformer.model import kv_cache
+from transformer.model.masks import causal_mask
+from transformer.model.stack import Stack
+
+B, T, S, D = 2, 9, 5, 16
+BLOCK = 2  # of local attention
+IN_TRANSLATION = ["scaled_dot_product", "dot_product", "general", "additive", "fused", "local"]
+
+
+def random_arrays(*shapes):
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+
+
+def source_mask(rows):
+    """The first sentence of the source is shorter than the others."""
+    return (np.arange(S) < np.array([3] + [S] * (rows - 1))[:, None])[:, None, None]
+
+
+@pytest.mark.parametrize("name", IN_TRANSLATION)
+def test_gradients_come_from_the_past_only_and_reach_every_weight(name):
+    """Catches a forgotten mask, a setting that reaches no layer, and NaN at padding.
+
+    Row 1 is padding. The loss is of position 6 of row 0; the gradient of what it may not see is
+    exactly zero.
+    """
+    stack = Stack(tiny_config(attention=name, attention_block=BLOCK, num_layers=1), True)
+    x, encoded = random_arrays((B, T, D), (B, S, D))
+    mask = causal_mask(T) & np.array([True, False])[:, None, None, None]
+    inputs = dict(mask=mask, encoded_mask=source_mask(B), deterministic=True)
+    params = random_params(stack.init, x, encoded=encoded, **inputs)
+    is_counted = np.zeros((B, T, 1), np.float32)
+    is_counted[0, 6] = 1
+
+    @jax.jit
+    @partial(jax.grad, argnums=(0, 1, 2))
+    def gradient(params, x, encoded):
+        out = stack.apply({"params": params}, x, encoded=encoded, **inputs)
+        return (out**2 * is_counted).sum()
+
+    of_params, of_x, of_encoded = gradient(params, x, encoded)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(of_params):
+        assert np.isfinite(leaf).all() and np.any(leaf), path
+    seen = np.abs(of_x).max(-1) > 0
+    first = 6 - BLOCK if name == "local" else 0
+    np.testing.assert_array_equal(seen, [[first <= t <= 6 for t in range(T)], [False] * T])
+    seen = np.abs(of_encoded).max(-1) > 0
+    np.testing.assert_array_equal(seen, [[True, True, True, False, False], [False] * S])
+
+
+def test_an_encoder_sees_both_ways():
+    """Catches a causal mask inside the Stack, where the mask that it is given says otherwise."""
+    stack = Stack(tiny_config())
+    (x,) = random_arrays((1, T, D))
+    inputs = dict(mask=None, deterministic=True)
+    variables = {"params": random_params(stack.init, x, **inputs)}
+    gradient = jax.jit(jax.grad(lambda x: (stack.apply(variables, x, **inputs)[0, 4] ** 2).sum()))
+    assert (np.abs(gradient(x)).max(-1) > 0).all()
+
+
+def random_ancestors(rows, width, length):
+    """The table of ancestors after every step, as a search makes it: [T, B, W, T]."""
+    rng = np.random.default_rng(1)
+    table, tables = np.full((rows, width, length), -1), []
+    for position in range(length):
+        parents = rng.integers(0, width, (rows, width, 1))
+        table = np.take_along_axis(table, parents, axis=1)
+        table[:, :, position] = np.arange(width)
+        tables.append(table)
+    return np.stack(tables)
+
+
+@pytest.mark.parametrize(
+    "rows, width, changes",
+    [
+        (2, 3, dict(num_layers=2)),
+        (2, 1, dict(norm="pre")),
+        (1, 4, dict(attention="additive", norm="pre")),
+        (1, 4, dict(attention="general")),
+        (2, 3, dict(attention="fused")),
+        (2, 3, dict(attention="dot_product")),
+        (1, 4, dict(attention="local")),
+    ],
+    ids=str,
+)
+def test_cached_steps_equal_the_full_pass(rows, width, changes):
+    """Catches another model at search time than in training.
+
+    A cache that is written or read one position off, beams that are mixed up, a mask or the last
+    norm forgotten, and sums that XLA compiles wrong for the beams of a single sentence. The cache
+    starts full of junk, as a search leaves it: positions not yet written must not be read.
+    """
+    config = tiny_config(**(dict(num_layers=1, attention_block=BLOCK) | changes))
+    stack = Stack(config, cross_attention=True)
+    x, source = random_arrays((rows, width, T, D), (rows, S, D))
+    ancestors = random_ancestors(rows, width, T)
+
+    def full(stack, x):
+        each = partial(jnp.repeat, repeats=width, axis=0)  # every hypothesis a row of its own
+        return stack(
+            x.reshape(-1, T, D),
+            mask=causal_mask(T),
+            encoded=each(source),
+            encoded_mask=each(source_mask(rows)),
+            deterministic=True,
+        ).reshape(x.shape)
+
+    def start(stack):
+        cache = stack.init_cache(rows, width, T)
+        return jax.tree.map(lambda leaf: leaf + 9, cache), stack.project_keys_values(source)
+
+    variables = {"params": random_params(stack.init, x, method=full)}
+    cache, encoded = jax.jit(partial(stack.apply, method=start))(variables)
+    step = jax.jit(partial(stack.apply, method="step", encoded_mask=source_mask(rows)))
+    outputs = np.zeros_like(x)
+    for t in range(T):
+        outputs[:, :, t], cache = step(
+            variables, x[:, :, t], cache, t, ancestors=ancestors[t], encoded=encoded
+        )
+    # Position t of a final hypothesis is what its ancestor read and wrote there.
+    final = ancestors[-1][..., None]
+    ours, hypotheses = (np.take_along_axis(a, final, axis=1) for a in (outputs, x))
+    expected = jax.jit(partial(stack.apply, method=full))(variables, hypotheses)
+    np.testing.assert_allclose(ours, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows, length", [(1, 1), (1, 16), (1, 40), (8, 16)])
+def test_a_search_step_on_a_cpu_equals_the_one_on_other_devices(rows, length, monkeypatch):
+    """Catches what jax 0.10 does to one sentence's beams on a CPU if they are summed in loops."""
+    stack, width = Stack(tiny_config(num_layers=1)), 4
+    x, ancestors = *random_arrays((rows, width, D)), random_ancestors(rows, width, length)[-1]
+    sizes = rows, width, length
+    key, value = jax.eval_shape(partial(stack.apply, {}, *sizes, method="init_cache"))[0]
+    cache = [kv_cache.KVCache(*random_arrays(key.shape, value.shape))]
+    inputs = dict(mask=None, deterministic=True)
+    variables = {"params": random_params(stack.init, x, **inputs)}
+    inputs = variables, x, cache, length - 1
+    found = []
+    for backend in ("cpu", "tpu"):
+        monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
+        step = jax.jit(partial(stack.apply, method="step"))
+        found.append(step(*inputs, ancestors=ancestors)[0])
+    np.testing.assert_allclose(*found, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def value_and_gradient():
+    """A function of how a Stack is arranged: the value and gradient of a loss, and its weights."""
+    x, source = random_arrays((B, T, D), (B, S, D))
+    inputs = dict(mask=causal_mask(T), deterministic=True)
+    inputs |= dict(encoded=source, encoded_mask=source_mask(B))
+    plain = Stack(tiny_config(), cross_attention=True)
+    params = random_params(plain.init, x, **inputs)
+
+    def run(**arranged):
+        stack = plain.clone(**arranged)
+        loss_fn = lambda params: (stack.apply({"params": params}, x, **inputs) ** 3).sum()  # noqa: E731
+        shapes = jax.eval_shape(partial(stack.init, **inputs), jax.random.key(0), x)
+        return jax.jit(jax.value_and_grad(loss_fn))(params), shapes
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def plain(value_and_gradient):
+    return value_and_gradient()
+
+
+@pytest.mark.parametrize(
+    "arranged",
+    [dict(remat=True), dict(remat=True, scan_layers=True)],
+    ids=str,
+)
+def test_remat_and_scanned_layers_change_nothing(arranged, value_and_gradient, plain):
+    """Catches layers in another order, a forgotten mask, and weights by other names."""
+    ours, shapes = value_and_gradient(**arranged)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), ours, plain[0])
+    assert shapes == plain[1]
+
+
+@pytest.mark.parametrize("arranged", [dict(remat=True), dict(scan_layers=True)], ids=str)
+def test_dropout_reaches_arranged_layers(arranged):
+    """Catches dropout that is lost, or always the same, where layers are recomputed or scanned."""
+    stack = Stack(tiny_config(dropout_rate=0.5), **arranged)
+    x = np.ones((B, T, D), np.float32)
+    params = random_params(stack.init, x, mask=None, deterministic=True)
+
+    @jax.jit
+    def call(seed):
+        rngs = {"dropout": jax.random.PRNGKey(seed)}
+        return stack.apply({"params": params}, x, mask=None, deterministic=False, rngs=rngs)
+
+    np.testing.assert_array_equal(call(0), call(0))
+    assert not np.allclose(call(0), call(1))

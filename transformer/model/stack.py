@@ -1,0 +1,180 @@
+"""Stack: N blocks, of which every model of the family is made.
+
+A Stack takes vectors [B, T, D], whatever they were made of; encoder, decoder and language model are
+the same Stack under another mask.
+"""
+
+from dataclasses import KW_ONLY
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from transformer.config import ModelConfig
+from transformer.model.arrays import Array
+from transformer.model.kv_cache import KVCache, empty_cache, lengthen, to_cache_layout
+from transformer.model.layers import Block
+from transformer.model.masks import ancestor_mask
+
+
+class Stack(nn.Module):
+    """N identical blocks; pre-norm ends with a LayerNorm of its own.
+
+    remat: the backward pass computes the inside of each block again instead of keeping it.
+    scan_layers: the blocks are one compiled loop. Neither changes a weight's name or shape.
+    block_class: `Block` or a subclass of it.
+    """
+
+    config: ModelConfig
+    cross_attention: bool = False
+    remat: bool = False
+    scan_layers: bool = False
+    block_class: type[Block] = Block
+
+    def setup(self) -> None:
+        c = self.config
+        self.layer = [self.block_class(c, self.cross_attention) for _ in range(c.num_layers)]
+        if c.norm == "pre":
+            self.last_norm = nn.LayerNorm(dtype=jnp.dtype(c.dtype))
+
+    def __call__(
+        self,
+        x: jax.Array,
+        *,
+        mask: Array | None,
+        encoded: jax.Array | None = None,
+        encoded_mask: Array | None = None,
+        deterministic: bool,
+    ) -> jax.Array:
+        """Returns [B, T, D] of x [B, T, D].
+
+        mask: broadcastable to [B, N, T, T]; encoded [B, S, D]: the source, with a mask
+        broadcastable to [B, N, T, S].
+        """
+        inputs: dict[str, Any] = dict(mask=mask, encoded=encoded, encoded_mask=encoded_mask)
+        inputs["deterministic"] = deterministic
+        is_written_to = self.is_initializing() or self.is_mutable_collection("intermediates")
+        if is_written_to or not (self.remat or self.scan_layers):
+            for block in self.layer:
+                x = block(x, **inputs)
+        else:
+            x = self._call_rearranged(x, inputs)
+        return self._finish(x)
+
+    def _unbound_block(self) -> Block:
+        """Returns a block that is a pure function of weights that it is given."""
+        return self.block_class(self.config, self.cross_attention, parent=None)
+
+    def _call_rearranged(self, x: jax.Array, inputs: dict[str, Any]) -> jax.Array:
+        """The blocks as one function of their weights, which can be scanned and recomputed."""
+        unbound, deterministic = self._unbound_block(), inputs["deterministic"]
+
+        def call(x: jax.Array, layer: tuple[Any, jax.Array]) -> tuple[Any, None]:
+            params, rng = layer
+            rngs = {} if deterministic else {"dropout": rng}
+            return unbound.apply({"params": params}, x, **inputs, rngs=rngs), None
+
+        if self.remat:
+            call = jax.checkpoint(call, prevent_cse=not self.scan_layers)
+        params = [block.variables["params"] for block in self.layer]
+        rng = jax.random.PRNGKey(0) if deterministic else self.make_rng("dropout")
+        rngs = jax.random.split(rng, len(params))
+        if self.scan_layers:
+            stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
+            return jax.lax.scan(call, x, (stacked, rngs))[0]
+        for layer in zip(params, rngs, strict=True):
+            x, _ = call(x, layer)
+        return x
+
+    def project_keys_values(self, encoded: jax.Array) -> list[KVCache]:
+        """Returns the encoded source [B, S, D] as each block's keys and values, projected once."""
+        return [
+            to_cache_layout(block.encoder_attention.project_keys_values(encoded))
+            for block in self.layer
+        ]
+
+    def init_cache(self, batch_size: int, num_beams: int, length: int) -> list[KVCache]:
+        """Returns an empty cache per block, for self-attention of `length` positions per beam."""
+        c = self.config
+        sizes = batch_size, num_beams, length, c.num_heads
+        return [empty_cache(*sizes, c.widths_of_head, jnp.dtype(c.dtype))] * c.num_layers
+
+    def lengthen_cache(
+        self, cache: list[KVCache], num_beams: int, lengths: list[int]
+    ) -> list[KVCache]:
+        """Returns the cache with zeros behind it, of the length after its own in `lengths`."""
+        length = cache[0].key.shape[-1] // num_beams
+        num_missing = lengths[lengths.index(length) + 1] - length
+        return [lengthen(block_cache, num_beams * num_missing) for block_cache in cache]
+
+    def step(
+        self,
+        x: jax.Array,
+        cache: list[KVCache],
+        position: jax.Array | int,
+        *,
+        ancestors: jax.Array,
+        encoded: list[KVCache] | None = None,
+        encoded_mask: Array | None = None,
+    ) -> tuple[jax.Array, list[KVCache]]:
+        """Returns one new position of every beam, [B, W, D], and the cache that includes it.
+
+        x [B, W, D]; ancestors [B, W, T'], see `masks.ancestor_mask`, at least as long as the cache;
+        encoded: the source as `project_keys_values` returns it.
+        """
+        length = cache[0].key.shape[-1] // x.shape[1]
+        mask = ancestor_mask(ancestors, length)
+        unbound = self._unbound_block()
+
+        @jax.jit  # traced once for all blocks
+        def step(
+            params: Any, x: jax.Array, cache: KVCache, encoded: KVCache | None
+        ) -> Any:  # ([B, W, D], KVCache)
+            inputs = dict(mask=mask, encoded=encoded, encoded_mask=encoded_mask)
+            return unbound.apply({"params": params}, x, cache, position, **inputs, method="step")
+
+        new_cache = []
+        for i, block in enumerate(self.layer):
+            params = block.variables["params"]
+            x, block_cache = step(params, x, cache[i], encoded[i] if encoded else None)
+            new_cache.append(block_cache)
+        return self._finish(x), new_cache
+
+    def _finish(self, x: jax.Array) -> jax.Array:
+        return self.last_norm(x) if self.config.norm == "pre" else x
+
+
+class StackModel(nn.Module):
+    """Base of the models: what they say about their Stacks (see there) beside the configuration."""
+
+    config: ModelConfig
+    _: KW_ONLY
+    remat: bool = False
+    scan_layers: bool = False
+    block_class: type[Block] = Block
+
+    def make_stack(self, *, cross_attention: bool = False, name: str | None = None) -> Stack:
+        """Returns a new Stack of this model."""
+        return Stack(
+            self.config,
+            cross_attention=cross_attention,
+            remat=self.remat,
+            scan_layers=self.scan_layers,
+            block_class=self.block_class,
+            name=name,
+        )
+
+
+class DecoderModel(StackModel):
+    """Base of the models that a search can use; their Stack with the cache is `decoder`."""
+
+    def init_cache(self, batch_size: int, num_beams: int, length: int) -> list[KVCache]:
+        """Returns an empty cache for `length` positions of every beam."""
+        return self.decoder.init_cache(batch_size, num_beams, length)
+
+    def lengthen_cache(
+        self, cache: list[KVCache], num_beams: int, lengths: list[int]
+    ) -> list[KVCache]:
+        """Returns the cache with zeros behind it, of the length after its own in `lengths`."""
+        return self.decoder.lengthen_cache(cache, num_beams, lengths)
