@@ -104,6 +104,9 @@ def test_programs_that_were_not_used_for_longest_make_room(monkeypatch):
     monkeypatch.setattr(compile_cache, "MIN_COMPILE_SECONDS", 0.0)
     folder = compile_cache._private_folder()
     (folder / "killed-cache").write_bytes(b"x")  # as a process leaves it that is killed just then
+    autotuned = folder / "xla_gpu_per_fusion_autotune_cache_dir" / "x"  # as XLA writes it on a GPU
+    autotuned.parent.mkdir()
+    autotuned.touch()
     turn_on()
     assert not (folder / "killed-cache").exists()
     first = compile_constant(1.5)
@@ -114,3 +117,4 @@ def test_programs_that_were_not_used_for_longest_make_room(monkeypatch):
     compile_constant(1.5)  # used again
     kept = compile_constant(3.5)
     assert first <= kept and len(kept) == 2
+    assert autotuned.exists()

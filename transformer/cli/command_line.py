@@ -139,15 +139,15 @@ def _config_path(value: str) -> str:
     path = Path(name)
     if path.suffix == ".py" and path.is_file():
         return value
-    shipped = shipped_configs()
-    for file in shipped:
-        if file.stem == path.stem and str(path.parent) in (".", "configs"):
+    shipped = {f"configs/{file.name}": file for file in shipped_configs()}
+    for wanted in (name, f"configs/{name}", f"configs/{name}.py"):
+        if wanted in shipped:
             if value != DEFAULT_CONFIG:
-                say(f"--config={name} is not a file here; taking {file}")
-            return f"{file}{colon}{argument}"
-    names = ", ".join(f"configs/{file.name}" for file in shipped)
+                say(f"--config={name} is not a file here; taking {shipped[wanted]}")
+            return f"{shipped[wanted]}{colon}{argument}"
     raise ValueError(
-        f"--config must name a Python file with get_config(), not {name}; there is {names}."
+        f"--config must name a Python file with get_config(), not {name}; there is "
+        f"{', '.join(shipped)}."
     )
 
 
