@@ -25,12 +25,12 @@ class Network(nn.Module):
         nn.init.normal_(self.embedding.weight, std=workload.d_model**-0.5)
         self.dropout = nn.Dropout(workload.dropout_rate)
         self.transformer = nn.Transformer(
-            workload.d_model,
-            workload.num_heads,
-            workload.num_layers,
-            workload.num_layers,
-            workload.d_ff,
-            workload.dropout_rate,
+            d_model=workload.d_model,
+            nhead=workload.num_heads,
+            num_encoder_layers=workload.num_layers,
+            num_decoder_layers=workload.num_layers,
+            dim_feedforward=workload.d_ff,
+            dropout=workload.dropout_rate,
             batch_first=True,
         )
         self.loss = nn.CrossEntropyLoss(label_smoothing=workload.label_smoothing)
