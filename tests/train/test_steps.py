@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -146,6 +147,20 @@ def test_copying_is_learned():
     found = translate(test.inputs, (test.input_segments != 0).sum(1))
     copied = (found.ids[:, 0] == test.targets).all(1)
     assert copied.mean() > 0.9
+
+
+def root_loss_fn(params, batch, rng):
+    """A loss that is finite at 0, where its gradient is not."""
+    loss = jnp.sqrt(params) * batch.sum()
+    return loss, {"loss": loss, "tokens": batch.sum()}
+
+
+def test_update_with_an_infinite_gradient_is_skipped():
+    """Catches a step that looks at its loss alone."""
+    optimizer = optax.sgd(0.1)
+    state = TrainState(np.int32(0), np.float32(0), optimizer.init(np.float32(0)))
+    after, sums = jax.jit(make_train_step(root_loss_fn, optimizer, 0))(state, np.ones(2))
+    assert after.params == 0 and sums["skipped"] == 1
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -1,6 +1,7 @@
 """The training loop, with a task so small that its step compiles in a second."""
 
 import json
+import shutil
 import signal
 from typing import NamedTuple
 
@@ -61,7 +62,7 @@ class PointTask(Task):
 
 
 def make_config(**training):
-    training = dict(num_train_steps=6, eval_every=3, checkpoint_every=20, log_every=1) | training
+    training = dict(num_train_steps=5, eval_every=3, checkpoint_every=20, log_every=1) | training
     return Config(
         model=ModelConfig(d_model=16, num_heads=4),
         optimizer=OptimizerConfig(warmup_steps=2, peak_learning_rate=0.5),
@@ -80,7 +81,9 @@ def test_a_task_is_learnt_and_logged(tmp_path):
     assert trainer.run(concluded.append) == DONE
     assert concluded == [60]
     records = trainer.workdir.read_metrics()
-    assert [r["step"] for r in records if "learning_rate" in r] == [1, 20, 40, 60]
+    rates = {r["step"]: r["learning_rate"] for r in records if "learning_rate" in r}
+    assert list(rates) == [1, 20, 40, 60]
+    assert rates[1] == pytest.approx(0.25)  # half of the peak: the first of two steps of warm-up
     scores = {r["step"]: r["validation_loss"] for r in records if "validation_loss" in r}
     assert scores[60] < scores[20] < records[0]["loss"]
     assert trainer.checkpoints.best_step() == min(scores, key=scores.get)
@@ -88,41 +91,72 @@ def test_a_task_is_learnt_and_logged(tmp_path):
     np.testing.assert_allclose(kernel, [[1], [1]], atol=0.2)
 
 
-def test_empty_rows_do_not_count(tmp_path):
+def squared_error(params, batches):
+    """The mean over all rows of some batches, by hand."""
+    dense = jax.device_get(params["Dense_0"])
+    errors = [b.x @ dense["kernel"][:, 0] + dense["bias"] - b.y for b in batches]
+    return np.square(errors).mean()
+
+
+def test_losses_are_means_over_real_rows(tmp_path):
     """Catches a mean over the 8 rows to which four devices fill up the 6 of a batch."""
-    trainer = make_trainer(tmp_path, num_train_steps=1)
-    dense = jax.device_get(trainer.train_step.init_state().params["Dense_0"])
-    batch = PointBatches()[0]
-    errors = batch.x @ dense["kernel"][:, 0] + dense["bias"] - batch.y
+    trainer, batches = make_trainer(tmp_path, num_train_steps=1), PointBatches()
+    fresh = trainer.train_step.init_state().params
     trainer.run()
-    loss = trainer.workdir.read_metrics()[0]["loss"]
-    assert loss == pytest.approx(np.square(errors).mean(), rel=1e-5)
+    training, validation = trainer.workdir.read_metrics()
+    trained = trainer.checkpoints.load("last").params
+    assert training["loss"] == pytest.approx(squared_error(fresh, [batches[0]]), rel=1e-5)
+    expected = squared_error(trained, [batches[0], batches[1]])
+    assert validation["validation_loss"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
-    """Catches a resumption that repeats or loses a batch, a line of the log or an evaluation."""
-    whole = make_trainer(tmp_path / "whole")
-    whole.run()
+def log_of(trainer):
+    """(step, loss, validation loss) of each line of metrics.jsonl."""
+    records = trainer.workdir.read_metrics()
+    return [(r["step"], r.get("loss"), r.get("validation_loss")) for r in records]
+
+
+@pytest.fixture
+def whole(tmp_path):
+    """A run of five steps that nothing has interrupted."""
+    trainer = make_trainer(tmp_path / "whole")
+    assert trainer.run() == DONE
+    assert trainer.checkpoints.steps() == [3, 5]
+    return trainer
+
+
+def assert_same_run(ours, theirs):
+    assert log_of(ours) == log_of(theirs)
+    params = (trainer.checkpoints.load("last").params for trainer in (ours, theirs))
+    jax.tree.map(np.testing.assert_array_equal, *params)
+
+
+def test_a_run_that_a_signal_stopped_is_resumed(whole, tmp_path):
+    """Catches a resumption that repeats or loses a batch, or a stop that saves nothing."""
     stopping = Stopping(0)
 
-    class Stopped(PointBatches):
+    class StoppingBatches(PointBatches):
         def __getitem__(self, step):
             if step == 4:
                 stopping.signal = signal.SIGTERM
             return super().__getitem__(step)
 
-    stopped = make_trainer(tmp_path / "resumed", stopping)
-    stopped.task.training_batches = Stopped()
+    stopped = make_trainer(tmp_path / "stopped", stopping)
+    stopped.task.training_batches = StoppingBatches()
     assert stopped.run() == RESUMABLE
-    resumed = make_trainer(tmp_path / "resumed")
+    assert stopped.checkpoints.steps()[-1] == log_of(stopped)[-1][0]
+    resumed = make_trainer(tmp_path / "stopped")
     assert resumed.run() == DONE
-    logs = [
-        [(r["step"], r.get("loss"), r.get("validation_loss")) for r in t.workdir.read_metrics()]
-        for t in (whole, resumed)
-    ]
-    assert logs[0] == logs[1]
-    ours, theirs = (t.checkpoints.load("last").params for t in (resumed, whole))
-    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+    assert_same_run(resumed, whole)
+
+
+def test_a_run_that_crashed_is_resumed(whole, tmp_path):
+    """Catches a log with the lines that the crashed run wrote after its last checkpoint."""
+    shutil.copytree(tmp_path / "whole", tmp_path / "crashed")
+    shutil.rmtree(tmp_path / "crashed" / "checkpoints" / "5")
+    resumed = make_trainer(tmp_path / "crashed")
+    assert resumed.run() == DONE
+    assert_same_run(resumed, whole)
 
 
 def test_an_evaluation_that_a_signal_cuts_short_is_made_up_for(tmp_path):
@@ -139,8 +173,8 @@ def test_an_evaluation_that_a_signal_cuts_short_is_made_up_for(tmp_path):
     resumed = make_trainer(tmp_path)
     assert resumed.run() == DONE
     records = resumed.workdir.read_metrics()
-    assert [r["step"] for r in records if "validation_loss" in r] == [3, 6]
-    assert resumed.checkpoints.best_step() in (3, 6)
+    assert [r["step"] for r in records if "validation_loss" in r] == [3, 5]
+    assert resumed.checkpoints.best_step() in (3, 5)
 
 
 def test_one_bad_batch_is_skipped_and_three_end_the_run(tmp_path, capsys):
