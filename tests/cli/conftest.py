@@ -33,7 +33,7 @@ def call(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> Callable[..., str]:
-    """Makes a work directory of a task, with as much in it as a wrong command looks at."""
+    """Makes a work directory of a task, with no more in it than a wrong command reads."""
 
     def make_run(task: str = "translation") -> str:
         folder = tmp_path / task

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import jax
 
 MIN_COMPILE_SECONDS = 0.05  # programs that compile faster are not kept
-MAX_BYTES = 2**29  # thousands of programs; JAX looks at each of them when it adds one
+MAX_BYTES = 2**29  # thousands of programs; JAX reads the date of each when it adds one
 
 
 def turn_on(say: Callable[[str], None]) -> None:

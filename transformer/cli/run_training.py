@@ -79,8 +79,8 @@ def conclude_run(trainer: Trainer, step: int) -> None:
     say("\n".join([*lines, *(f"  {line}" for line in result.lines())]))
     try:
         plots.plot_curves(workdir.read_metrics(), workdir / "curves.png", str(workdir.path))
-        page = file.with_name("report.html")
-        say(f"curves: {workdir / 'curves.png'}   scores: {page if page.exists() else file}")
+        report = file.with_name("report.html")
+        say(f"curves: {workdir / 'curves.png'}   scores: {report if report.exists() else file}")
     except ValueError as error:  # no matplotlib: the run is no worse for it
         say(str(error))
     # The last line of metrics.jsonl is also what says that the run is finished.
