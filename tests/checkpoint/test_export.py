@@ -1,4 +1,4 @@
-"""A checkpoint alone in bfloat16: small, opened like any other, and scoring alike."""
+"""A checkpoint alone in bfloat16: small, and opened like any other."""
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +8,6 @@ import pytest
 from tests.helpers.random_runs import write_run
 from transformer.checkpoint.export import export
 from transformer.inference.translator import Translator
-
-SOURCES, TARGETS = ["w0 w1 w2", "w5 w5 w4 w3", "w1"], ["w7", "w3 w3 w8", "w9 w2"]
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +19,7 @@ def stored_bytes(folder):
     return sum(path.stat().st_size for path in folder.rglob("d/*"))
 
 
-def test_an_exported_checkpoint_is_small_and_scores_alike(run, tmp_path):
+def test_an_exported_checkpoint_is_small_and_holds_the_same_weights(run, tmp_path):
     """Catches an optimizer that comes along, and parameters that are cast back when restored."""
     said = export(run, tmp_path / "small")
     assert "best (20)" in said and "bfloat16" in said
@@ -31,8 +29,6 @@ def test_an_exported_checkpoint_is_small_and_scores_alike(run, tmp_path):
     assert (ours.checkpoint, theirs.checkpoint) == ("last (20)", "best (20)")
     for a, b in zip(jax.tree.leaves(ours.params), jax.tree.leaves(theirs.params), strict=True):
         np.testing.assert_allclose(np.float32(a), b, rtol=1e-2, atol=1e-2)
-    for a, b in zip(ours.score(SOURCES, TARGETS), theirs.score(SOURCES, TARGETS), strict=True):
-        assert a.score == pytest.approx(b.score, abs=0.1)
     whole = stored_bytes(run / "checkpoints" / "20")
     assert stored_bytes(tmp_path / "small" / "checkpoints") < whole / 3
 
