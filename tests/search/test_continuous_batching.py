@@ -1,6 +1,7 @@
 """Continuous batching of a fake model: every sentence once, with what a search alone would find."""
 
 import functools
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import jax
@@ -13,9 +14,11 @@ from transformer.search import continuous_batching
 from transformer.search.batches import SearchBatch
 from transformer.search.beam_search import BeamSearch
 from transformer.search.continuous_batching import ContinuousBatcher
-from transformer.search.decoding import search_to_end
+from transformer.search.decoding import FREE, Limits, search_to_end
 from transformer.search.programs import SearchPrograms, max_num_programs
 from transformer.search.replicas import make_replicas
+
+pytestmark = pytest.mark.usefixtures("compiles_fast")
 
 WIDTH, LONGEST, NUM_SENTENCES = 3, 40, 64
 
@@ -50,29 +53,29 @@ class FakeTransformer:
 
 MODEL = FakeModel(NUM_SENTENCES)
 BEAM_SEARCH = BeamSearch(make_rules(alpha=1.5), WIDTH, WIDTH)
-ENDLESS = BeamSearch(make_rules(min_length=LONGEST), WIDTH)  # no end before the limit
 
 
 @functools.cache
-def make_programs(method, num_replicas):
+def make_programs(num_replicas):
     """Programs that the tests share, so that each shape is compiled once."""
     devices = jax.local_devices()[:num_replicas]
     if num_replicas > len(devices):
         pytest.skip(f"needs {num_replicas} devices")
-    return SearchPrograms(FakeTransformer(MODEL), method, make_replicas(devices))
+    return SearchPrograms(FakeTransformer(MODEL), BEAM_SEARCH, make_replicas(devices))
 
 
-def make_batches(max_lengths, rows, num_replicas):
-    """Batches as `ContinuousBatcher.run` takes them, in order; the last may have empty rows."""
+def make_batches(max_lengths, rows, num_replicas, token=FREE):
+    """Batches as `ContinuousBatcher.run` takes them, in order; the last may have empty rows.
+
+    token: the prefix of every output consists of it, so that no sentence ends before its limit.
+    """
     per_batch = rows * num_replicas
     for first in range(0, len(max_lengths), per_batch):
         order = np.arange(first, first + per_batch)
         order = np.where(order < len(max_lengths), order, -1)
-        limits = make_limits([LONGEST])
-        limits = limits._replace(
-            max_lengths=np.where(order >= 0, max_lengths[order], 0).astype(np.int32),
-            forced=np.repeat(limits.forced, per_batch, axis=0),
-        )
+        limited = np.where(order >= 0, max_lengths[order], 0).astype(np.int32)
+        is_forced = np.arange(LONGEST) < limited[:, None] - 1
+        limits = Limits(limited, np.where(is_forced, token, FREE))
         rngs = np.zeros((per_batch, 2), np.uint32)
         indices, lengths = order.reshape(num_replicas, rows), np.ones(per_batch, np.int32)
         yield SearchBatch(indices, 16, MODEL.start[order], lengths, limits, rngs)
@@ -88,39 +91,43 @@ def alone():
     return max_lengths, jax.device_get(run())
 
 
-@pytest.mark.parametrize("rows, num_replicas", [(1, 1), (9, 1), (30, 1), (9, 4)])
-@pytest.mark.parametrize("max_waiting", [0, 4])
-def test_every_sentence_arrives_once_and_as_alone(
-    rows, num_replicas, max_waiting, alone, monkeypatch
-):
-    """Catches sentences lost, doubled or mixed up where batches shrink, wait, merge or lengthen."""
-    monkeypatch.setattr(continuous_batching, "MAX_WAITING", max_waiting)
-    max_lengths, expected = alone
-    programs = make_programs(BEAM_SEARCH, num_replicas)
-    batches = make_batches(max_lengths, rows, num_replicas)
-    arrived = list(ContinuousBatcher(programs, {}, rows).run(batches))
-    assert sorted(index for index, _ in arrived) == list(range(len(max_lengths)))
-    for index, (ids, log_probs, scores) in arrived:
-        np.testing.assert_array_equal(ids, expected.ids[index])
-        np.testing.assert_allclose(log_probs, expected.log_probs[index], rtol=1e-5)
-        np.testing.assert_allclose(scores, expected.scores[index], rtol=1e-5)
-
-
-def test_num_compiled_is_the_number_of_programs_that_xla_compiles(alone):
-    """Catches programs that are compiled again for the same shapes, and a count that is not one."""
+@contextmanager
+def record_compiles():
+    """A list that grows with every program that XLA compiles meanwhile."""
     compiles = []
 
     def listen(name, *_, **__):
         if "backend_compile" in name:
             compiles.append(name)
 
-    replicas = make_replicas(jax.local_devices()[:1])
-    programs = SearchPrograms(FakeTransformer(MODEL), ENDLESS, replicas)
     jax.monitoring.register_event_duration_secs_listener(listen)
-    list(ContinuousBatcher(programs, {}, 2).run(make_batches(alone[0][:6], 2, 1)))
+    yield compiles
     jax.monitoring.unregister_event_duration_listener(listen)
-    assert 0 < programs.num_compiled == len(compiles)
-    assert programs.num_compiled <= max_num_programs(2, 16, LONGEST - 16)
+
+
+@pytest.mark.parametrize("rows, num_replicas", [(1, 1), (16, 1), (16, 2)])
+@pytest.mark.parametrize("max_waiting", [0, 4])
+def test_every_sentence_arrives_once_and_as_alone(
+    rows, num_replicas, max_waiting, alone, monkeypatch
+):
+    """Catches sentences lost, doubled or mixed up where batches shrink, wait, merge or lengthen.
+
+    Also programs that are compiled again for the same shapes, and a wrong count of them.
+    """
+    monkeypatch.setattr(continuous_batching, "MAX_WAITING", max_waiting)
+    max_lengths, expected = alone
+    programs = make_programs(num_replicas)
+    num_before = programs.num_compiled
+    batches = make_batches(max_lengths, rows, num_replicas)
+    with record_compiles() as compiles:
+        arrived = list(ContinuousBatcher(programs, {}, rows).run(batches))
+    assert len(compiles) == programs.num_compiled - num_before
+    assert programs.num_compiled <= max_num_programs(16, 16, LONGEST - 16)
+    assert sorted(index for index, _ in arrived) == list(range(len(max_lengths)))
+    for index, (ids, log_probs, scores) in arrived:
+        np.testing.assert_array_equal(ids, expected.ids[index])
+        np.testing.assert_allclose(log_probs, expected.log_probs[index], rtol=1e-5)
+        np.testing.assert_allclose(scores, expected.scores[index], rtol=1e-5)
 
 
 def record_positions(monkeypatch):
@@ -140,8 +147,8 @@ def test_the_rest_of_several_batches_is_merged(monkeypatch):
     calls = record_positions(monkeypatch)
     rows = 8
     max_lengths = np.where(np.arange(NUM_SENTENCES) % rows == 0, LONGEST, 2)
-    programs = make_programs(ENDLESS, 1)
-    arrived = list(ContinuousBatcher(programs, {}, rows).run(make_batches(max_lengths, rows, 1)))
+    programs = make_programs(1)
+    arrived = list(ContinuousBatcher(programs, {}, rows).run(make_batches(max_lengths, rows, 1, 3)))
     assert len(arrived) == NUM_SENTENCES
     assert calls.count([0]) == 8
     assert calls.count([continuous_batching.MERGE_EVERY]) == 2
@@ -159,8 +166,8 @@ def test_replicas_that_differ_do_not_wait_for_each_other(shorter, expected, monk
     calls = record_positions(monkeypatch)
     rows, num_replicas = 16, 2
     max_lengths = np.array(shorter + [LONGEST] * 24)  # half of one replica's are shorter
-    programs = make_programs(ENDLESS, num_replicas)
-    batches = make_batches(max_lengths, rows, num_replicas)
+    programs = make_programs(num_replicas)
+    batches = make_batches(max_lengths, rows, num_replicas, 3)
     arrived = [index for index, _ in ContinuousBatcher(programs, {}, rows).run(batches)]
     assert sorted(arrived) == list(range(rows * num_replicas))
     assert calls == expected

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +24,11 @@ from transformer.search.beam_search import BeamSearch
 from transformer.search.decoding import advance, make_length_penalty, search_to_end
 from transformer.search.sampling import Sampling
 
+pytestmark = pytest.mark.usefixtures("compiles_fast")
+
+# Tests search with equal shapes and rules where they can: those share one compiled program.
+LENGTHS, WIDTH, ALPHA = (9, 4, 7), 3, 1.5
+
 
 def run_beam(model, lengths, width, nbest=1, prefixes=(), **rules):
     method = BeamSearch(make_rules(**rules), width, nbest)
@@ -38,7 +42,7 @@ def search(method, step_fn, length):
     return jax.device_get(run())
 
 
-@pytest.mark.parametrize("kind, alpha", [("gnmt", 0.6), ("power", 1.0), ("power", 0.0)])
+@pytest.mark.parametrize("kind, alpha", [("gnmt", 0.6), ("power", 1.0)])
 def test_wide_beam_equals_enumeration(kind, alpha):
     """Catches any wrong score, order, penalty or lost hypothesis; the beam never has to prune."""
     lengths = (4, 2)
@@ -76,12 +80,11 @@ def reference_beam_search(model, sentence, longest, beam_size, alpha):
 @pytest.mark.parametrize("seed", range(3))
 def test_narrow_beam_equals_plain_python_however_early_it_stops(seed):
     """Catches an early stop that is too early, and pruning or reordering that goes wrong."""
-    lengths = (9, 4, 7)
     model = FakeModel(3, seed=seed)
-    stops_early = run_beam(model, lengths, 3, alpha=1.5)
-    runs_on = run_beam(model, lengths, 3, 3, alpha=1.5)
-    for sentence, longest in enumerate(lengths):
-        expected = reference_beam_search(model, sentence, longest, 3, 1.5)
+    stops_early = run_beam(model, LENGTHS, WIDTH, alpha=ALPHA)
+    runs_on = run_beam(model, LENGTHS, WIDTH, WIDTH, alpha=ALPHA)
+    for sentence, longest in enumerate(LENGTHS):
+        expected = reference_beam_search(model, sentence, longest, WIDTH, ALPHA)
         assert [ids for ids, _ in hypotheses(runs_on, sentence)] == expected
         assert hypotheses(stops_early, sentence)[0][0] == expected[0]
 
@@ -152,11 +155,11 @@ def test_results_are_sorted_distinct_ended_and_scored_as_the_model_does():
 
 def test_rows_are_independent_of_each_other():
     """Catches a result that a neighbour changes by ending earlier or later: the bits must agree."""
-    model, lengths = FakeModel(4), [8, 3, 5, 8]
-    together = run_beam(model, lengths, 3)
-    model.start, lengths = model.start[[2, 2, 2, 2]], [5, 2, 8, 1]
-    among_others = run_beam(model, lengths, 3)
-    assert hypotheses(together, 2)[0] == hypotheses(among_others, 0)[0]
+    model = FakeModel(3)
+    together = run_beam(model, LENGTHS, WIDTH, alpha=ALPHA)
+    model.start = model.start[[2, 2, 2]]
+    among_others = run_beam(model, (9, 7, 2), WIDTH, alpha=ALPHA)
+    assert hypotheses(together, 2)[0] == hypotheses(among_others, 1)[0]
 
 
 def sorted_lengths(run, *arguments):
@@ -167,7 +170,7 @@ def sorted_lengths(run, *arguments):
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="is about the CPU's compiler")
-def test_no_step_sorts_the_vocabulary():
+def test_no_step_sorts_the_vocabulary(compiles_as_usual):
     """Catches XLA's CPU backend turning the top-k into a full sort, most of a search's time."""
     model, vocab_size, beam_size = FakeModel(2, vocab_size=300), 300, 4
     method, limits = BeamSearch(make_rules(), beam_size), make_limits([5, 7])
@@ -179,37 +182,37 @@ def test_no_step_sorts_the_vocabulary():
     assert max(sorted_lengths(run, model.cache(beam_size)), default=0) < vocab_size
 
 
-@partial(jax.jit, static_argnums=0)
-def jitted_start(method, limits, cache):
-    return method.start(limits, cache)
+ENDLESS = BeamSearch(make_rules(min_length=12), 2)  # each uses all positions that it may
 
 
-@partial(jax.jit, static_argnums=0)
-def jitted_advance(method, limits, state, start, stop, max_unfinished):
+@jax.jit
+def jitted_advance(limits, state, start, stop, max_unfinished):
     step_fn = FakeModel(len(limits.max_lengths)).step_fn
-    state, position = advance(method, step_fn, limits, state, start, stop, max_unfinished)
-    return state, position, method.is_finished(limits, state)
+    state, position = advance(ENDLESS, step_fn, limits, state, start, stop, max_unfinished)
+    return state, position, ENDLESS.is_finished(limits, state)
 
 
-@pytest.mark.parametrize("stops", [(12,), (1, 5, 12), (3, 3, 12)])
+def start_endless():
+    """Limits of three sentences, the first position, and the state there."""
+    limits, cache = make_limits([12, 3, 7]), FakeModel(3).cache(2)
+    return limits, np.int32(0), jax.jit(ENDLESS.start)(limits, cache)
+
+
+@pytest.mark.parametrize("stops", [(1, 5, 12), (3, 3, 12)])
 def test_a_search_in_several_parts_is_the_search_in_one(stops):
     """Catches a position searched twice or left out where one part ends and the next begins."""
-    model, limits = FakeModel(2), make_limits([12, 7])
-    method = BeamSearch(make_rules(), 3, 3)
-    state, start = jitted_start(method, limits, model.cache(3)), np.int32(0)
+    limits, start, state = start_endless()
+    whole, *_ = jitted_advance(limits, state, start, 12, 0)
     for stop in stops:
-        state, start, _ = jitted_advance(method, limits, state, start, stop, 0)
-    whole = run_beam(model, [12, 7], 3, 3)
-    jax.tree.map(np.testing.assert_array_equal, method.results(state), whole)
+        state, start, _ = jitted_advance(limits, state, start, stop, 0)
+    jax.tree.map(np.testing.assert_array_equal, state, whole)
 
 
 @pytest.mark.parametrize("max_unfinished, position", [(0, 12), (1, 7), (2, 3), (3, 0)])
 def test_advance_ends_as_soon_as_at_most_max_unfinished_are_left(max_unfinished, position):
     """Catches steps for a batch that could be smaller, and an end that is one position late."""
-    model, limits = FakeModel(3), make_limits([12, 3, 7])
-    method = BeamSearch(make_rules(min_length=12), 2)  # each uses all positions that it may
-    state = jitted_start(method, limits, model.cache(2))
-    _, found, is_finished = jitted_advance(method, limits, state, np.int32(0), 12, max_unfinished)
+    limits, start, state = start_endless()
+    _, found, is_finished = jitted_advance(limits, state, start, 12, max_unfinished)
     assert found == position
     assert (~is_finished).sum() == max_unfinished
 
@@ -241,21 +244,21 @@ def test_early_stopping_ends_for_good():
     method = BeamSearch(rules, 3, early_stopping=True)
     together = run_search(method, model, make_limits([14] * 4))
     for row in range(4):
-        one = FakeModel(4)
-        one.start = model.start[[row]]
-        alone = run_search(method, one, make_limits([14]))
-        assert hypotheses(together, row) == hypotheses(alone, 0)
+        max_lengths = [14 if i == row else 0 for i in range(4)]
+        alone = run_search(method, model, make_limits(max_lengths))
+        assert hypotheses(together, row) == hypotheses(alone, row)
 
 
 def test_prefixes_are_kept_and_their_scores_counted():
     """Catches a prefix that is off by one position, forced upon neighbours, or scored as free."""
-    model, prefix = FakeModel(2), (3, 0, 3)
-    found = run_beam(model, [8, 8], 3, 3, prefixes=[prefix])
+    model, prefix = FakeModel(3), (3, 0, 3)
+    found = run_beam(model, LENGTHS, WIDTH, WIDTH, prefixes=[prefix], alpha=ALPHA)
     for ids, _ in hypotheses(found, 0):
         assert ids[:3] == prefix
     (ids, _), log_prob = hypotheses(found, 0)[0], found.log_probs[0, 0]
     np.testing.assert_allclose(log_prob, model.log_prob(0, ids), rtol=1e-5)
-    assert hypotheses(found, 1) == hypotheses(run_beam(model, [8, 8], 3, 3), 1)
+    free = run_beam(model, LENGTHS, WIDTH, WIDTH, alpha=ALPHA)
+    assert hypotheses(found, 1) == hypotheses(free, 1)
 
 
 def test_min_length_is_kept_unless_the_limit_is_shorter():
@@ -265,13 +268,11 @@ def test_min_length_is_kept_unless_the_limit_is_shorter():
     assert min(lengths[0]) >= 9 and set(lengths[1]) == {3}
 
 
-@pytest.mark.parametrize("width", [1, 4])
-def test_a_model_that_wants_to_end_does_so_at_the_min_length(width):
+def test_a_model_that_wants_to_end_does_so_at_the_min_length():
     """Catches an end that is forbidden, or allowed, at one position too many."""
     table = np.zeros((V, V))
     table[:, EOS], table[:, 0] = 0.9, 0.1
-    rules = make_rules(min_length=5)
-    method = Sampling(rules, temperature=0.0) if width == 1 else BeamSearch(rules, width)
+    method = Sampling(make_rules(min_length=5), temperature=0.0)
     found = run_search(method, TableModel(table), make_limits([9]))
     assert trim(found.ids[0, 0]) == (0, 0, 0, 0, EOS)
 

@@ -19,6 +19,8 @@ from transformer.search.programs import (
     lengthen_cache,
 )
 
+pytestmark = pytest.mark.usefixtures("compiles_fast")
+
 ROWS, SOURCE_LENGTH, LONGEST = 4, 16, 66
 
 

@@ -17,6 +17,8 @@ from tests.helpers.fake_model import (
 )
 from transformer.search.sampling import Sampling, truncate
 
+pytestmark = pytest.mark.usefixtures("compiles_fast")
+
 
 def rngs(*seeds):
     """A PRNG key per sentence."""
