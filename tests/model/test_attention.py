@@ -8,9 +8,10 @@ import pytest
 
 from tests.helpers.tiny_models import random_params
 from transformer.config import ModelConfig
-from transformer.model.attention import MultiHeadAttention
+from transformer.model.attention import ATTENTION_FUNCTIONS, MultiHeadAttention
 from transformer.model.attention_functions import scaled_dot_product_attention
 from transformer.model.dropout import Dropout
+from transformer.model.kv_cache import to_cache_layout
 
 B, T, S, N, H, D = 2, 3, 5, 2, 4, 6
 
@@ -76,6 +77,24 @@ def test_heads_are_projected_split_and_joined_in_one_order():
     ]
     expected = by_hand(*heads, mask).reshape(B, T, N * H) @ params["output"]["kernel"]
     np.testing.assert_allclose(attend(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(set(ATTENTION_FUNCTIONS) - {"local", "performer"}))
+def test_attention_to_a_cache_is_attention_to_its_keys_and_values(name):
+    """Catches another scale, mask or function at search time than in training."""
+    config = ModelConfig(d_model=D, num_heads=N, head_dim=H, attention=name)
+    module = MultiHeadAttention(config, name)
+    x = np.random.default_rng(1).normal(size=(B, S, D)).astype(np.float32)
+    mask = np.tril(np.ones((S, S), bool))[None, None]
+
+    def both(module):
+        keys_values = module.project_keys_values(x)
+        full = module(x, keys_values, mask=mask, deterministic=True)
+        return full, module.attend_to_cache(x, to_cache_layout(keys_values), mask=mask)
+
+    variables = {"params": random_params(module.init, method=both)}
+    full, cached = jax.jit(partial(module.apply, method=both))(variables)
+    np.testing.assert_allclose(cached, full, atol=1e-5)
 
 
 def test_sown_weights_are_the_attention_weights():

@@ -84,7 +84,7 @@ def test_a_causal_model_depends_on_the_past_only():
 
 def test_a_search_gives_the_scores_of_the_whole_pass():
     """Catches a cache, a position or a start of the search unlike those of training."""
-    model = CausalLM(tiny_config(num_layers=1, norm="pre", positions="learned"), VOCAB_SIZE)
+    model = CausalLM(CONFIG, VOCAB_SIZE)
     targets = RNG.integers(4, VOCAB_SIZE, (3, 7)).astype(np.int32)
     inputs = np.concatenate([np.full((3, 1), EOS), targets[:, :-1]], 1).astype(np.int32)
     params = random_params(model.init, inputs, deterministic=True)

@@ -14,7 +14,6 @@ from transformer.model.stack import Stack
 
 B, T, S, D = 2, 9, 5, 16
 BLOCK = 2  # of local attention
-IN_TRANSLATION = ["scaled_dot_product", "dot_product", "general", "additive", "fused", "local"]
 
 
 def random_arrays(*shapes):
@@ -27,14 +26,23 @@ def source_mask(rows):
     return (np.arange(S) < np.array([3] + [S] * (rows - 1))[:, None])[:, None, None]
 
 
-@pytest.mark.parametrize("name", IN_TRANSLATION)
-def test_gradients_come_from_the_past_only_and_reach_every_weight(name):
+@pytest.mark.parametrize(
+    "name, dtype",
+    [
+        ("scaled_dot_product", "bfloat16"),
+        ("general", "float32"),
+        ("additive", "float32"),
+        ("local", "float32"),
+    ],
+)
+def test_gradients_come_from_the_past_only_and_reach_every_weight(name, dtype):
     """Catches a forgotten mask, a setting that reaches no layer, and NaN at padding.
 
     Row 1 is padding. The loss is of position 6 of row 0; the gradient of what it may not see is
     exactly zero.
     """
-    stack = Stack(tiny_config(attention=name, attention_block=BLOCK, num_layers=1), True)
+    changes = dict(attention=name, attention_block=BLOCK, dtype=dtype, num_layers=1)
+    stack = Stack(tiny_config(**changes), cross_attention=True)
     x, encoded = random_arrays((B, T, D), (B, S, D))
     mask = causal_mask(T) & np.array([True, False])[:, None, None, None]
     inputs = dict(mask=mask, encoded_mask=source_mask(B), deterministic=True)
@@ -58,16 +66,6 @@ def test_gradients_come_from_the_past_only_and_reach_every_weight(name):
     np.testing.assert_array_equal(seen, [[True, True, True, False, False], [False] * S])
 
 
-def test_an_encoder_sees_both_ways():
-    """Catches a causal mask inside the Stack, where the mask that it is given says otherwise."""
-    stack = Stack(tiny_config())
-    (x,) = random_arrays((1, T, D))
-    inputs = dict(mask=None, deterministic=True)
-    variables = {"params": random_params(stack.init, x, **inputs)}
-    gradient = jax.jit(jax.grad(lambda x: (stack.apply(variables, x, **inputs)[0, 4] ** 2).sum()))
-    assert (np.abs(gradient(x)).max(-1) > 0).all()
-
-
 def random_ancestors(rows, width, length):
     """The table of ancestors after every step, as a search makes it: [T, B, W, T]."""
     rng = np.random.default_rng(1)
@@ -84,12 +82,8 @@ def random_ancestors(rows, width, length):
     "rows, width, changes",
     [
         (2, 3, dict(num_layers=2)),
-        (2, 1, dict(norm="pre")),
-        (1, 4, dict(attention="additive", norm="pre")),
-        (1, 4, dict(attention="general")),
-        (2, 3, dict(attention="fused")),
-        (2, 3, dict(attention="dot_product")),
-        (1, 4, dict(attention="local")),
+        (2, 1, dict(norm="pre", attention="local")),
+        (1, 4, dict(attention="additive")),
     ],
     ids=str,
 )
@@ -134,7 +128,7 @@ def test_cached_steps_equal_the_full_pass(rows, width, changes):
     np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("rows, length", [(1, 1), (1, 16), (1, 40), (8, 16)])
+@pytest.mark.parametrize("rows, length", [(1, 1), (1, 40), (8, 16)])
 def test_a_search_step_on_a_cpu_equals_the_one_on_other_devices(rows, length, monkeypatch):
     """Catches what jax 0.10 does to one sentence's beams on a CPU if they are summed in loops."""
     stack, width = Stack(tiny_config(num_layers=1)), 4
@@ -153,45 +147,35 @@ def test_a_search_step_on_a_cpu_equals_the_one_on_other_devices(rows, length, mo
     np.testing.assert_allclose(*found, atol=1e-5)
 
 
-@pytest.fixture(scope="module")
-def value_and_gradient():
-    """A function of how a Stack is arranged: the value and gradient of a loss, and its weights."""
+def test_remat_and_scanned_layers_change_nothing():
+    """Catches layers in another order, a forgotten mask, and weights by other names."""
     x, source = random_arrays((B, T, D), (B, S, D))
     inputs = dict(mask=causal_mask(T), deterministic=True)
     inputs |= dict(encoded=source, encoded_mask=source_mask(B))
     plain = Stack(tiny_config(), cross_attention=True)
+    both = plain.clone(remat=True, scan_layers=True)
+    shapes = [
+        jax.eval_shape(partial(stack.init, **inputs), jax.random.key(0), x)
+        for stack in (plain, both)
+    ]
+    assert shapes[0] == shapes[1]
     params = random_params(plain.init, x, **inputs)
 
-    def run(**arranged):
-        stack = plain.clone(**arranged)
-        loss_fn = lambda params: (stack.apply({"params": params}, x, **inputs) ** 3).sum()  # noqa: E731
-        shapes = jax.eval_shape(partial(stack.init, **inputs), jax.random.key(0), x)
-        return jax.jit(jax.value_and_grad(loss_fn))(params), shapes
+    def loss(params, stack):
+        return (stack.apply({"params": params}, x, **inputs) ** 3).sum()
 
-    return run
-
-
-@pytest.fixture(scope="module")
-def plain(value_and_gradient):
-    return value_and_gradient()
-
-
-@pytest.mark.parametrize(
-    "arranged",
-    [dict(remat=True), dict(remat=True, scan_layers=True)],
-    ids=str,
-)
-def test_remat_and_scanned_layers_change_nothing(arranged, value_and_gradient, plain):
-    """Catches layers in another order, a forgotten mask, and weights by other names."""
-    ours, shapes = value_and_gradient(**arranged)
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), ours, plain[0])
-    assert shapes == plain[1]
+    expected, ours = (
+        jax.jit(jax.value_and_grad(partial(loss, stack=stack)))(params) for stack in (plain, both)
+    )
+    close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4)
+    jax.tree.map(close, ours, expected)
+    close(jax.jit(partial(loss, stack=plain.clone(remat=True)))(params), expected[0])
 
 
 @pytest.mark.parametrize("arranged", [dict(remat=True), dict(scan_layers=True)], ids=str)
 def test_dropout_reaches_arranged_layers(arranged):
     """Catches dropout that is lost, or always the same, where layers are recomputed or scanned."""
-    stack = Stack(tiny_config(dropout_rate=0.5), **arranged)
+    stack = Stack(tiny_config(dropout_rate=0.5, num_layers=1), **arranged)
     x = np.ones((B, T, D), np.float32)
     params = random_params(stack.init, x, mask=None, deterministic=True)
 
