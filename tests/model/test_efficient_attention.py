@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.tiny_models import make_batch, random_params, tiny_config, tiny_model
-from transformer.config import Config
+from transformer.model.attention import MultiHeadAttention
 from transformer.model.attention_functions import scaled_dot_product_attention
 from transformer.model.efficient_attention import (
     _mask_of_blocks,
@@ -16,7 +16,6 @@ from transformer.model.efficient_attention import (
     performer_attention,
     random_features,
 )
-from transformer.model.stack import Stack
 
 B, N, H = 2, 3, 4
 
@@ -221,18 +220,19 @@ def test_the_performer_refuses_what_it_cannot_honour():
         jax.eval_shape(init, jax.random.key(0), batch)
 
 
-def test_the_performer_works_in_a_stack_of_patches():
+def test_the_performer_s_features_are_those_of_the_configuration():
     """Catches a setting that reaches no layer: more features give a nearer result."""
-    config = Config(task="images")
-    config.model = tiny_config(attention="performer")
-    config.validate()
     x = np.random.default_rng(0).normal(size=(2, 16, 16)).astype(np.float32)
-    inputs = dict(mask=None, deterministic=True)
 
     def run(**changes):
-        stack = Stack(tiny_config(num_layers=1, **changes))
-        variables = {"params": random_params(stack.init, x, **inputs)}
-        return jax.jit(lambda x: stack.apply(variables, x, **inputs))(x)
+        config = tiny_config(**changes)
+        module = MultiHeadAttention(config, config.attention)
+
+        def attend(module):
+            return module(x, module.project_keys_values(x), mask=None, deterministic=True)
+
+        params = random_params(module.init, method=attend)
+        return jax.jit(lambda params: module.apply({"params": params}, method=attend))(params)
 
     expected = run()
     near, far = (
