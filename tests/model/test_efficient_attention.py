@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.tiny_models import make_batch, random_params, tiny_config, tiny_model
+from transformer.config import Config
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.attention_functions import scaled_dot_product_attention
 from transformer.model.efficient_attention import (
@@ -222,6 +223,7 @@ def test_the_performer_refuses_what_it_cannot_honour():
 
 def test_the_performer_s_features_are_those_of_the_configuration():
     """Catches a setting that reaches no layer: more features give a nearer result."""
+    Config(task="images", model=tiny_config(attention="performer")).validate()
     x = np.random.default_rng(0).normal(size=(2, 16, 16)).astype(np.float32)
 
     def run(**changes):
