@@ -1,0 +1,26 @@
+"""What one host can tell of several; runs of two hosts are in end_to_end."""
+
+import pytest
+
+from transformer.parallel import hosts
+
+
+def test_results_are_what_json_makes_of_them_on_one_host_too():
+    """Catches results that are tuples on one host and lists on several, or fail only there."""
+    results = hosts.split_over_hosts(lambda items: [(2 * x, None) for x in items], [1, 2, 3])
+    assert results == [[2, None], [4, None], [6, None]]
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        hosts.split_over_hosts(lambda items: [b"" for _ in items], [1])
+
+
+@pytest.mark.parametrize("text, seconds", [(None, 60), ("5", 5), ("0", None), ("soon", None)])
+def test_heartbeat_is_set_by_the_environment(text, seconds, monkeypatch):
+    """Catches a setting that is not read, and one that turns the watch off."""
+    monkeypatch.delenv(hosts.HEARTBEAT_VARIABLE, raising=False)
+    if text is not None:
+        monkeypatch.setenv(hosts.HEARTBEAT_VARIABLE, text)
+    if seconds:
+        assert hosts._heartbeat_seconds() == seconds
+    else:
+        with pytest.raises(ValueError, match="TRANSFORMER_HEARTBEAT_SECONDS must be a number"):
+            hosts._heartbeat_seconds()
