@@ -135,16 +135,16 @@ def test_a_run_that_a_signal_stopped_is_resumed(whole, tmp_path):
     """Catches a resumption that repeats or loses a batch, or a stop that saves nothing."""
     stopping = Stopping(0)
 
-    class StoppingBatches(PointBatches):
-        def __getitem__(self, step):
-            if step == 4:
-                stopping.signal = signal.SIGTERM
-            return super().__getitem__(step)
-
     stopped = make_trainer(tmp_path / "stopped", stopping)
-    stopped.task.training_batches = StoppingBatches()
+    schedule = stopped.learning_rate
+
+    def send_signal_in_step_2(count):
+        stopping.signal = signal.SIGTERM if count == 1 else None
+        return schedule(count)
+
+    stopped.learning_rate = send_signal_in_step_2
     assert stopped.run() == RESUMABLE
-    assert stopped.checkpoints.steps()[-1] == log_of(stopped)[-1][0]
+    assert stopped.checkpoints.steps() == [2]
     resumed = make_trainer(tmp_path / "stopped")
     assert resumed.run() == DONE
     assert_same_run(resumed, whole)
