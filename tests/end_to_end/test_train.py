@@ -9,29 +9,15 @@ import time
 import jax
 import pytest
 
-from tests.helpers.scripts import losses, run, start, write_config
+from tests.helpers.commands import call
+from tests.helpers.scripts import losses, run, start
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.export import export
 from transformer.inference.translator import Translator
 
 
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return write_config(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="module")
-def finished(config, tmp_path_factory):
-    """A run that nobody disturbed: (work directory, what it said)."""
-    workdir = tmp_path_factory.mktemp("runs") / "straight"
-    code, out, err = run("train.py", f"--config={config}", f"--workdir={workdir}")
-    assert code == 0, err
-    assert out == b""
-    return workdir, err
-
-
-def test_leaves_all_that_it_promises(finished):
-    workdir, said = finished
+def test_leaves_all_that_it_promises(finished, tiny):
+    workdir, said = finished, (tiny / "said.txt").read_text()
     for name in ("config.json", "tokenizer.vocab", "metrics.jsonl", "samples.txt", "curves.png"):
         assert (workdir / name).stat().st_size > 0
     assert list(workdir.glob("events.out.tfevents.*"))
@@ -43,7 +29,7 @@ def test_leaves_all_that_it_promises(finished):
 
 def test_learns_to_reverse(finished):
     """Anything broken between text and text (masks, shifts, search, joins) keeps this from 100."""
-    workdir, _ = finished
+    workdir = finished
     scores = json.loads((workdir / "results" / "test" / "report.json").read_text())
     assert scores["bleu"]["value"] > 80
     assert min(losses(workdir).values()) < 0.9
@@ -65,11 +51,11 @@ def interrupt(config, workdir, number, at_step):
 def test_killed_and_resumed_equals_undisturbed(finished, config, tmp_path):
     """Dropout is on: losses and weights must be the same bits as those of the undisturbed run.
 
-    Killed while starting, training, saving and evaluating, at moments that no step announces.
+    Killed while training, saving or evaluating, at moments that no step announces.
     """
     workdir = tmp_path / "killed"
     command = ["train.py", f"--config={config}", f"--workdir={workdir}"]
-    for seconds in (2.0, 0.3, 0.0, 0.7):  # after the first line of the log that is new
+    for seconds in (0.5, 0.1):  # after the first line of the log that is new
         process = start(*command)
         lines = num_lines(workdir)
         wait_until(lambda: num_lines(workdir) != lines, process)  # noqa: B023
@@ -82,9 +68,9 @@ def test_killed_and_resumed_equals_undisturbed(finished, config, tmp_path):
     assert "resume with: python" in said
     code, _, err = run(*command)
     assert code == 0, err
-    assert losses(workdir) == losses(finished[0])
+    assert losses(workdir) == losses(finished)
     ours, theirs = (
-        Checkpoints(w / "checkpoints", keep=1, read_only=True) for w in (workdir, finished[0])
+        Checkpoints(w / "checkpoints", keep=1, read_only=True) for w in (workdir, finished)
     )
     assert ours.about(300) == theirs.about(300)
 
@@ -105,11 +91,11 @@ def test_numbers_that_are_not_finite_end_the_run_with_its_checkpoint_intact(
 ):
     """Catches a run that goes on for days with NaN, or saves it over what was good."""
     workdir = tmp_path / "run"
-    shutil.copytree(finished[0], workdir)
+    shutil.copytree(finished, workdir)
     settings = json.loads((workdir / "config.json").read_text())
     settings["optimizer"]["peak_learning_rate"] = 1e38
     (workdir / "config.json").write_text(json.dumps(settings))
-    code, _, err = run(
+    code, _, err = call(
         "train.py",
         f"--config={config}",
         f"--workdir={workdir}",
@@ -124,7 +110,7 @@ def test_numbers_that_are_not_finite_end_the_run_with_its_checkpoint_intact(
     assert skipped[0]["step"] == 302  # the first update with it is the last finite one
     assert len(skipped[0]["inputs"]) == 16
     ours, theirs = (
-        Checkpoints(w / "checkpoints", keep=1, read_only=True) for w in (workdir, finished[0])
+        Checkpoints(w / "checkpoints", keep=1, read_only=True) for w in (workdir, finished)
     )
     assert ours.steps()[-1] == 301  # an update that blew up, but not those of the steps after it
     assert ours.about(300) == theirs.about(300)
@@ -191,20 +177,19 @@ def test_evaluation_that_a_signal_cuts_short_is_made_up_for(config, tmp_path, mo
     assert Checkpoints(tmp_path / "checkpoints", keep=1, read_only=True).best_step() is not None
 
 
-def test_a_checkpoint_of_eight_devices_opens_on_one(config, tmp_path):
-    """And eight devices learn what one does: their sums are over the whole batch."""
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+def test_a_checkpoint_of_four_devices_opens_on_one(config, tmp_path):
+    """And four devices learn what one does: their sums are over the whole batch."""
     steps = ["--config.training.num_train_steps=5", "--config.model.dropout_rate=0.0"]
-    for name, env in (("eight", flags), ("one", {})):
-        code, _, err = run(
-            "train.py", f"--config={config}", f"--workdir={tmp_path / name}", *steps, env=env
+    for name, start_with, number in (("four", call, 4), ("one", run, 1)):
+        code, _, err = start_with(
+            "train.py", f"--config={config}", f"--workdir={tmp_path / name}", *steps
         )
         assert code == 0, err
-        assert f"{8 if env else 1} × cpu" in err
-    ours, theirs = losses(tmp_path / "eight"), losses(tmp_path / "one")
-    assert ours == pytest.approx(theirs, rel=1e-5)
-    eight, one = (Translator.from_checkpoint(tmp_path / name) for name in ("eight", "one"))
-    assert eight.translate(["0 1 2"])[0].score == pytest.approx(
+        assert f"{number} × cpu" in err
+    assert losses(tmp_path / "four") == pytest.approx(losses(tmp_path / "one"), rel=1e-5)
+    one_device = {"devices": jax.devices()[:1]}
+    four, one = (Translator.from_checkpoint(tmp_path / n, **one_device) for n in ("four", "one"))
+    assert four.translate(["0 1 2"])[0].score == pytest.approx(
         one.translate(["0 1 2"])[0].score, rel=1e-4
     )
 
@@ -214,9 +199,9 @@ def snapshot(folder):
 
 
 def test_a_finished_run_says_so_and_writes_nothing(finished, config):
-    workdir, _ = finished
+    workdir = finished
     before = snapshot(workdir)
-    code, _, err = run("train.py", f"--config={config}", f"--workdir={workdir}")
+    code, _, err = call("train.py", f"--config={config}", f"--workdir={workdir}")
     assert code == 0
     assert "already finished" in err
     assert snapshot(workdir) == before
@@ -227,15 +212,15 @@ def test_patience_ends_a_run_that_no_longer_improves(config, tmp_path):
     command = ["train.py", f"--config={config}", f"--workdir={tmp_path / 'run'}"]
     command += ["--config.training.eval_every=2", "--config.training.patience=1"]
     command += ["--config.optimizer.peak_learning_rate=1e-9"]
-    code, _, err = run(*command)
+    code, _, err = call(*command)
     assert code == 0, err
     assert "stopped at step 4: no better validation_bleu since" in err
-    assert "already finished" in run(*command)[2]
+    assert "already finished" in call(*command)[2]
 
 
 def test_another_configuration_is_refused_with_the_fields_that_differ(finished, config):
-    code, _, err = run(
-        "train.py", f"--config={config}", f"--workdir={finished[0]}", "--config.model.d_ff=48"
+    code, _, err = call(
+        "train.py", f"--config={config}", f"--workdir={finished}", "--config.model.d_ff=48"
     )
     assert code == 2
     assert "model.d_ff: 64, 48" in err
@@ -243,11 +228,11 @@ def test_another_configuration_is_refused_with_the_fields_that_differ(finished, 
 
 
 def test_warm_start_takes_what_fits_and_trains_on(finished, config, tmp_path):
-    code, _, err = run(
+    code, _, err = call(
         "train.py",
         f"--config={config}",
         f"--workdir={tmp_path / 'warm start ü'}",
-        f"--config.training.init_from={finished[0]}",
+        f"--config.training.init_from={finished}",
         "--config.training.num_train_steps=1",
         "--config.model.num_layers=2",
     )
@@ -257,11 +242,11 @@ def test_warm_start_takes_what_fits_and_trains_on(finished, config, tmp_path):
 
 def test_warm_start_from_an_export_trains_in_float32_and_resumes(finished, config, tmp_path):
     """Catches bfloat16 parameters that go on as such, learn little and fit no fingerprint."""
-    export(finished[0], tmp_path / "small")
+    export(finished, tmp_path / "small")
     flags = [f"--config={config}", f"--workdir={tmp_path / 'run'}"]
     flags += [f"--config.training.init_from={tmp_path / 'small'}"]
     for steps, said in ((2, "warm start: 31 of 31 arrays"), (4, "resuming at step 2")):
-        code, _, err = run("train.py", *flags, f"--config.training.num_train_steps={steps}")
+        code, _, err = call("train.py", *flags, f"--config.training.num_train_steps={steps}")
         assert code == 0, err
         assert said in err
     params = Translator.from_checkpoint(tmp_path / "run").params
@@ -271,11 +256,11 @@ def test_warm_start_from_an_export_trains_in_float32_and_resumes(finished, confi
 def test_stray_files_change_nothing(finished, config, tmp_path):
     """Orbax takes a stray folder named 999 for the newest checkpoint."""
     workdir = tmp_path / "strays"
-    shutil.copytree(finished[0], workdir)
+    shutil.copytree(finished, workdir)
     (workdir / "checkpoints" / "999").mkdir()
     (workdir / "checkpoints" / "notes.txt").write_text("mine")
     (workdir / "notes").mkdir()
-    code, _, err = run(
+    code, _, err = call(
         "train.py",
         f"--config={config}",
         f"--workdir={workdir}",
@@ -286,7 +271,7 @@ def test_stray_files_change_nothing(finished, config, tmp_path):
 
 
 def test_dry_run(config, tmp_path):
-    code, _, err = run("train.py", f"--config={config}", f"--workdir={tmp_path}/x", "--dry_run")
+    code, _, err = call("train.py", f"--config={config}", f"--workdir={tmp_path}/x", "--dry_run")
     assert code == 0, err
     assert "GFLOP a step" in err
     assert "shared_embedding/table" in err

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.helpers.scripts import run
+from tests.helpers.commands import call
 from transformer.data.tokenizer_files import load_tokenizers
 
 CONFIG = """
@@ -47,7 +47,7 @@ def workdir(tmp_path_factory):
         rows = "".join(f"{word}\t{pronounce(word)}\n" for word in words)
         (folder / f"{split}.tsv").write_text(rows, encoding="utf-8")
     (folder / "toy.py").write_text(CONFIG.format(corpus=folder))
-    code, _, said = run("train.py", f"--config={folder / 'toy.py'}", f"--workdir={folder / 'run'}")
+    code, _, said = call("train.py", f"--config={folder / 'toy.py'}", f"--workdir={folder / 'run'}")
     assert code == 0, said
     (folder / "run" / "said.txt").write_text(said)
     return folder / "run"
@@ -56,7 +56,7 @@ def workdir(tmp_path_factory):
 def measured(workdir):
     """Step -> validation WER."""
     records = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
-    name = "validation_word_error_rate"
+    name = "validation_line_error_rate"
     return {record["step"]: record[name] for record in records if name in record}
 
 
@@ -69,7 +69,7 @@ def test_words_are_learnt(workdir):
 
 def test_the_best_checkpoint_has_the_lowest_error_rate(workdir):
     """Catches the best taken for the highest: the worst model of the run, published."""
-    _, out, said = run("eval.py", f"--workdir={workdir}", "--checkpoints=best")
+    _, out, said = call("eval.py", f"--workdir={workdir}", "--checkpoints=best")
     rates = measured(workdir)
     chosen = [step for step in rates if f"best ({step})" in said]
     assert chosen and rates[chosen[0]] == min(rates.values()) < max(rates.values())
@@ -80,6 +80,6 @@ def test_a_translation_is_phones_with_spaces_between(workdir):
     """Catches tokenizers of both sides swapped when they are restored."""
     source, target = load_tokenizers(workdir)
     assert (source.suffix, target.suffix) == (".characters", ".vocab")
-    code, out, _ = run("eval.py", f"--workdir={workdir}", "--input=-", stdin=b"abcd\ndab\n")
+    code, out, _ = call("eval.py", f"--workdir={workdir}", "--input=-", stdin=b"abcd\ndab\n")
     assert code == 0
     assert out.decode().splitlines() == [pronounce("abcd"), pronounce("dab")]
