@@ -1,14 +1,15 @@
-"""One run of a tiny model, trained by train.py as a user starts it and shared by all tests here."""
+"""Runs of tiny models that all tests here share; none may write into them."""
 
 import pytest
 
 from tests.helpers.scripts import run, write_config
 from tests.helpers.shared import make_once
+from tests.helpers.tiny_runs import train_classifier, train_language_model
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """A folder with `tiny.py`, its corpus, and the finished `run` of 300 steps; only to be read."""
+    """A folder with `tiny.py`, its corpus, and the finished `run` of 300 steps, started as a user does."""
 
     def make(folder):
         config = write_config(folder)
@@ -29,3 +30,15 @@ def config(tiny):
 def finished(tiny):
     """The work directory of a run that nobody disturbed."""
     return tiny / "run"
+
+
+@pytest.fixture(scope="session")
+def classes(tmp_path_factory):
+    """A classifier of sentences with an x and without."""
+    return make_once(tmp_path_factory, "classes", train_classifier) / "run"
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory):
+    """A language model of the alphabet, again and again, in lines."""
+    return make_once(tmp_path_factory, "text", train_language_model) / "run"

@@ -1,35 +1,13 @@
 """The other tasks as a user meets them: train, score, answer, restore from Python, mistakes."""
 
 import json
-import random
 
 import numpy as np
 import pytest
 
 from tests.helpers.commands import call
+from tests.helpers.tiny_runs import SPLITS, train, write_sentences
 from transformer import Classifier, LanguageModel
-
-SETTINGS = """model.d_model=32 model.d_ff=64 model.num_heads=2 model.num_layers=1
-    model.dropout_rate=0.0 data.row_length=16 optimizer.warmup_steps=20
-    optimizer.peak_learning_rate=0.01 training.num_train_steps=80 training.batch_tokens=256
-    training.log_every=20 training.eval_every=40 training.checkpoint_every=40
-    decoding.batch_size=8""".split()  # noqa: SIM905
-CONFIG = """
-from transformer.config import Config
-
-def get_config():
-    return Config(task="{task}")
-"""
-
-
-def train(folder, task, corpus, *more):
-    """A run of a tiny model with `folder` as work directory: (exit code, standard error)."""
-    config = folder.with_suffix(".py")
-    config.write_text(CONFIG.format(task=task))
-    settings = [*SETTINGS, f"data.corpus={corpus}", *more]
-    arguments = [f"--config.{setting}" for setting in settings]
-    code, _, err = call("train.py", f"--config={config}", f"--workdir={folder}", *arguments)
-    return code, err
 
 
 def evaluate(folder, *arguments, stdin=b""):
@@ -37,36 +15,6 @@ def evaluate(folder, *arguments, stdin=b""):
 
 
 # ---- sentences
-
-
-def write_sentences(folder):
-    """Sentences of letters, whose class is whether there is an x."""
-    rng, rows = random.Random(0), []
-    for _ in range(300):
-        words = [rng.choice("abcdefg") for _ in range(rng.randint(2, 7))]
-        label = rng.random() < 0.5
-        if label:
-            words[rng.randrange(len(words))] = "x"
-        rows.append(f"{'with' if label else 'without'}\t{' '.join(words)}\n")
-    folder.mkdir()
-    (folder / "train.tsv").write_text("".join(rows))
-    return folder
-
-
-SPLITS = ["data.train_split=train[:80%]", "data.validation_split=train[80%:]"]
-SPLITS += ["data.test_split=train[80%:]"]
-
-
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("family")
-    corpus = write_sentences(folder / "corpus")
-    code, err = train(
-        folder / "run", "classification", corpus, *SPLITS, "tokenizer.kind=characters"
-    )
-    assert code == 0, err
-    assert "2 classes" in err
-    return folder / "run"
 
 
 def test_a_classifier_learns_and_is_restored(classes):
@@ -122,20 +70,6 @@ def test_bad_labels_are_one_sentence(tmp_path, text, sentence):
 
 
 # ---- one text
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory):
-    """A language model of the alphabet, again and again, in lines."""
-    folder = tmp_path_factory.mktemp("text")
-    (folder / "text.txt").write_text("abcdefgh\n" * 400)
-    splits = [s.replace("train[", "all[") for s in SPLITS]
-    code, err = train(
-        folder / "run", "language_model", folder / "text.txt", *splits,
-        "tokenizer.kind=characters", "training.label_smoothing=0.0",
-    )  # fmt: skip
-    assert code == 0, err
-    return folder / "run"
 
 
 def test_a_language_model_goes_on(text):

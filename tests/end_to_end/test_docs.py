@@ -1,0 +1,54 @@
+"""The documentation is true: its Python runs, its links lead somewhere, its front page is short."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]+))?\)")
+NAMES = {page: str(page.relative_to(ROOT)) for page in PAGES}
+
+
+def blocks_of(page):
+    """The ```python blocks of a page."""
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def runs(finished, classes, text, tmp_path_factory):
+    """A folder with the runs that the pages name, each a tiny one."""
+    folder = tmp_path_factory.mktemp("docs")
+    (folder / "runs").mkdir()
+    named = {"mine": finished, "embedded_en_de": finished, "trec": classes, "shakespeare": text}
+    for name, run in named.items():
+        (folder / "runs" / name).symlink_to(run)
+    return folder
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=NAMES.get)
+def test_python_blocks_run(page, runs, monkeypatch, capsys):
+    """Catches a snippet that has not kept up with the code; a page is one program."""
+    monkeypatch.chdir(runs)
+    namespace = {"__name__": "__main__"}
+    for number, block in enumerate(blocks_of(page), 1):
+        exec(compile(block, f"{NAMES[page]}, block {number}", "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
+def test_links_lead_somewhere(page):
+    """Catches a page or a heading that was renamed."""
+    for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        file = page.parent / target
+        assert file.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", h).strip().lower().replace(" ", "-") for h in headings}
+            assert anchor in slugs, f"{target}#{anchor}"
+
+
+def test_the_front_page_is_short():
+    """Catches a README that grows into the documentation again."""
+    assert (ROOT / "README.md").read_text(encoding="utf-8").count("\n") <= 150
