@@ -9,7 +9,7 @@ from tests.helpers.tiny_runs import train_classifier, train_language_model
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """A folder with `tiny.py`, its corpus, and the finished `run` of 300 steps, started as a user does."""
+    """A folder with `tiny.py`, its corpus and its finished `run`, started as a user does."""
 
     def make(folder):
         config = write_config(folder)

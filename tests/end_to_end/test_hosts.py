@@ -10,18 +10,14 @@ import time
 
 import pytest
 
-from tests.helpers.scripts import ROOT, losses, run, start, write_config
+from tests.helpers.commands import call
+from tests.helpers.scripts import ROOT, losses, start
 from transformer.parallel import hosts
 from transformer.parallel.devices import check_accelerator
 
 STEPS = ["--config.training.eval_every=6", "--config.training.checkpoint_every=4"]
 STEPS += ["--config.model.dropout_rate=0.0"]  # pmap draws its own for each device
-LOST = 120  # seconds in which a host must notice that another is gone
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return write_config(tmp_path_factory.mktemp("tiny"))
+LOST = 60  # seconds in which a host must notice that another is gone
 
 
 def devices(number):
@@ -44,7 +40,7 @@ def start_two(config, workdir, *arguments, different=((), ())):
             f"--coordinator=localhost:{port}",
             "--num_processes=2",
             f"--process_id={index}",
-            env=devices(4),
+            env=devices(4) | {"TRANSFORMER_HEARTBEAT_SECONDS": "10"},
         )
         for index, own in enumerate(different)
     ]
@@ -73,7 +69,7 @@ def wait_for_step(workdir, step, processes):
 
 @pytest.fixture(scope="module")
 def passed_on(config, tmp_path_factory):
-    """Two hosts go to step 6, one device to 9, two hosts to 12: (folder, what the first two said).
+    """Two hosts go to step 6, one to 9, two to 12: (folder, what the first two said).
 
     Each in another way: pmapped, alone, and sharded over three axes.
     """
@@ -82,7 +78,7 @@ def passed_on(config, tmp_path_factory):
     said = finish(start_two(config, workdir, *pmap))
     assert [code for code, _ in said] == [0, 0], said
     flags = [f"--config={config}", f"--workdir={workdir}", *STEPS]
-    code, _, err = run("train.py", *flags, "--config.training.num_train_steps=9", env=devices(1))
+    code, _, err = call("train.py", *flags, "--config.training.num_train_steps=9")
     assert code == 0, err
     assert "resuming at step 6" in err
     mesh = [
@@ -101,9 +97,9 @@ def test_two_hosts_learn_what_one_does_and_either_goes_on_with_the_others_checkp
 ):
     """Catches batches, dropout or sums that depend on the hosts, and checkpoints tied to them."""
     workdir, _ = passed_on
-    code, _, err = run(
+    code, _, err = call(
         "train.py", f"--config={config}", f"--workdir={tmp_path}", *STEPS,
-        "--config.training.num_train_steps=12", env=devices(8),
+        "--config.training.num_train_steps=12",
     )  # fmt: skip
     assert code == 0, err
     expected = losses(tmp_path)
