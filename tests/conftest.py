@@ -16,7 +16,8 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={NUM_DEVICES}"
+FASTER_COMPILES = "--xla_backend_optimization_level=0"
+os.environ["XLA_FLAGS"] = f"{FASTER_COMPILES} --xla_force_host_platform_device_count={NUM_DEVICES}"
 
 
 def pytest_configure(config):
