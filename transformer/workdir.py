@@ -14,7 +14,7 @@ lock              locked by the process that trains here
 
 import json
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from etils import epath
 
@@ -31,7 +31,7 @@ class WorkDir:
 
     def __init__(self, path: storage.PathLike, *, writes: bool = True) -> None:
         self.path, self.writes = storage.locate(path), writes
-        self._lock: object = None  # the open file, which is locked as long as it is referenced
+        self._lock: TextIO | None = None  # the open file that is locked
         self._growing: dict[str, storage.GrowingObject] = {}
 
     def __truediv__(self, name: str) -> epath.Path:
@@ -72,7 +72,7 @@ class WorkDir:
         return any(record.get("num_train_steps", 0) >= steps for record in self.read_metrics())
 
     def open_for_training(self, config: Config) -> None:
-        """Creates or reopens the folder, and locks it.
+        """Creates or reopens the folder, and locks it until `close`.
 
         Raises ValueError for a folder that cannot be written, in which another process trains, or
         whose run differs from `config` in a setting that may not change on resumption. gs:// has
@@ -85,6 +85,12 @@ class WorkDir:
             self._make_and_lock()
         if self.has_run:
             self._check_same(config)
+
+    def close(self) -> None:
+        """Lets other processes train here again."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def save_config(self, config: Config) -> None:
         """Writes config.json; from then on the folder `has_run`."""

@@ -35,6 +35,7 @@ def export(workdir: PathLike, folder: PathLike, checkpoint: str | int = "default
             write_atomically(target / file.name, file.read_bytes())
     config.model.dtype, config.decoding.average_checkpoints = "bfloat16", 1
     target.save_config(config)
+    target.close()
     mib = sum(leaf.nbytes for leaf in jax.tree.leaves(params)) / 2**20
     return (
         f"{target.path}: {loaded.name} of {source.path} in bfloat16, {mib:,.1f} MiB of parameters"

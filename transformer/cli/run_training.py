@@ -32,7 +32,17 @@ def run_training(flags: HostFlags, config: Config, path: str) -> int:
             f"{startup_summary.evaluate_command(str(workdir.path))}"
         )
         return DONE
-    workdir.open_for_training(config)
+    try:
+        workdir.open_for_training(config)
+        code = _train(config, workdir)
+    finally:
+        workdir.close()
+    say(f"all of it took {format_seconds(time.monotonic() - start)}")
+    return code
+
+
+def _train(config: Config, workdir: WorkDir) -> int:
+    """Trains the run in a work directory that is open for it; the exit code."""
     stopping = Stopping(config.training.patience, is_alone=jax.process_count() == 1)
     stopping.catch_signals()
     try:
@@ -43,9 +53,7 @@ def run_training(flags: HostFlags, config: Config, path: str) -> int:
         return stopping.exit_code
     begin_run(trainer)
     say("\n".join(startup_summary.summary_lines(config, trainer.train_step, trainer.task)))
-    code = trainer.run(partial(conclude_run, trainer))
-    say(f"all of it took {format_seconds(time.monotonic() - start)}")
-    return code
+    return trainer.run(partial(conclude_run, trainer))
 
 
 def is_finished(workdir: WorkDir, config: Config) -> bool:
