@@ -1,6 +1,8 @@
 """The pace of work and the time that is left."""
 
-from transformer.console import Pace
+import pytest
+
+from transformer.console import Pace, format_seconds
 
 
 class Clock:
@@ -33,3 +35,12 @@ def test_pace_of_work_that_takes_no_time_is_a_number():
     pace.start()
     pace.add(1)
     assert pace.time_left(1) == "0 s left"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(9, "9 s"), (75, "1 min 15 s"), (3725, "1 h 02 min"), (3599.6, "1 h 00 min")],
+)
+def test_durations_read_well(seconds, text):
+    """Catches 60 seconds of a minute, and 60 minutes of an hour, after rounding."""
+    assert format_seconds(seconds) == text

@@ -1,6 +1,5 @@
 """train.py as a user meets it: killed, resumed, finished, misused."""
 
-import importlib.util
 import json
 import shutil
 import signal
@@ -116,67 +115,6 @@ def test_numbers_that_are_not_finite_end_the_run_with_its_checkpoint_intact(
     assert ours.about(300) == theirs.about(300)
 
 
-def short_settings(config):
-    """The configuration in the file `config`, for four steps."""
-    spec = importlib.util.spec_from_file_location("tiny_config", config)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    settings = module.get_config().validate()
-    settings.training.num_train_steps, settings.training.eval_every = 4, 2
-    settings.training.checkpoint_every = 1
-    return settings
-
-
-@pytest.mark.parametrize(("fails", "code"), [("save", 0), ("wait", 1)])
-def test_checkpoint_that_cannot_be_written(fails, code, config, tmp_path, monkeypatch, capsys):
-    """Catches a full disk that ends a run, or goes unsaid; only the last save decides."""
-    from transformer.signals import Stopping
-    from transformer.train.trainer import Trainer
-    from transformer.workdir import WorkDir
-
-    attempt, failed = getattr(Checkpoints, fails), []
-
-    def fail_once(checkpoints, *args):
-        if not failed:
-            failed.append(True)
-            raise ValueError("RESOURCE_EXHAUSTED: no space left on device")
-        return attempt(checkpoints, *args)
-
-    monkeypatch.setattr(Checkpoints, fails, fail_once)
-    trainer = Trainer(short_settings(config), WorkDir(tmp_path), Stopping(0))
-    assert trainer.run(lambda step: None) == code
-    said = capsys.readouterr().err
-    assert "could not be written: RESOURCE_EXHAUSTED: no space left" in said
-    assert said.count("could not be written") == 1
-
-
-def test_evaluation_that_a_signal_cuts_short_is_made_up_for(config, tmp_path, monkeypatch):
-    """Catches a resumption that goes on without the score of the step at which it stopped."""
-    from transformer.signals import Interruption, Stopping
-    from transformer.tasks.translation import TranslationTask
-    from transformer.train.trainer import Trainer
-    from transformer.workdir import WorkDir
-
-    settings = short_settings(config)
-    evaluate, said = TranslationTask.evaluate, []
-
-    def interrupted(task, params):
-        trainer.stopping.signal = signal.SIGTERM
-        raise Interruption
-
-    for patched in (interrupted, evaluate):
-        monkeypatch.setattr(TranslationTask, "evaluate", patched)
-        workdir = WorkDir(tmp_path)
-        trainer = Trainer(settings, workdir, Stopping(0))
-        trainer.task.save(workdir.path)
-        workdir.save_config(settings)
-        said.append(trainer.run(lambda step: None))
-    assert said == [75, 0]
-    scored = [r["step"] for r in workdir.read_metrics() if "validation_bleu" in r]
-    assert scored == [2, 4]
-    assert Checkpoints(tmp_path / "checkpoints", keep=1, read_only=True).best_step() is not None
-
-
 def test_a_checkpoint_of_four_devices_opens_on_one(config, tmp_path):
     """And four devices learn what one does: their sums are over the whole batch."""
     steps = ["--config.training.num_train_steps=5", "--config.model.dropout_rate=0.0"]
@@ -205,17 +143,6 @@ def test_a_finished_run_says_so_and_writes_nothing(finished, config):
     assert code == 0
     assert "already finished" in err
     assert snapshot(workdir) == before
-
-
-def test_patience_ends_a_run_that_no_longer_improves(config, tmp_path):
-    """BLEU is 0 at both evaluations: the second is no better, and the run is over for good."""
-    command = ["train.py", f"--config={config}", f"--workdir={tmp_path / 'run'}"]
-    command += ["--config.training.eval_every=2", "--config.training.patience=1"]
-    command += ["--config.optimizer.peak_learning_rate=1e-9"]
-    code, _, err = call(*command)
-    assert code == 0, err
-    assert "stopped at step 4: no better validation_bleu since" in err
-    assert "already finished" in call(*command)[2]
 
 
 def test_another_configuration_is_refused_with_the_fields_that_differ(finished, config):
