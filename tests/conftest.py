@@ -9,6 +9,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
+
 NUM_DEVICES = 4
 CACHE = Path(__file__).parents[1] / ".pytest_cache" / "xla"
 
@@ -16,8 +18,8 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-FASTER_COMPILES = "--xla_backend_optimization_level=0"
-os.environ["XLA_FLAGS"] = f"{FASTER_COMPILES} --xla_force_host_platform_device_count={NUM_DEVICES}"
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")  # a third less to compile
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={NUM_DEVICES}"
 
 
 def pytest_configure(config):
@@ -28,3 +30,14 @@ def pytest_configure(config):
 def pytest_unconfigure(config):
     """Removes it."""
     shutil.rmtree(config.cache_home, ignore_errors=True)
+
+
+@pytest.fixture
+def compiles_as_usual():
+    """XLA optimizes in this test, which reads what the compiler made."""
+    import jax
+
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)

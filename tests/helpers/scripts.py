@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-FASTER_COMPILES = "--xla_backend_optimization_level=0"
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = """
 from transformer.config import Config
@@ -59,7 +58,7 @@ def start(script, *arguments, **options):
 
 
 def _start(words, **options):
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": FASTER_COMPILES}  # one device
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": ""}  # one device
     environment |= options.pop("env", {})
     return subprocess.Popen(
         [sys.executable, *words],

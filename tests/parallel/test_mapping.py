@@ -33,10 +33,7 @@ WAYS = {  # name: (the way to compare with, mesh, parallelism, num_parts, settin
 SEVERAL = [way for way, (baseline, *_) in WAYS.items() if way != baseline]
 RESTORED = "1×2×2 in 2 parts, scanned, recomputed"  # also saved and restored
 
-pytestmark = [
-    pytest.mark.skipif(len(jax.devices()) != 4, reason="needs four devices"),
-    pytest.mark.usefixtures("compiles_fast"),
-]
+pytestmark = pytest.mark.skipif(len(jax.devices()) != 4, reason="needs four devices")
 
 
 @pytest.mark.parametrize("way", SEVERAL)

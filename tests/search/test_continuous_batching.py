@@ -18,8 +18,6 @@ from transformer.search.decoding import FREE, Limits, search_to_end
 from transformer.search.programs import SearchPrograms, max_num_programs
 from transformer.search.replicas import make_replicas
 
-pytestmark = pytest.mark.usefixtures("compiles_fast")
-
 WIDTH, LONGEST, NUM_SENTENCES = 3, 40, 64
 
 

@@ -24,8 +24,6 @@ from transformer.search.beam_search import BeamSearch
 from transformer.search.decoding import advance, make_length_penalty, search_to_end
 from transformer.search.sampling import Sampling
 
-pytestmark = pytest.mark.usefixtures("compiles_fast")
-
 # Tests search with equal shapes and rules where they can: those share one compiled program.
 LENGTHS, WIDTH, ALPHA = (9, 4, 7), 3, 1.5
 

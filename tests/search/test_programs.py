@@ -19,8 +19,6 @@ from transformer.search.programs import (
     lengthen_cache,
 )
 
-pytestmark = pytest.mark.usefixtures("compiles_fast")
-
 ROWS, SOURCE_LENGTH, LONGEST = 4, 16, 66
 
 

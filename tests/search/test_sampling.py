@@ -17,8 +17,6 @@ from tests.helpers.fake_model import (
 )
 from transformer.search.sampling import Sampling, truncate
 
-pytestmark = pytest.mark.usefixtures("compiles_fast")
-
 
 def rngs(*seeds):
     """A PRNG key per sentence."""

@@ -6,8 +6,6 @@ import pytest
 
 from transformer.search.top_k import first_largest, log_sum_exp, top_continuations
 
-pytestmark = pytest.mark.usefixtures("compiles_fast")
-
 SIZES = 3, 65, 127, 256  # fewer than k, several blocks, a prime, the blocks of a TPU
 
 
