@@ -32,6 +32,13 @@ def pytest_unconfigure(config):
     shutil.rmtree(config.cache_home, ignore_errors=True)
 
 
+def pytest_collection_modifyitems(items):
+    """Marks the tests that start processes of their own, or train as a user does."""
+    for item in items:
+        if "end_to_end" in item.path.parts:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def compiles_as_usual():
     """XLA optimizes in this test, which reads what the compiler made."""

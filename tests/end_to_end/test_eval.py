@@ -92,7 +92,7 @@ def test_every_checkpoint_is_scored_and_another_run_compared(workdir):
     """Catches a curve that stops at a damaged checkpoint, and a comparison that is not kept."""
     copy = workdir.parent / "copy"
     shutil.copytree(workdir, copy)
-    *kept, damaged, _ = Checkpoints(copy / "checkpoints", read_only=True).steps()
+    *kept, damaged, _ = Checkpoints(copy / "checkpoints", keep=1, read_only=True).steps()
     for file in (copy / "checkpoints" / str(damaged)).rglob("d/*"):
         file.write_bytes(b"")
     arguments = [f"--workdir={copy}", "--checkpoints=all", f"--compare={workdir}", "--beam_size=1"]
@@ -136,7 +136,12 @@ def test_fuzzed_lines_never_crash(workdir):
     lines = [rng.randbytes(rng.randrange(30)) for _ in range(10_000)]
     text = b"\n".join(line.replace(b"\n", b"") for line in lines) + b"\n"
     code, out, err = call(
-        "eval.py", f"--workdir={workdir}", "--input=-", "--beam_size=1", stdin=text
+        "eval.py",
+        f"--workdir={workdir}",
+        "--input=-",
+        "--beam_size=1",
+        "--batch_size=64",
+        stdin=text,
     )
     assert code == 0, err
     assert out.count(b"\n") == 10_000
@@ -159,7 +164,12 @@ def corpus(tmp_path_factory):
 def translate(workdir, corpus):
     """Starts eval.py on it; the reference is made the first time."""
     source, target = corpus
-    arguments = [f"--workdir={workdir}", f"--input={source}", "--chunk_lines=200", "--beam_size=2"]
+    arguments = [
+        f"--workdir={workdir}",
+        f"--input={source}",
+        "--chunk_lines=200",
+        "--batch_size=64",
+    ]
     code, _, err = call("eval.py", *arguments, f"--output={target}")
     assert code == 0, err
     return lambda *more: start("eval.py", *arguments, *more)
@@ -222,7 +232,7 @@ def test_a_reader_that_leaves_a_stream_early_ends_it_quietly(translate):
 def test_jsonl_has_a_record_for_each_line_whatever_is_in_it(workdir):
     """Catches records that control characters or bad bytes break."""
     text = b"\n".join(HARD_LINES)
-    arguments = ["--input=-", "--jsonl", "--nbest=2", "--beam_size=2"]
+    arguments = ["--input=-", "--jsonl", "--nbest=2"]
     code, out, err = call("eval.py", f"--workdir={workdir}", *arguments, stdin=text)
     assert code == 0, err
     records = [json.loads(line) for line in out.removesuffix(b"\n").split(b"\n")]

@@ -28,6 +28,7 @@ def get_config():
     config.training.num_train_steps, config.training.batch_tokens = 320, 512
     config.training.eval_every = config.training.checkpoint_every = 80
     config.training.keep_checkpoints, config.decoding.beam_size = 4, 2
+    config.decoding.batch_size = 4
     return config
 """
 SOUNDS = {"a": "aː", "b": "b", "c": "t͡s", "d": "d"}

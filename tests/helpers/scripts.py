@@ -28,6 +28,8 @@ def get_config():
     config.training.eval_every = 150
     config.training.checkpoint_every = 20
     config.decoding.max_extra_length = 4
+    config.decoding.beam_size = 2
+    config.decoding.batch_size = 4  # every size of batch is a program to compile
     return config
 """
 

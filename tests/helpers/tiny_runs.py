@@ -18,7 +18,7 @@ SETTINGS = {
     "training.log_every": 20,
     "training.eval_every": 40,
     "training.checkpoint_every": 40,
-    "decoding.batch_size": 8,
+    "decoding.batch_size": 4,
 }
 CONFIG = """
 from transformer.config import Config
