@@ -1,4 +1,4 @@
-"""batch.py: rows of sentence pairs, drawn."""
+"""Rows of sentence pairs, written out in full."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from transformer.data.ragged import Ragged
 from transformer.special_tokens import BOS, EOS, PAD
 
 
-def test_a_drawn_row():
+def test_rows_are_filled_one_sentence_after_another():
     """Catches positions, segments or decoder inputs that run on from one sentence to the next."""
     sentences = Ragged.from_lists([[7, 8, EOS], [9, EOS], [6, 6, 6, EOS]])
     ids, segments, positions = fill_rows(sentences, np.array([2, 1, 0]), np.array([2, 0, 1]), 8)
@@ -33,7 +33,7 @@ def test_a_drawn_row():
     ]
 
 
-def test_a_drawn_batch():
+def test_batch_as_in_its_example():
     """Catches sides that are exchanged, and fields in another order: the example of `Batch`."""
     source = Ragged.from_lists([[8, EOS], [5, 6, EOS]])
     target = Ragged.from_lists([[9, 9, EOS], [7, EOS]])
@@ -76,7 +76,7 @@ def test_arrays_of_one_pair_per_row_are_the_same_batch():
         assert np.array_equal(a, b) and a.dtype == np.int32
 
 
-def test_lengths_may_be_told():
+def test_lengths_may_be_given():
     """Catches the class 0 of a classifier, which is taken for padding."""
     inputs, one = np.full((2, 3), 5, np.int32), np.ones(2, np.int32)
     lengths = np.array([3, 0])

@@ -34,7 +34,7 @@ def test_inputs_are_the_ids_before_the_targets():
         assert (np.diff(batch.targets) == 1).all() and (batch.weights == 1).all()
 
 
-def test_a_drawn_text():
+def test_windows_as_in_their_example():
     """Catches a first id without an input, and windows that overlap or leave a gap."""
     (batch,) = every_batch(
         ConsecutiveWindows(np.array([7, 8, 9, 5, 6]), length=3, rows_per_batch=3)

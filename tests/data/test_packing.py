@@ -75,7 +75,7 @@ def test_a_batch_is_a_multiple_of_eight_rows():
         num_rows_of_batch(9, 10)
 
 
-def test_the_drawn_packing():
+def test_pack_as_in_its_example():
     """Catches rounds that fill one side of a row and leave the other empty: `pack`'s example."""
     source, target = np.array([7, 5, 4, 2, 1]), np.array([5, 6, 3, 5, 1])
     rows = pack(source, target, (10, 10), 2, np.random.default_rng(0))

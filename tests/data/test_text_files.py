@@ -53,7 +53,7 @@ def test_a_line_without_end_is_cut_between_two_characters_and_the_next_is_whole(
 
 
 def test_a_file_that_breaks_off_gives_its_lines_and_then_a_sentence(tmp_path):
-    """Catches a truncated archive whose translation looks whole."""
+    """Catches a truncated archive whose translation seems complete."""
     packed = gzip.compress(b"".join(b"%d\n" % n**9 for n in range(20_000)))
     (tmp_path / "a.gz").write_bytes(packed[: len(packed) // 2])
     stream = iter(open_lines(tmp_path / "a.gz"))

@@ -42,6 +42,7 @@ def test_flops_are_those_of_the_products(changes):
 
 
 def test_flops_add_up_over_sentences():
+    """Catches attention between sentences: the square of a sum instead of the sum of squares."""
     c = tiny_model().config
     parts = [training_flops(c, VOCAB_SIZE, [s], [t]) for s, t in ((3, 4), (7, 2))]
     assert training_flops(c, VOCAB_SIZE, [3, 7], [4, 2]) == pytest.approx(sum(parts))
@@ -57,4 +58,5 @@ def test_chips_are_told_apart(kind, peak):
 
 
 def test_unknown_chip_has_no_peak():
+    """Catches a utilisation of a peak that nobody knows."""
     assert find_chip("cpu") is None

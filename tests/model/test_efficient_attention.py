@@ -169,7 +169,7 @@ def error(num_features, length=64, width=16):
     return float(np.sqrt(((ours - expected) ** 2).mean() / (expected**2).mean()))
 
 
-def test_the_performer_s_error_falls_with_its_features():
+def test_the_performers_error_falls_with_its_features():
     """Catches an approximation of something else: its error would stay where it is."""
     errors = [error(num_features) for num_features in (16, 256, 4096)]
     assert errors == sorted(errors, reverse=True), errors
@@ -221,7 +221,7 @@ def test_the_performer_refuses_what_it_cannot_honour():
         jax.eval_shape(init, jax.random.key(0), batch)
 
 
-def test_the_performer_s_features_are_those_of_the_configuration():
+def test_the_performers_features_are_those_of_the_configuration():
     """Catches a setting that reaches no layer: more features give a nearer result."""
     Config(task="images", model=tiny_config(attention="performer")).validate()
     x = np.random.default_rng(0).normal(size=(2, 16, 16)).astype(np.float32)

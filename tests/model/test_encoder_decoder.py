@@ -71,7 +71,7 @@ def test_base_has_63_million_parameters_by_hand():
 
 
 @pytest.mark.parametrize("row", TABLE_3)
-def test_table_3_has_the_paper_s_numbers_of_parameters(row):
+def test_table_3_has_the_papers_numbers_of_parameters(row):
     """Catches a width that reaches no weight; rows C and "big" are in the tests of configs."""
     changes, millions = TABLE_3[row]
     ours = count_parameters(ModelConfig(**changes), 37_000, 37_000) / 1e6
@@ -79,7 +79,7 @@ def test_table_3_has_the_paper_s_numbers_of_parameters(row):
 
 
 @pytest.mark.parametrize("sharing, num_tables", [("all", 1), ("target", 2), ("none", 3)])
-def test_embedding_sharing_has_as_many_tables_as_it_says(sharing, num_tables, pairs):
+def test_embedding_sharing_has_the_tables_that_it_says(sharing, num_tables, pairs):
     """Catches a table that exists and changes nothing, or is shared without being asked to."""
     model = tiny_model(embedding_sharing=sharing, num_layers=1)
     batch = make_batch([pairs[:1]], S, T)

@@ -29,7 +29,7 @@ def run_residual(norm, rate, sublayer, *, deterministic):
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_residual_by_hand(norm):
-    """Catches a norm in the wrong place: a model trains with it all the same."""
+    """Catches a norm on the wrong side of the sum: a model trains with it all the same."""
     x, ours = run_residual(norm, 0.0, lambda y: 3 * y + 1, deterministic=True)
     expected = layer_norm(x + 3 * x + 1) if norm == "post" else x + 3 * layer_norm(x) + 1
     np.testing.assert_allclose(ours, expected, atol=1e-5)

@@ -172,10 +172,10 @@ def test_remat_and_scanned_layers_change_nothing():
     close(jax.jit(partial(loss, stack=plain.clone(remat=True)))(params), expected[0])
 
 
-@pytest.mark.parametrize("arranged", [dict(remat=True), dict(scan_layers=True)], ids=str)
-def test_dropout_reaches_arranged_layers(arranged):
+@pytest.mark.parametrize("option", [dict(remat=True), dict(scan_layers=True)], ids=str)
+def test_dropout_reaches_recomputed_and_scanned_layers(option):
     """Catches dropout that is lost, or always the same, where layers are recomputed or scanned."""
-    stack = Stack(tiny_config(dropout_rate=0.5, num_layers=1), **arranged)
+    stack = Stack(tiny_config(dropout_rate=0.5, num_layers=1), **option)
     x = np.ones((B, T, D), np.float32)
     params = random_params(stack.init, x, mask=None, deterministic=True)
 

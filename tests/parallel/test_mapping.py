@@ -46,12 +46,13 @@ def test_every_way_gives_the_parameters_of_one_device(way):
 
 
 def test_dropout_was_on_where_it_should_be():
+    """Catches a comparison of runs with dropout of which neither has any."""
     assert trained(ONE).losses != trained(DROPOUT).losses
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_step_compiles_once(way):
-    """Catches a second compile at the second step, by state that comes back placed otherwise."""
+    """Catches a second compile at the second step, by state that is sharded otherwise."""
     first, *others = trained(way).compiles
     assert first >= 1
     assert others == [0] * (NUM_STEPS - 1)
@@ -106,6 +107,7 @@ def test_settings_that_do_not_make_a_mesh_are_refused():
     ],
 )
 def test_wrong_settings_are_refused_before_any_device_is_used(changes, said):
+    """Catches a mesh that is found to be impossible only when the devices are at hand."""
     config = Config()
     config.parallelism = changes.pop("parallelism", "sharded")
     for axis, size in changes.items():

@@ -112,18 +112,18 @@ def test_search_compiles_for_a_slice(beam_size, monkeypatch):
     model, method, params, inputs = search_of(config, beam_size, rows=4 * len(devices))
     programs = SearchPrograms(model, method, make_replicas(devices))
 
-    def placed(tree, spec):
+    def put_on(tree, spec):
         sharding = NamedSharding(programs.replicas, spec)
         return jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree
         )
 
-    params, inputs = placed(params, P()), placed(inputs, P(REPLICA))
+    params, inputs = put_on(params, P()), put_on(inputs, P(REPLICA))
     lowered = programs.begin.lower(params, *inputs)
     lowered.compile()
-    slots = placed(lowered.out_info, P(REPLICA))
-    number = placed(jax.ShapeDtypeStruct((), jnp.int32), P())
-    positions = placed(jax.ShapeDtypeStruct((len(devices),), jnp.int32), P(REPLICA))
+    slots = put_on(lowered.out_info, P(REPLICA))
+    number = put_on(jax.ShapeDtypeStruct((), jnp.int32), P())
+    positions = put_on(jax.ShapeDtypeStruct((len(devices),), jnp.int32), P(REPLICA))
     fixed = slots.limits, slots.encoded
     arguments = params, fixed, slots.state, positions, number, positions
     text = programs.advance.lower(*arguments).compile().as_text()
@@ -134,6 +134,7 @@ def test_search_compiles_for_a_slice(beam_size, monkeypatch):
 @needs_libtpu
 @pytest.mark.parametrize("mesh", [[], ["--config.mesh.fsdp=2", "--config.mesh.tensor=2"]])
 def test_dry_run_compiles_for_a_slice(mesh, tmp_path):
+    """Catches a step that a TPU cannot run, and a mesh that divides no parameters."""
     settings = [f"--config.{setting}" for setting in SMALL]
     code, _, err = run(
         "train.py", "--config=configs/wmt14_en_de_base.py", *settings, *mesh, "--dry_run",
@@ -149,6 +150,7 @@ def test_dry_run_compiles_for_a_slice(mesh, tmp_path):
 
 @needs_libtpu
 def test_unknown_slice_is_refused(tmp_path):
+    """Catches a stack trace of the TPU compiler."""
     code, _, err = run("train.py", "--dry_run", "--topology=v5e:0x4", f"--workdir={tmp_path}")
     assert code == 2
     assert "must be a TPU slice such as v5e:4x4" in err.splitlines()[-1]

@@ -1,5 +1,6 @@
 """The functions of a search that are compiled: how caches grow and how batches are put together."""
 
+import doctest
 from functools import partial
 
 import jax
@@ -10,6 +11,7 @@ from tests.helpers.fake_model import make_limits
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, tiny_model
 from transformer.config import Config
 from transformer.data.batch import Batch
+from transformer.search import programs
 from transformer.search.options import SearchOptions
 from transformer.search.programs import (
     advance_slots,
@@ -80,3 +82,9 @@ def test_gather_takes_rows_from_both_and_empties_the_others(started):
     assert mask.tolist() == [16, 3, 9, 1]
     np.testing.assert_array_equal(taken.encoded[0][0].key[0], slots.encoded[0][0].key[2])
     np.testing.assert_array_equal(taken.encoded[0][0].key[1], others.encoded[0][0].key[1])
+
+
+def test_examples_are_true():
+    """Catches an example in a docstring that is no longer what the function returns."""
+    result = doctest.testmod(programs)
+    assert result.attempted and not result.failed

@@ -37,7 +37,7 @@ def meter(clock):
 
 
 def test_means_are_weighted_by_tokens_and_start_anew_after_a_reading(meter, clock):
-    """A mean of the steps' means would give 2.0; a forgotten step would give 1.0 or 3.0."""
+    """Catches a mean of the steps' means (2.0), and a step that is forgotten (1.0 or 3.0)."""
     meter.add(1, sums(30, 1.0))
     meter.add(2, sums(10, 3.0))
     clock.sleep(1)
@@ -50,7 +50,7 @@ def test_means_are_weighted_by_tokens_and_start_anew_after_a_reading(meter, cloc
 
 
 def test_a_pause_does_not_count_for_the_speed(meter, clock):
-    """Catches evaluations that make training look slow, and a pause that is subtracted twice."""
+    """Catches evaluations that lower the reported speed, and a pause that is subtracted twice."""
     clock.sleep(2)
     meter.add(1, sums(10, 1.0))
     with meter.paused():

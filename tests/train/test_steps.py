@@ -156,7 +156,7 @@ def root_loss_fn(params, batch, rng):
 
 
 def test_update_with_an_infinite_gradient_is_skipped():
-    """Catches a step that looks at its loss alone."""
+    """Catches a step that checks its loss alone."""
     optimizer = optax.sgd(0.1)
     state = TrainState(np.int32(0), np.float32(0), optimizer.init(np.float32(0)))
     after, sums = jax.jit(make_train_step(root_loss_fn, optimizer, 0))(state, np.ones(2))

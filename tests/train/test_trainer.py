@@ -178,7 +178,7 @@ def test_an_evaluation_that_a_signal_cuts_short_is_made_up_for(tmp_path):
 
 
 def test_one_bad_batch_is_skipped_and_three_end_the_run(tmp_path, capsys):
-    """Catches a run that ends for one batch, or goes on for days with NaN or saves it."""
+    """Catches a run that ends for one batch, or continues for days with NaN, or saves it."""
     trainer = make_trainer(tmp_path, num_train_steps=20, checkpoint_every=1)
     trainer.task.training_batches.bad_steps = (1, 5, 6, 7)
     assert trainer.run() == DIVERGED

@@ -51,11 +51,11 @@ def plan_batches(
     lengths: number of tokens of each sentence. Sentences longer than `largest_bucket` go into it
     and have to be cut. An index of -1 is a row without a sentence.
 
-    Lengths 3, 40, 9, 20 and 12 in batches of at most 2 rows, on one replica:
+    Batches of at most 2 rows may have 1 or 2; a lone sentence takes the smallest that holds it:
 
-        bucket 64: [[1, -1]]    bucket 32: [[3, -1]]    bucket 16: [[4, 2]], then [[0]]
-
-    (with sizes 1 and 2; the lone sentences take the smallest batch that holds them).
+    >>> lengths = np.array([3, 40, 9, 20, 12])
+    >>> [(bucket, batch.tolist()) for batch, bucket in plan_batches(lengths, 64, batch_size=2)]
+    [(64, [[1]]), (32, [[3]]), (16, [[4, 2]]), (16, [[0]])]
     """
     sizes = np.array(bucket_lengths(largest_bucket))
     bucket_of = sizes[np.searchsorted(sizes, np.minimum(lengths, largest_bucket))]

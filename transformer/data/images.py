@@ -98,10 +98,16 @@ def _check_images(
 
 
 def to_patches(images: np.ndarray, size: int) -> np.ndarray:
-    """[N, height, width, C] -> patches [N, S, size · size · C], row by row from the top left.
+    """Cuts images [N, height, width, C] into patches [N, S, size · size · C], row by row.
 
-    An image of 4 × 6 pixels and size 2 gives S = 6 patches, three from the upper two rows of pixels
-    and three from the lower two. Raises ValueError if `size` does not divide height and width.
+    An image of 4 × 6 pixels, numbered row by row, gives S = 6 patches of size 2:
+
+         0  1   2  3   4  5       (0 1 6 7) (2 3 8 9) (4 5 10 11)
+         6  7   8  9  10 11
+        12 13  14 15  16 17       (12 13 18 19) (14 15 20 21) (16 17 22 23)
+        18 19  20 21  22 23
+
+    Raises ValueError if `size` does not divide height and width.
     """
     num_images, height, width, channels = images.shape
     if height % size or width % size:

@@ -96,8 +96,8 @@ class _EpochPlan(NamedTuple):
 class PackedBatches:
     """`batches[step]` is a `Batch` of B rows, for every step from 0 on, epoch after epoch.
 
-    Rows of 7 sentences of mean length or more are filled to 95-99% with tokens, rows of 4 to about
-    91%, rows of 2 to 75%. Besides, the last batch of an epoch may be partly empty.
+    Rows that hold 7 or more sentences of mean length are filled to 95-99% with tokens, rows that
+    hold 4 to about 91%, rows that hold 2 to 75%. The last batch of an epoch may be partly empty.
 
     Evaluation reads the first `batches_per_epoch` batches of its own object: they hold each pair
     once.

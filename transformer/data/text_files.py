@@ -155,7 +155,7 @@ def _read(lines: Lines) -> Text:
 
 
 def is_readable(path: PathLike) -> bool:
-    """Whether `path` is a file or a pipe, as of `<(zstdcat FILE)`."""
+    """Whether `path` is a file, or a pipe such as `<(zstdcat FILE)`."""
     location = storage.locate(path)
     return location.exists() and not location.is_dir()
 

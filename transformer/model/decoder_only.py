@@ -48,7 +48,7 @@ class CausalLM(DecoderModel):
         """Returns (logits [B, W, V] of the token after `tokens`, the cache that includes these).
 
         tokens [B, W], which stand at `position`; ancestors [B, W, T']: see `masks.ancestor_mask`.
-        Ids that stand for no text have the logit -inf.
+        PAD, BOS and UNK, which stand for no text, have the logit -inf.
         """
         x = self.tokens(tokens, jnp.asarray(position), deterministic=True)
         x, cache = self.decoder.step(x, cache, position, ancestors=ancestors)

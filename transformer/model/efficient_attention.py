@@ -1,4 +1,4 @@
-"""Attention whose cost grows with the length and not with its square: a window, or random features.
+"""Attention whose cost is linear in the length: a window, or random features.
 
 These are attention functions (see `attention_functions`) with one more option each.
 """
@@ -35,8 +35,8 @@ def local_attention(
     query, key, value [B, T, N, H], mask broadcastable to [B, N, T, T]. The paper proposes it
     (section 4, "restricted"); it is computed in blocks as by Beltagy et al. (arXiv 2004.05150), and
     exact under any mask. The window moves with the position instead of lying on a grid of blocks,
-    so a sentence is the same wherever it stands in a packed row. Raises ValueError if there are not
-    as many keys as queries.
+    so a sentence is the same wherever it stands in a packed row. Raises ValueError if keys and
+    queries differ in number.
     """
     length = query.shape[1]
     if key.shape[1] != length:

@@ -3,8 +3,13 @@
 The products of a step then run along rows without copying them: a half to a fifth of the time that
 [B, S, N, H] takes on a CPU. Self-attention of W beams over T positions has S = T·W keys, ordered by
 position, and by beam within a position: beam w's key of position t has index t·W + w, so a step
-writes one contiguous slice. Attention to the source has the S keys of the sentence, which all beams
-share.
+writes one contiguous slice. For W = 2 and T = 3 the step at position 1 writes the indices 2 and 3:
+
+    index      0 1   2 3   4 5
+    position   0 0   1 1   2 2
+    beam       0 1   0 1   0 1
+
+Attention to the source has the S keys of the sentence, which all beams share.
 """
 
 from typing import NamedTuple

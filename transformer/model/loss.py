@@ -57,12 +57,12 @@ def _backward(
 ) -> tuple[jax.Array, None]:
     """∂loss/∂logits = softmax(logits) - (1-ε)·one_hot - ε/V, by comparison instead of a scatter."""
     logits, targets, log_normalizer = residuals
-    of_loss, of_nll = (g[..., None] for g in gradients)
+    loss_gradient, nll_gradient = (g[..., None] for g in gradients)
     is_gold = targets[..., None] == jnp.arange(logits.shape[-1])
     probabilities = jnp.exp(logits - log_normalizer[..., None])
-    at_gold = jnp.where(is_gold, (1 - smoothing) * of_loss + of_nll, 0.0)
-    elsewhere = of_loss * (smoothing / logits.shape[-1])
-    return (of_loss + of_nll) * probabilities - at_gold - elsewhere, None
+    at_gold = jnp.where(is_gold, (1 - smoothing) * loss_gradient + nll_gradient, 0.0)
+    elsewhere = loss_gradient * (smoothing / logits.shape[-1])
+    return (loss_gradient + nll_gradient) * probabilities - at_gold - elsewhere, None
 
 
 _per_token.defvjp(_forward, _backward)

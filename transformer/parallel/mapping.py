@@ -2,7 +2,7 @@
 
 `Sharded` (the default) jits a step over a mesh of data × fsdp × tensor and lets the compiler insert
 the reductions; `Pmapped` maps it with `jax.pmap` over replicated parameters. Both pad a batch with
-empty rows until every device gets as many, so any number of devices trains the same rows.
+empty rows until every device gets the same number, so the rows trained on are always the same.
 """
 
 import math
@@ -111,6 +111,7 @@ class Parallel(ABC):
         return jax.tree.map(put, batch)
 
     def _arrange(self, x: np.ndarray) -> np.ndarray:
+        """Returns padded rows in the shape that the step takes."""
         return x
 
     def abstract_batch(self, batch: Tree, num_parts: int = 1) -> Tree:
@@ -213,7 +214,7 @@ class Pmapped(Parallel):
         return f"pmapped over {self.mesh.size} devices"
 
     def _arrange(self, x: np.ndarray) -> np.ndarray:
-        """[B, …] -> [devices, B / devices, …], as pmap wants it."""
+        """Reshapes [B, …] to [devices, B / devices, …], as pmap wants it."""
         return x.reshape(self.mesh.size, -1, *x.shape[1:])
 
     def map_step(self, make_step: Callable[[str | None], Step], state: Any = None) -> MappedStep:

@@ -11,7 +11,7 @@ from transformer.config import MeshConfig
 AXES = ("data", "fsdp", "tensor")
 ROW_AXES = ("data", "fsdp")  # over which the rows of a batch are divided
 
-# Over which axes the dimensions of a parameter are divided, by the end of its path.
+# The axes over which the dimensions of a parameter are divided, by the end of its path.
 PARAMETER_AXES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("query", "kernel"): ("fsdp", "tensor"),  # [D, N·H]
     ("key", "kernel"): ("fsdp", "tensor"),
@@ -22,7 +22,7 @@ PARAMETER_AXES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("outer", "kernel"): ("tensor", "fsdp"),  # [F, D]
     ("table",): ("tensor", "fsdp"),  # [V, D]
 }
-# And those of an activation, by the names that the model gives its axes.
+# The same for an activation, by the names that the model gives its dimensions.
 ACTIVATION_AXES = (("batch", ROW_AXES), ("heads", "tensor"), ("mlp", "tensor"))
 
 

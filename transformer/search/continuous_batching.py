@@ -1,6 +1,6 @@
 """Continuous batching: finished sentences leave a batch early, and small batches are merged.
 
-A batch runs until so many of its sentences have finished that the others fit a smaller batch size.
+A batch runs until its unfinished sentences fit a smaller batch size, into which they are gathered.
 When at most half of the largest batch size is unfinished, the rest waits at the next multiple of
 `MERGE_EVERY` positions to be merged with another such batch. Which sentences share a batch changes
 no result: a program treats every row alike.
@@ -129,21 +129,21 @@ class ContinuousBatcher:
     ) -> Iterator[tuple[int, Hypotheses]]:
         """Waits for a program, yields the sentences that it finished and empties their slots."""
         positions, is_finished = np.asarray(advanced.position), np.asarray(advanced.is_finished)
-        leaves = is_finished.reshape(batch.indices.shape) & batch.is_active
-        if leaves.any():
+        is_leaving = is_finished.reshape(batch.indices.shape) & batch.is_active
+        if is_leaving.any():
             results = jax.device_get(advanced.results)
-            for row in np.flatnonzero(leaves):
+            for row in np.flatnonzero(is_leaving):
                 yield int(batch.indices.flat[row]), Hypotheses(*(array[row] for array in results))
-        batch.indices = np.where(leaves, -1, batch.indices)
+        batch.indices = np.where(is_leaving, -1, batch.indices)
         # A replica without sentences counts as having reached the same position as the others.
-        has_some = batch.is_active.any(1)
-        batch.positions = np.where(has_some, positions, positions[has_some].max(initial=0))
+        is_used = batch.is_active.any(1)
+        batch.positions = np.where(is_used, positions, positions[is_used].max(initial=0))
 
     def _continue(self, batch: _RunningBatch) -> None:
-        """Runs a batch on in as few rows as it needs, or lets it wait to be merged."""
+        """Continues a batch in the fewest rows that hold it, or lets it wait to be merged."""
         batch = self._gather(batch)
-        is_level = (batch.positions == batch.position).all()
-        if not self._is_small(batch) or not is_level or batch.position % MERGE_EVERY:
+        is_aligned = (batch.positions == batch.position).all()
+        if not self._is_small(batch) or not is_aligned or batch.position % MERGE_EVERY:
             return self._advance(batch)
         if batch.key in self._waiting:
             return self._continue(self._gather(batch, self._waiting.pop(batch.key)))
@@ -188,12 +188,12 @@ class ContinuousBatcher:
         return 2 * batch.num_active <= self._sizes(batch)[-1]
 
     def _gather(self, batch: _RunningBatch, other: _RunningBatch | None = None) -> _RunningBatch:
-        """Returns the sentences of one batch, or of two with one key, in as few rows as hold them.
+        """Returns the sentences of one batch or two, in the fewest rows; two have equal keys.
 
         An example on one replica, with batches of 4 rows (. is -1):
 
             indices                 7 . 9 .   and   3 . . 5
-            order of the active     0 2 4 7, counted through both
+            order of the active     0 2 4 7, numbered through both batches
             gathered indices        7 9 3 5
         """
         pair = (batch,) if other is None else (batch, other)

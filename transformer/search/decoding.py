@@ -129,13 +129,12 @@ def advance(
     stop: int | jax.Array,
     max_unfinished: int | jax.Array = 0,
 ) -> tuple[State, jax.Array]:
-    """Runs the search from position `start` until `stop`, or until few sentences are unfinished.
+    """Runs the search from position `start` to `stop`; returns the state and the position reached.
 
-    It ends early as soon as at most `max_unfinished` sentences are unfinished. Returns the state
-    and the position that was reached.
+    It ends earlier as soon as at most `max_unfinished` sentences are unfinished.
     """
 
-    def runs_on(carry: tuple[jax.Array, State]) -> jax.Array:
+    def must_continue(carry: tuple[jax.Array, State]) -> jax.Array:
         position, state = carry
         num_unfinished = (~method.is_finished(limits, state)).sum()
         return (position < stop) & (num_unfinished > max_unfinished)
@@ -144,7 +143,7 @@ def advance(
         position, state = carry
         return position + 1, method.extend(step_fn, limits, state, position)
 
-    position, state = jax.lax.while_loop(runs_on, extend, (jnp.int32(start), state))
+    position, state = jax.lax.while_loop(must_continue, extend, (jnp.int32(start), state))
     return state, position
 
 

@@ -17,7 +17,7 @@ from transformer.workdir import WorkDir
 
 
 class ImageTask(LabelledTask[ImageBatches]):
-    """`training.batch_tokens` counts patches."""
+    """Classifies images cut into patches; `training.batch_tokens` counts patches."""
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)

@@ -18,7 +18,7 @@ from transformer.tasks.task import Metrics, Task
 
 
 class LabelledTask(Task[TrainingT, TrainingT], ABC):
-    """A subclass's constructor also sets `labels`, `classifier` and `validation`."""
+    """Validates by accuracy; a subclass's constructor also sets the three attributes below."""
 
     selection_key, higher_is_better = "validation_accuracy", True
     labels: Labels

@@ -156,7 +156,7 @@ class Task(Generic[TrainingT, ValidationT]):
 
         options: of sampling, and "jsonl", by name. Raises ValueError for a task without text.
         """
-        raise ValueError("A run of this task says nothing to a line of text: leave out --input.")
+        raise ValueError("A run of this task takes no lines of text: leave out --input.")
 
     # ---- shared by all tasks
 
@@ -195,7 +195,7 @@ class Task(Generic[TrainingT, ValidationT]):
         return train_tokenizer(self.config.tokenizer, texts)
 
     def data_fingerprint(self) -> bytes:
-        """Returns bytes that are equal on every host that read the same data the same way."""
+        """Returns bytes that are equal on all hosts that have read the same data the same way."""
         contents = [
             zlib.crc32(np.ascontiguousarray(item).data) if isinstance(item, np.ndarray) else item
             for item in self.data_contents()

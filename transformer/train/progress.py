@@ -15,7 +15,7 @@ class Progress:
     """Shows metrics and logs them to metrics.jsonl and TensorBoard.
 
     num_steps: of the whole run, to estimate the time left.
-    first_step: the last step that is done already; events of later steps are forgotten.
+    num_steps_done: the steps before this start; events of that step and later ones are forgotten.
     stream: where to show them; None: standard error, on the host that writes.
     clock: seconds, from any start.
     """
@@ -24,7 +24,7 @@ class Progress:
         self,
         workdir: WorkDir,
         num_steps: int,
-        first_step: int,
+        num_steps_done: int,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -32,8 +32,8 @@ class Progress:
         if stream is None:
             stream = sys.stderr if workdir.writes else open(os.devnull, "w")  # noqa: SIM115
         self._line = LiveLine(stream)
-        self._events = make_event_writer(workdir, first_step)
-        self._last_shown = first_step
+        self._events = make_event_writer(workdir, num_steps_done)
+        self._last_shown = num_steps_done
         self._pace = Pace(clock)  # of the steps since the first line
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:

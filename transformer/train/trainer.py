@@ -21,7 +21,7 @@ from transformer.train.progress import Progress
 from transformer.train.steps import Batch, Sums, TrainStep
 from transformer.workdir import WorkDir
 
-Conclude = Callable[[int], None] | None
+Conclude = Callable[[int], None]
 
 
 class Trainer:
@@ -48,7 +48,7 @@ class Trainer:
             config, self.parallel, task.model, task.loss_fn, task.training_batches[0]
         )
 
-    def run(self, conclude: Conclude = None) -> int:
+    def run(self, conclude: Conclude | None = None) -> int:
         """Trains to the last step or until told to stop; returns the exit code for the process.
 
         conclude(step) is called at the end of a run that was not interrupted, to score a test
@@ -194,7 +194,7 @@ class Trainer:
 
     # ---- end
 
-    def _finish(self, step: int, state: TrainState, conclude: Conclude) -> int:
+    def _finish(self, step: int, state: TrainState, conclude: Conclude | None) -> int:
         """Saves the last state, closes the logs and concludes; returns the exit code."""
         self.meter.settle()
         self._warn_of_skipped_updates()
@@ -213,7 +213,7 @@ class Trainer:
         say(f"stopped at step {step:,} and saved; resume with: {this_command()}")
         return self.stopping.exit_code
 
-    def _conclude(self, step: int, conclude: Conclude) -> bool:
+    def _conclude(self, step: int, conclude: Conclude | None) -> bool:
         """Calls conclude(step); returns False if a signal cut it short."""
         if step < self.config.training.num_train_steps:
             num_worse, name = self.stopping.num_worse, self.task.selection_key
