@@ -65,7 +65,7 @@ def test_any_name_will_do(tmp_path, name, monkeypatch):
 
 
 def test_paths_that_cannot_be_used_are_named(tmp_path):
-    """Catches a traceback for a file in place of a folder, or for a folder without a run."""
+    """Catches a traceback for a file instead of a folder, or for a folder without a run."""
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="cannot be written"):
         WorkDir(tmp_path / "file").open_for_training(Config())

@@ -75,9 +75,9 @@ class WorkDir:
         """Creates or reopens the folder, and locks it until `close`.
 
         Raises ValueError for a folder that cannot be written, in which another process trains, or
-        whose run differs from `config` in a setting that may not change on resumption. gs:// has
-        no locks: users see to it themselves that one run at a time trains in a folder there, as
-        an owner's name left behind would keep out the resumption of a preempted run.
+        whose run differs from `config` in a setting that may not change on resumption. A folder on
+        gs:// is not locked, as a preempted run would leave its lock behind and could not resume:
+        users must see to it that only one run at a time trains there.
         """
         if self.writes and storage.is_remote(self.path):
             storage.check_writable(self.path)

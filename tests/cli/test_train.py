@@ -22,13 +22,13 @@ def parse(*words: str):
         (["--config.model.num_layers=two"], "--config.model.num_layers"),
         (["--config.model.norm=both"], "model.norm must be one of post, pre, not 'both'"),
         (["--config.model.num_heads=3"], "model.num_heads (3)"),
-        (["--config=configs/nothing.py"], "not configs/nothing.py; there is configs/digits.py"),
-        (["--config=Makefile"], "not Makefile; there is"),
+        (["--config=configs/nothing.py"], "not configs/nothing.py; shipped are configs/digits.py"),
+        (["--config=Makefile"], "not Makefile; shipped are"),
         (["--config.data=1"], "--config.data"),
         (["--config.seed=1", "--config=configs/digits.py"], "--config"),
         (["--wrokdir=x"], "did you mean --workdir?"),
         (["--topology=v5e:4x4"], "--topology needs --dry_run"),
-        (["--process_id=one"], "--process_id=one"),
+        (["--process_id=one"], "--process_id must be a whole number"),
         (["word"], "not 'word'"),
     ],
 )
@@ -78,7 +78,7 @@ def test_configurations_are_found_from_anywhere(tmp_path, monkeypatch, capsys):
         assert f"--config={name} is not a file here; taking {ROOT}" in capsys.readouterr().err
     (tmp_path / "digits.py").write_text((ROOT / DEFAULT_CONFIG).read_text())
     assert parse("--config", "digits.py")[1].task == "translation"
-    with pytest.raises(ValueError, match=r"not other/digits\.py; there is configs/digits\.py"):
+    with pytest.raises(ValueError, match=r"not other/digits\.py; shipped are configs/digits\.py"):
         parse("--config=other/digits.py")
 
 

@@ -175,7 +175,7 @@ def translate(workdir, corpus):
     return lambda *more: start("eval.py", *arguments, *more)
 
 
-def test_a_corpus_goes_on_after_a_kill_and_a_signal(translate, corpus, tmp_path):
+def test_a_corpus_is_resumed_after_a_kill_and_a_signal(translate, corpus, tmp_path):
     """Catches finished chunks that are done twice, and bytes that depend on interruptions."""
     parts = tmp_path / "out.de.parts"
 
@@ -193,7 +193,7 @@ def test_a_corpus_goes_on_after_a_kill_and_a_signal(translate, corpus, tmp_path)
     err, num_stopped = interrupt(process, process.terminate, num_killed + 3)
     assert process.returncode == 75
     assert f"resuming: {num_killed} chunks are done already" in err
-    assert "finished chunks are kept, go on with: python " in err
+    assert "finished chunks are kept; resume with: python " in err
     process = translate(f"--output={tmp_path / 'out.de'}", "--alpha=1")
     err = process.communicate()[1].decode()
     assert (process.returncode, err.count("\n")) == (2, 1) and "options" in err

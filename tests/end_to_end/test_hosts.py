@@ -93,7 +93,7 @@ def passed_on(config, tmp_path_factory):
     return workdir, [text for _, text in said]
 
 
-def test_two_hosts_learn_what_one_does_and_either_goes_on_with_the_others_checkpoint(
+def test_two_hosts_learn_what_one_does_and_either_resumes_from_the_others_checkpoint(
     passed_on, config, tmp_path
 ):
     """Catches batches, dropout or sums that depend on the hosts, and checkpoints tied to them."""

@@ -78,7 +78,7 @@ def marian(ours):
         max_lengths = torch.tensor([len(i) + EXTRA for i in ids]).repeat_interleave(width)
 
         def end_in_time(input_ids, scores):
-            """Ours allows only EOS at a sentence's last place, and counts its log-probability."""
+            """Ours allows only EOS at the last position, and counts its log-probability."""
             is_last = (input_ids.shape[1] >= max_lengths)[:, None]
             return scores.masked_fill(is_last & (torch.arange(len(VOCABULARY)) != EOS), -np.inf)
 
@@ -186,7 +186,7 @@ def test_greedy_equals_ctranslate2s(ours, make_ctranslate2):
     theirs = search_with(make_ctranslate2(ours), sentences, beam_size=1, max_decoding_length=length)
     found = ours.translate(sentences, beam_size=1, alpha=0.0)
     for translation, sentence, [(ids, _)] in zip(found, sentences, theirs, strict=True):
-        num_free = len(sentence.split()) + EXTRA  # at the place after them ours must end
+        num_free = len(sentence.split()) + EXTRA  # at the next position ours must end
         assert translation.ids[:num_free] == ids[:num_free]
 
 

@@ -72,7 +72,7 @@ def test_bad_labels_are_one_sentence(tmp_path, text, sentence):
 # ---- one text
 
 
-def test_a_language_model_goes_on(text):
+def test_a_language_model_continues_a_prompt(text):
     """Catches a prompt that is not heeded, and a window that is lost when it is full."""
     model = LanguageModel.from_checkpoint(text)
     options = dict(temperature=0.0, num_pieces=50)
@@ -137,7 +137,7 @@ def test_a_masked_model_learns_and_a_classifier_starts_from_it(tmp_path):
     losses = [record["validation_loss"] for record in records if "validation_loss" in record]
     assert losses[-1] < 1.0 < losses[0] or losses[-1] < 0.7  # 2.1 by chance
     code, out, err = evaluate(tmp_path / "masked")
-    assert code == 0 and b"nats per hidden piece" in out, err
+    assert code == 0 and b"nats per masked token" in out, err
     code, err = train(
         tmp_path / "tuned", "classification", corpus, *SPLITS, characters,
         f"training.init_from={tmp_path / 'masked'}",

@@ -91,7 +91,7 @@ def wait_until(is_reached, process, timeout=240):
 def test_numbers_that_are_not_finite_end_the_run_with_its_checkpoint_intact(
     finished, config, tmp_path
 ):
-    """Catches a run that goes on for days with NaN, or saves it over what was good."""
+    """Catches a run that trains for days on NaN, or saves it over what was good."""
     workdir = tmp_path / "run"
     shutil.copytree(finished, workdir)
     settings = json.loads((workdir / "config.json").read_text())

@@ -95,7 +95,7 @@ def test_translations_without_a_single_match_are_compared():
 
 def test_other_references_and_other_directions_are_refused():
     """Catches a comparison of scores of two test sets, or of English with German."""
-    with pytest.raises(ValueError, match="other references"):
+    with pytest.raises(ValueError, match="different references"):
         compare(("a", "b"), evaluation(), evaluation([(s, f"{r} !", t) for s, r, t in texts(0)]))
     ours, back, pieces = Config(), Config(), Config()
     back.data = dataclasses.replace(back.data, source_language="de", target_language="en")

@@ -31,7 +31,7 @@ def by_hand(translations, references):
 
 @pytest.mark.parametrize("shorten", [0, 2], ids=["whole", "brevity"])
 def test_bleu_is_bleu(shorten):
-    """Catches swapped arguments, another smoothing, and a fraction in place of a percentage."""
+    """Catches swapped arguments, another smoothing, and a fraction instead of a percentage."""
     translations = [" ".join(t.split()[: 10 - shorten]) for t in TRANSLATIONS]
     expected = by_hand([t.split() for t in translations], [r.split() for r in REFERENCES])
     for tokenize in ("none", "13a"):

@@ -194,7 +194,7 @@ def test_a_signal_ends_a_job_at_once_and_names_the_command_that_resumes_it(numbe
     translator.translate = stop_at
     job = make_job(source)
     assert run_job(translator, job, say=said.append, command="python eval.py --x") == code
-    assert said == ["stopped; finished chunks are kept, go on with: python eval.py --x"]
+    assert said == ["stopped; finished chunks are kept; resume with: python eval.py --x"]
     assert len(parts_of(source)) == 2
 
 

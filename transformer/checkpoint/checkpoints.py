@@ -28,7 +28,7 @@ T = TypeVar("T")
 class Loaded(NamedTuple):
     """Parameters by the name of a checkpoint.
 
-    name: what was loaded, for people: "best (1200)", "1200" or "mean of 5 (1000 to 1200)".
+    name: what was loaded, as shown to users: "best (1200)", "1200" or "mean of 5 (1000 to 1200)".
     step: its step, of a mean the newest. num_averaged: number of checkpoints in the mean, or 1.
     """
 

@@ -68,7 +68,7 @@ def restore(
     if tasks is not None and config.task not in tasks:
         raise ValueError(
             f"{run.path} holds a run of {config.task}, not of {' or '.join(tasks)}; "
-            f"Translator, Classifier and LanguageModel open runs of their own each."
+            f"open it with the class for its task: Translator, Classifier or LanguageModel."
         )
     if dtype is not None:
         config.model.dtype = dtype if isinstance(dtype, str) else jnp.dtype(dtype).name

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from transformer.console import say
 
 F = TypeVar("F")
 DEFAULT_CONFIG = "configs/embedded_en_de.py"
+VALUES = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 MISTAKES = (absl_flags.Error, AttributeError, KeyError, TypeError, ValueError, OSError)
 
 
@@ -32,8 +33,8 @@ def parse_flags(kind: type[F], argv: Sequence[str]) -> F:
 def parse_flags_and_config(kind: type[F], argv: Sequence[str]) -> tuple[F, Config]:
     """Returns the flags and the valid configuration of a command line.
 
-    --config=FILE names a file with `get_config()`, and --config.GROUP.FIELD=VALUE changes a field
-    of it. Raises ValueError.
+    --config=FILE names a file with `get_config()`, and --config.GROUP.NAME=VALUE changes one of
+    its settings. Raises ValueError.
     """
     values, argv = _define_flags(kind), _find_config(list(argv))
     config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=argv)
@@ -50,11 +51,15 @@ def help_text(usage: str | None, kind: type, with_config: bool = False) -> str:
     """Returns what --help prints. usage: the docstring of the command."""
     lines = [(usage or "").strip(), "", "Flags:", *help_lines(kind)]
     if with_config:
-        lines.append(f"  --config=FILE: File with get_config(). (default: {DEFAULT_CONFIG})")
-        lines += ["", "Fields of the configuration, with the paper's values:"]
+        lines.append("  --config=FILE: File with get_config(), or the name of a shipped one.")
+        lines.append(f"      default: {DEFAULT_CONFIG}")
+        lines += [
+            "",
+            "Settings of a configuration, with their defaults where its file sets no other:",
+        ]
         for setting in Config.settings():
-            usage = f"--config.{setting.name}={setting.default!r}"
-            lines.append(f"  {usage:<48} {setting.help_with_choices}")
+            override = f"--config.{setting.name}={setting.default!r}"
+            lines.append(f"  {override:<48} {setting.help_with_choices}")
     return "\n".join(lines)
 
 
@@ -81,7 +86,7 @@ def _define_flag(declared: Flag, values: absl_flags.FlagValues) -> None:
 
 
 def _parse(values: absl_flags.FlagValues, argv: Sequence[str]) -> None:
-    """Parses a command line into `values`; ValueError with one sentence for a mistake in it."""
+    """Parses a command line into `values`; raises ValueError with one sentence for a mistake."""
     try:
         rest = values(argv)
         if "config" in values:
@@ -92,7 +97,7 @@ def _parse(values: absl_flags.FlagValues, argv: Sequence[str]) -> None:
         raise ValueError(f"this command takes only --flags, not '{rest[1]}'; see --help.")
 
 
-def _explain_mistake(error: Exception, values: Iterable[str], argv: Sequence[str]) -> str:
+def _explain_mistake(error: Exception, values: absl_flags.FlagValues, argv: Sequence[str]) -> str:
     """Returns what is wrong with a command line, and the nearest name that would be right."""
     known = [name for name in values if "-" not in name]
     if "config" in known:
@@ -106,7 +111,18 @@ def _explain_mistake(error: Exception, values: Iterable[str], argv: Sequence[str
     text = str(error).strip()
     if "Traceback" in text:  # of a configuration file: its last line is the error
         return text.rsplit("\n", 1)[-1]
-    return text.split("\n")[0]
+    return _explain_value(text, values) or text.split("\n")[0]
+
+
+def _explain_value(text: str, values: absl_flags.FlagValues) -> str:
+    """Returns what a flag takes if absl's error `text` is about its value, else ""."""
+    wrong = re.match(r"flag --([^=]+)=(.*?): ", text)
+    if not wrong or wrong[1] not in values:
+        return ""
+    flag = values[wrong[1]]
+    choices = getattr(flag.parser, "enum_values", ())
+    expected = f"one of {', '.join(choices)}" if choices else VALUES.get(flag.flag_type())
+    return f"--{wrong[1]} must be {expected}, not '{wrong[2]}'." if expected else ""
 
 
 def _name_of(word: str) -> str:
@@ -146,8 +162,8 @@ def _config_path(value: str) -> str:
                 say(f"--config={name} is not a file here; taking {shipped[wanted]}")
             return f"{shipped[wanted]}{colon}{argument}"
     raise ValueError(
-        f"--config must name a Python file with get_config(), not {name}; there is "
-        f"{', '.join(shipped)}."
+        f"--config must name a Python file with get_config(), not {name}; shipped "
+        f"are {', '.join(shipped)}."
     )
 
 

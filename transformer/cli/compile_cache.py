@@ -1,4 +1,4 @@
-"""Compiled programs, kept for the next start: JAX's persistent cache in a folder of the user's own.
+"""Keeps compiled programs for the next start: JAX's persistent cache in a folder of the user's own.
 
 The programs in it are run unchecked, so it must be a folder that nobody else can write.
 """
@@ -20,7 +20,7 @@ def turn_on(say: Callable[[str], None]) -> None:
     """Turns the cache on, unless JAX_COMPILATION_CACHE_DIR or jax.config names another folder.
 
     The folder is in XDG_CACHE_HOME (~/.cache); if it cannot be made, or others may write to it,
-    `say` tells so and nothing is kept. JAX_ENABLE_COMPILATION_CACHE=false turns it off.
+    `say` is told so and nothing is kept. JAX_ENABLE_COMPILATION_CACHE=false turns it off.
     """
     # pyrefly: ignore[missing-attribute]: jax makes these attributes when it is imported
     if jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:

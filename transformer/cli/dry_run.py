@@ -24,7 +24,7 @@ def describe_run(config: Config, workdir: str, topology: str) -> int:
     if topology:
         step = make_step_without_data(config, make_parallel(config, topology_devices(topology)))
         lines = startup_summary.summary_lines(config, step)
-        lines.append("data        not read: rows and vocabularies as the configuration has them")
+        lines.append("data        not read: rows and vocabularies as configured")
     else:
         trainer = Trainer(config, WorkDir(workdir, writes=False), Stopping(0))
         step = trainer.train_step

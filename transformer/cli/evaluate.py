@@ -42,7 +42,7 @@ def _evaluate(argv: Sequence[str]) -> int:
     config = WorkDir(flags.workdir).load_config()
     flags.check(config.task)
     if flags.compare:
-        WorkDir(flags.compare).load_config()  # refused now if it is no work directory
+        WorkDir(flags.compare).load_config()  # raises now if it is no work directory
     # Imported here, as they import jax: --help and wrong flags need not wait for it.
     if config.task == "translation":
         from transformer.cli.evaluate_translation import evaluate_translation

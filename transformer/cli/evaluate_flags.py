@@ -8,12 +8,20 @@ from transformer.cli.hosts import HostFlags
 from transformer.inference.chunks import CHUNK_LINES
 
 TRANSLATION, LANGUAGE_MODEL = ("translation",), ("language_model",)
-LINES = ("translation", "classification", "language_model")  # tasks that answer lines of text
-SAMPLING = ("translation", "language_model")
-SEARCH = ("beam_size", "alpha", "early_stopping", "temperature", "top_k", "top_p", "seed", "sample")
-OF_A_TEST_SET = "scores of a test set are kept in results/"
-NO_TRANSLATIONS = {
-    "reference": OF_A_TEST_SET,
+LINE_TASKS = ("translation", "classification", "language_model")  # they answer lines of text
+SAMPLING_TASKS = ("translation", "language_model")
+SEARCH_FLAGS = (
+    "beam_size",
+    "alpha",
+    "early_stopping",
+    "temperature",
+    "top_k",
+    "top_p",
+    "seed",
+    "sample",
+)
+WRITE_NO_LINES = {  # flags with which the command writes no translations, and why
+    "reference": "scores of a test set are kept in results/",
     "attention": "it draws one sentence and writes no lines",
 }
 
@@ -25,7 +33,8 @@ class EvaluateFlags(HostFlags):
     workdir: str = flag("runs/embedded_en_de", "Work directory of the run.", metavar="FOLDER")
     checkpoints: str = flag(
         "default",
-        "last, best, a step, or average:N; to score also several with commas between, or all.",
+        "Checkpoint: last, best, a step, average:N, or default, as configured; to score, also "
+        "several with commas between, or all.",
         metavar="NAMES",
     )
     split: str = flag(
@@ -41,16 +50,16 @@ class EvaluateFlags(HostFlags):
         "",
         "File to translate or answer, one text per line; .gz, .xz, or - for standard input.",
         metavar="FILE",
-        tasks=LINES,
+        tasks=LINE_TASKS,
         is_input_file=True,
     )
     output: str = flag(
         "",
         "File for the answers, also .gz or .xz, instead of standard output.",
         metavar="FILE",
-        tasks=LINES,
+        tasks=LINE_TASKS,
         needs=("input",),
-        excludes=NO_TRANSLATIONS,
+        excludes=WRITE_NO_LINES,
     )
     reference: str = flag(
         "",
@@ -84,7 +93,7 @@ class EvaluateFlags(HostFlags):
         metavar="N",
         tasks=TRANSLATION,
         needs=("input",),
-        excludes=NO_TRANSLATIONS,
+        excludes=WRITE_NO_LINES,
         at_least=0,
     )
     scores: bool = flag(
@@ -92,7 +101,7 @@ class EvaluateFlags(HostFlags):
         "Write a tab and the score after each translation.",
         tasks=TRANSLATION,
         needs=("input",),
-        excludes=NO_TRANSLATIONS
+        excludes=WRITE_NO_LINES
         | dict.fromkeys(("nbest", "jsonl"), "the scores are shown there anyway"),
     )
     jsonl: bool = flag(
@@ -100,7 +109,7 @@ class EvaluateFlags(HostFlags):
         "Write one JSON object per line, with source and scores.",
         tasks=("translation", "classification"),
         needs=("input",),
-        excludes=NO_TRANSLATIONS,
+        excludes=WRITE_NO_LINES,
     )
     score: str = flag(
         "",
@@ -108,8 +117,8 @@ class EvaluateFlags(HostFlags):
         metavar="FILE",
         tasks=TRANSLATION,
         needs=("input",),
-        excludes=NO_TRANSLATIONS
-        | dict.fromkeys(("nbest", "scores", "prefixes", *SEARCH), "nothing is searched for"),
+        excludes=WRITE_NO_LINES
+        | dict.fromkeys(("nbest", "scores", "prefixes", *SEARCH_FLAGS), "nothing is searched for"),
         is_input_file=True,
     )
     prefixes: str = flag(
@@ -118,12 +127,12 @@ class EvaluateFlags(HostFlags):
         metavar="FILE",
         tasks=TRANSLATION,
         needs=("input",),
-        excludes=NO_TRANSLATIONS,
+        excludes=WRITE_NO_LINES,
         is_input_file=True,
     )
     chunk_lines: int = flag(
         CHUNK_LINES,
-        "Number of lines that are translated, and kept for a resumption, at once.",
+        "Lines that are translated at once; a stopped job is resumed after its last whole chunk.",
         metavar="N",
         tasks=TRANSLATION,
         needs=("input",),
@@ -149,21 +158,24 @@ class EvaluateFlags(HostFlags):
     )
     sample: bool = flag(False, "Sample instead of searching.", tasks=TRANSLATION)
     temperature: float | None = flag(
-        None, "Temperature of sampling.", metavar="X", tasks=SAMPLING, needs=("sample",)
+        None, "Temperature of sampling.", metavar="X", tasks=SAMPLING_TASKS, needs=("sample",)
     )
     top_k: int | None = flag(
-        None, "Sample from the K most probable tokens.", metavar="K", tasks=SAMPLING,
+        None,
+        "Sample from the K most probable tokens.",
+        metavar="K",
+        tasks=SAMPLING_TASKS,
         needs=("sample",),
-    )  # fmt: skip
+    )
     top_p: float | None = flag(
         None,
         "Sample from the most probable tokens that together have probability P.",
         metavar="P",
-        tasks=SAMPLING,
+        tasks=SAMPLING_TASKS,
         needs=("sample",),
     )
     seed: int | None = flag(
-        None, "Seed of sampling.", metavar="N", tasks=SAMPLING, needs=("sample",)
+        None, "Seed of sampling.", metavar="N", tasks=SAMPLING_TASKS, needs=("sample",)
     )
     prompt: str | None = flag(
         None,
@@ -201,15 +213,15 @@ class EvaluateFlags(HostFlags):
     def search_options(self) -> dict[str, Any]:
         """The options of the search that were given, as `Translator.translate` takes them."""
         given = given_flags(self)
-        return {name: given[name] for name in SEARCH if name in given}
+        return {name: given[name] for name in SEARCH_FLAGS if name in given}
 
     def check(self, task: str) -> None:
-        """Raises ValueError, in one sentence, if they make no sense on a run of `task`."""
+        """Raises ValueError, in one sentence, if the flags make no sense on a run of `task`."""
         check_flags(self, task)
         check_input_files(self)
         is_series = self.checkpoints == "all" or "," in self.checkpoints
         if is_series and not (task == "translation" and self.is_scoring):
             raise ValueError(
-                f"--checkpoints={self.checkpoints} names several, which is only for the scores of "
-                f"a translation run: name one."
+                f"--checkpoints={self.checkpoints} names several checkpoints, which only the "
+                f"scores of a translation run take; name one."
             )

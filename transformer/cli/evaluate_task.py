@@ -22,15 +22,15 @@ from transformer.signals import DONE
 from transformer.tasks import load_task_class
 from transformer.workdir import WorkDir
 
-ANSWERING = ("temperature", "top_k", "top_p", "seed", "num_pieces", "jsonl")
+ANSWER_OPTIONS = ("temperature", "top_k", "top_p", "seed", "num_pieces", "jsonl")
 
 
 def evaluate_task(flags: EvaluateFlags, config: Config) -> int:
-    """Does what checked flags ask for; returns the exit code. config: of the run."""
+    """Does what the checked flags ask for; returns the exit code. config: the run's."""
     compile_cache.turn_on(say)
     devices.check_accelerator(say)
     given = given_flags(flags)
-    options = {name: given[name] for name in ANSWERING if name in given}
+    options = {name: given[name] for name in ANSWER_OPTIONS if name in given}
     if flags.prompt is not None:
         continue_prompt(flags, flags.prompt, options)
     elif flags.input:

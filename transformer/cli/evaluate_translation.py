@@ -23,7 +23,7 @@ from transformer.signals import DONE
 
 
 def evaluate_translation(flags: EvaluateFlags, config: Config) -> int:
-    """Does what checked flags ask for; returns the exit code. config: of the run."""
+    """Does what the checked flags ask for; returns the exit code. config: the run's."""
     if flags.input and not flags.is_scoring:
         make_job(flags).check()
     compile_cache.turn_on(say)
@@ -39,7 +39,7 @@ def evaluate_translation(flags: EvaluateFlags, config: Config) -> int:
 
 
 def make_job(flags: EvaluateFlags) -> Job:
-    """Returns what is to be done with --input."""
+    """Returns the `Job` that the flags describe."""
     return Job(
         input=flags.input,
         output=flags.output,

@@ -1,4 +1,4 @@
-"""Flags of a command, declared as the fields of a dataclass: each fact about a flag stands there.
+"""Flags of a command, declared with all their rules as the fields of a dataclass.
 
     @dataclass(frozen=True)
     class Flags:
@@ -28,7 +28,7 @@ class FlagRules:
     help: str
     metavar: str = ""  # what its value is, as FILE
     needs: Sequence[str] = ()  # one of these flags has to be given too
-    excludes: Mapping[str, str] = field(default_factory=dict)  # what it cannot join, and why
+    excludes: Mapping[str, str] = field(default_factory=dict)  # {flag it cannot be used with: why}
     unless: str = ""  # a flag that lifts `excludes`
     tasks: Sequence[str] = ()  # of the runs on which it has an effect; empty: of all
     at_least: int | None = None
@@ -110,7 +110,7 @@ def check_flags(flags: Any, task: str = "") -> None:
             raise ValueError(f"--{name} needs {usages}: add that, or leave out --{name}.")
         for other, reason in rules.excludes.items():
             if other in given and rules.unless not in given:
-                raise ValueError(f"--{name} goes without --{other}: {reason}.")
+                raise ValueError(f"--{name} cannot be used with --{other}: {reason}.")
 
 
 def check_input_files(flags: Any) -> None:
@@ -149,11 +149,11 @@ def _facts(declared: Flag, known: Mapping[str, Flag]) -> list[str]:
         tasks = [
             task for task in rules.tasks if any(known[name].fits(task) for name in rules.needs)
         ]
-        where = f" (for {', '.join(tasks)})" if tasks != list(rules.tasks) else ""
+        where = f" on runs of {', '.join(tasks)}" if tasks != list(rules.tasks) else ""
         facts.append("needs " + " or ".join(f"--{name}" for name in rules.needs) + where)
     if rules.excludes:
         excluded = ", ".join(f"--{name}" for name in rules.excludes)
         facts.append(f"not with {excluded}" + (f" unless --{rules.unless}" if rules.unless else ""))
     if rules.tasks:
-        facts.append(f"for {', '.join(rules.tasks)}")
+        facts.append(f"for runs of {', '.join(rules.tasks)}")
     return facts

@@ -11,7 +11,7 @@ from transformer.signals import RESUMABLE
 
 @dataclass(frozen=True)
 class HostFlags:
-    """A process that is given none of them is alone, or on a cluster that JAX knows."""
+    """How one of several processes finds the others; none is needed where JAX knows the cluster."""
 
     coordinator: str = flag(
         "",
@@ -28,7 +28,7 @@ class HostFlags:
 def connect_hosts(flags: HostFlags) -> bool:
     """Joins the other hosts, if any; returns whether this is the first, which alone speaks.
 
-    The process ends with the exit code for "try again" if they do not come in time.
+    The process ends with the exit code RESUMABLE if the others do not start in time.
     """
     from transformer.parallel import hosts  # late: it needs jax, and the flags do not
 

@@ -81,7 +81,7 @@ def explain_runtime_error(error: RuntimeError) -> tuple[str, int]:
         stats = jax.local_devices()[0].memory_stats() or {}
         size = f" of {stats['bytes_limit'] / 2**30:.1f} GiB" if "bytes_limit" in stats else ""
         return (
-            f"The memory{size} of a device does not suffice ({reason}). To train, raise "
+            f"The memory{size} of a device is not enough ({reason}). To train, raise "
             f"training.accumulate_steps or lower training.batch_tokens, set remat=True, or share "
             f"the parameters with mesh.fsdp; to translate, lower decoding.batch_size or "
             f"decoding.beam_size.",

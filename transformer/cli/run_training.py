@@ -19,7 +19,7 @@ from transformer.workdir import WorkDir
 
 
 def run_training(flags: HostFlags, config: Config, path: str) -> int:
-    """Trains the run of a valid configuration in the work directory `path`; the exit code."""
+    """Trains a run in the work directory `path`; returns the exit code. config: a valid one."""
     start = time.monotonic()
     compile_cache.turn_on(say)
     is_first = connect_hosts(flags)
@@ -28,7 +28,7 @@ def run_training(flags: HostFlags, config: Config, path: str) -> int:
     if is_finished(workdir, config):
         say(
             f"{workdir.path} is already finished; its scores are in {workdir / 'results'}. Raise "
-            f"--config.training.num_train_steps to train on, or: "
+            f"--config.training.num_train_steps to train further, or evaluate it: "
             f"{startup_summary.evaluate_command(str(workdir.path))}"
         )
         return DONE
@@ -42,7 +42,7 @@ def run_training(flags: HostFlags, config: Config, path: str) -> int:
 
 
 def _train(config: Config, workdir: WorkDir) -> int:
-    """Trains the run in a work directory that is open for it; the exit code."""
+    """Trains the run in a work directory that is open for it; returns the exit code."""
     stopping = Stopping(config.training.patience, is_alone=jax.process_count() == 1)
     stopping.catch_signals()
     try:
@@ -57,7 +57,7 @@ def _train(config: Config, workdir: WorkDir) -> int:
 
 
 def is_finished(workdir: WorkDir, config: Config) -> bool:
-    """Whether the run has come to its end; ValueError if the hosts do not agree about it."""
+    """Whether the run has come to its end; raises ValueError if the hosts disagree about it."""
     finished = workdir.is_finished(config)
     seen = f"{workdir.has_run} {finished} {config.to_json()}"
     hosts.check_same("configuration or in what is in the work directory", seen.encode)
@@ -91,7 +91,7 @@ def conclude_run(trainer: Trainer, step: int) -> None:
         say(f"curves: {workdir / 'curves.png'}   scores: {report if report.exists() else file}")
     except ValueError as error:  # no matplotlib: the run is no worse for it
         say(str(error))
-    # The last line of metrics.jsonl is also what says that the run is finished.
+    # `WorkDir.is_finished` takes this last line of metrics.jsonl as the mark of a finished run.
     scores = {
         f"test_{name}": score.value
         for name, score in result.scores.items()

@@ -25,7 +25,7 @@ from transformer.workdir import WorkDir
 
 
 class TestSet(NamedTuple):
-    """Sentences with references. name: of the folder of its scores; corpus: for a reader."""
+    """Sentences with references. name: its folder in results/; corpus: its name in reports."""
 
     name: str
     corpus: str
@@ -33,7 +33,7 @@ class TestSet(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """What one checkpoint reached, and how many programs the search was compiled to so far."""
+    """The evaluation of one checkpoint, and a line on the programs compiled so far."""
 
     evaluation: Evaluation
     programs: str
@@ -61,7 +61,7 @@ def score_checkpoints(flags: EvaluateFlags, config: Config) -> None:
 
 
 def _score_each(flags: EvaluateFlags, test_set: TestSet, names: Sequence[str]) -> Iterator[Scored]:
-    """Yields what each checkpoint reaches; of several, the rows of a table are shown meanwhile."""
+    """Yields what each checkpoint reaches; if there are several, also prints a table row by row."""
     rows = []
     for translator in each_checkpoint(flags.workdir, names, **flags.compute_settings):
         result = evaluate_translator(
@@ -89,7 +89,7 @@ def read_test_set(flags: EvaluateFlags, data: DataConfig) -> TestSet:
     if len(sources) != len(references) or not sources:
         raise ValueError(
             f"--input has {len(sources)} lines and --reference {len(references)}; they must pair, "
-            f"and be one at least."
+            f"and there must be at least one."
         )
     name = "stdin" if flags.input == "-" else Path(flags.input).stem
     return TestSet(name, flags.input, list(zip(sources, references, strict=True)))
@@ -104,7 +104,7 @@ def read_texts(path: str) -> list[str]:
 
 
 def load_other(flags: EvaluateFlags, config: Config) -> Translator:
-    """Restores the run of --compare; ValueError if it cannot translate the same test set."""
+    """Restores the run of --compare; raises ValueError if it translates other text."""
     check_comparable(config, WorkDir(flags.compare).load_config(), flags.compare)
     checkpoint = flags.compare_checkpoint or "default"
     return Translator.from_checkpoint(flags.compare, checkpoint, **flags.compute_settings)

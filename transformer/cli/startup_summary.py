@@ -1,4 +1,4 @@
-"""What a run is made of, printed before it costs anything, and what to do with it afterwards."""
+"""Formats what is printed about a run: its summary, its compiled step, the next commands."""
 
 import math
 import re
@@ -76,7 +76,7 @@ def model_line(config: Config, num_params: int) -> str:
 
 
 def device_lines(config: Config, parallel: Parallel, state: TrainState) -> list[str]:
-    """Returns the lines on the devices, how the work is distributed, and what each one keeps.
+    """Returns the lines on the devices, how they share the work, and the memory of each.
 
     state: arrays, or their shapes.
     """
@@ -84,7 +84,7 @@ def device_lines(config: Config, parallel: Parallel, state: TrainState) -> list[
     num_hosts = len({device.process_index for device in devices})
     options = [name for name in ("remat", "scan_layers") if getattr(config, name)]
     if config.training.accumulate_steps > 1:
-        options.append(f"in {config.training.accumulate_steps} parts")
+        options.append(f"in {config.training.accumulate_steps} micro-batches")
     params, whole = (parallel.bytes_per_device(tree) / MIB for tree in (state.params, state))
     return [
         f"devices     {len(devices)} × {devices[0].device_kind} on {num_hosts} host"
@@ -105,7 +105,7 @@ def work_line(cost: StepCost) -> str:
 def compiled_lines(compiled: jax.stages.Compiled, device_kind: str) -> list[str]:
     """Returns what the compiler says of a step: memory and FLOPs per device, collectives.
 
-    It counts the body of a loop (parts of a batch, scanned layers) once.
+    The compiler counts the body of a loop (micro-batches, scanned layers) once.
     """
     memory, cost = compiled.memory_analysis(), compiled.cost_analysis() or {}
     assert memory  # every backend that we compile for knows it
@@ -121,7 +121,7 @@ def compiled_lines(compiled: jax.stages.Compiled, device_kind: str) -> list[str]
     return [
         f"compiled    {kept:,.0f} MiB of state and batch + {work:,.0f} MiB of work space on each "
         f"device{verdict}",
-        f"            {cost.get('flops', 0) / 1e9:,.1f} GFLOP a step on each device, by the "
+        f"            {cost.get('flops', 0) / 1e9:,.1f} GFLOP per step on each device, by the "
         f"compiler's count (loops once)",
         f"            collectives: {collectives or 'none'}",
     ]

@@ -2,7 +2,7 @@
 
 Without flags it trains on the embedded English-German corpus. The same command resumes an
 interrupted run exactly; a finished run says so. On several hosts, start the same command on each.
-Exit codes: 0 done, 2 wrong input, 3 numbers that are not finite, 75 stopped by SIGTERM and
+Exit codes: 0 done, 2 wrong input, 3 loss or gradients not finite, 75 stopped by SIGTERM and
 resumable, 130 stopped by SIGINT, any other an error (as when another host is lost).
 """
 
@@ -25,7 +25,7 @@ class TrainFlags(HostFlags):
     dry_run: bool = flag(False, "Show parameters, memory and batch plan, then stop.")
     topology: str = flag(
         "",
-        "TPU slice to compile for, which need not be at hand, as v5e:4x4.",
+        "TPU slice to compile for, such as v5e:4x4; it need not be attached.",
         metavar="NAME",
         needs=("dry_run",),
     )

@@ -19,8 +19,8 @@ from transformer.workdir import WorkDir
 def choose_checkpoints(path: PathLike, text: str) -> list[str]:
     """Returns the names in a list like "best,average:5,200"; "all" stands for every saved step.
 
-    A single name is left to `restore` to check. Raises ValueError if one of
-    several is no name of a checkpoint, or a step that the run at `path` has not saved.
+    A single name is left to `restore` to check. Raises ValueError if one of several is no name of
+    a checkpoint, or a step that the run at `path` has not saved.
     """
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
     if len(names) == 1 and names != ["all"]:
@@ -44,9 +44,9 @@ def choose_checkpoints(path: PathLike, text: str) -> list[str]:
 def each_checkpoint(path: PathLike, names: Sequence[str], **settings: Any) -> Iterator[Translator]:
     """Yields one and the same `Translator` with the parameters of each checkpoint in turn.
 
-    So what it compiled for the first serves all. settings: dtype and batch_size, as `restore`
-    takes them. Of several checkpoints, one that cannot be read is left out with a warning. Raises
-    ValueError if none can be read.
+    The programs compiled for the first checkpoint serve all. settings: dtype and batch_size, as
+    `restore` takes them. If there are several, one that cannot be read is left out with a warning.
+    Raises ValueError if none can be read.
     """
     translator = None
     for name in names:
@@ -89,7 +89,7 @@ def checkpoint_row(result: Evaluation) -> CheckpointRow:
 
 
 def table_lines(rows: Sequence[CheckpointRow]) -> list[str]:
-    """Returns a table of fixed widths, so that its lines can be printed one by one; head first."""
+    """Returns a table of fixed widths, so that rows can be printed one by one; headings first."""
     lines = [("checkpoint", *(score.name for score in rows[0].scores.values()))]
     lines += [(row.checkpoint, *(score.figures for score in row.scores.values())) for row in rows]
     return [f"{name:<28}{''.join(f'{cell:>18}' for cell in cells)}" for name, *cells in lines]

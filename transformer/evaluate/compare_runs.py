@@ -151,8 +151,8 @@ def compare(
     names = _distinct_names(paths, (ours.checkpoint, theirs.checkpoint))
     if [s.reference for s in ours.segments] != [s.reference for s in theirs.segments]:
         raise ValueError(
-            f"{names[0]} and {names[1]} have other references of the same test set (their "
-            f"tokenizers join words differently), so that their scores cannot be compared."
+            f"{names[0]} and {names[1]} have different references for the same test set (their "
+            f"tokenizers join words differently), so their scores cannot be compared."
         )
     metric, tokenize = ours.settings.selection_metric, ours.settings.tokenize
     (our_texts, references), their_texts = text_sides(ours.segments), text_sides(theirs.segments)[0]
@@ -168,7 +168,7 @@ def compare(
     pairs = {score.name: (ours.primary, score), "chrF2": chrf}
     scorers = {score.name: metrics.make_metric(metric, tokenize=tokenize), "chrF2": CHRF()}
     # Between equally good systems sacrebleu 2.6's bootstrap finds p < 0.05 in 10% of all cases
-    # (39 of 400 that we made), its randomisation in 3% (12): so both are told.
+    # (39 of 400 that we made), its randomisation in 3% (12): so both are reported.
     results = [
         PairedTest(
             [("ours", our_texts), ("theirs", their_texts)],

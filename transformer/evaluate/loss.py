@@ -31,7 +31,7 @@ def evaluate_loss(
 ) -> SimpleScores:
     """Returns the loss of the restored parameters on `batches`, without dropout or smoothing.
 
-    corpus: the name of the test set. unit: what one target is called: "piece", "hidden piece".
+    corpus: the name of the test set. unit: what one target is called: "piece" or "masked token".
     """
     step = jax.jit(make_eval_step(make_loss_fn(model, 0.0)))
     sums = sum_over_batches(batches, partial(step, jax.device_put(restored.params)))

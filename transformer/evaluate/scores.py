@@ -1,4 +1,4 @@
-"""A score with everything that it takes to compare it, and the scores that are not of text."""
+"""A score with all that is needed to compare it; perplexity, loss and accuracy are made here."""
 
 import math
 import os
@@ -98,7 +98,7 @@ def mean_loss(nll: float, num_targets: int, unit: str) -> tuple[Perplexity, Perp
     """Returns the mean loss in nats per target, and the perplexity, without an interval.
 
     nll: negative log-likelihood in nats, summed over the targets. unit: what one target is called
-    in the report: "piece", "hidden piece".
+    in the report: "piece" or "masked token".
     """
     about: dict[str, Any] = {
         "signature": "smooth:no|dropout:no",

@@ -77,13 +77,13 @@ class JobProgress:
             self._line.show(self._text(now))
 
     def _text(self, now: float) -> str:
-        """As "1,234,567 lines  12.3%  2,345 lines/s  45,678 pieces/s  1 h 02 min left"."""
+        """As "1,234,567 lines  12.3%  2,345 lines/s  45,678 tokens/s  1 h 02 min left"."""
         parts = [f"{self._num_lines:>11,} lines"]
         if self._fraction:
             parts.append(f"{self._fraction:6.1%}")
         rate = self._rate(now)
         tokens_per_line = self._own_tokens / self._own_lines
-        parts += [f"{rate:,.0f} lines/s", f"{rate * tokens_per_line:,.0f} pieces/s"]
+        parts += [f"{rate:,.0f} lines/s", f"{rate * tokens_per_line:,.0f} tokens/s"]
         parts.append(self._fraction_pace.time_left(1 - self._fraction))
         return "  ".join(filter(None, parts))
 

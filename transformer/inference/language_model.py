@@ -32,7 +32,7 @@ class LanguageModel(Predictor):
     ...     print(text, end="", flush=True)
 
     EOS marks a line break and also stands before the first line. The context is `data.row_length`
-    tokens; when it is full, generation goes on from its last half.
+    tokens; when it is full, generation continues from its second half.
     """
 
     tasks = ("language_model",)
@@ -125,7 +125,7 @@ class LanguageModel(Predictor):
         method = Sampling(HypothesisRules(EOS, end, "power", 0.0), **sampling)
         given = [self.encode(prompt)[:-1] for prompt in prompts]
         if num_unknown := sum(int((ids == UNK).sum()) for ids in given):
-            warnings.warn(f"the prompts have {num_unknown} unknown pieces", stacklevel=4)
+            warnings.warn(f"the prompts have {num_unknown} unknown tokens", stacklevel=4)
         generated = [np.zeros(0, np.int32) for _ in prompts]
         while any(len(ids) < num_pieces and end not in ids for ids in generated):
             num_left = [num_pieces - len(ids) for ids in generated]

@@ -57,7 +57,7 @@ def run_job(translator: Translator, job: Job, *, say: Say, command: str) -> int:
         with stopping.at_once():
             return _run(translator, job, sink, say)
     except Interruption:
-        say("stopped" + (f"; finished chunks are kept, go on with: {command}" if parts else ""))
+        say("stopped" + (f"; finished chunks are kept; resume with: {command}" if parts else ""))
         return stopping.exit_code
     finally:
         if parts:

@@ -215,7 +215,7 @@ class Translator(Predictor):
         lengths, longest = np.maximum(source.lengths, target.lengths), self.largest_bucket()
         fits = np.flatnonzero(lengths <= longest)
         if len(fits) < len(targets):
-            warnings.warn(f"pairs of more than {longest} pieces get nan for a score", stacklevel=2)
+            warnings.warn(f"pairs of more than {longest} tokens get nan for a score", stacklevel=2)
         log_probs = np.full(len(targets), np.nan, np.float32)
         sides = source.take(fits), target.take(fits)
         log_probs[fits] = self._log_probs(self._params, self._plan(lengths[fits]), *sides)

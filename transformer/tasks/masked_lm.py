@@ -24,7 +24,7 @@ from transformer.workdir import WorkDir
 class MaskedLMTask(PlainTextTask[MaskedBatches, MaskedBatches]):
     """Takes each line as a sentence; empty ones are left out, long ones cut to rows."""
 
-    config_name, target_unit = "masked_lm", "hidden piece"
+    config_name, target_unit = "masked_lm", "masked token"
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
