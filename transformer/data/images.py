@@ -136,7 +136,7 @@ class ImageBatches:
     def __init__(
         self, patches: np.ndarray, targets: np.ndarray, *, rows_per_batch: int, seed: int
     ) -> None:
-        """patches [N, S, pixels] float32, targets [N] int32."""
+        """Takes patches [N, S, pixels] float32 and targets [N] int32."""
         self.patches, self.targets = patches, targets
         self.rows_per_batch, self.seed = rows_per_batch, seed
         self.batches_per_epoch = -(-len(targets) // rows_per_batch)

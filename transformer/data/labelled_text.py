@@ -65,6 +65,7 @@ def load_evaluation_examples(
 
 
 def _load(config: DataConfig, split: str) -> LabelledTexts:
+    """Reads a split as it is; `problems` counts the repaired lines."""
     if config.corpus.startswith("tfds:"):
         from transformer.data.tfds import load_labelled
 

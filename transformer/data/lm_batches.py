@@ -81,18 +81,22 @@ def _windows(ids: np.ndarray, starts: np.ndarray, length: int) -> WindowBatch:
 
 
 MASK = UNK  # stands for a hidden token; with byte fallback UNK has no other use
-HIDDEN, SWAPPED = 0.8, 0.1  # of the tokens to guess; the others are shown unchanged (BERT, 3.1)
+HIDDEN, SWAPPED = 0.8, 0.1  # shares of the tokens to guess; the others are shown unchanged
 
 
 class MaskedBatches:
     """`batches[step]` is a batch of `packed` in which some tokens are to be guessed.
 
-    A token other than EOS is to be guessed with probability `rate`. Its input is then MASK (80%),
-    a random token (10%) or itself (10%). `target_segments` are 0 on every other token.
+    As in BERT (section 3.1) a token is to be guessed with probability `rate`, unless it is EOS. Its
+    input is then MASK (80%), a random token (10%) or itself (10%). `target_segments` are 0 on every
+    other token. An example with EOS = 2, MASK = 3 and 6 and 9 to be guessed:
+
+        packed.inputs     5 6 7 2 8 9 2 0       targets           5 6 7 2 8 9 2 0
+        inputs            5 3 7 2 8 9 2 0       target_segments   0 1 0 0 0 2 0 0
     """
 
     def __init__(self, packed: PackedBatches, *, rate: float, vocab_size: int, seed: int) -> None:
-        """packed: batches whose source and target are the same sentences."""
+        """Takes packed batches whose source and target are the same sentences."""
         self.packed, self.rate, self.vocab_size, self.seed = packed, rate, vocab_size, seed
         self.rows_per_batch = packed.rows_per_batch
         self.batches_per_epoch = packed.batches_per_epoch

@@ -164,6 +164,7 @@ class PackedBatches:
             return self._planned(epoch)
 
     def _make_plan(self, epoch: int) -> _EpochPlan:
+        """Packs the pairs of an epoch and shuffles the rows."""
         rng = np.random.default_rng((self.seed, epoch))
         pairs = self._draw_pairs(rng)
         for _ in range(self.TRIES):

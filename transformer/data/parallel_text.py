@@ -117,6 +117,7 @@ def _reason_to_skip(source: str, target: str, config: DataConfig) -> str:
 
 
 def _load_embedded(split: str, source: str, target: str) -> Pairs:
+    """Returns the pairs of a split of the embedded corpus, in either direction."""
     folder = resources.files("transformer") / "embedded"
     for first, second in ((source, target), (target, source)):
         path = folder / f"{first}-{second}.tsv.xz"
@@ -137,6 +138,7 @@ def _load_embedded(split: str, source: str, target: str) -> Pairs:
 
 
 def _load_folder(folder: Path, split: str, source: str, target: str) -> tuple[Pairs, Counter[str]]:
+    """Returns (pairs of a split, number of repaired lines by reason) of a folder of text files."""
     tsv = find_file(folder, f"{split}.tsv")
     if tsv:
         return _read_tsv(tsv)

@@ -38,7 +38,9 @@ class Lines:
     def __init__(
         self, file: BinaryFile, name: str, raw: BinaryFile | None = None, size: int = 0
     ) -> None:
-        """name: what messages call it.
+        """Takes a binary file, which it closes at the end.
+
+        name: what messages call it.
         raw: the compressed file that `file` unpacks, if it is compressed.
         size: the bytes of the file on disk; 0 if unknown.
         """
@@ -155,7 +157,7 @@ def _read(lines: Lines) -> Text:
 
 
 def is_readable(path: PathLike) -> bool:
-    """Whether `path` is a file, or a pipe such as `<(zstdcat FILE)`."""
+    """Returns whether `path` is a file, or a pipe such as `<(zstdcat FILE)`."""
     location = storage.locate(path)
     return location.exists() and not location.is_dir()
 

@@ -20,7 +20,7 @@ LONGEST_LINE = 16_384  # bytes of a line that a vocabulary is learnt from
 class Tokenizer(Protocol):
     """Turns text into ids and back."""
 
-    suffix: str  # of the file that holds its vocabulary
+    suffix: str  # the ending of the file that holds its vocabulary
 
     @property
     def vocab_size(self) -> int:

@@ -121,7 +121,7 @@ class MultiHeadAttention(nn.Module):
     def step(
         self, x: jax.Array, cache: KVCache, position: jax.Array | int, *, mask: jax.Array
     ) -> tuple[jax.Array, KVCache]:
-        """Self-attention of one new position of every beam to what their ancestors wrote.
+        """Attends from one new position of every beam to what its ancestors wrote.
 
         x [B, W, D]; position: a scalar, the position of x; mask: see `masks.ancestor_mask`. Returns
         ([B, W, D], the cache with the keys and values of x).

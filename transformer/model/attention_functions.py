@@ -43,7 +43,7 @@ def scaled_dot_product_attention(
     mask: Array | None = None,
     dropout: WeightsDropout | None = None,
 ) -> jax.Array:
-    """softmax(QKᵀ/√d_k)V, equation (1) of the paper; the softmax in float32."""
+    """Returns softmax(QKᵀ/√d_k)V, equation (1) of the paper; the softmax in float32."""
     query = query * query.shape[-1] ** -0.5
     return dot_product_attention(query, key, value, mask=mask, dropout=dropout)
 
@@ -56,9 +56,10 @@ def dot_product_attention(
     mask: Array | None = None,
     dropout: WeightsDropout | None = None,
 ) -> jax.Array:
-    """softmax(QKᵀ)V, "dot" of Luong et al. (arXiv 1508.04025): the paper's without the scale.
+    """Returns softmax(QKᵀ)V: equation (1) without its scale.
 
-    `benchmarks/attention_scale.py` shows what the scale is for.
+    It is "dot" of Luong et al. (arXiv 1508.04025). `benchmarks/attention_scale.py` shows what the
+    scale is for.
     """
     query, key, value = (x.swapaxes(1, 2) for x in (query, key, value))  # heads first: no strides
     return attend(attention_logits(query, key), value, mask, dropout).swapaxes(1, 2)
@@ -153,7 +154,7 @@ def fused_attention(
     mask: Array | None = None,
     dropout: WeightsDropout | None = None,
 ) -> jax.Array:
-    """Equation (1) by `jax.nn.dot_product_attention`: one fused kernel where one exists.
+    """Computes equation (1) by `jax.nn.dot_product_attention`: one fused kernel where one exists.
 
     With bfloat16 on an NVIDIA GPU it is cuDNN's flash attention (Dao et al., arXiv 2205.14135),
     which never stores the weights of all pairs; else XLA's. Neither can drop weights: `dropout`
@@ -182,7 +183,7 @@ def _widen(x: jax.Array, width: int) -> jax.Array:
 
 
 def _cudnn_takes(query: jax.Array, key: jax.Array, mask: Array | None) -> bool:
-    """Whether jax 0.10's cuDNN kernel accepts these; `jax.nn` never chooses it by itself.
+    """Returns whether jax 0.10's cuDNN kernel accepts these; `jax.nn` never chooses it itself.
 
     The kernel turns a mask into a bias, and the gradient of a bias needs even lengths.
     """

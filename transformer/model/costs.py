@@ -6,12 +6,12 @@ import numpy as np
 
 from transformer.config import ModelConfig
 
-MAX_WEIGHTS_PER_CORE = 4_000_000  # in the layers: with their results they fit the cache of a core
+MAX_WEIGHTS_PER_CORE = 4_000_000  # in the layers: they and their results fit the cache of a core
 FLOPS_PER_PRODUCT = 2 * 3  # a multiplication and an addition; forward, and twice that backward
 
 
 def fits_a_core(config: ModelConfig) -> bool:
-    """Whether each core of a CPU searches faster for itself than all of them do together."""
+    """Returns whether a CPU searches faster with each core for itself than with all together."""
     attention, feed_forward = _weights(config)
     return config.num_layers * (3 * attention + 2 * feed_forward) <= MAX_WEIGHTS_PER_CORE
 

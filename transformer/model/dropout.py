@@ -26,7 +26,7 @@ class Dropout(nn.Module):
 
 def _hash_of_index(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Returns 32 bits for every element of an array: two rounds of a keyed integer hash."""
-    index = jnp.uint32(0)  # of the element in the flattened array, modulo 2^32
+    index = jnp.uint32(0)  # the flat index of each element, modulo 2^32
     for axis, size in enumerate(shape):
         index = index * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
     first, second = jax.random.bits(rng, (2,), jnp.uint32)

@@ -30,7 +30,7 @@ def local_attention(
     dropout: WeightsDropout | None = None,
     block: int,
 ) -> jax.Array:
-    """Equation (1) under a window: a position sees `block` positions on either side, and itself.
+    """Computes equation (1) under a window: a position sees itself and `block` on either side.
 
     query, key, value [B, T, N, H], mask broadcastable to [B, N, T, T]. The paper proposes it
     (section 4, "restricted"); it is computed in blocks as by Beltagy et al. (arXiv 2004.05150), and
@@ -58,7 +58,7 @@ def local_attention(
 
 
 def is_in_window(query_positions: Array | int, key_positions: Array, block: int) -> Array:
-    """Whether local attention lets queries see keys: integers of shapes that broadcast."""
+    """Returns whether a query sees a key under the window; the shapes broadcast."""
     return abs(query_positions - key_positions) <= block
 
 

@@ -17,7 +17,7 @@ from transformer.model.stack import DecoderModel
 class EncodedSource(NamedTuple):
     """What the steps of a search need of the source; every array leads with the sentence."""
 
-    keys_values: list[KVCache]  # of each block
+    keys_values: list[KVCache]  # one per block
     mask: jax.Array  # [B, N=1, T=1, S]
 
 

@@ -55,7 +55,7 @@ def _forward(
 def _backward(
     smoothing: float, residuals: _Residuals, gradients: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, None]:
-    """∂loss/∂logits = softmax(logits) - (1-ε)·one_hot - ε/V, by comparison instead of a scatter."""
+    """Returns ∂loss/∂logits = softmax(logits) - (1-ε)·one_hot - ε/V, without a scatter."""
     logits, targets, log_normalizer = residuals
     loss_gradient, nll_gradient = (g[..., None] for g in gradients)
     is_gold = targets[..., None] == jnp.arange(logits.shape[-1])

@@ -17,7 +17,7 @@ class Chip(NamedTuple):
     memory_gib: int
 
 
-# By a part of `device_kind`; the first that fits counts.
+# Keyed by a part of `device_kind`; the first match counts.
 CHIPS = {
     "TPU v2": Chip(22.5, 8),
     "TPU v3": Chip(61.5, 16),

@@ -50,7 +50,7 @@ class MappedStep:
 
     def __init__(
         self,
-        compiled: Any,  # by jax.jit or jax.pmap
+        compiled: Any,  # made by jax.jit or jax.pmap
         context: Callable[[], AbstractContextManager[None]] = nullcontext,
         convert: Callable[[Any], Any] | None = None,  # applied to its results
     ) -> None:

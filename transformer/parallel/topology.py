@@ -27,7 +27,7 @@ def topology_devices(name: str) -> Sequence[jax.Device]:
     jax.config.update("jax_platforms", "cpu")
     try:
         return topologies.get_topology_desc(platform="tpu", topology_name=name).devices
-    except Exception as error:  # of several types, from C++
+    except Exception as error:  # from C++, as several types
         raise ValueError(
             f"--topology must be a TPU slice such as v5e:4x4, v4:2x2x2 or v6e:2x4, not {name} "
             f"({str(error).splitlines()[0]})."

@@ -97,6 +97,7 @@ def make_rngs(seed: int, inputs: np.ndarray) -> np.ndarray:
 
     A key depends on the seed and the ids of the sentence, not on its row or its padding.
     """
+    # Odd multiples of Knuth's constant for hashing; PAD is 0 and adds nothing.
     weights = np.arange(1, 2 * inputs.shape[1], 2, dtype=np.uint32) * np.uint32(2654435761)
     hashes = (inputs.astype(np.uint32) * weights).sum(1, dtype=np.uint32)
     return np.asarray(_fold_in(seed, hashes))

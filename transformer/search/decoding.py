@@ -31,7 +31,7 @@ import numpy as np
 Array = jax.Array | np.ndarray
 Cache = Any  # a pytree of arrays that belongs to the model
 StepFn = Callable[[jax.Array, Cache, jax.Array, jax.Array], tuple[jax.Array, Cache]]
-State = TypeVar("State")  # of a search method: a NamedTuple of arrays with leading axis B
+State = TypeVar("State")  # a search method's: a NamedTuple of arrays with leading axis B
 
 FREE = -1  # in `Limits.forced`: the search chooses the token
 

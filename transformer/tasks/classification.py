@@ -24,7 +24,7 @@ from transformer.inference.classifier import Classifier
 from transformer.model.costs import stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
-from transformer.tasks.task import NextCommands, StepCost
+from transformer.tasks.task import NextCommands, StepCost, with_training_options
 from transformer.workdir import WorkDir
 
 LINES_AT_ONCE = 4096  # sorted by length together
@@ -45,7 +45,7 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         self.validation = self.load_split(data, data.validation_split, self.labels.names)
         self.test_examples = self.load_split(data, data.test_split, self.labels.names)
         self.classifier = Classifier(config, None, self.labels, self.tokenizer)
-        self.model = self._with_layer_options(self.classifier.model)
+        self.model = with_training_options(self.classifier.model, config)
         num_rows = num_rows_of_batch(training.batch_tokens, data.row_length)
         self.training_batches, skipped = self._pack(texts, labels, num_rows)
         self.num_skipped = problems + skipped

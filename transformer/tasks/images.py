@@ -12,7 +12,7 @@ from transformer.inference.classifier import Classifier
 from transformer.model.costs import stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
-from transformer.tasks.task import NextCommands, StepCost
+from transformer.tasks.task import NextCommands, StepCost, with_training_options
 from transformer.workdir import WorkDir
 
 
@@ -34,7 +34,7 @@ class ImageTask(LabelledTask[ImageBatches]):
                 f"patches of an image; raise it or data.patch_size."
             )
         self.classifier = Classifier(config, None, self.labels)
-        self.model = self._with_layer_options(self.classifier.model)
+        self.model = with_training_options(self.classifier.model, config)
         self.training_batches = self._make_batches(images, labels)
         self.validation_batches = self._make_batches(*self.validation)
 

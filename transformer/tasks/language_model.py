@@ -18,7 +18,7 @@ from transformer.model.costs import stack_flops
 from transformer.model.decoder_only import CausalLM
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.plain_text import PlainTextTask
-from transformer.tasks.task import Metrics, NextCommands, StepCost
+from transformer.tasks.task import Metrics, NextCommands, StepCost, with_training_options
 from transformer.workdir import WorkDir
 
 MAX_SAMPLE_TOKENS = 200
@@ -63,10 +63,7 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
     def model_and_blank_batch(cls, config: Config) -> tuple[CausalLM, WindowBatch]:
         model = cls.make_model(config, config.tokenizer.vocab_size)
         ids = np.zeros((rows_per_batch(config), config.data.row_length), np.int32)
-        return (
-            model.clone(remat=config.remat, scan_layers=config.scan_layers),
-            WindowBatch(inputs=ids, targets=ids),
-        )
+        return with_training_options(model, config), WindowBatch(inputs=ids, targets=ids)
 
     def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
         """Returns (metrics, one text that the model generates from nothing)."""

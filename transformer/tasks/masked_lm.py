@@ -17,7 +17,7 @@ from transformer.model.costs import stack_flops
 from transformer.model.encoder_only import MaskedLM
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.plain_text import PlainTextTask
-from transformer.tasks.task import StepCost
+from transformer.tasks.task import StepCost, with_training_options
 from transformer.workdir import WorkDir
 
 
@@ -55,10 +55,8 @@ class MaskedLMTask(PlainTextTask[MaskedBatches, MaskedBatches]):
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[MaskedLM, Batch]:
         model = cls.make_model(config, config.tokenizer.vocab_size)
-        return (
-            model.clone(remat=config.remat, scan_layers=config.scan_layers),
-            Batch.zeros(rows_per_batch(config), config.data.row_length),
-        )
+        batch = Batch.zeros(rows_per_batch(config), config.data.row_length)
+        return with_training_options(model, config), batch
 
     def data_contents(self) -> list[np.ndarray]:
         batches = self.training_batches, self.validation_batches

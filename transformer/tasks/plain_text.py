@@ -17,7 +17,7 @@ from transformer.evaluate.loss import evaluate_loss
 from transformer.evaluate.task_scores import TaskScores
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.batches import TrainingT, ValidationT
-from transformer.tasks.task import Task
+from transformer.tasks.task import Task, with_training_options
 from transformer.workdir import WorkDir
 
 
@@ -40,7 +40,9 @@ class PlainTextTask(Task[TrainingT, ValidationT], ABC):
             self.num_skipped.update(text.repairs)
         training_lines = texts[data.train_split].lines
         self.tokenizer = self._load_or_train_tokenizer(training_lines)
-        self.model = self._with_layer_options(self.make_model(config, self.tokenizer.vocab_size))
+        self.model = with_training_options(
+            self.make_model(config, self.tokenizer.vocab_size), config
+        )
         self.training_batches = self.make_training_batches(config, self.tokenizer, training_lines)
         self.validation_batches = self.make_evaluation_batches(
             config,

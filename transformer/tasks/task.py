@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import Any, Generic, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -24,6 +24,7 @@ from transformer.tasks.batches import TrainingT, ValidationT
 from transformer.workdir import WorkDir
 
 Metrics = dict[str, float]
+ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
 class StepCost(NamedTuple):
@@ -40,6 +41,11 @@ class NextCommands(NamedTuple):
     python: str = ""  # one line of a program
 
 
+def with_training_options(model: ModelT, config: Config) -> ModelT:
+    """Returns the model with the options that only matter in training."""
+    return model.clone(remat=config.remat, scan_layers=config.scan_layers)
+
+
 class Task(Generic[TrainingT, ValidationT]):
     """What a run learns: its data, model, loss and metric. One subclass per task.
 
@@ -54,7 +60,7 @@ class Task(Generic[TrainingT, ValidationT]):
     label_smoothing: float
     num_skipped: Counter[str]  # training examples that were left out, by reason
     selection_key: str = "validation_loss"  # in metrics.jsonl; its best value is checkpoint "best"
-    higher_is_better: bool = False  # of the value of `selection_key`
+    higher_is_better: bool = False  # the value of `selection_key`
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         self.config, self.parallel, self.workdir = config, parallel, workdir
@@ -183,10 +189,6 @@ class Task(Generic[TrainingT, ValidationT]):
             yield
         finally:
             owner.params = None  # a whole copy, where training may have memory for a part only
-
-    def _with_layer_options(self, model: nn.Module) -> nn.Module:
-        """Returns the model with the options that only matter in training."""
-        return model.clone(remat=self.config.remat, scan_layers=self.config.scan_layers)
 
     def _load_or_train_tokenizer(self, texts: Sequence[str]) -> Tokenizer:
         """Returns the tokenizer of a run that has begun, or one trained on `texts`."""

@@ -25,7 +25,7 @@ from transformer.model.costs import training_flops
 from transformer.model.encoder_decoder import Transformer
 from transformer.parallel.hosts import split_over_hosts
 from transformer.parallel.mapping import Parallel
-from transformer.tasks.task import Metrics, NextCommands, StepCost, Task
+from transformer.tasks.task import Metrics, NextCommands, StepCost, Task, with_training_options
 from transformer.workdir import WorkDir
 
 Pairs = Sequence[tuple[str, str]]  # (source, target)
@@ -59,7 +59,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
             -(-num_rows // training.accumulate_steps),  # rows that a step holds at once
         )
         self.translator = Translator(config, None, self.tokenizers)
-        self.model = self._with_layer_options(self.translator.model)
+        self.model = with_training_options(self.translator.model, config)
 
     def _pack(
         self,
@@ -95,15 +95,9 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
     def model_and_blank_batch(cls, config: Config) -> tuple[Transformer, Batch]:
         """Assumes full vocabularies and rows that are as long for the source as for the target."""
         vocab_size, length = config.tokenizer.vocab_size, config.data.row_length
-        model = Transformer(
-            config.model,
-            vocab_size,
-            vocab_size,
-            remat=config.remat,
-            scan_layers=config.scan_layers,
-        )
+        model = Transformer(config.model, vocab_size, vocab_size)
         num_rows = num_rows_of_batch(config.training.batch_tokens, length)
-        return model, Batch.zeros(num_rows, length)
+        return with_training_options(model, config), Batch.zeros(num_rows, length)
 
     def data_contents(self) -> list[Any]:
         batches = self.training_batches, self.validation_batches

@@ -125,7 +125,7 @@ class Trainer:
         return self._is_interrupted() or self._has_diverged() or self.stopping.has_converged
 
     def _vote_to_stop(self) -> Sums:
-        """On several hosts, counts those told to stop: all of them learn it at the same step."""
+        """Counts the hosts told to stop, if there are several: all learn it at the same step."""
         if jax.process_count() == 1:
             return {}
         return {"stopping": self.parallel.sum_over_hosts(bool(self.stopping.signal))}
@@ -187,7 +187,7 @@ class Trainer:
             return
         try:
             self.checkpoints.save(state, score)
-        except Exception as error:  # of many types, and perhaps of the save before
+        except Exception as error:  # any type, and perhaps the failure of the save before
             if jax.process_count() > 1:
                 raise
             self.progress.say(f"warning: a checkpoint could not be written: {error}")
@@ -204,7 +204,7 @@ class Trainer:
             self._save(state)
         try:
             self.checkpoints.wait()
-        except Exception as error:  # of many types
+        except Exception as error:  # any type
             say(f"error: the last checkpoint could not be written: {error}")
             return FAILED
         self.progress.close()
