@@ -56,13 +56,13 @@ def test_gradients_come_from_the_past_only_and_reach_every_weight(name, dtype):
         out = stack.apply({"params": params}, x, encoded=encoded, **inputs)
         return (out**2 * is_counted).sum()
 
-    of_params, of_x, of_encoded = gradient(params, x, encoded)
-    for path, leaf in jax.tree_util.tree_leaves_with_path(of_params):
+    params_gradient, x_gradient, encoded_gradient = gradient(params, x, encoded)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params_gradient):
         assert np.isfinite(leaf).all() and np.any(leaf), path
-    seen = np.abs(of_x).max(-1) > 0
+    seen = np.abs(x_gradient).max(-1) > 0
     first = 6 - BLOCK if name == "local" else 0
     np.testing.assert_array_equal(seen, [[first <= t <= 6 for t in range(T)], [False] * T])
-    seen = np.abs(of_encoded).max(-1) > 0
+    seen = np.abs(encoded_gradient).max(-1) > 0
     np.testing.assert_array_equal(seen, [[True, True, True, False, False], [False] * S])
 
 

@@ -149,7 +149,7 @@ class Stack(nn.Module):
 
 
 class StackModel(nn.Module):
-    """Base of the models: what they say about their Stacks (see there) beside the configuration."""
+    """Base of the models, with the options of their Stacks that the configuration does not hold."""
 
     config: ModelConfig
     _: KW_ONLY
