@@ -1,6 +1,8 @@
 """Measures contestants side by side, each in a process of its own; one works at a time."""
 
+import argparse
 import dataclasses
+import datetime
 import json
 import os
 import pathlib
@@ -99,6 +101,20 @@ def measure(
             results[name] |= {key: reply[key] for key in ("compiles", "note")}
             time.sleep(PAUSE)
     return results
+
+
+def begin_report(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Returns the conditions of a measurement for its JSON file, and prints them."""
+    report = {
+        "machine": describe_machine(arguments.device),
+        "load": os.getloadavg()[0],
+        "date": datetime.date.today().isoformat(),
+        "arguments": vars(arguments),
+    }
+    print(f"{report['date']}, {report['machine']}, load {report['load']:.1f} at the start")
+    if report["load"] > 1 and arguments.device == "cpu":
+        print(BUSY)
+    return report
 
 
 def describe_machine(device: str) -> str:

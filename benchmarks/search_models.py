@@ -10,14 +10,14 @@ import numpy as np
 from search_workload import SearchWorkload, write_folder
 from workload import BASE, BIG
 
+from transformer.special_tokens import EOS, NUM_SPECIAL, SPECIAL_NAMES
+
 SHAPES = {"base": BASE, "big": BIG}
 SIZES = {  # (sentences, vocabulary) of random workloads
     "cpu": (32, 8_000),
     "gpu": (512, 37_000),
 }
 DTYPES = {"cpu": "float32", "gpu": "bfloat16"}
-SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
-EOS = SPECIAL.index("</s>")
 EOS_LOGIT = -20.0  # mean logit of EOS with random weights, so that no sentence ends early
 SOURCE_LENGTH, NUM_TOKENS = 32, 50  # per sentence of random workloads, with EOS
 MAX_POSITIONS = 1024  # rows of the table of positions
@@ -94,9 +94,9 @@ def sinusoids(length: int, d_model: int) -> np.ndarray:
 
 def random_sentences(number: int, vocab_size: int) -> tuple[list[str], list[str]]:
     """Returns the vocabulary, and sentences of `SOURCE_LENGTH` tokens, of which EOS is one."""
-    vocabulary = [*SPECIAL, *(f"w{i}" for i in range(len(SPECIAL), vocab_size))]
+    vocabulary = [*SPECIAL_NAMES, *(f"w{i}" for i in range(NUM_SPECIAL, vocab_size))]
     rng = np.random.default_rng(1)
-    ids = rng.integers(len(SPECIAL), vocab_size, (number, SOURCE_LENGTH - 1))
+    ids = rng.integers(NUM_SPECIAL, vocab_size, (number, SOURCE_LENGTH - 1))
     return vocabulary, [" ".join(vocabulary[i] for i in row) for row in ids]
 
 

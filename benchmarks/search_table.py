@@ -25,9 +25,8 @@ def format_searches(results: dict[str, dict[str, Any]], count: int, unit: str) -
                 f"{median(result['cpu']):,.2f}",
                 *(ratio(results, name, other) for other in OTHERS),
                 *(result["show"].get(column, "–") for column in shown),
-                "–"
-                if result["note"]
-                else f"{result['first']:.1f} s",  # a note: it tried batch sizes
+                # A contestant with a note tried batch sizes in its first pass.
+                "–" if result["note"] else f"{result['first']:.1f} s",
                 "–" if result["compiles"] is None else str(result["compiles"]),
             )
         )

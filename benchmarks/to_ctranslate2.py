@@ -63,7 +63,7 @@ class OurConverter(Converter):
                 linear.bias = self._weights[f"{block}/feed_forward/{ours}/bias"]
 
     def _fill_attention(self, spec: Any, block: str, kind: str, kernels: list[list[str]]) -> None:
-        """kernels: for each linear layer of theirs, the projections of ours that it combines."""
+        """Fills an attention; kernels: the projections of ours in each linear layer of theirs."""
         for linear, names in zip(spec.linear, kernels, strict=True):
             parts = [self._kernel(f"{block}/{kind}_attention/{name}") for name in names]
             linear.weight = np.concatenate(parts)

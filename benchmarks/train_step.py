@@ -19,15 +19,13 @@ is fixed in its model.
 
 import argparse
 import dataclasses
-import datetime
 import json
-import os
 import pathlib
 import shutil
 import sys
 from typing import Any
 
-from referee import BUSY, Contestant, describe_machine, measure, start_workers
+from referee import Contestant, begin_report, measure, start_workers
 from table import flops, format_table
 from workload import WORKLOADS, Workload
 
@@ -111,16 +109,7 @@ def name_contestants(arguments: argparse.Namespace) -> dict[str, Contestant]:
 def main() -> None:
     arguments = parse_arguments()
     contestants = name_contestants(arguments)
-    report = {
-        "machine": describe_machine(arguments.device),
-        "load": os.getloadavg()[0],
-        "date": datetime.date.today().isoformat(),
-        "arguments": vars(arguments),
-        "shapes": [],
-    }
-    print(f"{report['date']}, {report['machine']}, load {report['load']:.1f} at the start")
-    if report["load"] > 1 and arguments.device == "cpu":
-        print(BUSY)
+    report = begin_report(arguments) | {"shapes": []}
     for workload in WORKLOADS[arguments.device]:
         if arguments.shape not in (None, workload.name):
             continue

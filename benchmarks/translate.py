@@ -20,9 +20,7 @@ position but one are compared.
 
 import argparse
 import dataclasses
-import datetime
 import json
-import os
 import pathlib
 import shutil
 import sys
@@ -31,7 +29,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import sacrebleu
-from referee import BUSY, Contestant, Worker, describe_machine, measure, start_workers
+from referee import Contestant, Worker, begin_report, measure, start_workers
 from search_models import NUM_TOKENS, SHAPES, SOURCE_LENGTH, make_corpus, make_random, read_lines
 from search_table import format_searches
 from search_workload import SearchWorkload
@@ -166,16 +164,7 @@ def describe(workload: SearchWorkload) -> str:
 
 def main() -> None:
     arguments = parse_arguments()
-    report = {
-        "machine": describe_machine(arguments.device),
-        "load": os.getloadavg()[0],
-        "date": datetime.date.today().isoformat(),
-        "arguments": vars(arguments),
-        "workloads": [],
-    }
-    print(f"{report['date']}, {report['machine']}, load {report['load']:.1f} at the start")
-    if report["load"] > 1 and arguments.device == "cpu":
-        print(BUSY)
+    report = begin_report(arguments) | {"workloads": []}
     with tempfile.TemporaryDirectory() as folder:
         for workload, searches, count, unit in make_workloads(arguments, folder):
             print(f"\n{describe(workload)}")

@@ -40,8 +40,8 @@ TASKS = ("translation", "classification", "language_model", "masked_lm", "images
 class Config:
     """The complete configuration.
 
-    `mesh`, `parallelism`, `remat` and `scan_layers` only say how the work is distributed; all but
-    `mesh` change which activations dropout drops.
+    `mesh`, `parallelism`, `remat` and `scan_layers` say how the work is computed, not what is
+    learnt; but all except `mesh` change which activations dropout drops.
     """
 
     task: str = setting("translation", "What is learnt.", choices=TASKS)

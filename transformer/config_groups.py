@@ -67,11 +67,12 @@ class ModelConfig:
 
 @dataclass
 class DataConfig:
-    """Which text or images. A split may be a part of one: "train[:90%]"."""
+    """The text or images. A split may be a part of another one: "train[:90%]"."""
 
     corpus: str = setting(
         "embedded",
-        "embedded, a folder, or tfds:NAME; several with weights for sentence pairs: a@2,b@0.5.",
+        "embedded, a folder, a file, tfds:NAME or sklearn:digits; pairs also from several, "
+        "with weights: a@2,b@0.5.",
     )
     source_language: str = setting("en", "Language of the source, as in the files' names.")
     target_language: str = setting("de", "Language of the target, as in the files' names.")

@@ -50,7 +50,8 @@ class Setting:
     @property
     def help_with_choices(self) -> str:
         """The help for a command line."""
-        return f"{self.help} O{self.allowed[1:]}." if self.choices else self.help
+        choices = self.allowed.replace("one of", "One of", 1)
+        return f"{self.help} {choices}." if self.choices else self.help
 
     def check(self, value: object) -> Any:
         """Returns a value of the right type; a whole number may stand for a float.
@@ -80,7 +81,7 @@ class Setting:
 
 
 def setting(default: Value, help: str, **facts: Any) -> Value:
-    """Declares a field of a dataclass; facts: of `Setting`, where they differ from its defaults."""
+    """Declares a field of a dataclass; facts: fields of `Setting` other than their defaults."""
     metadata = {"default": default, "help": help, **facts}
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -88,7 +89,7 @@ def setting(default: Value, help: str, **facts: Any) -> Value:
 def settings_of(config: type[Any], prefix: str = "") -> Iterator[Setting]:
     """Yields the settings of a dataclass and of those that its fields are, in order.
 
-    prefix: stands before their names, as "model.".
+    prefix: is put before their names, as "model.".
     """
     types = get_type_hints(config)
     for field in dataclasses.fields(config):

@@ -100,7 +100,7 @@ def open_atomically(path: PathLike) -> Generator[IO[bytes]]:
 
 
 def _open_object_atomically(path: epath.Path) -> Generator[IO[bytes]]:
-    """As `open_atomically`. An object appears when it is closed, so after an error it is not."""
+    """Opens an object, which appears when its file is closed and is discarded after an error."""
     file: Any = path.open("wb")
     try:
         yield file
@@ -181,13 +181,13 @@ def _ask(path: epath.Path, request: "Callable[[Bucket, str], None]") -> None:
 
     def ask() -> None:
         try:
-            # As Orbax asks, which needs the bucket to know of what kind it is.
+            # Orbax, too, asks for the bucket itself, to learn its kind.
             request(storage.Client().get_bucket(path.parts[2]), "/".join(path.parts[3:]) + "/")
             answers.put(None)
         except Exception as error:
             answers.put(error)
 
-    threading.Thread(target=ask, daemon=True).start()  # no timeout of theirs bounds everything
+    threading.Thread(target=ask, daemon=True).start()  # no timeout of the client bounds all of it
     try:
         error = answers.get(timeout=ANSWER_TIMEOUT)
     except queue.Empty:

@@ -37,7 +37,7 @@ def workdir(tiny, tmp_path_factory):
 
 
 def test_one_line_out_for_each_line_in(workdir, tmp_path):
-    """Line breaks other than \\n, bad bytes, control strings and giants must not lose a line."""
+    """Catches a line lost to other line breaks than \\n, bad bytes, control strings or giants."""
     source, target = tmp_path / "in", tmp_path / "out"
     source.write_bytes(b"\n".join(HARD_LINES))  # no newline at the end
     code, out, err = call(
@@ -119,7 +119,7 @@ def test_draws_the_attention_of_a_sentence(workdir, tmp_path):
 
 
 def test_a_tokenizer_of_another_vocabulary_is_refused(workdir, tmp_path):
-    """Ids beyond the table would be clipped in silence and translate to nonsense."""
+    """Catches ids beyond the table, which are clipped in silence and translate to nonsense."""
     other = tmp_path / "other"
     shutil.copytree(workdir, other)
     vocabulary = (other / "tokenizer.vocab").read_text().split("\n")

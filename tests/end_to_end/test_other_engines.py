@@ -180,7 +180,7 @@ def search_with(theirs, sentences, **options):
 
 
 def test_greedy_equals_ctranslate2s(ours, make_ctranslate2):
-    """As Marian's, against a second implementation; theirs may end without EOS, so it is long."""
+    """Catches what Marian's test does, by another implementation, which may end without EOS."""
     sentences = make_sentences()
     length = max(len(s.split()) for s in sentences) + 1 + EXTRA
     theirs = search_with(make_ctranslate2(ours), sentences, beam_size=1, max_decoding_length=length)

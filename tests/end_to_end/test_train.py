@@ -27,7 +27,7 @@ def test_leaves_all_that_it_promises(finished, tiny):
 
 
 def test_learns_to_reverse(finished):
-    """Anything broken between text and text (masks, shifts, search, joins) keeps this from 100."""
+    """Catches a fault anywhere between text and text: masks, shifts, search, joining of tokens."""
     workdir = finished
     scores = json.loads((workdir / "results" / "test" / "report.json").read_text())
     assert scores["bleu"]["value"] > 80
@@ -48,9 +48,9 @@ def interrupt(config, workdir, number, at_step):
 
 
 def test_killed_and_resumed_equals_undisturbed(finished, config, tmp_path):
-    """Dropout is on: losses and weights must be the same bits as those of the undisturbed run.
+    """Catches losses or weights that differ in a bit from an undisturbed run's; dropout is on.
 
-    Killed while training, saving or evaluating, at moments that no step announces.
+    It is killed while training, saving or evaluating, at moments that no step announces.
     """
     workdir = tmp_path / "killed"
     command = ["train.py", f"--config={config}", f"--workdir={workdir}"]
@@ -119,7 +119,7 @@ def test_numbers_that_are_not_finite_end_the_run_with_its_checkpoint_intact(
 
 
 def test_a_checkpoint_of_four_devices_opens_on_one(config, tmp_path):
-    """And four devices learn what one does: their sums are over the whole batch."""
+    """Catches a checkpoint tied to its devices, and sums over less than the whole batch."""
     steps = ["--config.training.num_train_steps=5", "--config.model.dropout_rate=0.0"]
     for name, start_with, number in (("four", call, 4), ("one", run, 1)):
         code, _, err = start_with(
@@ -172,7 +172,7 @@ def test_warm_start_takes_what_fits_trains_in_float32_and_resumes(finished, conf
 
 
 def test_stray_files_change_nothing(finished, config, tmp_path):
-    """Orbax takes a stray folder named 999 for the newest checkpoint."""
+    """Catches a stray folder named 999, which Orbax takes for the newest checkpoint."""
     workdir = tmp_path / "strays"
     shutil.copytree(finished, workdir)
     (workdir / "checkpoints" / "999").mkdir()

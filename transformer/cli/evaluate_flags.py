@@ -138,7 +138,9 @@ class EvaluateFlags(HostFlags):
         needs=("input",),
         at_least=1,
     )
-    batch_size: int | None = flag(None, "Sentences at once on each device.", metavar="N")
+    batch_size: int | None = flag(
+        None, "Examples at once on each device, instead of the configuration's.", metavar="N"
+    )
     dtype: Literal["float32", "bfloat16"] | None = flag(
         None, "Type of the computation, instead of the configuration's.", metavar="TYPE"
     )
@@ -153,7 +155,7 @@ class EvaluateFlags(HostFlags):
     )
     early_stopping: bool | None = flag(
         None,
-        "End a search at beam_size finished hypotheses: faster, and not exact.",
+        "End a search at beam_size finished hypotheses: faster, but may find worse.",
         tasks=TRANSLATION,
     )
     sample: bool = flag(False, "Sample instead of searching.", tasks=TRANSLATION)

@@ -1,6 +1,6 @@
-"""One checkpoint in bfloat16: python -m transformer.cli.export WORKDIR FOLDER [CHECKPOINT]
+"""Exports a checkpoint in bfloat16: python -m transformer.cli.export WORKDIR FOLDER [CHECKPOINT]
 
-A sixth of what a training checkpoint takes: half the bytes of the parameters, and no optimizer.
+It takes a sixth of a training checkpoint: half the bytes of the parameters, and no optimizer.
 FOLDER is again a work directory, for eval.py, for `Translator.from_checkpoint` and to start other
 runs from (--config.training.init_from=FOLDER). CHECKPOINT is as eval.py's --checkpoints takes it.
 """

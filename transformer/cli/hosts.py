@@ -19,7 +19,7 @@ class HostFlags:
         metavar="HOST:PORT",
     )
     num_processes: int = flag(0, "How many processes work together.", metavar="N")
-    process_id: int = flag(-1, "Which of them this is, from 0.", metavar="N")
+    process_id: int = flag(-1, "Which of them this is, from 0; -1: not given.", metavar="N")
     wait_seconds: int = flag(
         300, "How long to wait for the other processes to start.", metavar="SECONDS"
     )

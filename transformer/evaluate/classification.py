@@ -37,7 +37,7 @@ def evaluate_classifier(
     details = ["examples of each class (rows), by the class that was found (columns):"]
     details += _confusion_table(names, confusions)
     if classifier.num_truncated:
-        details.append(f"{classifier.num_truncated:,} sentences cut at the longest of training")
+        details.append(f"{classifier.num_truncated:,} sentences cut at data.row_length tokens")
     samples = [
         f"  text   {row['text']}\n  class  {row['label']}\n  found  {row['found']} "
         f"({max(row['probabilities'].values()):.0%})\n"

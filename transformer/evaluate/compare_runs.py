@@ -1,4 +1,4 @@
-"""Compares two runs on the same test set: is one better, and in which sentences do they differ?"""
+"""Compares two runs on the same test set: is one better, and which sentences differ most?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

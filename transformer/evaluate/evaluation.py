@@ -50,8 +50,8 @@ class EvaluationSettings:
     @property
     def length_unit(self) -> str:
         """What source lengths are counted in: "characters" if a source is a single word."""
-        is_of_words = self.selection_metric == "line_error_rate"
-        return "characters" if is_of_words else word_unit(self.source_language)
+        is_single_word = self.selection_metric == "line_error_rate"
+        return "characters" if is_single_word else word_unit(self.source_language)
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -94,7 +94,7 @@ class Evaluation(TaskScores):
         counts = [f"{ours[name]:,} {name} ({theirs[name]:,})" for name in ours]
         ratio, num_cut = self.outputs["length_ratio"], self.outputs["cut_sources"]
         return [
-            "scored otherwise:",
+            "by other metrics:",
             *plain_table(scores, align=("left", "left", "right", "left")),
             f"{self.primary.name} by {self.settings.length_unit} of the source:",
             *plain_table(by_length, align=("left", "left", "right", "left", "right")),

@@ -123,11 +123,11 @@ def describe_outputs(
 
     tokenize: BLEU's, for the tokens. Returns the object "outputs" of report.json.
     """
-    of_references = [find_faults(s.source, s.reference, *languages) for s in segments]
+    reference_faults = [find_faults(s.source, s.reference, *languages) for s in segments]
     ours, theirs = metrics.count_tokens(*text_sides(segments), tokenize=tokenize)
     return {
         "translations": count_faults(segment.faults for segment in segments),
-        "references": count_faults(of_references),
+        "references": count_faults(reference_faults),
         "num_tokens": {"translations": ours, "references": theirs},
         "length_ratio": ours / max(theirs, 1),
     }

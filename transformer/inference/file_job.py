@@ -108,7 +108,7 @@ class Job:
         self.run_chunk(translator, Chunk(0, 0, [], companions))
 
     def identity(self, translator: Translator) -> dict[str, Any]:
-        """Returns {name: value} of everything besides the text that the output depends on.
+        """Returns {name: value} of everything, besides the text, that the output depends on.
 
         A stopped job is resumed only if all of it is the same.
         """

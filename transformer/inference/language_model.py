@@ -73,8 +73,8 @@ class LanguageModel(Predictor):
         size, texts = self.config.decoding.batch_size, []
         for start in range(0, len(prompts), size):
             part = prompts[start : start + size]
-            rows = size if len(prompts) > 1 else 1
-            *_, continuations = self._continue(part, rows, num_pieces, one_line, seed, sampling)
+            num_rows = size if len(prompts) > 1 else 1
+            *_, continuations = self._continue(part, num_rows, num_pieces, one_line, seed, sampling)
             texts += map(self.decode, continuations[: len(part)])
         return texts
 
@@ -108,7 +108,7 @@ class LanguageModel(Predictor):
     def _continue(
         self,
         prompts: Sequence[str],
-        rows: int,
+        num_rows: int,
         num_pieces: int,
         one_line: bool,
         seed: int,
@@ -132,7 +132,7 @@ class LanguageModel(Predictor):
             before = generated
             texts = map(np.append, given, before)
             contexts = [self._context(text, n) for text, n in zip(texts, num_left, strict=True)]
-            for new in self._fill_window(method, rows, contexts, num_left, seed):
+            for new in self._fill_window(method, num_rows, contexts, num_left, seed):
                 generated = [np.append(old, ids) for old, ids in zip(before, new, strict=True)]
                 yield [_up_to(end, ids) for ids in generated]
 
@@ -148,15 +148,15 @@ class LanguageModel(Predictor):
     def _fill_window(
         self,
         method: Sampling,
-        rows: int,
+        num_rows: int,
         contexts: list[np.ndarray],
         num_left: list[int],
         seed: int,
     ) -> Iterator[list[np.ndarray]]:
         """Yields the new ids of each text every `STRIDE` positions, until the window is full."""
         window = self.config.data.row_length
-        forced = np.full((rows, window), FREE, np.int32)
-        stops = np.zeros(rows, np.int32)  # the position up to which each text is generated
+        forced = np.full((num_rows, window), FREE, np.int32)
+        stops = np.zeros(num_rows, np.int32)  # the position up to which each text is generated
         for row, (ids, number) in enumerate(zip(contexts, num_left, strict=True)):
             forced[row, : len(ids)] = ids
             stops[row] = min(window, len(ids) + number) if number > 0 else 0
@@ -165,7 +165,7 @@ class LanguageModel(Predictor):
         if method not in self._programs:
             self._programs[method] = SearchPrograms(self.model, method, self.replicas)
         programs = self._programs[method]
-        no_source = np.zeros((rows, 1), np.int32), np.ones(rows, np.int32)
+        no_source = np.zeros((num_rows, 1), np.int32), np.ones(num_rows, np.int32)
         rngs = make_rngs(seed, np.maximum(forced, 0))
         slots = programs.begin(self._params, *no_source, limits, rngs)
         position, lengths = 0, cache_lengths(window)
@@ -173,17 +173,18 @@ class LanguageModel(Predictor):
             if position in lengths:
                 slots = slots._replace(state=programs.lengthen(slots.state))
             stop = min([position + STRIDE, *(length for length in lengths if length > position)])
-            where = np.array([position], np.int32), np.int32(stop), np.zeros(1, np.int32)
-            state, _, is_finished, found = programs.advance(
-                self._params, slots[:2], slots.state, *where
+            interval = np.array([position], np.int32), np.int32(stop)
+            max_unfinished = np.zeros(1, np.int32)  # continues until every row is finished
+            advanced = programs.advance(
+                self._params, slots[:2], slots.state, *interval, max_unfinished
             )
-            position, slots = stop, slots._replace(state=state)
-            ids = np.asarray(found.ids)[:, 0]
+            position, slots = stop, slots._replace(state=advanced.state)
+            ids = np.asarray(advanced.results.ids)[:, 0]
             yield [
                 row[len(context) : min(position, last)]
                 for row, context, last in zip(ids, contexts, stops, strict=False)
             ]
-            if np.asarray(is_finished).all():
+            if np.asarray(advanced.is_finished).all():
                 return
 
 

@@ -43,7 +43,7 @@ def make_log_probs(model: nn.Module, replicas: Mesh) -> Callable[..., np.ndarray
     def log_probs(
         params: Params, plan: Iterable[tuple[np.ndarray, int]], source: Ragged, target: Ragged
     ) -> np.ndarray:
-        """plan: batches of the longer side of each pair, as `bucketing.plan_batches` yields it."""
+        """Computes the batches of a plan of `bucketing.plan_batches` by the longer sides."""
         found = np.zeros(len(target), np.float32)
         for indices, bucket in plan:
             rows = indices.ravel()
@@ -58,7 +58,7 @@ def make_log_probs(model: nn.Module, replicas: Mesh) -> Callable[..., np.ndarray
 def make_attention_weights(model: nn.Module) -> Callable[..., np.ndarray]:
     """Returns attention_weights(params, source, target) of the ids of one pair.
 
-    Its result are the weights of the decoder's attention to the source, [layers, N, T, S].
+    Its result holds the weights of the decoder's attention to the source, [layers, N, T, S].
     """
 
     @jax.jit
