@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
-PYTEST := $(VENV)/bin/python -m pytest -n auto --maxprocesses 8 --dist loadfile
+PYTEST := $(VENV)/bin/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 .PHONY: train test test-fast lint clean
 
