@@ -12,7 +12,7 @@ train: $(READY)
 test: $(READY)
 	$(PYTEST)
 
-test-fast: $(READY)  # without the tests that start processes of their own
+test-fast: $(READY)  # without the tests that start processes or train as a user does
 	$(PYTEST) -m "not slow"
 
 lint: $(READY)
