@@ -91,6 +91,20 @@ def test_an_installed_package_ships_its_configurations(tmp_path, monkeypatch):
     assert command_line.shipped_configs() == [package / "configs" / "own.py"]
 
 
+def test_configurations_start_from_shipped_ones_without_a_checkout(tmp_path, monkeypatch):
+    """Catches an installed command that fails on `from configs import …`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(ROOT))])
+    for name in [name for name in sys.modules if name.split(".")[0] == "configs"]:
+        monkeypatch.delitem(sys.modules, name)
+    try:
+        assert parse("--config=table3:h1")[1].model.num_heads == 1
+        assert sys.modules["configs"].__spec__ is None  # found by the command, not by Python
+    finally:
+        for name in [name for name in sys.modules if name.split(".")[0] == "configs"]:
+            del sys.modules[name]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [train, evaluate])
 def test_help_and_mistakes_need_no_jax(command):

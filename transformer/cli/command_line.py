@@ -2,8 +2,11 @@
 
 import difflib
 import re
+import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import TypeVar
 
 from absl import flags as absl_flags
@@ -37,6 +40,7 @@ def parse_flags_and_config(kind: type[F], argv: Sequence[str]) -> tuple[F, Confi
     its settings. Raises ValueError.
     """
     values, argv = _define_flags(kind), _find_config(list(argv))
+    _make_configs_importable()
     config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=argv)
     _parse(values, argv)
     return kind(**{name: values[name].value for name in flags_of(kind)}), values.config.validate()
@@ -172,3 +176,11 @@ def shipped_configs() -> list[Path]:
     package = Path(transformer.__file__).parent
     folders = package / "configs", package.parent / "configs"
     return next((sorted(f.glob("*.py")) for f in folders if f.is_dir()), [])
+
+
+def _make_configs_importable() -> None:
+    """Lets `from configs import …` find the shipped configurations outside of a checkout too."""
+    if "configs" not in sys.modules and not find_spec("configs"):
+        package = ModuleType("configs")
+        package.__path__ = sorted({str(file.parent) for file in shipped_configs()})
+        sys.modules["configs"] = package
