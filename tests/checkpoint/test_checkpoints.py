@@ -1,5 +1,6 @@
 """What was saved is restored, or an older step with a warning, or an error says why not."""
 
+import json
 import logging
 import random
 import shutil
@@ -38,6 +39,14 @@ def test_keeps_the_last_and_the_best(tmp_path):
     assert Checkpoints(tmp_path, keep=1, read_only=True).best_step() == 2
 
 
+def test_the_only_checkpoint_is_not_replaced(tmp_path):
+    """Catches a kill between deletion and saving that leaves a run without any checkpoint."""
+    save(tmp_path, [(1, None)])
+    assert save(tmp_path, [(1, 5.0)]).best_step() is None
+    save(tmp_path, [(2, None)])
+    assert save(tmp_path, [(2, 5.0)]).best_step() == 2
+
+
 def test_restores_every_bit_and_type(tmp_path):
     """Catches rounding on the way to the disk and back, and an optimizer state of dicts."""
     checkpoints = save(tmp_path, [(3, None)])
@@ -61,6 +70,13 @@ def test_loads_by_name(tmp_path, name, what, value):
     loaded = Checkpoints(tmp_path, keep=2, read_only=True).load(name)
     assert loaded[:3] == what
     assert loaded.params["a"]["w"][0, 0] == value
+
+
+def test_a_mean_of_fewer_checkpoints_than_asked_for_is_still_a_mean(tmp_path):
+    """Catches a sum that is divided by the number asked for, early in a run."""
+    loaded = save(tmp_path, [(4, None), (6, None)], keep=3).load("average:3")
+    assert loaded[:3] == ("mean of 2 (4 to 6)", 6, 2)
+    assert loaded.params["a"]["w"][0, 0] == 5.0
 
 
 def test_wrong_names_are_refused_with_what_exists(tmp_path):
@@ -109,6 +125,18 @@ def hit(path, damage, rng):
         path.write_bytes(data[: len(data) // 2])
     else:
         path.unlink()
+
+
+def test_arrays_that_do_not_fit_their_fingerprints_are_not_restored(tmp_path):
+    """Catches fingerprints that are saved and never compared: Orbax sees most damage by itself."""
+    save(tmp_path, [(1, None), (2, None)])
+    (file,) = [p for p in data_files(tmp_path / "2" / "about") if "fingerprints" in p.read_text()]
+    about = json.loads(file.read_text())
+    about["fingerprints"]["params"][0] ^= 1
+    file.write_text(json.dumps(about))
+    with pytest.warns(UserWarning, match="Checkpoint 2 cannot be used: the params on disk are not"):
+        restored = Checkpoints(tmp_path, keep=3).restore(make_state(0))
+    assert int(restored.step) == 1
 
 
 def test_a_fingerprint_sees_any_single_bit():

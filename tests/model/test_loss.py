@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.model.loss import cross_entropy
+from tests.helpers.tiny_models import make_batch, random_params, tiny_model
+from transformer.model.loss import cross_entropy, make_loss_fn
 
 B, T, V = 3, 4, 7
 
@@ -59,6 +60,15 @@ def test_padding_has_no_gradient(arrays):
     weights[0] = 0
     gradient = jax.jit(jax.grad(lambda x: cross_entropy(x, targets, weights, 0.1)[0]))(logits)
     assert (gradient[0] == 0).all() and jnp.abs(gradient[1:]).sum() > 0
+
+
+def test_evaluation_has_no_dropout():
+    """Catches a validation loss that is measured with dropout on."""
+    batch = make_batch([[((5, 6, 2), (7, 8, 2))]], 4, 4)
+    with_dropout, without = (tiny_model(num_layers=1, dropout_rate=rate) for rate in (0.5, 0.0))
+    params = random_params(without.init, batch, deterministic=True)
+    losses = [make_loss_fn(model, 0.1)(params, batch, None)[0] for model in (with_dropout, without)]
+    assert losses[0] == losses[1]
 
 
 def test_large_logits_stay_finite():

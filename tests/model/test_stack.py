@@ -129,7 +129,9 @@ def test_cached_steps_equal_the_full_pass(rows, width, changes):
 
 
 @pytest.mark.parametrize("rows, length", [(1, 1), (1, 40), (8, 16)])
-def test_a_search_step_on_a_cpu_equals_the_one_on_other_devices(rows, length, monkeypatch):
+def test_a_search_step_on_a_cpu_equals_the_one_on_other_devices(
+    rows, length, monkeypatch, compiles_as_usual
+):
     """Catches what jax 0.10 does to one sentence's beams on a CPU if they are summed in loops."""
     stack, width = Stack(tiny_config(num_layers=1)), 4
     x, ancestors = *random_arrays((rows, width, D)), random_ancestors(rows, width, length)[-1]
@@ -170,6 +172,16 @@ def test_remat_and_scanned_layers_change_nothing():
     close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4)
     jax.tree.map(close, ours, expected)
     close(jax.jit(partial(loss, stack=plain.clone(remat=True)))(params), expected[0])
+
+
+def test_a_pre_norm_stack_ends_with_a_layer_norm():
+    """Catches a sum of residuals that leaves the stack as it is, larger with every layer."""
+    stack = Stack(tiny_config(num_layers=1, norm="pre"))
+    (x,) = random_arrays((B, T, D))
+    init = jax.jit(partial(stack.init_with_output, mask=None, deterministic=True))
+    y, _ = init(jax.random.key(0), 3 + 5 * x)
+    np.testing.assert_allclose(y.mean(-1), 0, atol=1e-4)
+    np.testing.assert_allclose(y.std(-1), 1, rtol=1e-2)
 
 
 @pytest.mark.parametrize("option", [dict(remat=True), dict(scan_layers=True)], ids=str)

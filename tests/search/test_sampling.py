@@ -9,6 +9,7 @@ import pytest
 from tests.helpers.fake_model import (
     EOS,
     FakeModel,
+    TableModel,
     V,
     hypotheses,
     make_limits,
@@ -98,6 +99,12 @@ def test_frequencies_are_the_probabilities():
         np.testing.assert_allclose(
             found.log_probs[sentence, 0], model.log_prob(sentence, ids), rtol=1e-5
         )
+
+
+def test_each_step_draws_anew():
+    """Catches one key for all positions: of equally probable tokens a sample would repeat one."""
+    found = run_sample(TableModel(np.full((V, V), 1 / V)), [9], rngs(0), 8)
+    assert any(len({*ids[:-1]}) > 1 for ids, _ in hypotheses(found, 0))
 
 
 def test_samples_do_not_depend_on_neighbours_but_on_their_key():

@@ -26,6 +26,23 @@ def test_peak_is_reached_at_the_end_of_the_warmup():
     np.testing.assert_allclose([rates[0], rates[4]], 0.0025, rtol=1e-5)
 
 
+def test_cosine_falls_from_the_peak_to_a_tenth_after_the_warmup():
+    """Catches a decay that is measured from step 0, and one that ends at 0."""
+    config = OptimizerConfig(warmup_steps=100, peak_learning_rate=0.5, decay_steps=300)
+    rates = make_schedule(config, 512)(np.array([50, 100, 200, 300, 400]) - 1)
+    np.testing.assert_allclose(rates, [0.25, 0.5, 0.275, 0.05, 0.05], rtol=1e-5)
+
+
+def test_only_matrices_decay():
+    """Catches weight decay of biases and of the scales of norms."""
+    config = OptimizerConfig(warmup_steps=1, weight_decay=0.1)
+    optimizer = make_optimizer(config, d_model=4)
+    params = {"kernel": jnp.ones((2, 2)), "bias": jnp.ones(2)}
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    updates, _ = optimizer.update(zeros, optimizer.init(params), params)
+    assert (updates["kernel"] < 0).all() and (updates["bias"] == 0).all()
+
+
 def train(gradients, **changes):
     """The parameters [2] that these gradients make of zeros."""
     optimizer = make_optimizer(OptimizerConfig(warmup_steps=10, **changes), d_model=4)
