@@ -109,13 +109,13 @@ class WorkDir:
     def _check_same(self, config: Config) -> None:
         resumable = {setting.name for setting in config.settings() if setting.resumable}
         differences = [
-            f"{name}: {there!r}, {here!r}"
+            f"{name} is {there!r} there, {here!r} here"
             for name, (there, here) in self.load_config().differences(config).items()
             if name not in resumable
         ]
         if differences:
             raise ValueError(
-                f"{self.path} holds a run with another configuration (there, here): "
+                f"{self.path} holds a run with another configuration: "
                 f"{'; '.join(differences)}. Use the same settings, another --workdir, or start "
                 f"from its weights with --config.training.init_from={self.path}."
             )

@@ -153,7 +153,7 @@ def test_another_configuration_is_refused_with_the_fields_that_differ(finished, 
         "train.py", f"--config={config}", f"--workdir={finished}", "--config.model.d_ff=48"
     )
     assert code == 2
-    assert "model.d_ff: 64, 48" in err
+    assert "model.d_ff is 64 there, 48 here" in err
     assert len(err.strip().splitlines()) == 1
 
 

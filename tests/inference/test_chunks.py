@@ -138,9 +138,7 @@ def test_the_pace_leaves_out_the_first_chunk_and_what_was_done_before():
     *_, last = out.getvalue().splitlines()
     assert " ".join(last.split()) == "1,100 lines 55.0% 20 lines/s 100 tokens/s 45 s left"
     progress.finish("a.de")
-    assert said == [
-        "1,200 lines in 1 min 15 s, 20 lines/s; 800 had been done before; 12 were empty: a.de"
-    ]
+    assert said == ["1,200 lines in 1 min 15 s, 20 lines/s; 800 already done; 12 empty: a.de"]
 
 
 def test_bad_lines_are_reported_at_once_and_counted_at_the_end():

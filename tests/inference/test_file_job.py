@@ -45,7 +45,7 @@ def make_job(source, output="out", **changes):
     return Job(**{"input": str(source), "output": output, "chunk_lines": 3} | changes)
 
 
-def do(job, translator=None, said=None):
+def run_to_end(job, translator=None, said=None):
     """Runs a job to its end; returns the translator."""
     translator = translator or FakeTranslator()
     job.check()
@@ -62,23 +62,23 @@ def parts_of(source):
 @pytest.mark.parametrize("name", ["out", "out.gz", "out.xz"])
 def test_a_file_has_a_line_for_each_line_in_order(name, source):
     """Catches chunks joined in another order, and a folder that is left behind."""
-    do(make_job(source, name))
+    run_to_end(make_job(source, name))
     unpack = {"out": bytes, "out.gz": gzip.decompress, "out.xz": lzma.decompress}[name]
     assert unpack(source.with_name(name).read_bytes()) == BACKWARDS
     assert {path.name for path in source.parent.iterdir()} == {"in", name}
     source.write_bytes(b"")
-    do(make_job(source, name))
+    run_to_end(make_job(source, name))
     assert unpack(source.with_name(name).read_bytes()) == b""  # gz and xz have a header
 
 
 def test_a_killed_job_is_resumed_from_its_finished_chunks(source):
     """Catches a restart from the beginning, and bytes that differ from an undisturbed run's."""
-    do(make_job(source, "undisturbed.gz"))
+    run_to_end(make_job(source, "undisturbed.gz"))
     job, said = make_job(source, "out.gz"), []
     with pytest.raises(Killed):
-        do(job, FakeTranslator(dies_at=TEXTS[7]))
+        run_to_end(job, FakeTranslator(dies_at=TEXTS[7]))
     assert not source.with_name("out.gz").exists()
-    again = do(job, said=said)
+    again = run_to_end(job, said=said)
     assert again.sentences == TEXTS[6:]
     assert "resuming: 2 chunks are done already" in said[0]
     undisturbed = source.with_name("undisturbed.gz").read_bytes()
@@ -101,10 +101,10 @@ def test_a_kill_at_the_end_costs_no_chunk(moment, source, monkeypatch):
     where = (Parts, "remove", kill) if moment == "remove" else (os, "replace", kill_at_the_file)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(*where)
-        do(job)
+        run_to_end(job)
     if moment == "remove":
         (source.with_name("out.parts") / parts_of(source)[0]).unlink()
-    assert do(job).sentences == []
+    assert run_to_end(job).sentences == []
     assert source.with_name("out").read_bytes() == BACKWARDS
     assert not source.with_name("out.parts").exists()
 
@@ -120,15 +120,15 @@ def test_a_kill_at_the_end_costs_no_chunk(moment, source, monkeypatch):
 def test_a_job_is_not_resumed_with_other_options(changes, said, source):
     """Catches a file whose beginning was made with other options than its end."""
     with pytest.raises(Killed):
-        do(make_job(source), FakeTranslator(dies_at=TEXTS[7]))
+        run_to_end(make_job(source), FakeTranslator(dies_at=TEXTS[7]))
     before = parts_of(source)
     with pytest.raises(ValueError, match="name another --output, or delete the folder") as caught:
-        do(make_job(source, **changes))
+        run_to_end(make_job(source, **changes))
     assert said in str(caught.value) and "\n" not in str(caught.value)
     other = FakeTranslator()
     other.checkpoint = "best (2)"
     with pytest.raises(ValueError, match=r"checkpoint fake \(1\), not best \(2\)"):
-        do(make_job(source), other)
+        run_to_end(make_job(source), other)
     assert parts_of(source) == before
 
 
@@ -138,10 +138,10 @@ def test_a_job_is_not_resumed_with_other_options(changes, said, source):
 def test_a_job_is_not_resumed_on_another_text(texts, source):
     """Catches translations of lines that have changed since, and parts of a longer text deleted."""
     with pytest.raises(Killed):
-        do(make_job(source), FakeTranslator(dies_at=TEXTS[10]))
+        run_to_end(make_job(source), FakeTranslator(dies_at=TEXTS[10]))
     source.write_text("\n".join(texts))
     with pytest.raises(ValueError, match="holds translations of another text"):
-        do(make_job(source))
+        run_to_end(make_job(source))
     assert len(parts_of(source)) == 3
     assert not source.with_name("out").exists()
 
@@ -152,11 +152,11 @@ def test_two_jobs_cannot_write_the_same_file(source):
     first = Parts(job.output, job.identity(translator))
     first.open()
     with pytest.raises(ValueError, match=f"in use by process {os.getpid()} .*another --output"):
-        do(job)
+        run_to_end(job)
     assert first.folder.is_dir()
     first.close(is_alone=True)
     assert not first.folder.exists()
-    do(job)
+    run_to_end(job)
 
 
 def test_a_full_disk_is_one_sentence_and_costs_no_chunk(source, monkeypatch):
@@ -174,9 +174,9 @@ def test_a_full_disk_is_one_sentence_and_costs_no_chunk(source, monkeypatch):
         with pytest.raises(
             ValueError, match=r"\(No space left on device\).*; free some space and start"
         ):
-            do(job)
+            run_to_end(job)
     assert len(parts_of(source)) == 2  # and no .tmp
-    assert do(job).sentences == TEXTS[6:]
+    assert run_to_end(job).sentences == TEXTS[6:]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -205,7 +205,7 @@ def test_an_error_before_the_first_chunk_leaves_nothing_behind(source):
     (source.parent / "q.gz").write_bytes(gzip.compress(b"one\n" * 2))
     for name in ("p", "q.gz"):  # found at once, and in the first chunk
         with pytest.raises(ValueError, match=r"in has 13 lines and \S+ has 2; they must pair"):
-            do(make_job(source, prefixes=str(source.parent / name)))
+            run_to_end(make_job(source, prefixes=str(source.parent / name)))
     assert source.with_name("out").read_text() == "of yesterday"
     assert not source.with_name("out.parts").exists()
 
@@ -215,7 +215,7 @@ def test_a_folder_of_the_same_name_keeps_what_is_not_ours(source):
     folder = source.with_name("out.parts")
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
-    do(make_job(source))
+    run_to_end(make_job(source))
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
@@ -225,11 +225,11 @@ def test_formats_prefixes_and_scores(source, monkeypatch):
     other = str(source.parent / "other")
 
     def first_line(**changes):
-        do(make_job(source, **changes))
+        run_to_end(make_job(source, **changes))
         return source.with_name("out").read_text().split("\n")[0]
 
     assert first_line(scores=True) == "ä 0 enil\t0.000000"
-    do(make_job(source, nbest=2))
+    run_to_end(make_job(source, nbest=2))
     rows = source.with_name("out").read_text().splitlines()
     assert rows[6:8] == ["3\tä 3 enil\t0.000000", "3\tä 3 enil\t-0.500000"]
     assert first_line(prefixes=other) == "0ä 0 enil"
@@ -250,7 +250,7 @@ def test_the_lines_of_a_refused_chunk_are_named(source):
 
     translator.translate = refuse
     with pytest.raises(ValueError, match=r"in, lines 7 to 9: A prefix is too long\.$"):
-        do(make_job(source), translator)
+        run_to_end(make_job(source), translator)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_a_stream_is_written_line_by_line_as_chunks_end(source, monkeypatch):
 
     pipe = Pipe()
     monkeypatch.setattr(run_job_module, "open_stream", lambda _: Stream(pipe, "Standard output"))
-    do(make_job(source, ""))
+    run_to_end(make_job(source, ""))
     assert pipe.getvalue() == BACKWARDS
     assert [data.count(b"\n") for data in pipe.flushed] == [3, 6, 9, 12, 13]
 

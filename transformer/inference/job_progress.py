@@ -103,8 +103,8 @@ class JobProgress:
         if self._num_lines > self._num_done_before:
             text += f", {self._rate(now):,.0f} lines/s"
         for count, what in (
-            (self._num_done_before, "had been done before"),
-            (self._num_empty, "were empty"),
+            (self._num_done_before, "already done"),
+            (self._num_empty, "empty"),
         ):
             text += f"; {count:,} {what}" if count else ""
         self._say(f"{text}: {output}" if output else text)
