@@ -42,7 +42,7 @@ def no_cache(tmp_path, monkeypatch):
 
 
 def turn_on():
-    """(folder of the cache, what was said)."""
+    """Turns the cache on; returns (its folder, what was said)."""
     said = []
     compile_cache.turn_on(said.append)
     return jax.config.jax_compilation_cache_dir, "".join(said)

@@ -153,7 +153,7 @@ def test_fuzzed_lines_never_crash(workdir):
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """(a file of 4,000 lines, its translation made in one go)."""
+    """Makes (a file of 4,000 lines, its translation made in one go)."""
     rng, folder = random.Random(0), tmp_path_factory.mktemp("corpus")
     lines = [" ".join(str(rng.randrange(6)) for _ in range(rng.randrange(9))) for _ in range(4000)]
     (folder / "a.en").write_text("".join(f"{line}\n" for line in lines))

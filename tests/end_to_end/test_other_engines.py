@@ -48,7 +48,7 @@ def make_sentences(number=16, longest=12):
 
 
 def export(translator):
-    """(fields of ModelConfig, {name: array}) as the others' makers take them."""
+    """Returns (fields of ModelConfig, {name: array}) as the others' makers take them."""
     weights = flatten_dict(translator.params, sep="/")
     weights["positions"] = sinusoids(jnp.arange(64), translator.config.model.d_model)
     weights = {name: np.asarray(array) for name, array in weights.items()}
@@ -155,7 +155,7 @@ def test_beams_equal_marians(ours, marian, monkeypatch, alpha, min_length):
 
 @pytest.fixture(scope="module")
 def make_ctranslate2(tmp_path_factory):
-    """translator -> CTranslate2's with the same weights."""
+    """A function that makes CTranslate2's translator with the weights of ours."""
     ctranslate2 = pytest.importorskip("ctranslate2")
     from benchmarks.to_ctranslate2 import OurConverter
 

@@ -17,7 +17,7 @@ WORDS = ["der", "Mann", "mit", "dem", "Hut", "geht", "heute", "langsam", "durch"
 
 
 def texts(noise, count=40):
-    """(source, reference, translation): the share `noise` of the reference's words is wrong."""
+    """Triples (source, reference, translation) in which a share `noise` of the words is wrong."""
     rng, errors = random.Random(0), random.Random(1)
     rows = []
     for number in range(count):

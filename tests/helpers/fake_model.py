@@ -47,7 +47,7 @@ class FakeModel:
         return state @ self.output
 
     def log_prob(self, sentence, ids):
-        """log p of ids, teacher-forced, in numpy."""
+        """Returns the log-probability of ids, teacher-forced, in numpy."""
         total = 0.0
         for position, token in enumerate(ids):
             logits = self.logits(sentence, ids[:position])
@@ -104,6 +104,6 @@ def trim(ids):
 
 
 def hypotheses(found, sentence):
-    """(ids, score) of a sentence, best first, without the entries that were not filled."""
+    """Returns (ids, score) of a sentence, best first, without the entries that were not filled."""
     rows = zip(found.ids[sentence], found.scores[sentence], strict=True)
     return [(trim(ids), score) for ids, score in rows if score > -np.inf]

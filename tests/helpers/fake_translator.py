@@ -11,7 +11,7 @@ class Killed(BaseException):
 
 
 class FakeTranslator:
-    """sentences: all that were asked for; dies_at: the sentence at which it is `Killed`."""
+    """Notes all `sentences` that it is asked for; raises `Killed` at the sentence `dies_at`."""
 
     checkpoint, num_truncated = "fake (1)", 0
 

@@ -20,9 +20,9 @@ ONE, DROPOUT = "one device", "one device, dropout"
 WAYS = {  # name: (the way to compare with, mesh, parallelism, num_parts, settings of the model)
     ONE: (ONE, (1, 1, 1), "sharded", 1, {}),
     DROPOUT: (DROPOUT, (1, 1, 1), "sharded", 1, {"dropout_rate": 0.1}),
-    "pmap in 2 parts": (ONE, (-1, 1, 1), "pmap", 2, {}),
+    "pmap in 2 micro-batches": (ONE, (-1, 1, 1), "pmap", 2, {}),
     "2×2×1 with dropout": (DROPOUT, (2, 2, 1), "sharded", 1, {"dropout_rate": 0.1}),
-    "1×2×2 in 2 parts, scanned, recomputed": (
+    "1×2×2 in 2 micro-batches, scanned, recomputed": (
         ONE,
         (1, -1, 2),
         "sharded",
@@ -31,7 +31,7 @@ WAYS = {  # name: (the way to compare with, mesh, parallelism, num_parts, settin
     ),
 }
 SEVERAL = [way for way, (baseline, *_) in WAYS.items() if way != baseline]
-RESTORED = "1×2×2 in 2 parts, scanned, recomputed"  # also saved and restored
+RESTORED = "1×2×2 in 2 micro-batches, scanned, recomputed"  # also saved and restored
 
 pytestmark = pytest.mark.skipif(len(jax.devices()) != 4, reason="needs four devices")
 
@@ -68,7 +68,7 @@ def test_restored_state_fits_its_mesh_and_compiles_nothing():
 def test_shared_parameters_take_their_share_of_memory():
     """Catches parameters or Adam's moments that lie whole on every device under fsdp and tensor."""
     whole = trained(ONE).bytes
-    assert trained("pmap in 2 parts").bytes == whole
+    assert trained("pmap in 2 micro-batches").bytes == whole
     assert trained("2×2×1 with dropout").bytes < whole / 1.6
     assert trained(RESTORED).bytes < whole / 3
 
@@ -78,7 +78,7 @@ def test_every_device_gets_its_rows():
     assert trained(ONE).rows == 13
     assert trained("2×2×1 with dropout").rows == 4  # of 13 rows and 3 empty ones
     assert trained(RESTORED).rows == 8
-    assert trained("pmap in 2 parts").rows == 4
+    assert trained("pmap in 2 micro-batches").rows == 4
 
 
 def test_settings_that_do_not_make_a_mesh_are_refused():
