@@ -66,7 +66,7 @@ def make_attention_weights(model: nn.Module) -> Callable[..., np.ndarray]:
         _, variables = model.apply(
             {"params": params}, batch, deterministic=True, mutable="intermediates"
         )
-        blocks = variables["intermediates"]["decoder"]
+        blocks: Any = variables["intermediates"]["decoder"]
         names = sorted(blocks, key=lambda name: int(name.rpartition("_")[2]))
         return [blocks[name]["encoder_attention"]["weights"][0] for name in names]
 

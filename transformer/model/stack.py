@@ -137,7 +137,7 @@ class Stack(nn.Module):
             inputs = dict(mask=mask, encoded=encoded, encoded_mask=encoded_mask)
             return unbound.apply({"params": params}, x, cache, position, **inputs, method="step")
 
-        new_cache = []
+        new_cache: list[KVCache] = []
         for i, block in enumerate(self.layer):
             params = block.variables["params"]
             x, block_cache = step(params, x, cache[i], encoded[i] if encoded else None)
