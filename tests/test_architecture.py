@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / "transformer"
 # A package (or a module at the top) may import those to its right and never those to its left.
 # Those between bars have no order among each other and may not import each other.
-LAYERS = """cli > train > tasks > evaluate > inference | interop > checkpoint > search | model
+LAYERS = """cli > train > tasks > evaluate > inference > checkpoint > search | model
     > data > parallel | workdir > config > config_rules > config_groups > config_setting
     > storage | console | signals | special_tokens"""
 RANK = {
