@@ -54,6 +54,7 @@ def test_one_line_out_for_each_line_in(workdir, tmp_path):
 
 
 def test_a_pipe_gives_translations_alone_whatever_the_locale(workdir):
+    """Catches words besides translations on standard output, and text decoded by the locale."""
     lines = "".join(f"{n} {n + 1}\n" for n in range(4)).encode()
     environment = {"LC_ALL": "C", "LANG": "C", "PYTHONHASHSEED": "7", "PYTHONUTF8": "0"}
     code, out, err = call("eval.py", f"--workdir={workdir}", "--input=-", stdin=lines)
@@ -64,6 +65,7 @@ def test_a_pipe_gives_translations_alone_whatever_the_locale(workdir):
 
 
 def test_a_closed_pipe_and_a_closed_stdin_end_quietly(workdir):
+    """Catches a stack trace where the reader has gone, or where there is nothing to read."""
     process = start("eval.py", f"--workdir={workdir}", "--input=-", stdin=-1)
     process.stdout.close()
     process.stdin.write(b"0 1\n" * 5)
@@ -76,6 +78,7 @@ def test_a_closed_pipe_and_a_closed_stdin_end_quietly(workdir):
 
 
 def test_scores_an_own_test_set_like_the_config_s(workdir):
+    """Catches --input with --reference scored otherwise than the same split by its name."""
     folder = workdir.parent / "corpus"
     own = [f"--input={folder / 'test.en'}", f"--reference={folder / 'test.de'}"]
     outputs = [call("eval.py", f"--workdir={workdir}", *more)[1] for more in ([], own)]
@@ -112,6 +115,7 @@ def test_every_checkpoint_is_scored_and_another_run_compared(workdir):
 
 
 def test_draws_the_attention_of_a_sentence(workdir, tmp_path):
+    """Catches a picture that is not written, or not in the format of its suffix."""
     picture = tmp_path / "map.png"
     code, _, err = call("eval.py", f"--workdir={workdir}", f"--attention={picture}")
     assert code == 0, err
@@ -132,6 +136,7 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(workdir, tmp_path):
 
 
 def test_fuzzed_lines_never_crash(workdir):
+    """Catches any bytes that end the command or cost a line."""
     rng = random.Random(0)
     lines = [rng.randbytes(rng.randrange(30)) for _ in range(10_000)]
     text = b"\n".join(line.replace(b"\n", b"") for line in lines) + b"\n"

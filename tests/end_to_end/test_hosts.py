@@ -111,6 +111,7 @@ def test_two_hosts_learn_what_one_does_and_either_resumes_from_the_others_checkp
 
 
 def test_only_the_first_host_speaks_and_writes(passed_on):
+    """Catches every line printed, or every report written, once per host."""
     workdir, ((_, first), (_, second)), _ = passed_on
     assert "4 × cpu on 2 hosts" in first
     assert "python eval.py" in first
@@ -148,6 +149,7 @@ def test_hosts_that_were_told_different_things_are_refused(config, tmp_path):
 
 
 def test_a_host_alone_says_what_it_waits_for_and_gives_up():
+    """Catches a wait without end, or in silence, for a host that never starts."""
     program = (
         "import os; from transformer.parallel import hosts; hosts.SAY_EVERY = 1\n"
         "end = lambda: (os.sys.stdout.flush(), os._exit(75))\n"
@@ -162,6 +164,7 @@ def test_a_host_alone_says_what_it_waits_for_and_gives_up():
 
 
 def test_half_a_description_of_the_hosts_is_refused():
+    """Catches a forgotten flag with which each host trains alone."""
     with pytest.raises(ValueError, match="go together"):
         hosts.connect("localhost:1", 2, say=print, on_timeout=pytest.fail)
 
@@ -187,6 +190,7 @@ def test_an_accelerator_that_jax_cannot_use_is_not_passed_over(tmp_path, monkeyp
 
 
 def test_share_of_one_host_is_everything():
+    """Catches a single host that waits for others or is given a part of the work."""
     assert hosts.split_over_hosts(lambda items: [x * 2 for x in items], [1, 2, 3]) == [2, 4, 6]
     hosts.check_same("nothing", bytes)
 

@@ -35,6 +35,7 @@ def test_a_classifier_learns_and_is_restored(classes):
 
 
 def test_eval_scores_and_answers_line_by_line(classes):
+    """Catches an accuracy that its examples contradict, and answers to other lines."""
     code, out, err = evaluate(classes)
     assert code == 0, err
     assert b"accuracy" in out and b"interval:wilson" in out
@@ -50,6 +51,7 @@ def test_eval_scores_and_answers_line_by_line(classes):
 
 
 def test_the_wrong_object_says_which_is_right(classes):
+    """Catches a run opened by the class of another task."""
     with pytest.raises(ValueError, match="holds a run of classification, not of language_model"):
         LanguageModel.from_checkpoint(classes)
 
@@ -63,6 +65,7 @@ def test_the_wrong_object_says_which_is_right(classes):
     ],
 )
 def test_bad_labels_are_one_sentence(tmp_path, text, sentence):
+    """Catches a stack trace for a file without labels, without lines or of one class."""
     (tmp_path / "train.tsv").write_text(text)
     code, err = train(tmp_path / "run", "classification", tmp_path, *SPLITS)
     assert code == 2
@@ -105,6 +108,7 @@ def test_a_stream_is_what_is_generated(text):
 
 
 def test_eval_of_a_text(text):
+    """Catches a loss of other units, and continuations that ignore the prompt or the options."""
     code, out, err = evaluate(text)
     assert code == 0, err
     assert b"nats per piece 0.0" in out or b"nats per piece 0.1" in out
@@ -115,6 +119,7 @@ def test_eval_of_a_text(text):
 
 
 def test_an_empty_text_is_one_sentence(tmp_path):
+    """Catches a stack trace for a text of empty lines."""
     (tmp_path / "text.txt").write_text("\n\n")
     splits = [s.replace("train[", "all[") for s in SPLITS]
     code, err = train(tmp_path / "run", "language_model", tmp_path / "text.txt", *splits)
@@ -150,6 +155,7 @@ def test_a_masked_model_learns_and_a_classifier_starts_from_it(tmp_path):
 
 
 def test_images_are_learnt_and_other_shapes_refused(tmp_path):
+    """Catches patches out of order, and images of another shape or range that are classified."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, 200)
     images = rng.random((200, 4, 4)) * 0.5

@@ -16,6 +16,7 @@ from transformer.inference.translator import Translator
 
 
 def test_leaves_all_that_it_promises(finished, tiny):
+    """Catches a file of the work directory that is missing, and a next command of another run."""
     workdir, said = finished, (tiny / "said.txt").read_text()
     for name in ("config.json", "tokenizer.vocab", "metrics.jsonl", "samples.txt", "curves.png"):
         assert (workdir / name).stat().st_size > 0
@@ -140,6 +141,7 @@ def snapshot(folder):
 
 
 def test_a_finished_run_says_so_and_writes_nothing(finished, config):
+    """Catches a finished run that is trained, scored or dated anew."""
     workdir = finished
     before = snapshot(workdir)
     code, _, err = call("train.py", f"--config={config}", f"--workdir={workdir}")
@@ -149,6 +151,7 @@ def test_a_finished_run_says_so_and_writes_nothing(finished, config):
 
 
 def test_another_configuration_is_refused_with_the_fields_that_differ(finished, config):
+    """Catches a run that continues with another model than it began with."""
     code, _, err = call(
         "train.py", f"--config={config}", f"--workdir={finished}", "--config.model.d_ff=48"
     )
@@ -189,8 +192,9 @@ def test_stray_files_change_nothing(finished, config, tmp_path):
 
 
 def test_dry_run(config, tmp_path):
+    """Catches a dry run that leaves a work directory behind, or tells no costs."""
     code, _, err = call("train.py", f"--config={config}", f"--workdir={tmp_path}/x", "--dry_run")
     assert code == 0, err
-    assert "GFLOP a step" in err
+    assert "GFLOP per step" in err
     assert "shared_embedding/table" in err
     assert not (tmp_path / "x").exists()
