@@ -22,9 +22,9 @@ lint: $(READY)
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, not {v.major}.{v.minor}; name one: make PYTHON=python3.12")'
-	@echo "setting up $(VENV) (about a minute)"
+	@echo "setting up $(VENV) (under a minute)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet --editable '.[dev]'
+	@$(VENV)/bin/python -m pip install --quiet --no-compile --editable '.[dev]'
 	@touch $@
 
 clean:

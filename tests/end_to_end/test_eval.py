@@ -81,7 +81,9 @@ def test_scores_an_own_test_set_like_the_config_s(workdir):
     """Catches --input with --reference scored otherwise than the same split by its name."""
     folder = workdir.parent / "corpus"
     own = [f"--input={folder / 'test.en'}", f"--reference={folder / 'test.de'}"]
-    outputs = [call("eval.py", f"--workdir={workdir}", *more)[1] for more in ([], own)]
+    outputs = [
+        call("eval.py", f"--workdir={workdir}", *more, pictures=True)[1] for more in ([], own)
+    ]
     assert outputs[0] == outputs[1]
     text = outputs[0].decode()
     assert "BLEU" in text and "version:" in text and "en-de, 20 sentences" in text
@@ -99,7 +101,7 @@ def test_every_checkpoint_is_scored_and_another_run_compared(workdir):
     for file in (copy / "checkpoints" / str(damaged)).rglob("d/*"):
         file.write_bytes(b"")
     arguments = [f"--workdir={copy}", "--checkpoints=all", f"--compare={workdir}", "--beam_size=1"]
-    code, out, err = call("eval.py", *arguments, f"--compare_checkpoint={kept[0]}")
+    code, out, err = call("eval.py", *arguments, f"--compare_checkpoint={kept[0]}", pictures=True)
     assert code == 0, err
     lines = out.decode().splitlines()
     steps = [*kept, 300]
@@ -117,7 +119,7 @@ def test_every_checkpoint_is_scored_and_another_run_compared(workdir):
 def test_draws_the_attention_of_a_sentence(workdir, tmp_path):
     """Catches a picture that is not written, or not in the format of its suffix."""
     picture = tmp_path / "map.png"
-    code, _, err = call("eval.py", f"--workdir={workdir}", f"--attention={picture}")
+    code, _, err = call("eval.py", f"--workdir={workdir}", f"--attention={picture}", pictures=True)
     assert code == 0, err
     assert picture.read_bytes().startswith(b"\x89PNG")
 
@@ -237,7 +239,7 @@ def test_a_reader_that_leaves_a_stream_early_ends_it_quietly(translate):
 def test_jsonl_has_a_record_for_each_line_whatever_is_in_it(workdir):
     """Catches records that control characters or bad bytes break."""
     text = b"\n".join(HARD_LINES)
-    arguments = ["--input=-", "--jsonl", "--nbest=2"]
+    arguments = ["--input=-", "--jsonl"]
     code, out, err = call("eval.py", f"--workdir={workdir}", *arguments, stdin=text)
     assert code == 0, err
     records = [json.loads(line) for line in out.removesuffix(b"\n").split(b"\n")]

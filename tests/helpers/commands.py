@@ -5,23 +5,37 @@ import signal
 import sys
 import tempfile
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from unittest.mock import patch
 
 from transformer import console
 from transformer.cli import evaluate, train
+from transformer.evaluate.plots import NoMatplotlibError
 
 COMMANDS = {"train.py": train.main, "eval.py": evaluate.main}
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def call(script, *arguments, stdin=b""):
+def call(script, *arguments, stdin=b"", pictures=False):
     """Runs train.py or eval.py to its end: (exit code, standard output, standard error).
 
-    Like `scripts.run`, but on the devices of this process. Output is bytes.
+    Like `scripts.run`, but on the devices of this process. Output is bytes. pictures: whether
+    matplotlib is there, which takes its time for curves and reports that most tests do not read.
     """
+    missing = NoMatplotlibError("There is no matplotlib.")
+    drawing = (
+        nullcontext()
+        if pictures
+        else patch("transformer.evaluate.plots.render", side_effect=missing)
+    )
     alone = patch("transformer.parallel.hosts.connect", return_value=True)  # JAX runs already
-    with alone, streams(stdin) as (out, err), restored_signals(), warnings.catch_warnings():
+    with (
+        drawing,
+        alone,
+        streams(stdin) as (out, err),
+        restored_signals(),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = lambda message, *_, **__: console.say(f"warning: {message}")

@@ -92,7 +92,7 @@ def test_the_scorer_agrees_with_the_search(translator):
 def test_a_pair_too_long_to_be_scored_gets_nan_and_its_neighbours_a_score(translator):
     """Catches a program for the length of every giant, and scores that slip to other pairs."""
     long = " ".join(["w1"] * 400)
-    with pytest.warns(UserWarning, match="more than 256 pieces get nan"):
+    with pytest.warns(UserWarning, match="more than 256 tokens get nan"):
         scored = translator.score(["w1", long, "w2", "w3"], ["w4", "w5", long, "w6 w7"])
     assert [np.isnan(t.score) for t in scored] == [False, True, True, False]
     assert [t.text for t in scored] == ["w4", "w5", long, "w6 w7"]
