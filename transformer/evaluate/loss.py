@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any, Protocol
 
 import jax
-from flax import linen as nn
 
 from transformer.checkpoint.restore import Restored
 from transformer.checkpoint.train_state import Params
@@ -27,13 +26,13 @@ class EvaluationBatches(Protocol):
 
 
 def evaluate_loss(
-    model: nn.Module, restored: Restored, batches: EvaluationBatches, corpus: str, unit: str
+    restored: Restored, batches: EvaluationBatches, corpus: str, unit: str
 ) -> SimpleScores:
-    """Returns the loss of the restored parameters on `batches`, without dropout or smoothing.
+    """Returns the loss of a restored model on `batches`, without dropout or smoothing.
 
     corpus: the name of the test set. unit: what one target is called: "piece" or "masked token".
     """
-    step = jax.jit(make_eval_step(make_loss_fn(model, 0.0)))
+    step = jax.jit(make_eval_step(make_loss_fn(restored.model, 0.0)))
     sums = sum_over_batches(batches, partial(step, jax.device_put(restored.params)))
     loss, perplexity = mean_loss(sums["nll"], int(sums["tokens"]), unit)
     return SimpleScores(

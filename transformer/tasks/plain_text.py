@@ -12,7 +12,7 @@ from transformer.checkpoint.restore import restore
 from transformer.config import Config
 from transformer.data.plain_text import load_text_lines
 from transformer.data.text_files import Text
-from transformer.data.tokenizer_files import Tokenizer, load_tokenizers, save_tokenizers
+from transformer.data.tokenizer_files import Tokenizer, save_tokenizers
 from transformer.evaluate.loss import evaluate_loss
 from transformer.evaluate.task_scores import TaskScores
 from transformer.parallel.mapping import Parallel
@@ -87,14 +87,11 @@ class PlainTextTask(Task[TrainingT, ValidationT], ABC):
     ) -> TaskScores:
         names = [cls.config_name]
         restored = restore(path, checkpoint, tasks=names, dtype=dtype, batch_size=batch_size)
-        config, tokenizer = restored.config, load_tokenizers(restored.workdir.path)[0]
+        config, tokenizer = restored.config, restored.tokenizers[0]
         batches = cls.make_evaluation_batches(
             config, tokenizer, cls.load_split(config, split).lines
         )
-        model = cls.make_model(config, tokenizer.vocab_size)
-        return evaluate_loss(
-            model, restored, batches, f"{config.data.corpus} {split}", cls.target_unit
-        )
+        return evaluate_loss(restored, batches, f"{config.data.corpus} {split}", cls.target_unit)
 
     def save(self, folder: epath.Path) -> None:
         save_tokenizers(folder, self.tokenizer, self.tokenizer)
