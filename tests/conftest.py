@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.xla_flags import xla_flags
+
 NUM_DEVICES = 4
 CACHE = Path(__file__).parents[1] / ".pytest_cache" / "xla"
 
@@ -19,7 +21,7 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")  # a third less to compile
-os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={NUM_DEVICES}"
+os.environ["XLA_FLAGS"] = xla_flags(NUM_DEVICES)
 
 
 def pytest_configure(config):

@@ -12,6 +12,7 @@ import pytest
 
 from tests.helpers.commands import call
 from tests.helpers.scripts import ROOT, losses, start
+from tests.helpers.xla_flags import xla_flags
 from transformer.parallel import hosts
 from transformer.parallel.devices import check_accelerator
 
@@ -22,7 +23,7 @@ LOST = 60  # seconds in which a host must notice that another is gone
 
 
 def devices(number):
-    return {"XLA_FLAGS": f"--xla_force_host_platform_device_count={number}"}
+    return {"XLA_FLAGS": xla_flags(number)}
 
 
 def start_two(config, workdir, *arguments, different=((), ())):

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.helpers.xla_flags import QUICK_COMPILE
+
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = """
 from transformer.config import Config
@@ -60,7 +62,7 @@ def start(script, *arguments, **options):
 
 
 def _start(words, **options):
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": ""}  # one device
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": QUICK_COMPILE}  # one device
     environment |= options.pop("env", {})
     return subprocess.Popen(
         [sys.executable, *words],
