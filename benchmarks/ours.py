@@ -14,8 +14,8 @@ from transformer.config import ModelConfig, OptimizerConfig
 from transformer.data.batch import Batch
 from transformer.model.encoder_decoder import Transformer
 from transformer.model.loss import make_loss_fn
-from transformer.train import steps
-from transformer.train.optimizer import make_optimizer
+from transformer.training import steps
+from transformer.training.optimizer import make_optimizer
 
 
 def make_step(

@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / "transformer"
 # A package (or a module at the top) may import those to its right and never those to its left.
 # Those between bars have no order among each other and may not import each other.
-LAYERS = """cli > train > tasks > evaluate > inference > checkpoint > search | model
+LAYERS = """cli > training > tasks > evaluation > inference > checkpoint > search | model
     > data > parallel | workdir > config > config_rules > config_groups > config_setting
     > storage | console | signals | special_tokens"""
 RANK = {
@@ -79,7 +79,7 @@ def test_seams():
             assert known <= {"config", "special_tokens", "data"}, name
         if package_of(name) != "cli":
             assert "absl" not in {full.split(".")[0] for full in imports_of(MODULES[name])}, name
-    assert not {package_of(other) for other in own_imports("train.steps")} & {"model", "data"}
+    assert not {package_of(other) for other in own_imports("training.steps")} & {"model", "data"}
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if package_of(name) in NO_JAX])

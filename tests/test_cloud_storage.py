@@ -26,12 +26,12 @@ from transformer.cli.score_translation import score_checkpoints
 from transformer.config import Config
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
-from transformer.evaluate import plots
+from transformer.evaluation import plots
 from transformer.inference.file_job import Job
 from transformer.inference.run_job import run_job
 from transformer.inference.translator import Translator
-from transformer.train.progress import Progress
-from transformer.train.trainer import Trainer
+from transformer.training.progress import Progress
+from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
 pytestmark = pytest.mark.skipif(not find_spec("gcsfs"), reason="gs:// needs the extra 'gcs'")

@@ -12,7 +12,7 @@ from sacrebleu.metrics import BLEU
 from configs import g2p, table3, wmt14_en_de_base, wmt14_en_de_big
 from tests.helpers.tiny_models import count_parameters
 from transformer.config import Config
-from transformer.evaluate.metrics import METRICS
+from transformer.evaluation.metrics import METRICS
 from transformer.model.attention import ATTENTION_FUNCTIONS
 from transformer.tasks import TASKS
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from transformer import console
 from transformer.cli import evaluate, train
-from transformer.evaluate.plots import NoMatplotlibError
+from transformer.evaluation.plots import NoMatplotlibError
 
 COMMANDS = {"train.py": train.main, "eval.py": evaluate.main}
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -26,7 +26,7 @@ def call(script, *arguments, stdin=b"", pictures=False):
     drawing = (
         nullcontext()
         if pictures
-        else patch("transformer.evaluate.plots.render", side_effect=missing)
+        else patch("transformer.evaluation.plots.render", side_effect=missing)
     )
     alone = patch("transformer.parallel.hosts.connect", return_value=True)  # JAX runs already
     with (

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from transformer.evaluate.evaluation import Evaluation, EvaluationSettings, make_evaluation
-from transformer.evaluate.plots import AttentionMap
-from transformer.evaluate.segments import make_segments
+from transformer.evaluation.evaluation import Evaluation, EvaluationSettings, make_evaluation
+from transformer.evaluation.plots import AttentionMap
+from transformer.evaluation.segments import make_segments
 from transformer.inference.translation import Translation
 
 CORPUS = [  # (source, reference, translation)

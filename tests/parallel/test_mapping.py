@@ -13,7 +13,7 @@ from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.config import Config, MeshConfig
 from transformer.model.loss import make_loss_fn
 from transformer.parallel.mapping import make_parallel
-from transformer.train.steps import init_state, make_train_step
+from transformer.training.steps import init_state, make_train_step
 
 NUM_STEPS, NUM_ROWS = 3, 13  # 13 is divided by no number of devices
 ONE, DROPOUT = "one device", "one device, dropout"

@@ -8,7 +8,7 @@ from jax.sharding import PartitionSpec
 from tests.helpers.tiny_models import make_batch, tiny_model
 from transformer.config import MeshConfig
 from transformer.parallel.mesh import mesh_shape, partition_spec_of
-from transformer.train.steps import init_state
+from transformer.training.steps import init_state
 
 SIZES = {"data": 2, "fsdp": 2, "tensor": 2}
 

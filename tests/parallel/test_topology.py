@@ -25,8 +25,8 @@ from transformer.search.programs import (
     lengthen_cache,
 )
 from transformer.search.replicas import REPLICA, make_replicas
-from transformer.train.dry_run import make_step_without_data
-from transformer.train.steps import make_train_step
+from transformer.training.dry_run import make_step_without_data
+from transformer.training.steps import make_train_step
 
 needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason="needs the TPU compiler, extra 'tpu'"

@@ -8,9 +8,9 @@ from transformer.console import say
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.topology import topology_devices
 from transformer.signals import DONE, Stopping
-from transformer.train.dry_run import make_step_without_data
-from transformer.train.steps import TrainStep
-from transformer.train.trainer import Trainer
+from transformer.training.dry_run import make_step_without_data
+from transformer.training.steps import TrainStep
+from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
 

@@ -12,8 +12,8 @@ from transformer.cli.score_translation import (
 )
 from transformer.config import Config
 from transformer.console import say, this_command
-from transformer.evaluate import plots
-from transformer.evaluate.translation import attention_map
+from transformer.evaluation import plots
+from transformer.evaluation.translation import attention_map
 from transformer.inference.file_job import Job
 from transformer.inference.run_job import run_job
 from transformer.inference.translator import Translator

@@ -11,10 +11,10 @@ from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.config import Config
 from transformer.console import format_seconds, say, this_command
 from transformer.data.splits import folder_name
-from transformer.evaluate import plots
+from transformer.evaluation import plots
 from transformer.parallel import devices, hosts
 from transformer.signals import DONE, Interruption, Stopping
-from transformer.train.trainer import Trainer
+from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
 

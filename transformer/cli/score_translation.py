@@ -10,15 +10,15 @@ from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.config import Config, DataConfig
 from transformer.console import say, tell
 from transformer.data import parallel_text, text_files
-from transformer.evaluate.checkpoint_series import (
+from transformer.evaluation.checkpoint_series import (
     checkpoint_row,
     choose_checkpoints,
     each_checkpoint,
     table_lines,
 )
-from transformer.evaluate.compare_runs import Comparison, check_comparable, compare
-from transformer.evaluate.evaluation import Evaluation
-from transformer.evaluate.translation import evaluate_translator
+from transformer.evaluation.compare_runs import Comparison, check_comparable, compare
+from transformer.evaluation.evaluation import Evaluation
+from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
 from transformer.workdir import WorkDir

@@ -15,7 +15,7 @@ from transformer.config import Config
 from transformer.parallel.devices import find_chip
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.task import NextCommands, StepCost, Task
-from transformer.train.steps import TrainStep
+from transformer.training.steps import TrainStep
 
 Params = Any  # a pytree of parameters, or of their shapes
 MIB = 2**20

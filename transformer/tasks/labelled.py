@@ -10,8 +10,8 @@ from etils.epath import PathLike
 from transformer.checkpoint.train_state import Params
 from transformer.config import DataConfig
 from transformer.data.labels import Labels
-from transformer.evaluate.classification import evaluate_classifier
-from transformer.evaluate.task_scores import TaskScores
+from transformer.evaluation.classification import evaluate_classifier
+from transformer.evaluation.task_scores import TaskScores
 from transformer.inference.classifier import Classifier
 from transformer.tasks.batches import TrainingT
 from transformer.tasks.task import Metrics, Task

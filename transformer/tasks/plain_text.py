@@ -13,8 +13,8 @@ from transformer.config import Config
 from transformer.data.plain_text import load_text_lines
 from transformer.data.text_files import Text
 from transformer.data.tokenizer_files import Tokenizer, save_tokenizers
-from transformer.evaluate.loss import evaluate_loss
-from transformer.evaluate.task_scores import TaskScores
+from transformer.evaluation.loss import evaluate_loss
+from transformer.evaluation.task_scores import TaskScores
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.batches import TrainingT, ValidationT
 from transformer.tasks.task import Task, with_training_options

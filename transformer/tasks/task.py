@@ -16,8 +16,8 @@ from flax import linen as nn
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.tokenizer_files import Tokenizer, load_tokenizers, train_tokenizer
-from transformer.evaluate.loss import make_eval_step, sum_over_batches
-from transformer.evaluate.task_scores import TaskScores
+from transformer.evaluation.loss import make_eval_step, sum_over_batches
+from transformer.evaluation.task_scores import TaskScores
 from transformer.model.loss import make_loss_fn, perplexity
 from transformer.parallel.mapping import MappedStep, Parallel
 from transformer.tasks.batches import TrainingT, ValidationT

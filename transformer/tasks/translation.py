@@ -17,9 +17,9 @@ from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.parallel_text import load_evaluation_pairs, load_training_pairs
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
-from transformer.evaluate.evaluation import Evaluation
-from transformer.evaluate.metrics import LOWER_IS_BETTER, METRICS, score_by
-from transformer.evaluate.translation import evaluate_translator
+from transformer.evaluation.evaluation import Evaluation
+from transformer.evaluation.metrics import LOWER_IS_BETTER, METRICS, score_by
+from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.model.costs import training_flops
 from transformer.model.encoder_decoder import Transformer

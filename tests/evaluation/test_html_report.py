@@ -1,0 +1,147 @@
+"""report.html is whole, needs nothing else, and is never fooled by what a translation spells."""
+
+import re
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from tests.helpers.scored import CORPUS, evaluation
+from transformer.evaluation.checkpoint_series import CheckpointRow, checkpoint_row
+from transformer.evaluation.compare_runs import compare
+from transformer.evaluation.html_report import mark_differences, render
+from transformer.evaluation.plots import AttentionMap
+
+pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+
+EVIL = '<script>alert("1")</script> & "quoted" <img src=x onerror=y> $ id="z"'
+MAP = AttentionMap(
+    source=EVIL,
+    translation=EVIL,
+    source_pieces=["▁a", EVIL, "</s>"],
+    target_pieces=["<b>", "</s>"],
+    weights=np.array([[[0.2, 0.7, 0.1], [0.0, 0.0, 1.0]]] * 2),
+)
+CURVES = [{"step": s, "loss": 5 / s, "learning_rate": s * 1e-6} for s in range(1, 2000)]
+CURVES += [{"step": 1000, "validation_loss": 1.0, "validation_bleu": 12.0}]
+VOID = {"meta", "br"}
+
+
+class Page(HTMLParser):
+    """The tags of a page, which must nest, and its text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.text = [], [], ""
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def text():
+    rows = [*CORPUS, (EVIL, EVIL, EVIL), (EVIL, "nichts", EVIL)]
+    ours = evaluation(rows, checkpoint=EVIL, maps=[MAP, MAP])
+    theirs = evaluation([(s, r, t[::-1]) for s, r, t in rows], checkpoint="best (10)")
+    checkpoints = [CheckpointRow("best (10)", 10, 1, theirs.scores), checkpoint_row(ours)]
+    comparison = compare((EVIL, "runs/other"), ours, theirs, num_bootstrap=20, num_trials=20)
+    return render(ours, EVIL, curves=CURVES, checkpoints=checkpoints, comparison=comparison)
+
+
+@pytest.fixture(scope="module")
+def page(text):
+    return Page(text)
+
+
+def headings(text):
+    return re.findall("<h2>(.*?)</h2>", text)
+
+
+def test_nothing_of_a_text_becomes_a_tag(page):
+    """Catches one position of many at which a source, a token, a name or a path is not escaped."""
+    assert not {"script", "img", "b>"} & {tag for tag, _ in page.tags}
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+    assert page.text.count("<script>") > 10
+
+
+def test_nothing_is_fetched_and_no_script_may_run(page, text):
+    """Catches a font, script or picture from elsewhere: the page is to be mailed and archived."""
+    assert not re.search(r"url\((?!#)|@import|\bsrc=x(?! onerror)", text)
+    names = {name for _, attributes in page.tags for name in attributes}
+    assert not {"href", "src", "srcset"} & names
+    references = [attributes.get("xlink:href", "#") for _, attributes in page.tags]
+    assert all(reference.startswith("#") for reference in references)
+    assert set(re.findall(r'https?:[^"]*', text)) == {  # names, which nobody opens
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    policies = [a["content"] for _, a in page.tags if a.get("http-equiv")]
+    assert policies == ["default-src 'none'; style-src 'unsafe-inline'"]
+
+
+def test_ids_are_unique_and_found(page, text):
+    """Catches two pictures that share a clipping path, and a reference to the one not renamed."""
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(set(ids)) == len(ids) > 10
+    assert {a or b for a, b in re.findall(r'href="#([^"]+)|url\(#([^)]+)', text)} <= set(ids)
+
+
+def test_a_whole_page_has_every_part(page, text):
+    """Catches a section that is left out or comes without its picture."""
+    assert headings(text) == [
+        "Comparison", "Checkpoints", "By length of the source", "Outputs", "Training", "Attention",
+        "Segments that differ most", "Worst segments", "Best segments", "How it is counted",
+    ]  # fmt: skip
+    assert text.count("<svg xmlns") == 1 + 1 + 2
+    for shown in ("validation BLEU", "learning rate", "test BLEU", "test perplexity", "layer 2"):
+        assert shown in page.text
+    assert "nrefs:1|bs:20" in text and "eos:yes" in text and "ar:20" in text
+    assert len(re.findall(r"<small>± [\d.]+</small>", text)) > 10
+
+
+def test_texts_are_in_their_own_direction_and_language(page):
+    """Catches Arabic or Hebrew that is aligned as English."""
+    texts = [attributes for tag, attributes in page.tags if tag == "dd"]
+    assert {(a["dir"], a["lang"]) for a in texts} == {("auto", "en"), ("auto", "de")}
+
+
+def test_a_bare_page_has_no_empty_part():
+    """Catches the headline of curves or maps that a run does not have."""
+    text = render(evaluation(CORPUS[:1]), "runs/x")
+    Page(text)
+    assert headings(text) == [
+        "By length of the source", "Outputs", "Worst segments", "How it is counted",
+    ]  # fmt: skip
+
+
+def test_without_matplotlib_only_the_pictures_are_missing(monkeypatch):
+    """Catches scores that are lost because an extra is not installed, and a silent gap."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = evaluation(maps=[MAP])
+    text = render(result, "runs/x", curves=CURVES, checkpoints=[checkpoint_row(result)] * 2)
+    assert headings(text)[:4] == ["Checkpoints", "By length of the source", "Outputs", "Pictures"]
+    assert "pip install matplotlib" in Page(text).text
+
+
+def test_words_that_the_reference_lacks_are_marked():
+    """Catches the wrong side marked, and a word that moved taken for one that is right."""
+    assert mark_differences("the red car stops", "the blue car") == [
+        ("the", False), ("red", True), ("car", False), ("stops", True),
+    ]  # fmt: skip
+    assert mark_differences("", "a") == []
+    text = render(evaluation([("s", "the blue car", "the <red> car"), ("s", "a b", "")]), "x")
+    assert "<mark>&lt;red&gt;</mark>" in text and "(nothing)" in text

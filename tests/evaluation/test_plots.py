@@ -1,0 +1,105 @@
+"""Pictures are drawn from whatever a run has logged so far."""
+
+import math
+import re
+from functools import partial
+
+import numpy as np
+import pytest
+
+from tests.helpers.scored import evaluation
+from transformer.evaluation import plots
+from transformer.evaluation.checkpoint_series import CheckpointRow
+from transformer.evaluation.plots import AttentionMap
+
+matplotlib = pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+
+
+def is_png(path):
+    return path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 2000
+
+
+def drawn_lines(draw):
+    """[(x values, y values)] of every line with points that `draw` draws."""
+    found = []
+
+    def keep_lines(figure):
+        draw(figure)
+        lines = [line for axes in figure.axes for line in axes.lines]
+        found.extend([*map(list, line.get_data())] for line in lines if len(line.get_xdata()))
+
+    plots.render(keep_lines, "svg")
+    return found
+
+
+def test_curves_of_a_whole_run_and_of_one_that_has_just_begun(tmp_path):
+    """Catches a picture that needs an evaluation, a second step, or any step at all."""
+    records = [{"step": s, "loss": 5.0 / s, "learning_rate": s * 1e-4} for s in range(1, 9)]
+    evaluated = [{"step": 8, "validation_loss": 1.0, "validation_bleu": 12.0}]
+    for number, some in enumerate(([], records + evaluated)):
+        path = tmp_path / f"{number}.png"
+        plots.plot_curves(some, path, "costs $5")
+        assert is_png(path)
+    loss, _, rate, score = drawn_lines(partial(plots.draw_curves, records=records + evaluated))
+    assert loss == [list(range(1, 9)), [5.0 / s for s in range(1, 9)]]
+    assert score == [[8], [12.0]] and rate[1][-1] == 8e-4
+
+
+def test_values_that_are_not_numbers_are_left_out():
+    """Catches a loss of NaN or null that costs a run its picture."""
+    values = [7.0, math.nan, math.inf, None, -1e9, 1e-9]
+    records = [{"step": step, "loss": value} for step, value in enumerate(values)]
+    assert drawn_lines(partial(plots.draw_curves, records=records)) == [
+        [[0, 4, 5], [7, -1e9, 1e-9]]
+    ]
+
+
+def test_a_long_run_makes_no_larger_page():
+    """Catches megabytes of points, many for each pixel."""
+    noise = np.random.default_rng(0).normal(size=100_000)
+    records = [{"step": step, "loss": value} for step, value in enumerate(noise.tolist())]
+    assert len(plots.render_svg(partial(plots.draw_curves, records=records), "x")) < 80_000
+
+
+def test_means_of_checkpoints_are_points_beside_the_curve():
+    """Catches a mean that is joined to the curve, and steps in the order of the command line."""
+    scores = evaluation(num_bootstrap=1).scores
+    rows = [CheckpointRow("c", step, count, scores) for step, count in ((9, 1), (5, 1), (9, 3))]
+    rows.append(CheckpointRow("in memory", None, 1, scores))
+    lines = drawn_lines(partial(plots.draw_checkpoints, rows=rows))
+    assert [steps for steps, _ in lines] == [[5, 9], [9]] * 2
+
+
+def test_attention_with_tokens_that_matplotlib_would_misread(tmp_path):
+    """Catches a $ that begins mathematics and would raise, and ▁, which has no glyph."""
+    source, target = ["▁$", "_x^2", "</s>"], ["▁5", "$$\\frac", "é", "</s>"]
+    attention = AttentionMap("$", "costs $5 and $6", source, target, np.full((2, 4, 3), 1 / 3))
+    path = tmp_path / "map.png"
+    plots.plot_attention(attention, path)
+    assert is_png(path)
+
+
+def test_a_map_shades_what_the_decoder_attended_to():
+    """Catches rows and columns the wrong way round, and a map drawn upside down."""
+    weights = np.zeros((1, 2, 3))
+    weights[0, 0, 2], weights[0, 1, 0] = 0.5, 1.0
+    attention = AttentionMap("s", "t", ["s1", "s2", "s3"], ["t1", "t2"], weights)
+    svg = plots.render_svg(partial(plots.draw_attention, attention=attention), "map")
+    positions = {  # of the labels: (x, y)
+        label: tuple(map(float, xy.split()))
+        for xy, label in re.findall(r"translate\(([\d. ]+)\)[^>]*>(\w\d)<", svg)
+    } | {
+        label: (float(x), float(y))
+        for x, y, label in re.findall(r' x="([\d.]+)" y="([\d.]+)"[^>]*>(t\d)<', svg)
+    }
+    cells = {  # opacity -> (left, top)
+        opacity or "1": (float(x), float(y))
+        for x, y, opacity in re.findall(
+            r'<path d="M ([\d.]+) ([\d.]+)[^"]*"[^>]*fill: #3f7fc1(?:; fill-opacity: ([\d.]+))?"',
+            svg,
+        )
+    }
+    assert len(cells) == 2
+    dark, light = cells["1"], next(xy for opacity, xy in cells.items() if opacity != "1")
+    assert dark[0] < positions["s1"][0] < light[0] < positions["s3"][0] + 10
+    assert light[1] < positions["t1"][1] < dark[1] < positions["t2"][1]

@@ -1,0 +1,216 @@
+"""A translator, its test set, and the checkpoints of a run in turn."""
+
+import random
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import sacrebleu
+
+from tests.helpers.tiny_models import random_params, tiny_config
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.train_state import TrainState
+from transformer.config import Config
+from transformer.data.batch import Batch
+from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.tokenizer_files import save_tokenizers
+from transformer.evaluation.checkpoint_series import (
+    checkpoint_row,
+    choose_checkpoints,
+    each_checkpoint,
+    table_lines,
+)
+from transformer.evaluation.translation import evaluate_translator
+from transformer.inference.translation import Translation
+from transformer.inference.translator import Translator
+from transformer.workdir import WorkDir
+
+WORDS = [f"w{i}" for i in range(20)]
+TOKENIZER = PiecesTokenizer([*WORDS, "sp@@", "lit"], "@@")
+STEPS = (10, 20, 30)
+
+
+def pairs(count, longest=14):
+    """Random sentences beside themselves in reverse."""
+    rng = random.Random(0)
+    rows = [rng.choices(WORDS, k=rng.randint(1, longest)) for _ in range(count)]
+    return [(" ".join(row), " ".join(reversed(row))) for row in rows]
+
+
+def tiny_run_config():
+    config = Config()
+    config.model = tiny_config(num_layers=1)
+    config.tokenizer.kind, config.tokenizer.joiner = "pieces", "@@"
+    config.data.row_length, config.data.bleu_tokenize = 64, "none"
+    config.decoding.batch_size, config.decoding.max_extra_length = 4, 4
+    config.decoding.beam_size, config.training.keep_checkpoints = 2, 3
+    return config
+
+
+class ReversingTranslator:
+    """Says the words in reverse, but for the last; every number tells its sentence apart."""
+
+    checkpoint, step, num_averaged = "last (20)", 20, 1
+    source_tokenizer = tokenizer = TOKENIZER
+
+    def __init__(self):
+        self.config, self.options = tiny_run_config(), []
+
+    def largest_bucket(self):
+        return 256
+
+    def translate(self, sentences, **options):
+        self.options.append(options)
+        found = []
+        for sentence in sentences:
+            words = sentence.split()[:0:-1]
+            ids = TOKENIZER.encode([" ".join(words)])[0] if words else []
+            text = TOKENIZER.join_pieces(" ".join(words))
+            found.append(Translation(text, -len(sentence) / 7, -len(sentence) / 3, list(ids)))
+        return found
+
+    def score(self, sources, targets):
+        return [
+            Translation(t, 0.0, -float(len(s) + 2 * len(t)), [5] * (len(t.split()) + 1))
+            for s, t in zip(sources, targets, strict=True)
+        ]
+
+    def attention(self, source, translation):
+        sides = [*source.split(), "</s>"], [*translation.text.split(), "</s>"]
+        shape = (2, 3, len(sides[1]), len(sides[0]))  # [layers, N, T, S]
+        return *sides, np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A work directory with three checkpoints of random weights."""
+    config = tiny_run_config()
+    workdir = WorkDir(tmp_path_factory.mktemp("run"))
+    save_tokenizers(workdir.path, TOKENIZER, TOKENIZER)
+    workdir.save_config(config)
+    model = Translator(config, None, (TOKENIZER, TOKENIZER)).model
+    params = random_params(model.init, Batch.zeros(1, 4), deterministic=True)
+    checkpoints = Checkpoints(workdir.checkpoints, keep=3)
+    for step in STEPS:
+        scaled = jax.tree.map(lambda x, step=step: np.asarray(x) * (1 + step / 100), params)
+        checkpoints.save(TrainState(jnp.array(step), scaled, opt_state=()), score=float(-step))
+    checkpoints.close()
+    return workdir.path
+
+
+@pytest.fixture
+def compiles():
+    """The programs that XLA compiles from now on, one entry each."""
+    names = []
+
+    def listen(name, seconds, **_):
+        names.extend([name] * ("backend_compile" in name))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_an_evaluation_is_of_what_the_translator_says():
+    """Catches references, log-probabilities and translations that slip against each other."""
+    test_set = [*pairs(9), ("sp@@ lit w1", "w2 sp@@ lit"), ("", "w3")]
+    translator = ReversingTranslator()
+    result = evaluate_translator(translator, test_set, "own", beam_size=3)
+    sources, targets = (list(side) for side in zip(*test_set, strict=True))
+    found, scored = translator.translate(sources), translator.score(sources, targets)
+    references = [*targets[:9], "w2 split", "w3"]
+    assert [s.translation for s in result.segments] == [t.text for t in found]
+    assert [s.reference for s in result.segments] == references
+    assert result.segments[9].source == "split w1"
+    for segment, ours, theirs in zip(result.segments, found, scored, strict=True):
+        assert (segment.log_prob, segment.score) == (ours.log_prob, ours.score)
+        assert segment.reference_log_prob == theirs.log_prob
+    texts = [t.text for t in found], [references]
+    bleu = sacrebleu.corpus_bleu(*texts, tokenize="none", force=True)
+    assert result.primary.value == pytest.approx(bleu.score)
+    assert "bs:1000" in result.primary.signature and result.primary.interval > 0
+    nll, count = (sum(getattr(s, n) for s in scored) for n in ("log_prob", "num_pieces"))
+    assert result.scores["perplexity"].value == pytest.approx(np.exp(-nll / count))
+    assert result.outputs["translations"]["empty"] == sum(not t.text for t in found) - 1
+    assert sum(row.score.num_sentences for row in result.by_length) == 10
+    assert (result.checkpoint, result.corpus, result.settings.vocab_size) == (
+        "last (20)", "own", TOKENIZER.vocab_size,
+    )  # fmt: skip
+
+
+def test_the_configuration_says_which_score_comes_first():
+    """Catches a selection_metric that is lost between the configuration and the scores."""
+    translator = ReversingTranslator()
+    translator.config.data.selection_metric = "line_error_rate"
+    result = evaluate_translator(translator, [("", ""), *pairs(3)], "own", num_maps=0)
+    assert (result.primary.name, result.primary.value) == ("WER (whole words)", 75)
+
+
+def test_maps_are_of_short_sentences_and_of_their_tokens():
+    """Catches a map of one sentence under the title of another, and weights per head."""
+    translator, test_set = ReversingTranslator(), [("w1", "w1"), *pairs(6)]
+    result = evaluate_translator(translator, test_set, "own", num_maps=2)
+    assert len(result.maps) == 2
+    for seen in result.maps:
+        segment = next(s for s in result.segments if s.source == seen.source)
+        assert segment.translation == seen.translation != ""
+        assert seen.source_pieces == [*seen.source.split(), "</s>"]
+        translation = translator.translate([seen.source])[0]
+        weights = translator.attention(seen.source, translation)[2]
+        np.testing.assert_allclose(seen.weights, weights.mean(axis=1))
+    lengths = [abs(len(seen.source.split()) - 8) for seen in result.maps]
+    assert lengths == sorted(abs(len(s.split()) - 8) for s, _ in test_set[1:])[:2]
+
+
+def test_cut_sources_and_search_options_are_kept():
+    """Catches a test set whose longest sentences are cut without a word, and an option lost."""
+    translator = ReversingTranslator()
+    test_set = [("w1 " * 255, "w1"), ("w1 " * 256, "w1")]
+    result = evaluate_translator(translator, test_set, "own", num_maps=0, beam_size=1)
+    assert result.settings.longest_source == 256 and result.outputs["cut_sources"] == 1
+    assert result.settings.search["beam_size"] == 1 and translator.options == [{"beam_size": 1}]
+    assert result.settings.search["max_extra_length"] == 4 and result.maps == []
+
+
+def test_another_checkpoint_needs_no_compile(run, compiles):
+    """Catches a search that is compiled for every checkpoint, a minute each for a large model."""
+    test_set, found = pairs(3, longest=4), []
+    for translator in each_checkpoint(run, ["10", "20", "average:2"]):
+        before = len(compiles)
+        found.append(evaluate_translator(translator, test_set, "own", num_maps=0))
+        assert (len(compiles) > before) == (len(found) == 1)
+    alone = Translator.from_checkpoint(run, "20").score(*map(list, zip(*test_set, strict=True)))
+    assert [s.reference_log_prob for s in found[1].segments] == [t.log_prob for t in alone]
+    rows = [checkpoint_row(result) for result in found]
+    assert [(row.step, row.num_averaged) for row in rows] == [(10, 1), (20, 1), (30, 2)]
+    assert len({row.scores["perplexity"].value for row in rows}) == 3
+    lines = table_lines(rows)
+    assert len(lines) == 4 and lines[3].startswith("mean of 2 (20 to 30)")
+    assert len({len(line) for line in lines}) == 1
+
+
+def test_names_of_checkpoints(run):
+    """Catches "all" that forgets one, a step twice, and a typo that is reported after an hour."""
+    assert choose_checkpoints(run, "best") == ["best"]
+    assert choose_checkpoints(run, "all") == ["10", "20", "30"]
+    assert choose_checkpoints(run, "20, all,average:2,20") == ["20", "10", "30", "average:2"]
+    with pytest.raises(ValueError, match="not 'newest'"):
+        choose_checkpoints(run, "last,newest")
+    with pytest.raises(ValueError, match="holds the steps 10, 20, 30, not 15"):
+        choose_checkpoints(run, "10,15")
+
+
+@pytest.mark.filterwarnings("ignore:Checkpoint 20 cannot be used")
+def test_a_checkpoint_that_cannot_be_read_is_left_out_of_several(run, tmp_path):
+    """Catches a curve of fifty checkpoints that is lost to one damaged file."""
+    damaged = tmp_path / "run"
+    shutil.copytree(run, damaged)
+    for file in (damaged / "checkpoints" / "20").rglob("d/*"):
+        file.write_bytes(b"")
+    with pytest.warns(UserWarning, match="checkpoint 20 is left out"):
+        found = [t.checkpoint for t in each_checkpoint(damaged, ["10", "20", "30"])]
+    assert found == ["10", "30"]
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match="No checkpoint of"):
+        list(each_checkpoint(damaged, ["20"]))

@@ -1,0 +1,114 @@
+"""Means, speeds and counts of training steps, by a clock that the tests set."""
+
+import pytest
+
+from transformer.training.meter import MAX_IN_FLIGHT, Meter
+
+
+class Clock:
+    """Seconds that pass only when a test says so."""
+
+    def __init__(self):
+        self.seconds = 100.0
+
+    def __call__(self):
+        return self.seconds
+
+    def sleep(self, seconds):
+        self.seconds += seconds
+
+
+def sums(tokens, loss):
+    """The sums of a step of `tokens` targets whose mean loss is `loss`."""
+    return {
+        "loss": loss * tokens, "nll": loss * tokens, "tokens": tokens, "gradient_norm": 2.0,
+        "skipped": 0,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def meter(clock):
+    return Meter(0, flops_per_target=50.0, peak_flops=1e4, clock=clock)
+
+
+def test_means_are_weighted_by_tokens_and_start_anew_after_a_reading(meter, clock):
+    """Catches a mean of the steps' means (2.0), and a step that is forgotten (1.0 or 3.0)."""
+    meter.add(1, sums(30, 1.0))
+    meter.add(2, sums(10, 3.0))
+    clock.sleep(1)
+    metrics = meter.read(2)
+    assert metrics["loss"] == pytest.approx(1.5)
+    assert metrics["gradient_norm"] == pytest.approx(2.0)
+    meter.add(3, sums(5, 7.0))
+    clock.sleep(1)
+    assert meter.read(3)["loss"] == pytest.approx(7.0)
+
+
+def test_a_pause_does_not_count_for_the_speed(meter, clock):
+    """Catches evaluations that lower the reported speed, and a pause that is subtracted twice."""
+    clock.sleep(2)
+    meter.add(1, sums(10, 1.0))
+    with meter.paused():
+        clock.sleep(30)
+    assert meter.read(1)["tokens_per_second"] == pytest.approx(5)
+    meter.add(2, sums(10, 1.0))
+    clock.sleep(4)
+    assert meter.read(2)["tokens_per_second"] == pytest.approx(2.5)
+
+
+def test_time_spent_waiting_for_data_is_a_share(meter, clock):
+    """Catches a share that adds up over readings, or that counts the device's work."""
+    with meter.waiting():
+        clock.sleep(1)
+    clock.sleep(3)
+    meter.add(1, sums(10, 1.0))
+    assert meter.read(1)["input_wait"] == pytest.approx(0.25)
+    clock.sleep(1)
+    meter.add(2, sums(10, 1.0))
+    assert meter.read(2)["input_wait"] == 0.0
+
+
+def test_skipped_updates_are_counted_and_do_not_spoil_the_means(meter, clock):
+    """Catches one NaN that makes all later figures NaN, and a count that forgets to start anew."""
+    skipped = dict.fromkeys(sums(1, 1.0), 0) | {"skipped": 1}
+    for step, values in enumerate((sums(10, 1.0), skipped, skipped, sums(10, 3.0), skipped), 1):
+        meter.add(step, values)
+    clock.sleep(1)
+    metrics = meter.read(5)
+    assert metrics["loss"] == pytest.approx(2.0)
+    assert metrics["gradient_norm"] == pytest.approx(2.0)
+    assert metrics["skipped"] == 3
+    assert meter.num_skipped_in_a_row == 1
+    assert meter.pop_skipped_steps() == [2, 3, 5]
+    assert meter.pop_skipped_steps() == []
+
+
+def test_sums_are_read_late(meter):
+    """Catches a loop that waits for each step: the newest sums must not be fetched by `add`."""
+
+    class Unfinished:
+        def __float__(self):
+            raise AssertionError("the device has been waited for")
+
+    for step in range(1, MAX_IN_FLIGHT + 1):
+        meter.add(step, {"loss": Unfinished()})
+
+
+def test_utilisation_is_the_models_arithmetic_over_the_peak(meter, clock):
+    """Catches tokens of padding or of the source in the arithmetic; 10 · 50 of 1e4 FLOP/s."""
+    meter.add(1, sums(10, 1.0))
+    clock.sleep(1)
+    assert meter.read(1)["utilisation"] == pytest.approx(0.05)
+
+
+def test_what_is_unknown_is_left_out(clock):
+    """Catches a utilisation of 0 or infinity, and a perplexity of a loss that is in no nats."""
+    meter = Meter(0, clock=clock)
+    clock.sleep(1)
+    meter.add(1, {name: value for name, value in sums(10, 1.0).items() if name != "nll"})
+    assert not meter.read(1).keys() & {"utilisation", "perplexity"}

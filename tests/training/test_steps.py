@@ -1,0 +1,179 @@
+"""The train step on fake losses, and a tiny model that must learn to copy."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from tests.helpers.fake_model import make_limits
+from tests.helpers.tiny_models import make_batch, sentence, tiny_model
+from transformer.checkpoint.train_state import TrainState
+from transformer.config import OptimizerConfig
+from transformer.evaluation.loss import make_eval_step
+from transformer.model.loss import cross_entropy, make_loss_fn
+from transformer.search.decoding import HypothesisRules, search_to_end
+from transformer.search.sampling import Sampling
+from transformer.special_tokens import BOS, EOS
+from transformer.training.optimizer import make_optimizer
+from transformer.training.steps import init_state, make_train_step
+
+
+def copying_batch(rng, num_rows, length):
+    """Rows of one sentence that is its own translation."""
+    sentences = [sentence(rng, rng.integers(2, length + 1)) for _ in range(num_rows)]
+    return make_batch([[(ids, ids)] for ids in sentences], length, length)
+
+
+def linear_loss_fn(params, batch, rng):
+    """Cross-entropy of a linear model, on tokens of which some count and some do not."""
+    sums = cross_entropy(batch["x"] @ params, batch["targets"], batch["weights"], 0.1)
+    return sums[0], dict(zip(("loss", "nll", "tokens"), sums, strict=True))
+
+
+@pytest.fixture
+def batch():
+    """Eight rows with 5, 1, 4, 0, 2, 5, 0 and 3 tokens."""
+    rng = np.random.default_rng(0)
+    return {
+        "x": rng.normal(size=(8, 5, 3)).astype(np.float32),
+        "targets": rng.integers(0, 7, (8, 5)),
+        "weights": (np.arange(5) < np.array([[5, 1, 4, 0, 2, 5, 0, 3]]).T).astype(np.float32),
+    }
+
+
+def linear_step(batch, accumulate_steps=1):
+    """(params, sums) after one plain gradient step."""
+    params, optimizer = np.ones((3, 7), np.float32), optax.sgd(1.0)
+    state = TrainState(np.int32(0), params, optimizer.init(params))
+    train_step = make_train_step(linear_loss_fn, optimizer, 0, accumulate_steps)
+    state, sums = jax.jit(train_step)(state, batch)
+    assert not np.allclose(state.params, params)
+    return state.params, sums
+
+
+def test_accumulation_changes_nothing(batch):
+    """Catches a mean over parts of unequal numbers of tokens, and rows lost or seen twice."""
+    whole, split = linear_step(batch), linear_step(batch, accumulate_steps=4)
+    assert split[1]["tokens"] == 20
+    for ours, expected in zip(jax.tree.leaves(split), jax.tree.leaves(whole), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_update_is_the_mean_over_tokens(batch):
+    """Catches an update that grows with the batch: the same rows twice are the same mean."""
+    twice = jax.tree.map(lambda x: np.concatenate([x, x]), batch)
+    np.testing.assert_allclose(linear_step(twice)[0], linear_step(batch)[0], atol=1e-6)
+
+
+def noisy_loss_fn(params, batch, rng):
+    """A loss whose gradient is its weight; `draw` shows which key it got."""
+    loss = params * batch["weight"].sum()
+    sums = {"loss": loss, "tokens": batch["weight"].sum(), "draw": jax.random.uniform(rng)}
+    return loss, sums
+
+
+@functools.cache
+def noisy_step(accumulate_steps=1, seed=0):
+    """A compiled step of `noisy_loss_fn`, and the optimizer's state."""
+    optimizer = optax.sgd(0.1)
+    train_step = make_train_step(noisy_loss_fn, optimizer, seed, accumulate_steps)
+    return jax.jit(train_step), optimizer.init(np.float32(1))
+
+
+def draw(step, accumulate_steps=1, seed=0):
+    """The number that the loss function of a step has drawn."""
+    train_step, opt_state = noisy_step(accumulate_steps, seed)
+    state = TrainState(np.int32(step), np.float32(1), opt_state)
+    new, sums = train_step(state, {"weight": np.ones((2, 3), np.float32)})
+    assert new.step == step + 1
+    return float(sums["draw"])
+
+
+def test_dropout_is_a_function_of_seed_and_step():
+    """Catches noise that repeats each step, or that a resumed run draws anew."""
+    assert draw(3) == draw(3)
+    assert len({draw(3), draw(4), draw(3, seed=1)}) == 3
+
+
+def test_parts_of_a_batch_get_noise_of_their_own():
+    """Catches one dropout mask for all parts of an accumulated batch."""
+    rng = jax.random.fold_in(jax.random.PRNGKey(0), 3)
+    draws = [float(jax.random.uniform(part)) for part in jax.random.split(rng, 2)]
+    assert draws[0] != draws[1]
+    np.testing.assert_allclose(draw(3, accumulate_steps=2), sum(draws), rtol=1e-6)
+
+
+def test_a_batch_of_padding_alone_moves_nothing():
+    """Catches 0/0 in a batch without a token."""
+    train_step, opt_state = noisy_step()
+    state = TrainState(np.int32(0), np.float32(1), opt_state)
+    new, sums = train_step(state, {"weight": np.zeros((2, 3), np.float32)})
+    assert new.params == 1 and sums["gradient_norm"] == 0
+
+
+def test_copying_is_learned():
+    """Catches a model or step that cannot learn: positions, attention and decoder must all work."""
+    rng = np.random.default_rng(0)
+    length = 6
+    model = tiny_model(d_model=32, d_ff=64, num_layers=1, dropout_rate=0.1)
+    config = OptimizerConfig(warmup_steps=60, peak_learning_rate=0.01)
+    optimizer, loss_fn = make_optimizer(config, 32), make_loss_fn(model, 0.1)
+    train_step = jax.jit(make_train_step(loss_fn, optimizer, 0), donate_argnums=0)
+    state = jax.jit(lambda batch: init_state(model, optimizer, batch, 0))(
+        copying_batch(rng, 1, length)
+    )
+    eval_step, test = jax.jit(make_eval_step(loss_fn)), copying_batch(rng, 32, length)
+    before = eval_step(state.params, test)
+    for _ in range(300):
+        state, _ = train_step(state, copying_batch(rng, 64, length))
+    after = eval_step(state.params, test)
+    assert before["nll"] / before["tokens"] > 1.5
+    assert after["nll"] / after["tokens"] < 0.3
+
+    variables = {"params": state.params}
+
+    @jax.jit
+    def translate(inputs, lengths):
+        encoded = model.apply(variables, inputs, lengths, method="encode_for_search")
+        cache = model.apply(variables, len(inputs), 1, length, method="init_cache")
+        limits = make_limits([length] * len(inputs))
+        step_fn = functools.partial(model.apply, variables, encoded=encoded, method="decode_step")
+        greedy = Sampling(HypothesisRules(BOS, EOS, "gnmt", 0.6), temperature=0.0)
+        return search_to_end(greedy, step_fn, limits, cache)
+
+    found = translate(test.inputs, (test.input_segments != 0).sum(1))
+    copied = (found.ids[:, 0] == test.targets).all(1)
+    assert copied.mean() > 0.9
+
+
+def root_loss_fn(params, batch, rng):
+    """A loss that is finite at 0, where its gradient is not."""
+    loss = jnp.sqrt(params) * batch.sum()
+    return loss, {"loss": loss, "tokens": batch.sum()}
+
+
+def test_update_with_an_infinite_gradient_is_skipped():
+    """Catches a step that checks its loss alone."""
+    optimizer = optax.sgd(0.1)
+    state = TrainState(np.int32(0), np.float32(0), optimizer.init(np.float32(0)))
+    after, sums = jax.jit(make_train_step(root_loss_fn, optimizer, 0))(state, np.ones(2))
+    assert after.params == 0 and sums["skipped"] == 1
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_update_that_is_not_finite_is_skipped_and_counted(bad, batch):
+    """Catches one bad batch that makes all parameters NaN, and sums that pass it on."""
+    params, optimizer = np.ones((3, 7), np.float32), optax.adam(0.1)
+    state = TrainState(np.int32(4), params, optimizer.init(params))
+    train_step = jax.jit(make_train_step(linear_loss_fn, optimizer, 0))
+    spoilt = batch | {"x": np.where(batch["x"] == batch["x"][0, 0, 0], bad, batch["x"])}
+    after, sums = train_step(state, spoilt)
+    jax.tree.map(np.testing.assert_array_equal, after, state.replace(step=5))
+    assert float(sums.pop("skipped")) == 1
+    assert {float(value) for value in sums.values()} == {0.0}
+    good, sums = train_step(after, batch)
+    assert float(sums["skipped"]) == 0
+    assert not np.allclose(good.params, params)

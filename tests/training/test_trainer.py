@@ -1,0 +1,220 @@
+"""The training loop, with a task so small that its step compiles in a second."""
+
+import json
+import shutil
+import signal
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.config import Config, ModelConfig, OptimizerConfig, TrainingConfig
+from transformer.signals import DIVERGED, DONE, RESUMABLE, Interruption, Stopping
+from transformer.tasks.task import Task
+from transformer.training.trainer import Trainer
+from transformer.workdir import WorkDir
+
+
+class PointBatch(NamedTuple):
+    """Points x [B, 2] and their sums y [B]; weights [B] are 0 in empty rows."""
+
+    x: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+
+
+class PointBatches:
+    rows_per_batch = 6
+    batches_per_epoch = 2
+    bad_steps = ()
+
+    def __getitem__(self, step):
+        x = np.random.default_rng(step).normal(size=(self.rows_per_batch, 2)).astype(np.float32)
+        weights = np.ones(self.rows_per_batch, np.float32)
+        return PointBatch(x * (np.nan if step in self.bad_steps else 1), x.sum(1), weights)
+
+    def plan_ahead(self, step):
+        pass
+
+
+class Linear(nn.Module):
+    @nn.compact
+    def __call__(self, batch, *, deterministic):
+        return nn.Dense(1)(batch.x)[:, 0]
+
+
+class PointTask(Task):
+    """Learns to add two numbers, by the squared error."""
+
+    def __init__(self, config, parallel, workdir):
+        super().__init__(config, parallel, workdir)
+        self.model = Linear()
+        self.training_batches, self.validation_batches = PointBatches(), PointBatches()
+
+    def loss_fn(self, params, batch, rng):
+        found = self.model.apply({"params": params}, batch, deterministic=rng is None)
+        loss = (jnp.square(found - batch.y) * batch.weights).sum()
+        return loss, {"loss": loss, "tokens": batch.weights.sum()}
+
+
+def make_config(**training):
+    training = dict(num_train_steps=5, eval_every=3, checkpoint_every=20, log_every=1) | training
+    return Config(
+        model=ModelConfig(d_model=16, num_heads=4),
+        optimizer=OptimizerConfig(warmup_steps=2, peak_learning_rate=0.5),
+        training=TrainingConfig(**training),
+    )
+
+
+def make_trainer(path, stopping=None, **training):
+    return Trainer(make_config(**training), WorkDir(path), stopping, task_type=PointTask)
+
+
+def test_a_task_is_learnt_and_logged(tmp_path):
+    """Catches a metric that is not logged, and a best checkpoint that is not the best."""
+    concluded = []
+    trainer = make_trainer(tmp_path, num_train_steps=60, eval_every=20, log_every=20)
+    assert trainer.run(concluded.append) == DONE
+    assert concluded == [60]
+    records = trainer.workdir.read_metrics()
+    rates = {r["step"]: r["learning_rate"] for r in records if "learning_rate" in r}
+    assert list(rates) == [1, 20, 40, 60]
+    assert rates[1] == pytest.approx(0.25)  # half of the peak: the first of two steps of warm-up
+    scores = {r["step"]: r["validation_loss"] for r in records if "validation_loss" in r}
+    assert scores[60] < scores[20] < records[0]["loss"]
+    assert trainer.checkpoints.best_step() == min(scores, key=scores.get)
+    kernel = trainer.checkpoints.load("best").params["Dense_0"]["kernel"]
+    np.testing.assert_allclose(kernel, [[1], [1]], atol=0.2)
+
+
+def squared_error(params, batches):
+    """The mean over all rows of some batches, by hand."""
+    dense = jax.device_get(params["Dense_0"])
+    errors = [b.x @ dense["kernel"][:, 0] + dense["bias"] - b.y for b in batches]
+    return np.square(errors).mean()
+
+
+def test_losses_are_means_over_real_rows(tmp_path):
+    """Catches a mean over the 8 rows to which four devices fill up the 6 of a batch."""
+    trainer, batches = make_trainer(tmp_path, num_train_steps=1), PointBatches()
+    fresh = trainer.train_step.init_state().params
+    trainer.run()
+    training, validation = trainer.workdir.read_metrics()
+    trained = trainer.checkpoints.load("last").params
+    assert training["loss"] == pytest.approx(squared_error(fresh, [batches[0]]), rel=1e-5)
+    expected = squared_error(trained, [batches[0], batches[1]])
+    assert validation["validation_loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def log_of(trainer):
+    """(step, loss, validation loss) of each line of metrics.jsonl."""
+    records = trainer.workdir.read_metrics()
+    return [(r["step"], r.get("loss"), r.get("validation_loss")) for r in records]
+
+
+@pytest.fixture
+def whole(tmp_path):
+    """A run of five steps that nothing has interrupted."""
+    trainer = make_trainer(tmp_path / "whole")
+    assert trainer.run() == DONE
+    assert trainer.checkpoints.steps() == [3, 5]
+    return trainer
+
+
+def assert_same_run(ours, theirs):
+    assert log_of(ours) == log_of(theirs)
+    params = (trainer.checkpoints.load("last").params for trainer in (ours, theirs))
+    jax.tree.map(np.testing.assert_array_equal, *params)
+
+
+def test_a_run_that_a_signal_stopped_is_resumed(whole, tmp_path):
+    """Catches a resumption that repeats or loses a batch, or a stop that saves nothing."""
+    stopping = Stopping(0)
+
+    stopped = make_trainer(tmp_path / "stopped", stopping)
+    schedule = stopped.learning_rate
+
+    def send_signal_in_step_2(count):
+        stopping.signal = signal.SIGTERM if count == 1 else None
+        return schedule(count)
+
+    stopped.learning_rate = send_signal_in_step_2
+    assert stopped.run() == RESUMABLE
+    assert stopped.checkpoints.steps() == [2]
+    resumed = make_trainer(tmp_path / "stopped")
+    assert resumed.run() == DONE
+    assert_same_run(resumed, whole)
+
+
+def test_a_run_that_crashed_is_resumed(whole, tmp_path):
+    """Catches a log with the lines that the crashed run wrote after its last checkpoint."""
+    shutil.copytree(tmp_path / "whole", tmp_path / "crashed")
+    shutil.rmtree(tmp_path / "crashed" / "checkpoints" / "5")
+    resumed = make_trainer(tmp_path / "crashed")
+    assert resumed.run() == DONE
+    assert_same_run(resumed, whole)
+
+
+def test_an_evaluation_that_a_signal_cuts_short_is_made_up_for(tmp_path):
+    """Catches a resumption that continues without the score of the step at which it stopped."""
+    stopping = Stopping(0)
+
+    def interrupt(params):
+        stopping.signal = signal.SIGTERM
+        raise Interruption
+
+    stopped = make_trainer(tmp_path, stopping)
+    stopped.task.evaluate = interrupt
+    assert stopped.run() == RESUMABLE
+    resumed = make_trainer(tmp_path)
+    assert resumed.run() == DONE
+    records = resumed.workdir.read_metrics()
+    assert [r["step"] for r in records if "validation_loss" in r] == [3, 5]
+    assert resumed.checkpoints.best_step() in (3, 5)
+
+
+def test_one_bad_batch_is_skipped_and_three_end_the_run(tmp_path, capsys):
+    """Catches a run that ends for one batch, or continues for days with NaN, or saves it."""
+    trainer = make_trainer(tmp_path, num_train_steps=20, checkpoint_every=1)
+    trainer.task.training_batches.bad_steps = (1, 5, 6, 7)
+    assert trainer.run() == DIVERGED
+    skipped = [json.loads(line) for line in (tmp_path / "skipped_batches.jsonl").open()]
+    assert [record["step"] for record in skipped][:4] == [2, 6, 7, 8]
+    assert np.isnan(skipped[0]["x"]).all()
+    assert Checkpoints(tmp_path / "checkpoints", keep=5, read_only=True).steps()[-1] == 5
+    assert "the last good checkpoint is of step 5" in capsys.readouterr().err
+
+
+def test_patience_ends_a_run_that_no_longer_improves(tmp_path, capsys):
+    """Catches patience that counts from the start, or is forgotten by a resumption."""
+    scores = iter([3.0, 2.0, 2.5, 2.5, 1.0])
+    for steps in (6, 20):
+        trainer = make_trainer(tmp_path, num_train_steps=steps, eval_every=2, patience=2)
+        trainer.task.evaluate = lambda params: ({"validation_loss": next(scores)}, [])
+        assert trainer.run() == DONE
+    assert trainer.workdir.read_metrics()[-1]["step"] == 8
+    said = capsys.readouterr().err
+    assert "stopped at step 8: no better validation_loss since 2 evaluation(s)" in said
+
+
+@pytest.mark.parametrize(("fails", "code"), [("save", 0), ("wait", 1)])
+def test_a_checkpoint_that_cannot_be_written(fails, code, tmp_path, monkeypatch, capsys):
+    """Catches a full disk that ends a run, or goes unsaid; only the last save decides."""
+    attempt, failures = getattr(Checkpoints, fails), []
+
+    def fail_once(checkpoints, *args):
+        if not failures:
+            failures.append(True)
+            raise ValueError("RESOURCE_EXHAUSTED: no space left on device")
+        return attempt(checkpoints, *args)
+
+    monkeypatch.setattr(Checkpoints, fails, fail_once)
+    trainer = make_trainer(tmp_path)
+    assert trainer.run() == code
+    trainer.checkpoints.wait()  # the save that was not waited for must not outlive the test
+    said = capsys.readouterr().err
+    assert said.count("could not be written: RESOURCE_EXHAUSTED: no space left") == 1

@@ -1,0 +1,197 @@
+"""Pictures of a run: its curves, the scores of its checkpoints, its attention.
+
+matplotlib draws them (the extra `pictures`), into files or as SVG inside report.html.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from etils import epath
+from etils.epath import PathLike
+
+from transformer.evaluation.metrics import METRICS
+from transformer.storage import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from transformer.evaluation.checkpoint_series import CheckpointRow
+
+Draw = Callable[["Figure"], None]  # draws on an empty figure
+INK = "#20252b"  # of axes and text; in an SVG it gives way to the page's own colour
+GREY, BLUE, RED, GREEN = "#8a94a0", "#3f7fc1", "#c8554a", "#4a9a66"  # on white and on black
+LONGEST_LABEL = 14  # characters
+STYLE = {
+    "axes.edgecolor": INK,
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 10,
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9,
+    "grid.alpha": 0.15,
+    "grid.color": INK,
+    "legend.frameon": False,
+    "path.simplify_threshold": 1.0,  # a line of any length has about two points per pixel
+    "svg.fonttype": "none",  # text stays text, in the page's font
+    "svg.hashsalt": "",  # the same picture has the same ids every time
+    "text.color": INK,
+    "text.parse_math": False,  # a "$" in a sentence begins no formula
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+@dataclass
+class AttentionMap:
+    """The encoder-decoder attention of one translation, mean over heads: weights [layers, T, S]."""
+
+    source: str
+    translation: str
+    source_pieces: list[str]
+    target_pieces: list[str]
+    weights: np.ndarray
+
+
+class NoMatplotlibError(ValueError):
+    """Pictures were asked for, but matplotlib is not installed."""
+
+
+def render(draw: Draw, format: str, **options: Any) -> bytes:
+    """Returns the picture that `draw` makes, as "png", "svg" or another of matplotlib's formats.
+
+    options: of matplotlib's `savefig`. Raises NoMatplotlibError where there is no matplotlib.
+    """
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise NoMatplotlibError(
+            "Pictures need matplotlib: pip install matplotlib (the extra 'pictures')."
+        ) from None
+    picture = io.BytesIO()
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a script that the font lacks
+        figure = Figure(layout="constrained")
+        draw(figure)
+        figure.savefig(picture, format=format, **options)
+    return picture.getvalue()
+
+
+def render_svg(draw: Draw, name: str) -> str:
+    """Returns a picture as an <svg> element for a page, in the page's text colour.
+
+    name: a prefix of the ids in it, which must be unique on a page. Raises what `render` raises.
+    """
+    no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    svg = render(draw, "svg", transparent=True, metadata=no_metadata).decode()
+    svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
+    svg = re.sub("<style.*?</style>", "", svg)  # it would hold for the whole page
+
+    def rename_ids(tag: re.Match[str]) -> str:
+        return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", tag[0])
+
+    return re.sub("<[^>]+>", rename_ids, svg)
+
+
+def plot_curves(records: Sequence[dict[str, Any]], path: PathLike, title: str = "") -> None:
+    """Writes a picture of the curves of a run; records: as in metrics.jsonl."""
+    _write(partial(draw_curves, records=records, title=title), path)
+
+
+def plot_attention(attention: AttentionMap, path: PathLike) -> None:
+    """Writes a picture of the attention of one translation, under the translation."""
+    _write(partial(draw_attention, attention=attention, title=attention.translation), path)
+
+
+def _write(draw: Draw, path: PathLike) -> None:
+    """Writes a picture in the format of the path's suffix, also to an object store."""
+    suffix = epath.Path(path).suffix[1:] or "png"
+    write_atomically(path, render(draw, suffix, dpi=100))
+
+
+def draw_curves(figure: Figure, records: Sequence[dict[str, Any]], title: str = "") -> None:
+    """Draws losses, validation scores and the learning rate over the steps of a run."""
+    figure.set_size_inches(8, 5.5)
+    loss, rate = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    loss.plot(*_series(records, "loss"), label="training loss (smoothed, dropout)", color=GREY)
+    loss.plot(*_series(records, "validation_loss"), "o-", label="validation loss", color=BLUE)
+    loss.set(ylabel="nats per token", title=title)
+    handles = list(loss.lines)
+    for metric, name in (METRICS | {"accuracy": "accuracy"}).items():
+        steps, values = _series(records, f"validation_{metric}")
+        if steps:
+            score = loss.twinx()
+            score.grid(visible=False)
+            handles += score.plot(steps, values, "s-", label=f"validation {name}", color=RED)
+            score.set(ylabel=name, ylim=(0, 100 if max(values) > 60 else 1.2 * max(values) + 1))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    rate.plot(*_series(records, "learning_rate"), color=GREEN)
+    rate.set(xlabel="step", ylabel="learning rate")
+
+
+def _series(records: Sequence[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
+    """Returns the steps and values of one metric where it was logged and is finite."""
+    values = {record["step"]: record[name] for record in records if record.get(name) is not None}
+    finite = {step: value for step, value in values.items() if math.isfinite(value)}
+    return list(finite), list(finite.values())
+
+
+def draw_checkpoints(figure: Figure, rows: Sequence[CheckpointRow]) -> None:
+    """Draws the primary score and the perplexity of a test set over the steps of checkpoints.
+
+    Means of several checkpoints are single points at their newest steps.
+    """
+    figure.set_size_inches(8, 2.8)
+    keys = next(iter(rows[0].scores)), "perplexity"
+    for axes, key, colour in zip(figure.subplots(1, 2), keys, (RED, BLUE), strict=True):
+        for is_mean, style in ((False, "o-"), (True, "D")):
+            points = sorted(
+                (row.step, row.scores[key].value)
+                for row in rows
+                if row.step is not None and (row.num_averaged > 1) == is_mean
+            )
+            label = "mean of several" if is_mean else "one checkpoint"
+            if points:
+                axes.plot(*zip(*points, strict=True), style, label=label, color=colour)
+        axes.set(title=f"test {rows[0].scores[key].name}", xlabel="step")
+        if axes.lines:
+            axes.legend()
+
+
+def draw_attention(figure: Figure, attention: AttentionMap, title: str = "") -> None:
+    """Draws weights from 0 to 1, one panel per layer: the target down, the source across."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    shades = LinearSegmentedColormap.from_list("attention", [(BLUE, 0.0), (BLUE, 1.0)])
+    source, target = (
+        [_label(piece) for piece in side]
+        for side in (attention.source_pieces, attention.target_pieces)
+    )
+    num_layers = len(attention.weights)
+    width = max(2.0, 0.26 * len(source)) * num_layers + 1.2
+    figure.set_size_inches(width, max(1.5, 0.22 * len(target)) + 1.6)
+    panels = figure.subplots(1, num_layers, sharey=True, squeeze=False)[0]
+    for number, (axes, weights) in enumerate(zip(panels, attention.weights, strict=True), start=1):
+        axes.grid(visible=False)
+        axes.pcolormesh(weights, cmap=shades, vmin=0, vmax=1)  # as vectors: imshow makes a bitmap
+        axes.set_xticks(np.arange(len(source)) + 0.5, source, rotation=90)
+        axes.set_yticks(np.arange(len(target)) + 0.5, target)
+        axes.tick_params(length=0)
+        axes.set_title(f"layer {number}")
+    panels[0].invert_yaxis()
+    figure.suptitle(title, fontsize=10)
+
+
+def _label(piece: str) -> str:
+    """Returns a piece as a short label; "▁" is missing in many fonts."""
+    piece = piece.replace("▁", "·")
+    return piece if len(piece) <= LONGEST_LABEL else piece[: LONGEST_LABEL - 1] + "…"

@@ -1,0 +1,103 @@
+"""Evaluates a translator: translates a test set, scores its references, draws attention."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from transformer.evaluation.evaluation import Evaluation, EvaluationSettings, make_evaluation
+from transformer.evaluation.plots import AttentionMap
+from transformer.evaluation.segments import make_segments
+from transformer.inference.translation import Translation
+from transformer.inference.translator import Translator
+from transformer.parallel.hosts import split_over_hosts
+
+MAP_WORDS = 8  # length of the sentences whose attention is drawn: short enough to be read
+
+
+def evaluate_translator(
+    translator: Translator,
+    pairs: Sequence[tuple[str, str]],
+    corpus: str,
+    *,
+    num_maps: int = 3,
+    **options: Any,
+) -> Evaluation:
+    """Returns the evaluation of a translator on pairs (source, reference).
+
+    corpus: the name of the test set. num_maps: number of sentences whose attention is kept.
+    options: of the search, as `Translator.translate` takes them. Several hosts share the work.
+    """
+    sources, targets = (list(side) for side in zip(*pairs, strict=True))
+
+    def translate(part: Sequence[str]) -> list[dict[str, Any]]:
+        return [_as_json(t) for t in translator.translate(list(part), **options)]
+
+    def score_references(part: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
+        scored = translator.score(*([pair[side] for pair in part] for side in (0, 1)))
+        return [(reference.log_prob, reference.num_pieces) for reference in scored]
+
+    translations = [Translation(**fields) for fields in split_over_hosts(translate, sources)]
+    scored = split_over_hosts(score_references, list(zip(sources, targets, strict=True)))
+    settings = _settings_of(translator, options)
+    segments = make_segments(
+        [translator.source_tokenizer.join_pieces(text) for text in sources],
+        [translator.tokenizer.join_pieces(text) for text in targets],
+        translations,
+        [log_prob for log_prob, _ in scored],
+        settings.languages,
+    )
+    lengths = map(len, translator.source_tokenizer.encode(sources))
+    result = make_evaluation(
+        settings,
+        segments,
+        [length for _, length in scored],
+        checkpoint=translator.checkpoint,
+        step=translator.step,
+        num_averaged=translator.num_averaged,
+        corpus=corpus,
+        num_cut=sum(length > settings.longest_source for length in lengths),
+    )
+    result.maps = [
+        attention_map(translator, sources[index], translations[index])
+        for index in _by_readability(sources, translations)[:num_maps]
+    ]
+    return result
+
+
+def _as_json(translation: Translation) -> dict[str, Any]:
+    """Returns the fields of a translation that other hosts are sent, as JSON."""
+    names = ("text", "score", "log_prob", "ids")
+    return {name: getattr(translation, name) for name in names}
+
+
+def _settings_of(translator: Translator, options: dict[str, Any]) -> EvaluationSettings:
+    data, decoding = translator.config.data, translator.config.decoding
+    names = ("beam_size", "alpha", "length_penalty", "max_extra_length")
+    return EvaluationSettings(
+        source_language=data.source_language,
+        target_language=data.target_language,
+        tokenize=data.bleu_tokenize,
+        vocab_size=translator.tokenizer.vocab_size,
+        longest_source=translator.largest_bucket(),
+        search={name: getattr(decoding, name) for name in names} | options,
+        selection_metric=data.selection_metric,
+    )
+
+
+def _by_readability(sources: Sequence[str], translations: Sequence[Translation]) -> list[int]:
+    """Returns the indices of non-empty translations, sources of about `MAP_WORDS` words first."""
+    indices = [index for index, translation in enumerate(translations) if translation.text]
+    return sorted(indices, key=lambda index: (abs(len(sources[index].split()) - MAP_WORDS), index))
+
+
+def attention_map(translator: Translator, source: str, translation: Translation) -> AttentionMap:
+    """Computes the attention of a translation of the sentence `source`, as it is drawn."""
+    source_pieces, target_pieces, weights = translator.attention(source, translation)
+    return AttentionMap(
+        source=translator.source_tokenizer.join_pieces(source),
+        translation=translation.text,
+        source_pieces=source_pieces,
+        target_pieces=target_pieces,
+        weights=np.mean(weights, axis=1),  # [layers, T, S] of [layers, N, T, S]
+    )

@@ -1,0 +1,17 @@
+"""The training step of a configuration whose data are not at hand, to be compiled and not run."""
+
+from transformer.config import Config
+from transformer.model.loss import make_loss_fn
+from transformer.parallel.mapping import Parallel
+from transformer.tasks import load_task_class
+from transformer.training.steps import TrainStep
+
+
+def make_step_without_data(config: Config, parallel: Parallel) -> TrainStep:
+    """Makes the TrainStep from shapes alone; vocabularies are as large as `tokenizer.vocab_size`.
+
+    Raises ValueError for a task whose shapes depend on its data.
+    """
+    model, batch = load_task_class(config.task).model_and_blank_batch(config)
+    loss_fn = make_loss_fn(model, config.training.label_smoothing)
+    return TrainStep(config, parallel, model, loss_fn, batch)

@@ -1,0 +1,142 @@
+"""The training step: a pure function of state and batch, and the same compiled for the devices.
+
+All that it knows of a task is `loss_fn(params, batch, rng) -> (loss sum, sums)`. `sums` holds at
+least "loss" and "tokens", the number of targets, each summed over the batch and not yet divided.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import linen as nn
+
+from transformer.checkpoint.train_state import Params, TrainState
+from transformer.config import Config
+from transformer.parallel.mapping import Parallel
+from transformer.training.optimizer import make_optimizer
+
+Batch = Any  # a pytree of arrays [B, …]
+Sums = dict[str, jax.Array]
+LossFn = Callable[[Params, Batch, jax.Array], tuple[jax.Array, Sums]]
+
+
+def init_state(
+    model: nn.Module, optimizer: optax.GradientTransformation, batch: Batch, seed: int
+) -> TrainState:
+    """Returns a fresh TrainState of step 0; `batch` gives shapes only."""
+    rng = jax.random.PRNGKey(seed)
+    params = model.init({"params": rng}, batch, deterministic=True)["params"]
+    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
+
+
+def make_train_step(
+    loss_fn: LossFn,
+    optimizer: optax.GradientTransformation,
+    seed: int,
+    accumulate_steps: int = 1,
+    axis_name: str | None = None,
+) -> Callable[[TrainState, Batch], tuple[TrainState, Sums]]:
+    """Returns train_step(state, batch) -> (state, sums): one update of the optimizer.
+
+    The gradient is that of the summed loss, divided once by the number of targets, so that it does
+    not depend on how a batch is split: into `accumulate_steps` parts here, or over devices.
+    axis_name: the axis of `jax.pmap` to sum over; None where the compiler sees the whole batch.
+
+    An update whose loss or gradient is not finite is skipped: the parameters stay, the step
+    counts, and sums are 0 but for "skipped", which is 1.
+    """
+    gradient_fn = jax.grad(loss_fn, has_aux=True)
+
+    def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Sums]:
+        rng = jax.random.fold_in(jax.random.PRNGKey(seed), state.step)
+        if axis_name:
+            rng = jax.random.fold_in(rng, jax.lax.axis_index(axis_name))
+        gradients, sums = _accumulate(gradient_fn, state.params, batch, rng, accumulate_steps)
+        if axis_name:
+            gradients, sums = jax.lax.psum((gradients, sums), axis_name)
+        gradients = jax.tree.map(lambda g: g / jnp.maximum(sums["tokens"], 1), gradients)
+        sums["gradient_norm"] = optax.tree.norm(gradients)
+        is_finite = jnp.isfinite(sums["loss"]) & jnp.isfinite(sums["gradient_norm"])
+        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+        updated = state.replace(
+            params=optax.apply_updates(state.params, updates), opt_state=opt_state
+        )
+        kept = jax.tree.map(partial(jnp.where, is_finite), updated, state)
+        sums = {name: jnp.where(is_finite, value, 0) for name, value in sums.items()}
+        return kept.replace(step=state.step + 1), sums | {"skipped": 1 - is_finite.astype(int)}
+
+    return train_step
+
+
+def _accumulate(
+    gradient_fn: Callable[[Params, Batch, jax.Array], tuple[Params, Sums]],
+    params: Params,
+    batch: Batch,
+    rng: jax.Array,
+    num_parts: int,
+) -> tuple[Params, Sums]:
+    """Sums gradients and metrics over parts of the batch, computed one after the other.
+
+    Every num_parts-th row goes to the same part, so that the rows of a device stay on it: of rows
+    0 to 7, two on each of four devices, the parts are 0 2 4 6 and 1 3 5 7.
+    """
+    if num_parts == 1:
+        return gradient_fn(params, batch, rng)
+
+    def split_rows(x: jax.Array) -> jax.Array:
+        return x.reshape(-1, num_parts, *x.shape[1:]).swapaxes(0, 1)
+
+    def add_part(
+        total: tuple[Params, Sums], part: tuple[Batch, jax.Array]
+    ) -> tuple[tuple[Params, Sums], None]:
+        return jax.tree.map(jnp.add, total, gradient_fn(params, *part)), None
+
+    parts = jax.tree.map(split_rows, batch), jax.random.split(rng, num_parts)
+    one_part = jax.tree.map(lambda x: x[0], parts)
+    shapes = jax.eval_shape(gradient_fn, params, *one_part)
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return jax.lax.scan(add_part, zeros, parts)[0]
+
+
+class TrainStep:
+    """`make_train_step`, compiled for the devices of a run: train_step(state, batch).
+
+    batch: an example, for its shapes.
+    """
+
+    def __init__(
+        self, config: Config, parallel: Parallel, model: nn.Module, loss_fn: LossFn, batch: Batch
+    ) -> None:
+        self.parallel, self.model, self.loss_fn = parallel, model, loss_fn
+        self.example_batch = batch
+        self.optimizer = make_optimizer(config.optimizer, config.model.d_model)
+        self._seed = config.training.seed
+        self._accumulate_steps = config.training.accumulate_steps
+        self.abstract_state = parallel.abstract(self._init_state)
+        make_step = partial(
+            make_train_step, loss_fn, self.optimizer, self._seed, self._accumulate_steps
+        )
+        self._mapped = parallel.map_step(make_step, self.abstract_state)
+
+    def _init_state(self) -> TrainState:
+        return init_state(self.model, self.optimizer, self.example_batch, self._seed)
+
+    def init_state(self) -> TrainState:
+        """Returns a fresh state, on the devices."""
+        return self.parallel.init(self._init_state)
+
+    def put_batch(self, batch: Batch) -> Batch:
+        """Returns a batch of NumPy arrays as the step takes it: padded and on the devices."""
+        return self.parallel.put_batch(batch, self._accumulate_steps)
+
+    def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, Sums]:
+        """Returns (next state, sums) for a batch of `put_batch`; the old state is used up."""
+        return self._mapped(state, batch)
+
+    def lower(self) -> jax.stages.Lowered:
+        """Lowers the step for the compiler; computes nothing and needs none of the devices."""
+        batch = self.parallel.abstract_batch(self.example_batch, self._accumulate_steps)
+        return self._mapped.lower(self.abstract_state, batch)

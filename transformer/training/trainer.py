@@ -1,0 +1,239 @@
+"""The training loop: train, report, evaluate, save; stop when told, resume where it stopped."""
+
+from collections.abc import Callable
+
+import jax
+
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.train_state import Params, TrainState
+from transformer.checkpoint.warm_start import warm_start
+from transformer.config import Config
+from transformer.console import say, this_command
+from transformer.parallel import hosts
+from transformer.parallel.mapping import make_parallel
+from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption, Stopping
+from transformer.tasks import load_task_class
+from transformer.tasks.task import Task
+from transformer.training.meter import Meter, peak_flops_of_all_devices
+from transformer.training.optimizer import make_schedule
+from transformer.training.prefetch import prefetch
+from transformer.training.progress import Progress
+from transformer.training.steps import Batch, Sums, TrainStep
+from transformer.workdir import WorkDir
+
+Conclude = Callable[[int], None]
+
+
+class Trainer:
+    """One run: a task, its compiled training step, and the loop over both.
+
+    stopping: says when to stop early; None: after `training.patience` evaluations alone.
+    task_type: the kind of task to train; None: the one that `config.task` names.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        workdir: WorkDir,
+        stopping: Stopping | None = None,
+        task_type: type[Task] | None = None,
+    ) -> None:
+        self.config, self.workdir = config, workdir
+        self.stopping = stopping or Stopping(config.training.patience)
+        self.parallel = make_parallel(config)
+        task_type = task_type or load_task_class(config.task)
+        self.task = task = task_type(config, self.parallel, workdir)
+        self.learning_rate = make_schedule(config.optimizer, config.model.d_model)
+        self.train_step = TrainStep(
+            config, self.parallel, task.model, task.loss_fn, task.training_batches[0]
+        )
+
+    def run(self, conclude: Conclude | None = None) -> int:
+        """Trains to the last step or until told to stop; returns the exit code for the process.
+
+        conclude(step) is called at the end of a run that was not interrupted, to score a test
+        split for example.
+        """
+        training = self.config.training
+        state = self._start()
+        step = int(state.step)
+        batches = prefetch(self._make_batch, range(step, training.num_train_steps))
+        while step < training.num_train_steps and not self._must_end():
+            with self.meter.waiting():
+                batch = next(batches)
+            state, sums = self.train_step(state, batch)
+            step += 1
+            self.meter.add(step, sums | self._vote_to_stop())
+            self._report(step)
+            self._warn_of_skipped_updates()
+            self._evaluate_and_save(step, state)
+        batches.close()
+        return self._finish(step, state, conclude)
+
+    # ---- start
+
+    def _start(self) -> TrainState:
+        """Opens checkpoints and logs; returns the state to continue from."""
+        training = self.config.training
+        self.checkpoints = Checkpoints(self.workdir.checkpoints, keep=training.keep_checkpoints)
+        state = self.restore_or_init()
+        step = int(state.step)
+        self.workdir.forget_metrics_after(step)
+        self.progress = Progress(self.workdir, training.num_train_steps, step)
+        cost = self.task.cost_per_step
+        self.meter = Meter(
+            step,
+            flops_per_target=cost.flops / cost.num_targets if cost else 0.0,
+            peak_flops=peak_flops_of_all_devices(),
+        )
+        self._recall_evaluations(step, state)
+        return state
+
+    def restore_or_init(self) -> TrainState:
+        """Returns the newest good checkpoint, or a fresh state, or another run's weights."""
+        if self.checkpoints.steps():
+            state = self.checkpoints.restore(self.train_step.abstract_state)
+            say(f"resuming at step {int(state.step):,}")
+        else:
+            state = self.train_step.init_state()
+        step = int(state.step)
+        hosts.check_same("the checkpoint that they can read", str(step).encode)
+        if step == 0 and self.config.training.init_from:
+            state, note = warm_start(state, self.config.training.init_from)
+            say(note)
+        return state
+
+    def _recall_evaluations(self, step: int, state: TrainState) -> None:
+        """Counts the evaluations before a resumption, and makes up for one that was cut short."""
+        scores = {
+            record["step"]: self.task.selection_score(record)
+            for record in self.workdir.read_metrics()
+            if self.task.selection_key in record and record["step"] <= step
+        }
+        for score in scores.values():
+            self.stopping.record_score(score)
+        if step and self._is_evaluated(step) and step not in scores:
+            self._save(state, self._evaluate(step, state.params))
+
+    # ---- each step
+
+    def _make_batch(self, step: int) -> Batch:
+        self.task.training_batches.plan_ahead(step)
+        return self.train_step.put_batch(self.task.training_batches[step])
+
+    def _must_end(self) -> bool:
+        return self._is_interrupted() or self._has_diverged() or self.stopping.has_converged
+
+    def _vote_to_stop(self) -> Sums:
+        """Counts the hosts told to stop, if there are several: all learn it at the same step."""
+        if jax.process_count() == 1:
+            return {}
+        return {"stopping": self.parallel.sum_over_hosts(bool(self.stopping.signal))}
+
+    def _is_interrupted(self) -> bool:
+        is_alone = jax.process_count() == 1
+        return bool(self.stopping.signal if is_alone else self.meter.num_hosts_stopping)
+
+    def _has_diverged(self) -> bool:
+        return self.meter.num_skipped_in_a_row >= MAX_SKIPPED
+
+    def _report(self, step: int) -> None:
+        if step % self.config.training.log_every == 0 or step == 1:
+            metrics = self.meter.read(step)
+            metrics["learning_rate"] = float(self.learning_rate(step - 1))
+            self.progress.log(step, metrics)
+            self.progress.show(step, metrics)
+
+    def _warn_of_skipped_updates(self) -> None:
+        for step in self.meter.pop_skipped_steps():
+            file = self.workdir.append_batch(step, self.task.training_batches[step - 1])
+            self.progress.say(
+                f"warning: the update of step {step:,} was left out, as its loss or gradient is "
+                f"not finite; its batch is in {file}"
+            )
+
+    # ---- evaluations and checkpoints
+
+    def _evaluate_and_save(self, step: int, state: TrainState) -> None:
+        if self._is_evaluated(step):
+            self._save(state, self._evaluate(step, state.params))
+        elif step % self.config.training.checkpoint_every == 0:
+            self._save(state)
+
+    def _is_evaluated(self, step: int) -> bool:
+        training = self.config.training
+        return step % training.eval_every == 0 or step == training.num_train_steps
+
+    def _evaluate(self, step: int, params: Params) -> float | None:
+        """Returns a score of the validation split; None if a signal cut the evaluation short."""
+        try:
+            with self.meter.paused(), self.stopping.at_once():
+                metrics, samples = self.task.evaluate(params)
+        except Interruption:
+            return None
+        self.progress.log(step, metrics)
+        self.progress.say(f"step {step:>6,}  validation: {self.task.format_metrics(metrics)}")
+        if samples:
+            self.progress.say(samples[step % len(samples)])
+            self.workdir.append_samples(step, samples[:20])
+        score = self.task.selection_score(metrics)
+        self.stopping.record_score(score)
+        return score
+
+    def _save(self, state: TrainState, score: float | None = None) -> None:
+        """Saves, unless the last update was skipped: the one before may have done the harm."""
+        self.meter.settle()
+        if self.meter.num_skipped_in_a_row:
+            return
+        try:
+            self.checkpoints.save(state, score)
+        except Exception as error:  # any type, and perhaps the failure of the save before
+            if jax.process_count() > 1:
+                raise
+            self.progress.say(f"warning: a checkpoint could not be written: {error}")
+
+    # ---- end
+
+    def _finish(self, step: int, state: TrainState, conclude: Conclude | None) -> int:
+        """Saves the last state, closes the logs and concludes; returns the exit code."""
+        self.meter.settle()
+        self._warn_of_skipped_updates()
+        if self._has_diverged():
+            return self._give_up(step)
+        if step not in self.checkpoints.steps():
+            self._save(state)
+        try:
+            self.checkpoints.wait()
+        except Exception as error:  # any type
+            say(f"error: the last checkpoint could not be written: {error}")
+            return FAILED
+        self.progress.close()
+        if not self._is_interrupted() and self._conclude(step, conclude):
+            return DONE
+        say(f"stopped at step {step:,} and saved; resume with: {this_command()}")
+        return self.stopping.exit_code
+
+    def _conclude(self, step: int, conclude: Conclude | None) -> bool:
+        """Calls conclude(step); returns False if a signal cut it short."""
+        if step < self.config.training.num_train_steps:
+            num_worse, name = self.stopping.num_worse, self.task.selection_key
+            say(f"stopped at step {step:,}: no better {name} since {num_worse} evaluation(s)")
+        try:
+            with self.stopping.at_once():
+                if conclude:
+                    conclude(step)
+        except Interruption:
+            return False
+        return True
+
+    def _give_up(self, step: int) -> int:
+        """Ends a run that has diverged; returns its exit code."""
+        self.checkpoints.wait()
+        self.progress.close()
+        steps = self.checkpoints.steps()
+        say(
+            f"error: gave up at step {step:,} after {MAX_SKIPPED} updates in a row that are not "
+            f"finite; the last good checkpoint is of step {max(steps, default=0):,}. Lower "
+            f"optimizer.peak_learning_rate or set optimizer.clip_norm, in another --workdir."
+        )
+        return DIVERGED
