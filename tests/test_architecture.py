@@ -13,7 +13,7 @@ PACKAGE = ROOT / "transformer"
 # Those between bars have no order among each other and may not import each other.
 LAYERS = """cli > training > tasks > evaluation > inference > checkpoint > search | model
     > data > parallel | workdir > config > config_rules > config_groups > config_setting
-    > storage | console | signals | special_tokens"""
+    > storage | console | signals | special_tokens > terminal"""
 RANK = {
     name.strip(): rank for rank, layer in enumerate(LAYERS.split(">")) for name in layer.split("|")
 }

@@ -1,8 +1,14 @@
-"""The pace of work and the time that is left."""
+"""What is said, the pace of work, and the phases of a command."""
+
+import io
+import threading
 
 import pytest
 
-from transformer.console import Pace, format_seconds
+from tests.helpers.terminal import Terminal
+from transformer import console
+from transformer.console import Pace, PhaseDisplay, format_seconds, keeping_log, say
+from transformer.terminal import LiveLine
 
 
 class Clock:
@@ -44,3 +50,68 @@ def test_pace_of_work_that_takes_no_time_is_a_number():
 def test_durations_read_well(seconds, text):
     """Catches 60 seconds of a minute, and 60 minutes of an hour, after rounding."""
     assert format_seconds(seconds) == text
+
+
+def test_a_log_has_dates_what_was_said_and_why_it_ended():
+    """Catches a log without the time of a stall, or without the error that ended the run."""
+    kept = []
+    with pytest.raises(KeyError), keeping_log(kept.append):
+        say("one\ntwo")
+        raise KeyError("three")
+    say("after the run")
+    lines = "".join(kept).splitlines()
+    assert [line[20:] for line in lines[:3]] == ["one", "two", "Traceback (most recent call last):"]
+    assert all(line[4] == line[7] == "-" and line[13] == line[16] == ":" for line in lines)
+    assert lines[-1].endswith("KeyError: 'three'")
+
+
+def phases(stream):
+    """(display of phases on a stream, its clock, which only the test moves)."""
+    clock = Clock()
+    return PhaseDisplay(LiveLine(stream), clock), clock
+
+
+def test_a_phase_is_live_on_a_terminal_and_leaves_nothing():
+    """Catches a phase that stays on the screen when it is over, and a count without the rest."""
+    stream = Terminal()
+    display, clock = phases(stream)
+    with display.lasting(console.Phase("validating", 0, clock)):
+        inner = console.Phase("translating", 100, clock)
+        with display.lasting(inner):
+            for clock.now in (5.0, 6.0):
+                inner.advance(10)
+            display.show()
+            assert stream.row() == "validating: translating 20/100 (6 s, 8 s left)"
+        assert stream.row() == "validating (6 s)"
+    assert stream.row() == "" and "\n" not in stream.getvalue()
+
+
+def test_a_file_gets_a_line_of_a_phase_that_takes_long(monkeypatch):
+    """Catches a log that fills with phases of a moment, and one that is silent for minutes."""
+    monkeypatch.setattr(console, "TICK", 1e9)  # only the test looks
+    stream = io.StringIO()
+    display, clock = phases(stream)
+    for _ in range(3):
+        with display.lasting(console.Phase("reading", 0, clock)):
+            clock.now += 3
+    assert stream.getvalue() == ""
+    with display.lasting(console.Phase("compiling", 0, clock)):
+        for _ in range(60):
+            clock.now += 1
+            display.show()
+    said = [f"compiling ({seconds})" for seconds in ("4 s", "19 s", "34 s", "49 s")]
+    assert stream.getvalue().splitlines() == said
+
+
+def test_a_phase_is_shown_where_a_command_asks_for_it(capsys, monkeypatch):
+    """Catches a library that writes to the standard error of a program that calls it."""
+    monkeypatch.setattr(console, "FIRST_REMARK", 0.0)
+    with console.phase("in a program"):
+        pass
+    with console.showing_phases():
+        assert list(console.counted("ab", "in a command", 2)) == ["a", "b"]
+        thread = threading.Thread(target=lambda: list(console.counted("c", "in a thread", 1)))
+        thread.start()
+        thread.join()
+    assert capsys.readouterr().err.startswith("in a command 0/2\n")
+    assert not [thread for thread in threading.enumerate() if thread.name == "phases"]

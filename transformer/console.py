@@ -2,40 +2,67 @@
 
 import shlex
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from typing import TextIO
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TypeVar
+
+from transformer.terminal import LiveLine, stamp_lines
+
+T = TypeVar("T")
+TICK = 0.5  # seconds between two looks at the phase that lasts
+FIRST_REMARK = 4.0  # seconds after which a phase is worth a line in a file
+REMARK_EVERY = 15.0  # seconds between two such lines, at least
+
+_line = LiveLine()  # at the end of standard error
+_is_quiet = False  # of the process: which host it is holds for every caller of `say`
 
 
-class LiveLine:
-    """A line that is rewritten on a terminal; in a file, one line below the other."""
+def live_line() -> LiveLine:
+    """Returns the line at the end of standard error, above which `say` prints."""
+    return _line
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream, self._is_open = stream, False
-        self.is_live = stream.isatty()
 
-    def show(self, text: str) -> None:
-        """Replaces what was shown before, on a terminal."""
-        if not self.is_live:
-            return self.say(text)
-        self._print(f"\r\x1b[2K{text}", end="")
-        self._is_open = True
+def say(text: str, *, on_every_host: bool = False) -> None:
+    """Prints a message to standard error; standard output belongs to translations."""
+    if on_every_host or not _is_quiet:
+        _line.say(text)
 
-    def say(self, text: str) -> None:
-        """Prints a line that stays."""
-        self.close()
-        self._print(text)
 
-    def close(self) -> None:
-        """Keeps what is shown and begins a new line."""
-        if self._is_open:
-            self._print("")
-            self._is_open = False
+def be_quiet() -> None:
+    """Silences `say`, `tell` and `phase` in this process, as another host speaks."""
+    global _is_quiet
+    _is_quiet = True
 
-    def _print(self, text: str, end: str = "\n") -> None:
-        with suppress(OSError):  # the terminal has gone: the run is worth more than its report
-            print(text, end=end, file=self._stream, flush=True)
+
+def tell(lines: Iterable[str]) -> None:
+    """Prints results to standard output, on the first host alone."""
+    if not _is_quiet:
+        print(*lines, sep="\n", flush=True)
+
+
+@contextmanager
+def keeping_log(write: Callable[[str], object]) -> Generator[None]:
+    """Gives `write` all that is said in the block, with date and time, and how the block failed."""
+    before, _line.log = _line.log, write
+    try:
+        yield
+    except Exception:
+        with suppress(OSError):
+            write(stamp_lines(traceback.format_exc().rstrip()))
+        raise
+    finally:
+        _line.log = before
+
+
+def this_command() -> str:
+    """Returns the command line that started this program."""
+    return " ".join(["python", *map(shlex.quote, sys.argv)])
+
+
+# ---- the pace of work
 
 
 class Pace:
@@ -80,28 +107,118 @@ def format_seconds(seconds: float) -> str:
     return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
 
 
-_is_quiet = False  # of the process: which host it is holds for every caller of `say`
+# ---- what takes long
 
 
-def say(text: str) -> None:
-    """Prints a message to standard error; standard output belongs to translations."""
-    if not _is_quiet and sys.stderr:  # None if closed, when print would take standard output
-        with suppress(OSError):  # the terminal has gone: the run is worth more
-            print(text, file=sys.stderr, flush=True)
+class Phase:
+    """What is being done, since when and how far it is. total: of what `advance` counts, or 0."""
+
+    def __init__(self, name: str, total: int, clock: Callable[[], float]) -> None:
+        self.name, self.total, self.num_done = name, total, 0
+        self._clock, self._start, self._pace = clock, clock(), Pace(clock)
+
+    def advance(self, amount: int = 1) -> None:
+        """Counts what was done."""
+        self.num_done += amount
+        self._pace.add(amount)
+        self._pace.start()  # now: what came before compiled
+
+    def __str__(self) -> str:
+        """As "translating 320/1,000 (12 s, 25 s left)"."""
+        count = f" {self.num_done:,}/{self.total:,}" if self.total else ""
+        seconds = self._clock() - self._start
+        times = [format_seconds(seconds)] if seconds >= 1 else []
+        times += filter(None, [self._pace.time_left(max(0, self.total - self.num_done))])
+        return f"{self.name}{count}" + (f" ({', '.join(times)})" if times else "")
 
 
-def be_quiet() -> None:
-    """Silences `say` and `tell` in this process, as another host speaks; errors still show."""
-    global _is_quiet
-    _is_quiet = True
+class PhaseDisplay:
+    """Shows the phases that last now, outermost first, from a thread of its own.
+
+    On a terminal, they are a live note; in a file, a line when one has lasted `FIRST_REMARK`
+    seconds, and then one every `REMARK_EVERY`.
+    """
+
+    def __init__(self, line: LiveLine, clock: Callable[[], float] = time.monotonic) -> None:
+        self.is_on = False
+        self._line, self.clock = line, clock
+        self._phases: list[Phase] = []
+        self._last_remark, self._next_remark = float("-inf"), float("inf")
+
+    @contextmanager
+    def lasting(self, phase: Phase) -> Generator[None]:
+        """Shows a phase for as long as the block lasts; phases may be nested."""
+        self._phases.append(phase)
+        due = max(self.clock() + FIRST_REMARK, self._last_remark + REMARK_EVERY)
+        self._next_remark = min(self._next_remark, due)
+        try:
+            with self._ticking() if len(self._phases) == 1 else nullcontext():
+                self.show()
+                yield
+        finally:
+            self._phases.remove(phase)
+            if self._phases:
+                self.show()
+            else:
+                self._line.note("")
+                self._next_remark = float("inf")
+
+    @contextmanager
+    def _ticking(self) -> Generator[None]:
+        ended = threading.Event()
+
+        def tick() -> None:
+            while not ended.wait(TICK):
+                self.show()
+
+        thread = threading.Thread(target=tick, name="phases", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def show(self) -> None:
+        """Shows the state of now."""
+        *outer, phase = list(self._phases)
+        text = ": ".join([*(phase.name for phase in outer), str(phase)])
+        self._line.note(text)
+        now = self.clock()
+        if now >= self._next_remark:
+            self._last_remark, self._next_remark = now, now + REMARK_EVERY
+            self._line.remark(text)
 
 
-def tell(lines: Iterable[str]) -> None:
-    """Prints results to standard output, on the first host alone."""
-    if not _is_quiet:
-        print(*lines, sep="\n", flush=True)
+_display = PhaseDisplay(_line)
 
 
-def this_command() -> str:
-    """Returns the command line that started this program."""
-    return " ".join(["python", *map(shlex.quote, sys.argv)])
+@contextmanager
+def showing_phases() -> Generator[None]:
+    """Shows the phases that begin in the block; outside such a block, `phase` shows nothing."""
+    before, _display.is_on = _display.is_on, True
+    try:
+        yield
+    finally:
+        _display.is_on = before
+
+
+@contextmanager
+def phase(name: str, total: int = 0) -> Generator[Phase]:
+    """Shows on standard error what is done in the block, for how long and how far it is.
+
+    name: as "translating". total: of what `advance` of the phase counts; 0 if that is not known.
+    """
+    this = Phase(name, total, _display.clock)
+    is_main = threading.current_thread() is threading.main_thread()
+    is_shown = _display.is_on and not _is_quiet and is_main
+    with _display.lasting(this) if is_shown else nullcontext():
+        yield this
+
+
+def counted(items: Iterable[T], name: str, total: int) -> Iterator[T]:
+    """Yields `items` in a phase that counts them."""
+    with phase(name, total) as this:
+        for item in items:
+            yield item
+            this.advance()

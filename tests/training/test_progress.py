@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from tests.helpers.terminal import Terminal
 from transformer.training.progress import Progress
 from transformer.workdir import WorkDir
 
@@ -13,15 +14,10 @@ METRICS = {
 }  # fmt: skip
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
 @pytest.mark.parametrize(("stream", "num_lines"), [(Terminal(), 0), (io.StringIO(), 3)])
 def test_a_terminal_gets_one_live_line_and_a_file_plain_lines(stream, num_lines, tmp_path):
     """Catches a log file full of escape sequences, and a terminal that scrolls."""
-    progress = Progress(WorkDir(tmp_path), 100, 0, stream)
+    progress = Progress(WorkDir(tmp_path), 100, 0, stream=stream)
     for step in (10, 20, 30):
         progress.show(step, METRICS)
     assert stream.getvalue().count("\n") == num_lines
@@ -35,7 +31,7 @@ def test_a_terminal_gets_one_live_line_and_a_file_plain_lines(stream, num_lines,
 def test_the_time_left_leaves_out_what_came_before_the_first_line(tmp_path):
     """Catches an estimate that counts compilation, or the steps before a resumption."""
     seconds, stream = iter((500.0, 520.0)), io.StringIO()
-    progress = Progress(WorkDir(tmp_path), 100, 10, stream, clock=lambda: next(seconds))
+    progress = Progress(WorkDir(tmp_path), 100, 10, stream=stream, clock=lambda: next(seconds))
     for step in (20, 30):
         progress.show(step, METRICS)
     progress.close()
@@ -45,8 +41,8 @@ def test_the_time_left_leaves_out_what_came_before_the_first_line(tmp_path):
 
 
 def test_a_host_that_does_not_write_logs_nothing(tmp_path, capsys):
-    """Catches every host of a run writing its own events and lines."""
-    progress = Progress(WorkDir(tmp_path, writes=False), 100, 0)
+    """Catches every host of a run writing its own events and lines, or reporting them."""
+    progress = Progress(WorkDir(tmp_path, writes=False), 100, 0, on_report=pytest.fail)
     progress.show(10, METRICS)
     progress.log(10, METRICS)
     progress.close()

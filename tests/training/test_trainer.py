@@ -70,17 +70,21 @@ def make_config(**training):
     )
 
 
-def make_trainer(path, stopping=None, **training):
-    return Trainer(make_config(**training), WorkDir(path), stopping, task_type=PointTask)
+def make_trainer(path, stopping=None, on_report=None, **training):
+    return Trainer(make_config(**training), WorkDir(path), stopping, PointTask, on_report)
 
 
 def test_a_task_is_learnt_and_logged(tmp_path):
-    """Catches a metric that is not logged, and a best checkpoint that is not the best."""
-    concluded = []
-    trainer = make_trainer(tmp_path, num_train_steps=60, eval_every=20, log_every=20)
+    """Catches a metric that is not logged or reported, and a best checkpoint that is not."""
+    concluded, reports = [], []
+    trainer = make_trainer(
+        tmp_path, num_train_steps=60, eval_every=20, log_every=20,
+        on_report=lambda step, metrics: reports.append({"step": step} | metrics),
+    )  # fmt: skip
     assert trainer.run(concluded.append) == DONE
     assert concluded == [60]
     records = trainer.workdir.read_metrics()
+    assert reports == records
     rates = {r["step"]: r["learning_rate"] for r in records if "learning_rate" in r}
     assert list(rates) == [1, 20, 40, 60]
     assert rates[1] == pytest.approx(0.25)  # half of the peak: the first of two steps of warm-up

@@ -53,8 +53,7 @@ def run_guarded(work: Callable[[], int]) -> int:
 
 def fail(text: str, code: int = WRONG_INPUT) -> NoReturn:
     """Prints `text` as an error and ends the process with `code`."""
-    if sys.stderr:
-        print(f"error: {text}", file=sys.stderr, flush=True)
+    say(f"error: {text}", on_every_host=True)
     exit_process(code)
 
 

@@ -3,9 +3,10 @@
 import time
 from collections.abc import Callable
 
-from transformer.console import LiveLine, Pace, format_seconds
+from transformer.console import Pace, format_seconds
 from transformer.data.text_files import Lines
 from transformer.inference.chunks import Chunk
+from transformer.terminal import LiveLine
 
 SHOW_EVERY = 10  # seconds
 

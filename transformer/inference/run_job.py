@@ -4,14 +4,13 @@ Only the current chunk is in memory.
 """
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import jax
 
-from transformer.console import LiveLine
+from transformer.console import live_line
 from transformer.inference.chunks import Chunk
 from transformer.inference.file_job import Job
 from transformer.inference.job_progress import JobProgress
@@ -69,7 +68,7 @@ def _run(translator: Translator, job: Job, sink: Stream | Parts, say: Say) -> in
     if parts:
         _open_on_all_hosts(parts, say)
     compress, is_first = make_compressor(job.output), jax.process_index() == 0
-    line = LiveLine(sys.stderr) if is_first and sys.stderr else None
+    line = live_line() if is_first else None
     progress = JobProgress(files, say, line)
 
     def work(chunk: Chunk) -> tuple[bytes, int]:

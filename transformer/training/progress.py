@@ -1,14 +1,16 @@
 """Shows and logs the metrics of a run: a live line on a terminal, plain lines elsewhere."""
 
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
-from transformer.console import LiveLine, Pace
+from transformer.console import Pace, live_line
+from transformer.terminal import LiveLine
 from transformer.training.event_files import make_event_writer
 from transformer.workdir import WorkDir
+
+OnReport = Callable[[int, dict[str, float]], object]
 
 
 class Progress:
@@ -16,6 +18,7 @@ class Progress:
 
     num_steps: of the whole run, to estimate the time left.
     num_steps_done: the steps before this start; events of that step and later ones are forgotten.
+    on_report: called with (step, metrics) for each record, on the host that writes.
     stream: where to show them; None: standard error, on the host that writes.
     clock: seconds, from any start.
     """
@@ -25,13 +28,15 @@ class Progress:
         workdir: WorkDir,
         num_steps: int,
         num_steps_done: int,
+        on_report: OnReport | None = None,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._workdir, self._num_steps = workdir, num_steps
-        if stream is None:
-            stream = sys.stderr if workdir.writes else open(os.devnull, "w")  # noqa: SIM115
-        self._line = LiveLine(stream)
+        self._on_report = on_report if workdir.writes else None
+        if stream is None and not workdir.writes:
+            stream = open(os.devnull, "w")  # noqa: SIM115
+        self._line = LiveLine(stream) if stream else live_line()
         self._events = make_event_writer(workdir, num_steps_done)
         self._last_shown = num_steps_done
         self._pace = Pace(clock)  # of the steps since the first line
@@ -41,6 +46,8 @@ class Progress:
         self._workdir.append_metrics({"step": step, **metrics})
         for name, value in metrics.items():
             self._events.add_scalar(name, value, step)
+        if self._on_report:
+            self._on_report(step, dict(metrics))
 
     def show(self, step: int, metrics: Mapping[str, float]) -> None:
         """Shows the line of a training step: step, loss, learning rate, tokens/s, time left."""

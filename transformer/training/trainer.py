@@ -17,7 +17,7 @@ from transformer.tasks.task import Task
 from transformer.training.meter import Meter, peak_flops_of_all_devices
 from transformer.training.optimizer import make_schedule
 from transformer.training.prefetch import prefetch
-from transformer.training.progress import Progress
+from transformer.training.progress import OnReport, Progress
 from transformer.training.steps import Batch, Sums, TrainStep
 from transformer.workdir import WorkDir
 
@@ -29,6 +29,8 @@ class Trainer:
 
     stopping: says when to stop early; None: after `training.patience` evaluations alone.
     task_type: the kind of task to train; None: the one that `config.task` names.
+    on_report: called on the first host with (step, metrics) for each record of metrics.jsonl, the
+    training reports and the validations; what it raises ends the run.
     """
 
     def __init__(
@@ -37,8 +39,9 @@ class Trainer:
         workdir: WorkDir,
         stopping: Stopping | None = None,
         task_type: type[Task] | None = None,
+        on_report: OnReport | None = None,
     ) -> None:
-        self.config, self.workdir = config, workdir
+        self.config, self.workdir, self.on_report = config, workdir, on_report
         self.stopping = stopping or Stopping(config.training.patience)
         self.parallel = make_parallel(config)
         task_type = task_type or load_task_class(config.task)
@@ -79,7 +82,7 @@ class Trainer:
         state = self.restore_or_init()
         step = int(state.step)
         self.workdir.forget_metrics_after(step)
-        self.progress = Progress(self.workdir, training.num_train_steps, step)
+        self.progress = Progress(self.workdir, training.num_train_steps, step, self.on_report)
         cost = self.task.cost_per_step
         self.meter = Meter(
             step,

@@ -1,0 +1,63 @@
+"""The live line: one row of a terminal, plain lines elsewhere."""
+
+import io
+
+import pytest
+
+from tests.helpers.terminal import Terminal
+from transformer.terminal import LiveLine, cut
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        ("step 1", 6, "step 1"),
+        ("step 12", 6, "step…"),
+        ("翻訳中です", 10, "翻訳中です"),
+        ("翻訳中です", 9, "翻訳中で…"),
+        ("翻訳中です", 8, "翻訳中…"),
+        ("e\u0301" * 4, 4, "e\u0301" * 4),
+    ],
+)
+def test_a_line_is_cut_to_the_width(text, width, shown):
+    """Catches wide characters counted as one column, and accents counted at all."""
+    assert cut(text, width) == shown
+
+
+def test_a_row_never_wraps(monkeypatch):
+    """Catches a line that is longer than the terminal, of which each report leaves a row behind."""
+    monkeypatch.setenv("COLUMNS", "40")
+    stream = Terminal()
+    line = LiveLine(stream)
+    for step in (1, 2):
+        line.show(f"step {step}  " + 60 * "x")
+        line.note("validating")
+    assert len(stream.row()) < 40 and "\n" not in stream.getvalue()
+    line.say("done")
+    *_, kept, last, row = stream.getvalue().split("\n")
+    assert kept.rpartition("K")[2].startswith("step 2") and len(kept.rpartition("K")[2]) < 40
+    assert (last, row.rpartition("K")[2]) == ("done", "validating")
+
+
+def test_lines_of_a_file_have_dates_where_a_command_asks_for_it():
+    """Catches a log of a cluster that cannot say when a run stalled."""
+    stream = io.StringIO()
+    line = LiveLine(stream)
+    line.show("plain")
+    line.has_stamps = True
+    line.say("one\ntwo")
+    plain, *stamped = stream.getvalue().splitlines()
+    assert plain == "plain"
+    assert [(text[4], text[13], text[19:]) for text in stamped] == [
+        ("-", ":", " one"),
+        ("-", ":", " two"),
+    ]
+
+
+def test_a_terminal_that_has_gone_ends_nothing():
+    """Catches a run that ends because its terminal was closed."""
+    stream = io.StringIO()
+    line = LiveLine(stream)
+    stream.close()
+    line.show("step 1")
+    line.say("done")

@@ -1,0 +1,134 @@
+"""A line that is rewritten on a terminal, and its plain form in a file or a log."""
+
+import os
+import shutil
+import sys
+import threading
+import time
+import unicodedata
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TextIO
+
+ERASE = "\r\x1b[2K"  # the row of a terminal that the cursor is in
+
+
+class LiveLine:
+    """A line that is rewritten on a terminal, cut to its width; in a file, one below the other.
+
+    Several threads may use it. stream: None for standard error, whatever that is at the time.
+    has_stamps: whether lines in a file begin with date and time. log: takes every line that stays
+    and every state that was shown, with date and time; it ends each with a newline.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._given_stream, self._lock = stream, threading.RLock()
+        self._text = self._note = ""  # what the live row holds
+        self.has_stamps = False
+        self.log: Callable[[str], object] | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the stream is a terminal, on which a line can be rewritten."""
+        stream = self._stream
+        return stream is not None and not stream.closed and stream.isatty()
+
+    def show(self, text: str) -> None:
+        """Replaces what was shown before, on a terminal."""
+        with self._lock:
+            self._record(text)
+            if self.is_live:
+                self._text = text
+                self._draw()
+
+    def note(self, text: str) -> None:
+        """Shows `text` behind the line on a terminal until the next note; "" removes it."""
+        with self._lock:
+            if text != self._note and self.is_live:
+                self._note = text
+                self._draw()
+
+    def say(self, text: str) -> None:
+        """Prints a line that stays."""
+        with self._lock:
+            self.close()
+            self._record(text)
+            if self.is_live:
+                self._print(f"{text}\n")
+                if self._note:
+                    self._draw()
+
+    def remark(self, text: str) -> None:
+        """Prints a line that stays into a file and the log, but not on a terminal."""
+        with self._lock:
+            self._record(text)
+
+    def close(self) -> None:
+        """Keeps what is shown and begins a new line."""
+        with self._lock:
+            if self._text:
+                self._print(f"{ERASE}{self._fit(self._text)}\n" if self._note else "\n")
+            elif self._note:
+                self._print(ERASE)
+            self._text = ""
+
+    @property
+    def _stream(self) -> TextIO | None:
+        return self._given_stream or sys.stderr  # None if standard error is closed
+
+    def _draw(self) -> None:
+        self._print(ERASE + self._fit("  ".join(filter(None, (self._text, self._note)))))
+
+    def _fit(self, text: str) -> str:
+        return cut(text, columns_of(self._stream) - 1)  # in the last column some terminals wrap
+
+    def _record(self, text: str) -> None:
+        """Writes lines to the log, and to the stream if it is a file."""
+        stamped = stamp_lines(text)
+        if not self.is_live:
+            self._print(stamped if self.has_stamps else f"{text}\n")
+        if self.log:
+            with suppress(OSError):  # a full disk: the run may find space again
+                self.log(stamped)
+
+    def _print(self, text: str) -> None:
+        if self._stream:
+            with suppress(OSError, ValueError):  # the terminal has gone: the run is worth more
+                print(text, end="", file=self._stream, flush=True)
+
+
+def stamp_lines(text: str) -> str:
+    """Returns each line of a text behind the local date and time, with a newline at the end."""
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+    return "".join(f"{stamp} {line}".rstrip() + "\n" for line in text.split("\n"))
+
+
+def columns_of(stream: TextIO | None) -> int:
+    """Returns the width of a terminal; that of COLUMNS, or 80, if it does not tell."""
+    if stream is not None:
+        with suppress(OSError, ValueError):
+            return os.get_terminal_size(stream.fileno()).columns or 80
+    return shutil.get_terminal_size().columns
+
+
+def cut(text: str, width: int) -> str:
+    """Returns as much of a line as fits into `width` columns, ending in "…" if that is not all.
+
+    >>> cut("翻訳 of this", 8)
+    '翻訳 of…'
+    """
+    widths = [_columns(character) for character in text]
+    if sum(widths) <= width:
+        return text
+    used = 0
+    for index, columns in enumerate(widths):
+        used += columns
+        if used > width - 1:
+            return text[:index].rstrip() + "…"
+    return text
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
