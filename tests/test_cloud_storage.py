@@ -31,6 +31,7 @@ from transformer.inference.file_job import Job
 from transformer.inference.run_job import run_job
 from transformer.inference.translator import Translator
 from transformer.training.progress import Progress
+from transformer.training.run import begin_run, conclude_run
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
@@ -296,7 +297,7 @@ def start_run(config: Config) -> Trainer:
     assert not workdir.is_finished(config)
     workdir.open_for_training(config)
     trainer = Trainer(config, workdir)
-    run_training.begin_run(trainer)
+    begin_run(trainer)
     return trainer
 
 
@@ -306,7 +307,7 @@ def test_trains_resumes_and_evaluates(cloud, tmp_path, capsys):
     start_run(config).run()
     config.training.num_train_steps = 5
     trainer = start_run(config)
-    assert trainer.run(partial(run_training.conclude_run, trainer)) == 0
+    assert trainer.run(partial(conclude_run, trainer)) == 0
     assert trainer.workdir.is_finished(config)
     err = capsys.readouterr().err
     assert "resuming at step 3" in err

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from transformer.inference.language_model import LanguageModel
     from transformer.inference.translator import Translator
     from transformer.model.encoder_decoder import Transformer
+    from transformer.training.run import train
 
 __version__ = "0.2.0"
-__all__ = ["Classifier", "Config", "LanguageModel", "Transformer", "Translator", "restore"]
+__all__ = ["Classifier", "Config", "LanguageModel", "Transformer", "Translator", "restore", "train"]
 
 _MODULES = {
     "Classifier": "inference.classifier",
@@ -31,6 +32,7 @@ _MODULES = {
     "Transformer": "model.encoder_decoder",
     "Translator": "inference.translator",
     "restore": "checkpoint.restore",
+    "train": "training.run",
 }
 
 

@@ -2,12 +2,13 @@
 
 import time
 
-from transformer.cli import compile_cache, startup_summary
+from transformer.cli import compile_cache
 from transformer.config import Config
 from transformer.console import say
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.topology import topology_devices
 from transformer.signals import DONE, Stopping
+from transformer.training import startup_summary
 from transformer.training.dry_run import make_step_without_data
 from transformer.training.steps import TrainStep
 from transformer.training.trainer import Trainer

@@ -8,7 +8,7 @@ from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.checkpoint.warm_start import warm_start
 from transformer.config import Config
-from transformer.console import say, this_command
+from transformer.console import say
 from transformer.parallel import hosts
 from transformer.parallel.mapping import make_parallel
 from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption, Stopping
@@ -213,7 +213,6 @@ class Trainer:
         self.progress.close()
         if not self._is_interrupted() and self._conclude(step, conclude):
             return DONE
-        say(f"stopped at step {step:,} and saved; resume with: {this_command()}")
         return self.stopping.exit_code
 
     def _conclude(self, step: int, conclude: Conclude | None) -> bool:

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from transformer.cli.startup_summary import (
+from transformer.tasks.task import NextCommands
+from transformer.training.startup_summary import (
     Collectives,
     find_collectives,
     next_command_lines,
     parameter_table,
 )
-from transformer.tasks.task import NextCommands
 
 PROGRAM = """
   %all-reduce.1 = (f32[512,8]{1,0:T(8,128)}, bf16[16]{0}) all-reduce(%a, %b), channel_id=1

@@ -1,0 +1,190 @@
+"""Training from Python: a run from its work directory and configuration to its test scores."""
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+from etils import epath
+from etils.epath import PathLike
+
+from transformer.config import Config
+from transformer.console import format_seconds, say
+from transformer.data.splits import folder_name
+from transformer.evaluation import plots
+from transformer.parallel import devices, hosts
+from transformer.signals import DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
+from transformer.tasks.task import Task
+from transformer.training import startup_summary
+from transformer.training.trainer import Trainer
+from transformer.workdir import WorkDir
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What training left in a work directory.
+
+    step: that of the newest checkpoint. scores: those of the test split by name, as "bleu"; empty
+    unless the run came to its end. exit_code: what the train command returns, a constant of
+    `transformer.signals`.
+    """
+
+    workdir: epath.Path
+    step: int
+    exit_code: int
+    scores: dict[str, float]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run came to its end and was not stopped before."""
+        return self.exit_code == DONE
+
+
+def train(
+    config: Config,
+    workdir: PathLike,
+    *,
+    task_type: type[Task] | None = None,
+    resume_command: str = "the same call",
+) -> TrainingResult:
+    """Trains a run to its end and scores its test split; the same call resumes a stopped run.
+
+    >>> result = transformer.train(config, "runs/mine")
+    >>> result.scores["bleu"]
+
+    SIGINT (interrupting a notebook), SIGTERM and SIGHUP stop the run and save it; the result then
+    says so, and a second SIGINT raises KeyboardInterrupt. Off the main thread signals are left
+    alone. What the train command prints goes to standard error.
+
+    Args:
+      config: the configuration, which is validated.
+      workdir: a folder, local or gs://, which is made if need be. A run that it holds is resumed.
+      task_type: the kind of task to train; None: the one that `config.task` names.
+      resume_command: what resumes the run, for the message that it was stopped.
+
+    Raises ValueError, in one sentence, for settings or files that cannot be used, a run with other
+    settings in `workdir`, or another process that trains there.
+    """
+    start = time.monotonic()
+    devices.check_accelerator(say)
+    config.validate()
+    folder = WorkDir(workdir, writes=jax.process_index() == 0)
+    if is_finished(folder, config):
+        say(
+            f"{folder.path} is already finished; its scores are in {folder / 'results'}. Raise "
+            f"--config.training.num_train_steps to train further, or evaluate it: "
+            f"{startup_summary.evaluate_command(str(folder.path))}"
+        )
+        last = folder.read_metrics()[-1]
+        return TrainingResult(folder.path, last["step"], DONE, _test_scores(last))
+    stopping = Stopping(config.training.patience, is_alone=jax.process_count() == 1)
+    try:
+        folder.open_for_training(config)
+        with _catching_signals(stopping):
+            result = _train(config, folder, stopping, task_type, resume_command)
+    finally:
+        folder.close()
+    say(f"all of it took {format_seconds(time.monotonic() - start)}")
+    return result
+
+
+@contextmanager
+def _catching_signals(stopping: Stopping) -> Iterator[None]:
+    """Lets signals stop the run inside the block, if this is the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+    before = {number: signal.getsignal(number) for number in numbers}
+    stopping.catch_signals()
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _train(
+    config: Config,
+    workdir: WorkDir,
+    stopping: Stopping,
+    task_type: type[Task] | None,
+    resume_command: str,
+) -> TrainingResult:
+    """Trains the run in a work directory that is open for it."""
+    try:
+        with stopping.at_once():
+            trainer = Trainer(config, workdir, stopping, task_type)
+    except Interruption:
+        say(f"stopped before the first step; start again with: {resume_command}")
+        return TrainingResult(workdir.path, 0, stopping.exit_code, {})
+    begin_run(trainer)
+    say("\n".join(startup_summary.summary_lines(config, trainer.train_step, trainer.task)))
+    code = trainer.run(partial(conclude_run, trainer))
+    step = max(trainer.checkpoints.steps(), default=0)
+    trainer.checkpoints.close()
+    if code in (INTERRUPTED, RESUMABLE):
+        say(f"stopped at step {step:,} and saved; resume with: {resume_command}")
+    scores = _test_scores(workdir.read_metrics()[-1]) if code == DONE else {}
+    return TrainingResult(workdir.path, step, code, scores)
+
+
+def is_finished(workdir: WorkDir, config: Config) -> bool:
+    """Whether the run has come to its end; raises ValueError if the hosts disagree about it."""
+    finished = workdir.is_finished(config)
+    seen = f"{workdir.has_run} {finished} {config.to_json()}"
+    hosts.check_same("configuration or in what is in the work directory", seen.encode)
+    return finished
+
+
+def begin_run(trainer: Trainer) -> None:
+    """Writes what the work directory needs before the first step; every host waits for it."""
+    workdir = trainer.workdir
+    hosts.check_same("the text that they read", trainer.task.data_fingerprint)
+    if workdir.writes and not workdir.has_run:
+        trainer.task.save(workdir.path)
+    workdir.save_config(trainer.config)
+    hosts.wait_for_all("the work directory")
+    if not hosts.wait_until(lambda: workdir.has_run):
+        raise ValueError(f"{workdir.path} is not shared by the hosts: name a folder that all see.")
+
+
+def conclude_run(trainer: Trainer, step: int) -> None:
+    """Scores the test set, draws the curves, and marks the run as finished."""
+    workdir = trainer.workdir
+    result = trainer.task.score_test_split()
+    if not workdir.writes:
+        return
+    file = result.save(workdir, folder_name(trainer.config.data.test_split))
+    lines = ["", *result.sample_lines(), f"test set, checkpoint {result.checkpoint}:"]
+    say("\n".join([*lines, *(f"  {line}" for line in result.lines())]))
+    try:
+        plots.plot_curves(workdir.read_metrics(), workdir / "curves.png", str(workdir.path))
+        report = file.with_name("report.html")
+        say(f"curves: {workdir / 'curves.png'}   scores: {report if report.exists() else file}")
+    except ValueError as error:  # no matplotlib: the run is no worse for it
+        say(str(error))
+    # `WorkDir.is_finished` takes this last line of metrics.jsonl as the mark of a finished run.
+    scores = {
+        f"test_{name}": score.value
+        for name, score in result.scores.items()
+        if math.isfinite(score.value)  # JSON knows no other number
+    }
+    num_steps = trainer.config.training.num_train_steps
+    workdir.append_metrics({"step": step, **scores, "num_train_steps": num_steps})
+    path = str(workdir.path)
+    say("\n".join(startup_summary.next_command_lines(path, trainer.task.next_commands())))
+
+
+def _test_scores(record: dict[str, float]) -> dict[str, float]:
+    """Returns the scores of the test split in the last record of metrics.jsonl, by name."""
+    return {
+        name.removeprefix("test_"): value
+        for name, value in record.items()
+        if name.startswith("test_")
+    }
