@@ -14,6 +14,7 @@ from tests.helpers.scripts import run
 from transformer.config import Config
 from transformer.model.encoder_decoder import Transformer
 from transformer.parallel import topology
+from transformer.parallel.devices import find_chip
 from transformer.parallel.mapping import make_parallel
 from transformer.search.decoding import Limits
 from transformer.search.options import SearchOptions
@@ -148,12 +149,65 @@ def test_dry_run_compiles_for_a_slice(mesh, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "topology_name"),
+    [
+        ("v5litepod-16", "v5e:4x4"),
+        ("v5e-1", "v5e:1x1"),
+        ("v5e:4x8", "v5e:4x8"),
+        ("v6e-8", "v6e:2x4"),
+        ("v5p-32", "v5p:2x2x4"),
+        ("v4-8", "v4:2x2x1"),
+        ("v4-16", "v4:2x2x2"),
+        ("v3-8", "v3:2x2"),
+        ("v2-32", "v2:4x4"),
+        ("tpu7x-8", "tpu7x:2x2x1"),
+    ],
+)
+def test_slices_have_the_names_of_google_cloud(name, topology_name):
+    """Catches cores taken for chips: v4-8 has 4 chips, and v6e-8 has 8."""
+    assert topology.find_slice(name).topology_name == topology_name
+
+
+def test_chips_that_are_one_device_or_one_host_are_said_to_be():
+    """Catches two devices for each chip of a v4, on which no mesh can be made."""
+    assert topology.find_slice("v4:2x2x2").options == {"chip_config_name": "megacore"}
+    assert topology.find_slice("v3-8").options == topology.find_slice("v5e:2x4").options == {}
+    assert topology.find_slice("v5litepod-8").options == {"chips_per_host_bounds": (2, 4, 1)}
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("v9-8", "v5litepod, v5p, v6e"),
+        ("v5e-17", "v5e-16 (4x4), v5e-32 (4x8)"),
+        ("v4:2x0x1", "v4-8 (2x2x1)"),
+        ("v5e", "v5e-4 (2x2)"),
+    ],
+)
+def test_unknown_slice_is_refused(name, known):
+    """Catches a stack trace of the TPU compiler, and a refusal that names no slice."""
+    with pytest.raises(ValueError, match=rf"TPU slice such as .* not '{name}'") as error:
+        topology.topology_devices(name)
+    assert known in str(error.value)
+
+
 @needs_libtpu
-def test_unknown_slice_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "num_devices"), [("v4-16", 8), ("v5litepod-1", 1), ("v3-8", 8), ("tpu7x-8", 8)]
+)
+def test_a_mesh_fits_every_kind_of_slice(name, num_devices):
+    """Catches a generation whose devices JAX does not put into a mesh."""
+    devices = topology.topology_devices(name)
+    assert make_parallel(small_config(), devices).mesh.size == num_devices
+    assert find_chip(devices[0].device_kind)
+
+
+@needs_libtpu
+def test_a_shape_that_no_slice_has_is_refused():
     """Catches a stack trace of the TPU compiler."""
-    code, _, err = run("train.py", "--dry_run", "--topology=v5e:0x4", f"--workdir={tmp_path}")
-    assert code == 2
-    assert "must be a TPU slice such as v5e:4x4" in err.splitlines()[-1]
+    with pytest.raises(ValueError, match="The TPU compiler has no slice v5e:3x5"):
+        topology.topology_devices("v5e:3x5")
 
 
 def test_topology_without_its_compiler_is_refused(monkeypatch):

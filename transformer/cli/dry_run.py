@@ -18,7 +18,7 @@ from transformer.workdir import WorkDir
 def describe_run(config: Config, workdir: str, topology: str) -> int:
     """Prints the start-up summary and the costs of the compiled step; returns the exit code.
 
-    topology: a TPU slice to compile for, as "v5e:4x4", which needs neither a TPU nor the text;
+    topology: a TPU slice to compile for, as "v5litepod-16", which needs neither a TPU nor the text;
     "" for the devices of this machine.
     """
     compile_cache.turn_on(say)

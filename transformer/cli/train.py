@@ -25,7 +25,7 @@ class TrainFlags(HostFlags):
     dry_run: bool = flag(False, "Show parameters, memory and batch plan, then stop.")
     topology: str = flag(
         "",
-        "TPU slice to compile for, such as v5e:4x4; it need not be attached.",
+        "TPU slice to compile for, such as v5litepod-16 or v5e:4x4; it need not be attached.",
         metavar="NAME",
         needs=("dry_run",),
     )

@@ -26,6 +26,7 @@ CHIPS = {
     "TPU v5e": Chip(197, 16),
     "TPU v5": Chip(459, 95),
     "TPU v6": Chip(918, 32),
+    "TPU7x": Chip(1153.5, 96),  # one of the two devices of a chip
     "V100": Chip(125, 32),
     "A100-SXM4-40GB": Chip(312, 40),
     "A100-PCIE-40GB": Chip(312, 40),

@@ -1,19 +1,82 @@
-"""Descriptions of TPU slices, to compile for them without a TPU (needs the extra `tpu`)."""
+"""TPU slices by their names in Google Cloud, to compile for them without a TPU (extra `tpu`)."""
 
 import importlib.util
+import math
 import os
+import re
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 from jax.experimental import topologies
 
+SQUARES = "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16"
+CUBES = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16 8x16x16"
+
+
+class Generation(NamedTuple):
+    """The slices of a generation of TPUs."""
+
+    shapes: str  # arrangements of chips that Google Cloud offers
+    cores_per_chip: int = 1  # where the number in a slice's name counts cores, as in v4-8
+    is_megacore: bool = False  # the two cores of a chip are one device, which libtpu must be told
+
+
+# By the first part of a slice's name.
+GENERATIONS = {
+    "v2": Generation("2x2 4x4 8x8 8x16 16x16", cores_per_chip=2),
+    "v3": Generation("2x2 4x4 4x8 8x8 8x16 16x16 16x32 32x32", cores_per_chip=2),
+    "v4": Generation(CUBES, cores_per_chip=2, is_megacore=True),
+    "v5e": Generation(SQUARES),
+    "v5litepod": Generation(SQUARES),  # the name of a v5e in accelerator types
+    "v5p": Generation(CUBES, cores_per_chip=2, is_megacore=True),
+    "v6e": Generation(SQUARES),
+    "tpu7x": Generation(CUBES, cores_per_chip=2),
+}
+
+
+class Slice(NamedTuple):
+    """A slice as libtpu describes it."""
+
+    topology_name: str  # "v5e:4x4"
+    options: dict[str, Any]
+
+
+def find_slice(name: str) -> Slice:
+    """Returns the slice of an accelerator type, as "v5litepod-16", or of a shape, as "v5e:4x4".
+
+    The number in an accelerator type counts chips for v5e and v6e, and TensorCores, of which a chip
+    has two, for the others: v4-8 is 2x2x1 chips. Raises ValueError for a name that is neither.
+    """
+    is_type = "-" in name
+    family, _, size = name.partition("-" if is_type else ":")
+    expected = f"--topology must be a TPU slice such as v5litepod-16 or v5e:4x4, not '{name}'"
+    if family not in GENERATIONS:
+        raise ValueError(f"{expected}; its first part is one of {', '.join(GENERATIONS)}.")
+    generation = GENERATIONS[family]
+    shapes = {
+        str(math.prod(map(int, shape.split("x"))) * generation.cores_per_chip): shape
+        for shape in generation.shapes.split()
+    }
+    shape = shapes.get(size, "") if is_type else size
+    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){1,2}", shape):
+        known = ", ".join(f"{family}-{number} ({shape})" for number, shape in shapes.items())
+        raise ValueError(f"{expected}; those of {family} are {known}.")
+    options: dict[str, Any] = {}
+    if generation.is_megacore:
+        options["chip_config_name"] = "megacore"
+    if shape == "1x1" or (shape == "2x4" and is_type):  # all chips belong to one host
+        options["chips_per_host_bounds"] = (*map(int, shape.split("x")), 1)
+    return Slice(f"{family.replace('litepod', 'e')}:{shape}", options)
+
 
 def topology_devices(name: str) -> Sequence[jax.Device]:
-    """Returns the devices of a slice such as "v5e:4x4", for compiling only.
+    """Returns the devices of a slice that `find_slice` knows, for compiling only.
 
     It sets environment variables for libtpu and makes the CPU the platform of JAX. Raises
     ValueError if libtpu is not installed or does not know the slice.
     """
+    topology_name, options = find_slice(name)
     if importlib.util.find_spec("libtpu") is None:
         raise ValueError(
             "--topology needs the TPU compiler: pip install -e '.[tpu]' (no TPU is needed)."
@@ -26,9 +89,9 @@ def topology_devices(name: str) -> Sequence[jax.Device]:
     }
     jax.config.update("jax_platforms", "cpu")
     try:
-        return topologies.get_topology_desc(platform="tpu", topology_name=name).devices
+        return topologies.get_topology_desc(topology_name, "tpu", **options).devices
     except Exception as error:  # from C++, as several types
         raise ValueError(
-            f"--topology must be a TPU slice such as v5e:4x4, v4:2x2x2 or v6e:2x4, not {name} "
-            f"({str(error).splitlines()[0]})."
+            f"The TPU compiler has no slice {name} ({str(error).splitlines()[0]}); name another "
+            f"with --topology."
         ) from None
