@@ -5,8 +5,10 @@ A setting is changed in `configs/*.py` or on the command line as `--config.GROUP
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import Any, get_type_hints
 
@@ -20,7 +22,7 @@ from transformer.config_groups import (
     TrainingConfig,
 )
 from transformer.config_rules import check_averaging, check_mesh, check_model, check_tokenizer
-from transformer.config_setting import Setting, setting, settings_of
+from transformer.config_setting import Setting, Settings, setting, settings_of
 
 __all__ = [
     "Config",
@@ -37,7 +39,7 @@ TASKS = ("translation", "classification", "language_model", "masked_lm", "images
 
 
 @dataclass
-class Config:
+class Config(Settings):
     """The complete configuration.
 
     `mesh`, `parallelism`, `remat` and `scan_layers` say how the work is computed, not what is
@@ -77,14 +79,28 @@ class Config:
     def validate(self) -> "Config":
         """Returns itself, or raises ValueError with one sentence that says what to change."""
         for known in self.settings():
-            group, _, name = known.name.rpartition(".")
-            owner = getattr(self, group) if group else self
-            setattr(owner, name, known.check(getattr(owner, name)))
+            self._change(known, known.check)
         check_model(self.model, self.task, self.data.row_length)
         check_tokenizer(self.tokenizer, self.model)
         check_averaging(self.decoding, self.training)
         check_mesh(self.mesh, self.parallelism)
         return self
+
+    def with_absolute_paths(self, *folders: str) -> "Config":
+        """Returns a copy that names the same files in any working directory.
+
+        folders: where relative paths may start, as `Setting.absolute` takes them.
+        """
+        copy = deepcopy(self)
+        for known in copy.settings():
+            copy._change(known, partial(known.absolute, folders=folders))
+        return copy
+
+    def _change(self, known: Setting, change: Callable[[Any], Any]) -> None:
+        """Sets a setting to change(its value)."""
+        group, _, name = known.name.rpartition(".")
+        owner = getattr(self, group) if group else self
+        setattr(owner, name, change(getattr(owner, name)))
 
     def to_json(self) -> str:
         """Returns the content of config.json."""

@@ -5,7 +5,7 @@ Every default is the paper's base model where the paper says something.
 
 from dataclasses import dataclass
 
-from transformer.config_setting import setting
+from transformer.config_setting import Settings, setting
 
 ATTENTION = (
     "scaled_dot_product",
@@ -20,7 +20,7 @@ TOKENIZERS = ("sentencepiece", "pieces", "characters")
 
 
 @dataclass
-class ModelConfig:
+class ModelConfig(Settings):
     """The network (paper, sections 3 and 5.4; letters as in Table 3)."""
 
     d_model: int = setting(512, "Width of the model, d_model.", at_least=1)
@@ -66,13 +66,14 @@ class ModelConfig:
 
 
 @dataclass
-class DataConfig:
+class DataConfig(Settings):
     """The text or images. A split may be a part of another one: "train[:90%]"."""
 
     corpus: str = setting(
         "embedded",
         "embedded, a folder, a file, tfds:NAME or sklearn:digits; pairs also from several, "
         "with weights: a@2,b@0.5.",
+        is_path=True,
     )
     source_language: str = setting("en", "Language of the source, as in the files' names.")
     target_language: str = setting("de", "Language of the target, as in the files' names.")
@@ -107,7 +108,7 @@ class DataConfig:
 
 
 @dataclass
-class TokenizerConfig:
+class TokenizerConfig(Settings):
     """How text becomes tokens."""
 
     kind: str = setting(
@@ -116,7 +117,9 @@ class TokenizerConfig:
     target_kind: str = setting(
         "", "Another tokenizer for the target; needs shared=False.", choices=("", *TOKENIZERS)
     )
-    model: str = setting("", "File of the SentencePiece model; empty: train one from the corpus.")
+    model: str = setting(
+        "", "File of the SentencePiece model; empty: train one from the corpus.", is_path=True
+    )
     vocab_size: int = setting(37_000, "Size of a SentencePiece vocabulary to train.", at_least=1)
     shared: bool = setting(True, "One vocabulary for both languages.")
     joiner: str = setting(
@@ -130,7 +133,7 @@ class TokenizerConfig:
 
 
 @dataclass
-class OptimizerConfig:
+class OptimizerConfig(Settings):
     """Adam and the paper's schedule (section 5.3)."""
 
     warmup_steps: int = setting(4000, "Steps over which the learning rate rises.", at_least=1)
@@ -154,7 +157,7 @@ class OptimizerConfig:
 
 
 @dataclass
-class TrainingConfig:
+class TrainingConfig(Settings):
     """How long, how much at a time, and what to write when. Periods count steps."""
 
     seed: int = setting(0, "Seed of parameters, batches and dropout.", at_least=0)
@@ -181,12 +184,15 @@ class TrainingConfig:
         resumable=True,
     )
     init_from: str = setting(
-        "", "Work directory to take the first parameters from (not its tokenizer).", resumable=True
+        "",
+        "Work directory to take the first parameters from (not its tokenizer).",
+        resumable=True,
+        is_path=True,
     )
 
 
 @dataclass
-class DecodingConfig:
+class DecodingConfig(Settings):
     """Search (section 6.1)."""
 
     beam_size: int = setting(4, "Beam width; 1: greedy.", at_least=1, resumable=True)
@@ -227,7 +233,7 @@ def _mesh_axis(num_devices: int, help: str) -> int:
 
 
 @dataclass
-class MeshConfig:
+class MeshConfig(Settings):
     """The mesh of devices, data × fsdp × tensor; one of the three may be -1, the devices left."""
 
     data: int = _mesh_axis(-1, "Devices that share the rows of a batch, together with fsdp.")

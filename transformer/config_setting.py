@@ -4,11 +4,15 @@
 """
 
 import dataclasses
+import difflib
 import math
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar, get_type_hints
 
 Value = TypeVar("Value", bool, int, float, str)
+NO_PATH = re.compile(r"\w+:|embedded(@|$)|$")  # tfds:NAME, sklearn:digits, gs://…, or nothing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,6 +27,7 @@ class Setting:
     resumable: whether a run may be resumed with another value.
     changes_result: False if neither the parameters that a run learns nor its outputs depend on it,
         but only speed or what is logged.
+    is_path: whether it names a file or a folder, or several with commas between.
     """
 
     name: str
@@ -35,6 +40,7 @@ class Setting:
     minus_one: str = ""
     resumable: bool = False
     changes_result: bool = True
+    is_path: bool = False
 
     @property
     def allowed(self) -> str:
@@ -76,8 +82,59 @@ class Setting:
         is_high_enough = self.at_least is None or value >= self.at_least
         return is_high_enough and (self.below is None or value < self.below)
 
+    def absolute(self, value: Any, folders: Sequence[str]) -> Any:
+        """Returns the value with each local path in it from the root on.
+
+        folders: where a relative path may start; the first in which it exists counts, else the
+        first of all. Values of settings that are no path, and names as "tfds:…", stay.
+        """
+        if not self.is_path:
+            return value
+        return ",".join(_absolute(part.strip(), folders) for part in value.split(","))
+
+    def is_same(self, value: Any, other: Any) -> bool:
+        """Whether two values mean the same; paths do if they end in the same name.
+
+        A corpus may have moved since a run began, or be elsewhere on another machine.
+        """
+        if not self.is_path:
+            return value == other
+        names = ([part.rpartition("/")[2] for part in v.split(",")] for v in (value, other))
+        return value == other or next(names) == next(names)
+
     def _error(self, expected: str, value: object) -> ValueError:
         return ValueError(f"{self.name} must be {expected}, not {value!r}.")
+
+
+def _absolute(part: str, folders: Sequence[str]) -> str:
+    """Returns an absolute path, perhaps with @WEIGHT at its end; see `Setting.absolute`."""
+    if NO_PATH.match(part):
+        return part
+    path = os.path.expanduser(part)
+    found = [os.path.abspath(os.path.join(folder, path)) for folder in folders]
+    return next((p for p in found if os.path.exists(re.sub(r"@[\d.]+$", "", p))), found[0])
+
+
+@dataclasses.dataclass
+class Settings:
+    """Base of the groups of settings: a name that a group does not declare cannot be set.
+
+    A misspelt one would otherwise have no effect. Raises AttributeError for it, and TypeError for
+    a group that is replaced by something else.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        fields = {field.name: field for field in dataclasses.fields(self)}
+        group = type(self).__name__.removesuffix("Config").lower()
+        prefix = f"{group}." if group else ""
+        if name not in fields:
+            nearest = difflib.get_close_matches(name, fields, 1, 0.5)
+            hint = f"did you mean {prefix}{nearest[0]}?" if nearest else "see train.py --help."
+            raise AttributeError(f"there is no {prefix}{name}; {hint}")
+        kind = fields[name].default_factory
+        if isinstance(kind, type) and not isinstance(value, kind):
+            raise TypeError(f"config.{name} must be a {kind.__name__}, not {value!r}.")
+        super().__setattr__(name, value)
 
 
 def setting(default: Value, help: str, **facts: Any) -> Value:

@@ -13,6 +13,7 @@ lock              locked by the process that trains here
 """
 
 import json
+import os
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TextIO
 
@@ -48,7 +49,10 @@ class WorkDir:
         return (self.path / "config.json").is_file()
 
     def load_config(self) -> Config:
-        """Returns the configuration of the run; raises ValueError if the folder holds none."""
+        """Returns the configuration of the run, with absolute paths.
+
+        Raises ValueError if the folder holds none.
+        """
         file = self.path / "config.json"
         if not self.has_run:
             raise ValueError(
@@ -56,9 +60,12 @@ class WorkDir:
                 f"train.py wrote (--workdir)."
             )
         try:
-            return Config.from_json(file.read_text(encoding="utf-8"))
+            config = Config.from_json(file.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from None
+        # Paths that version 0.2 wrote are relative: to where the run was started, often above it.
+        above = [] if storage.is_remote(self.path) else storage.absolute(self.path).parents
+        return config.with_absolute_paths(os.getcwd(), *map(str, above))
 
     def is_finished(self, config: Config) -> bool:
         """Whether the folder holds a run of this configuration that came to its end.
@@ -93,8 +100,8 @@ class WorkDir:
             self._lock = None
 
     def save_config(self, config: Config) -> None:
-        """Writes config.json; from then on the folder `has_run`."""
-        self._write("config.json", config.to_json())
+        """Writes config.json, with absolute paths; from then on the folder `has_run`."""
+        self._write("config.json", config.with_absolute_paths(os.getcwd()).to_json())
 
     def _make_and_lock(self) -> None:
         try:
@@ -107,17 +114,18 @@ class WorkDir:
             ) from None
 
     def _check_same(self, config: Config) -> None:
-        resumable = {setting.name for setting in config.settings() if setting.resumable}
+        settings = {known.name: known for known in config.settings()}
         differences = [
             f"{name} is {there!r} there, {here!r} here"
             for name, (there, here) in self.load_config().differences(config).items()
-            if name not in resumable
+            if not settings[name].resumable and not settings[name].is_same(there, here)
         ]
         if differences:
             raise ValueError(
                 f"{self.path} holds a run with another configuration: "
-                f"{'; '.join(differences)}. Use the same settings, another --workdir, or start "
-                f"from its weights with --config.training.init_from={self.path}."
+                f"{'; '.join(differences)}. Leave out --config to go on with its own, use another "
+                f"--workdir, or start from its weights with "
+                f"--config.training.init_from={self.path}."
             )
 
     def append_metrics(self, record: dict[str, Any]) -> None:

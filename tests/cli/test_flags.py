@@ -5,9 +5,10 @@ from typing import Literal
 
 import pytest
 
-from transformer.cli.command_line import help_text, parse_flags
+from transformer.cli.command_line import parse_flags
 from transformer.cli.evaluate_flags import SEARCH_FLAGS, EvaluateFlags
 from transformer.cli.flags import check_flags, check_input_files, flag, flags_of, given_flags
+from transformer.cli.help_text import help_text
 from transformer.cli.hosts import HostFlags
 from transformer.cli.train import TrainFlags
 from transformer.config import TASKS
@@ -96,7 +97,7 @@ def test_help_says_what_a_flag_takes_and_goes_with():
     assert "      needs --size or --fast\n" in text
     assert "      not with --slow unless --size\n" in text
     assert "  --kind: A kind.\n      a or b\n" in text
-    assert text.endswith("  --last=N: Comes last.\n      default: -1")
+    assert "  --last=N: Comes last.\n      default: -1\n  --help: " in text
     sampling = (
         "      needs --sample on runs of translation; for runs of translation, language_model"
     )

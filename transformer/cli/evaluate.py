@@ -19,8 +19,9 @@ On several hosts, start it on each. Exit codes: 0 done, 2 wrong input, 75 stoppe
 from collections.abc import Sequence
 from typing import NoReturn
 
-from transformer.cli.command_line import help_text, parse_flags, wants_help
+from transformer.cli.command_line import parse_flags, wants
 from transformer.cli.evaluate_flags import EvaluateFlags
+from transformer.cli.help_text import help_text, version_text
 from transformer.cli.process import run_guarded, run_process
 from transformer.signals import DONE
 from transformer.workdir import WorkDir
@@ -35,8 +36,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _evaluate(argv: Sequence[str]) -> int:
-    if wants_help(argv):
+    if wants("help", argv):
         print(help_text(__doc__, EvaluateFlags), flush=True)
+        return DONE
+    if wants("version", argv):
+        print(version_text(), flush=True)
         return DONE
     flags = parse_flags(EvaluateFlags, argv)
     config = WorkDir(flags.workdir).load_config()
@@ -56,3 +60,7 @@ def _evaluate(argv: Sequence[str]) -> int:
 def run() -> NoReturn:
     """Runs the command as this process."""
     run_process(main)
+
+
+if __name__ == "__main__":
+    run()

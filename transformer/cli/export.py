@@ -8,7 +8,8 @@ runs from (--config.training.init_from=FOLDER). CHECKPOINT is as eval.py's --che
 from collections.abc import Sequence
 from typing import NoReturn
 
-from transformer.cli.command_line import wants_help
+from transformer.cli.command_line import wants
+from transformer.cli.help_text import version_text
 from transformer.cli.process import run_guarded, run_process
 from transformer.console import say
 from transformer.signals import DONE
@@ -21,8 +22,11 @@ def main(argv: Sequence[str]) -> int:
 
 def _export(argv: Sequence[str]) -> int:
     usage = (__doc__ or "").strip()
-    if wants_help(argv):
+    if wants("help", argv):
         print(usage, flush=True)
+        return DONE
+    if wants("version", argv):
+        print(version_text(), flush=True)
         return DONE
     words = argv[1:]
     if len(words) not in (2, 3) or any(word.startswith("-") for word in words):

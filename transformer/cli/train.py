@@ -1,7 +1,8 @@
 """Trains a Transformer: python train.py --config=configs/NAME.py --workdir=runs/NAME
 
 Without flags it trains on the embedded English-German corpus. The same command resumes an
-interrupted run exactly; a finished run says so. On several hosts, start the same command on each.
+interrupted run exactly, and so does --workdir=runs/NAME alone, which takes the configuration that
+is kept there; a finished run says so. On several hosts, start the same command on each.
 Exit codes: 0 done, 2 wrong input, 3 loss or gradients not finite, 75 stopped by SIGTERM and
 resumable, 130 stopped by SIGINT, any other an error (as when another host is lost).
 """
@@ -10,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from transformer.cli.command_line import help_text, parse_flags_and_config, wants_help
+from transformer.cli.command_line import parse_flags_and_config, wants
 from transformer.cli.flags import check_flags, flag
+from transformer.cli.help_text import config_text, help_with_config, version_text
 from transformer.cli.hosts import HostFlags
 from transformer.cli.process import run_guarded, run_process
 from transformer.signals import DONE
@@ -29,6 +31,7 @@ class TrainFlags(HostFlags):
         metavar="NAME",
         needs=("dry_run",),
     )
+    print_config: bool = flag(False, "Print every setting as the run would have it, and stop.")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -40,11 +43,17 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _train(argv: Sequence[str]) -> int:
-    if wants_help(argv):
-        print(help_text(__doc__, TrainFlags, with_config=True), flush=True)
+    if wants("help", argv):
+        print(help_with_config(__doc__, TrainFlags, argv), flush=True)
+        return DONE
+    if wants("version", argv):
+        print(version_text(), flush=True)
         return DONE
     flags, config = parse_flags_and_config(TrainFlags, argv)
     check_flags(flags)
+    if flags.print_config:
+        print(config_text(config), flush=True)
+        return DONE
     # Imported here, as they import jax: --help and wrong flags need not wait for it.
     if flags.dry_run:
         from transformer.cli.dry_run import describe_run
@@ -58,3 +67,7 @@ def _train(argv: Sequence[str]) -> int:
 def run() -> NoReturn:
     """Runs the command as this process."""
     run_process(main)
+
+
+if __name__ == "__main__":
+    run()
