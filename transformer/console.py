@@ -44,6 +44,16 @@ def tell(lines: Iterable[str]) -> None:
 
 
 @contextmanager
+def silence() -> Generator[None]:
+    """Prints nothing in the block that `say` and `phase` would print; a log still has it."""
+    before, _line.is_silent = _line.is_silent, True
+    try:
+        yield
+    finally:
+        _line.is_silent = before
+
+
+@contextmanager
 def keeping_log(write: Callable[[str], object]) -> Generator[None]:
     """Gives `write` all that is said in the block, with date and time, and how the block failed."""
     before, _line.log = _line.log, write

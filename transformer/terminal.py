@@ -18,13 +18,14 @@ class LiveLine:
 
     Several threads may use it. stream: None for standard error, whatever that is at the time.
     has_stamps: whether lines in a file begin with date and time. log: takes every line that stays
-    and every state that was shown, with date and time; it ends each with a newline.
+    and every state that was shown, with date and time; it ends each with a newline. is_silent:
+    whether nothing is printed, but only kept in the log.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._given_stream, self._lock = stream, threading.RLock()
         self._text = self._note = ""  # what the live row holds
-        self.has_stamps = False
+        self.has_stamps = self.is_silent = False
         self.log: Callable[[str], object] | None = None
 
     @property
@@ -74,6 +75,8 @@ class LiveLine:
 
     @property
     def _stream(self) -> TextIO | None:
+        if self.is_silent:
+            return None
         return self._given_stream or sys.stderr  # None if standard error is closed
 
     def _draw(self) -> None:

@@ -14,13 +14,14 @@ from etils import epath
 from etils.epath import PathLike
 
 from transformer.config import Config
-from transformer.console import format_seconds, say
+from transformer.console import format_seconds, say, showing_phases, silence
 from transformer.data.splits import folder_name
 from transformer.evaluation import plots
 from transformer.parallel import devices, hosts
 from transformer.signals import DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
 from transformer.tasks.task import Task
 from transformer.training import startup_summary
+from transformer.training.progress import OnReport
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
@@ -49,7 +50,9 @@ def train(
     config: Config,
     workdir: PathLike,
     *,
+    on_report: OnReport | None = None,
     task_type: type[Task] | None = None,
+    verbose: bool = True,
     resume_command: str = "the same call",
 ) -> TrainingResult:
     """Trains a run to its end and scores its test split; the same call resumes a stopped run.
@@ -59,37 +62,37 @@ def train(
 
     SIGINT (interrupting a notebook), SIGTERM and SIGHUP stop the run and save it; the result then
     says so, and a second SIGINT raises KeyboardInterrupt. Off the main thread signals are left
-    alone. What the train command prints goes to standard error.
+    alone.
 
     Args:
       config: the configuration, which is validated.
       workdir: a folder, local or gs://, which is made if need be. A run that it holds is resumed.
+      on_report: called with (step, metrics) for each record of metrics.jsonl, on the first host;
+        what it raises ends the run.
       task_type: the kind of task to train; None: the one that `config.task` names.
+      verbose: whether to print on standard error what the train command prints.
       resume_command: what resumes the run, for the message that it was stopped.
 
     Raises ValueError, in one sentence, for settings or files that cannot be used, a run with other
     settings in `workdir`, or another process that trains there.
     """
     start = time.monotonic()
-    devices.check_accelerator(say)
-    config.validate()
-    folder = WorkDir(workdir, writes=jax.process_index() == 0)
-    if is_finished(folder, config):
-        say(
-            f"{folder.path} is already finished; its scores are in {folder / 'results'}. Raise "
-            f"--config.training.num_train_steps to train further, or evaluate it: "
-            f"{startup_summary.evaluate_command(str(folder.path))}"
-        )
-        last = folder.read_metrics()[-1]
-        return TrainingResult(folder.path, last["step"], DONE, _test_scores(last))
-    stopping = Stopping(config.training.patience, is_alone=jax.process_count() == 1)
-    try:
-        folder.open_for_training(config)
-        with _catching_signals(stopping):
-            result = _train(config, folder, stopping, task_type, resume_command)
-    finally:
-        folder.close()
-    say(f"all of it took {format_seconds(time.monotonic() - start)}")
+    with showing_phases() if verbose else silence():
+        devices.check_accelerator(say)
+        folder = WorkDir(workdir, writes=jax.process_index() == 0)
+        if is_finished(folder, config.validate()):
+            return _finished_before(folder)
+        stopping = Stopping(config.training.patience, is_alone=jax.process_count() == 1)
+        try:
+            folder.open_for_training(config)
+            with _catching_signals(stopping):
+                result = _train(config, folder, stopping, task_type, on_report)
+        finally:
+            folder.close()
+        if result.exit_code in (INTERRUPTED, RESUMABLE):
+            where = f"at step {result.step:,} and saved" if result.step else "before the first step"
+            say(f"stopped {where}; resume with: {resume_command}")
+        say(f"all of it took {format_seconds(time.monotonic() - start)}")
     return result
 
 
@@ -109,27 +112,35 @@ def _catching_signals(stopping: Stopping) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _finished_before(workdir: WorkDir) -> TrainingResult:
+    """Says that a run has come to its end, and returns what it reached."""
+    say(
+        f"{workdir.path} is already finished; its scores are in {workdir / 'results'}. Raise "
+        f"--config.training.num_train_steps to train further, or evaluate it: "
+        f"{startup_summary.evaluate_command(str(workdir.path))}"
+    )
+    last = workdir.read_metrics()[-1]
+    return TrainingResult(workdir.path, last["step"], DONE, _test_scores(last))
+
+
 def _train(
     config: Config,
     workdir: WorkDir,
     stopping: Stopping,
     task_type: type[Task] | None,
-    resume_command: str,
+    on_report: OnReport | None,
 ) -> TrainingResult:
     """Trains the run in a work directory that is open for it."""
     try:
         with stopping.at_once():
-            trainer = Trainer(config, workdir, stopping, task_type)
+            trainer = Trainer(config, workdir, stopping, task_type, on_report)
     except Interruption:
-        say(f"stopped before the first step; start again with: {resume_command}")
         return TrainingResult(workdir.path, 0, stopping.exit_code, {})
     begin_run(trainer)
     say("\n".join(startup_summary.summary_lines(config, trainer.train_step, trainer.task)))
     code = trainer.run(partial(conclude_run, trainer))
     step = max(trainer.checkpoints.steps(), default=0)
     trainer.checkpoints.close()
-    if code in (INTERRUPTED, RESUMABLE):
-        say(f"stopped at step {step:,} and saved; resume with: {resume_command}")
     scores = _test_scores(workdir.read_metrics()[-1]) if code == DONE else {}
     return TrainingResult(workdir.path, step, code, scores)
 

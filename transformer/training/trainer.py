@@ -211,9 +211,8 @@ class Trainer:
             say(f"error: the last checkpoint could not be written: {error}")
             return FAILED
         self.progress.close()
-        if not self._is_interrupted() and self._conclude(step, conclude):
-            return DONE
-        return self.stopping.exit_code
+        is_done = not self._is_interrupted() and self._conclude(step, conclude)
+        return DONE if is_done else self.stopping.exit_code
 
     def _conclude(self, step: int, conclude: Conclude | None) -> bool:
         """Calls conclude(step); returns False if a signal cut it short."""

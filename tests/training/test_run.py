@@ -1,0 +1,69 @@
+"""Training from Python: what `transformer.train` returns, refuses, resumes and leaves alone."""
+
+import json
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import transformer
+from tests.helpers.scripts import write_corpus
+from transformer.config import Config
+from transformer.signals import DONE, RESUMABLE
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    """A model that is compiled in seconds, for four steps."""
+    config = Config()
+    config.model.d_model, config.model.d_ff = 8, 8
+    config.model.num_heads, config.model.num_layers = 1, 1
+    config.tokenizer.kind = "pieces"
+    config.data.corpus = str(write_corpus(tmp_path_factory.mktemp("corpus"), num_train=40))
+    config.data.row_length = 16
+    config.data.validation_split = config.data.test_split = "val"
+    config.training.num_train_steps, config.training.batch_tokens = 4, 64
+    config.training.log_every = 1
+    config.decoding.beam_size, config.decoding.max_extra_length = 1, 0
+    return config
+
+
+def test_a_run_stops_resumes_and_says_what_it_reached(config, tmp_path, capfd):
+    """Catches a library that keeps the signals, prints when it is told not to, or loses a step."""
+    handlers = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
+    reports = []
+
+    def stop_at_two(step, metrics):
+        reports.append((step, metrics))
+        if step == 2:
+            signal.raise_signal(signal.SIGTERM)
+
+    stopped = transformer.train(config, tmp_path / "run", on_report=stop_at_two)
+    assert (stopped.exit_code, stopped.step, stopped.scores) == (RESUMABLE, 2, {})
+    assert not stopped.is_finished
+    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert "stopped at step 2 and saved; resume with: the same call" in capfd.readouterr().err
+
+    options = {"on_report": lambda *report: reports.append(report), "verbose": False}
+    with ThreadPoolExecutor(1) as pool:  # a thread may not touch signals
+        finished = pool.submit(transformer.train, config, tmp_path / "run", **options).result()
+    assert capfd.readouterr() == ("", "")
+    assert (finished.exit_code, finished.step, finished.is_finished) == (DONE, 4, True)
+    assert {"bleu", "chrf", "perplexity"} <= finished.scores.keys()
+    assert [step for step, metrics in reports if "loss" in metrics] == [1, 2, 3, 4]
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert len(reports) == len(lines) - 1  # the last has the scores
+    assert json.loads(lines[-1])["test_bleu"] == finished.scores["bleu"]
+    assert transformer.train(config, tmp_path / "run", verbose=False) == finished
+
+
+def test_mistakes_are_value_errors(config, tmp_path):
+    """Catches a library call that ends the process, or leaves a folder locked."""
+    other = Config.from_json(config.to_json())
+    other.model.num_heads = 3
+    with pytest.raises(ValueError, match=r"model\.num_heads"):
+        transformer.train(other, tmp_path / "run")
+    other.model.num_heads, other.data.corpus = 1, str(tmp_path / "nowhere")
+    for _ in range(2):  # the second time the folder is free again
+        with pytest.raises(ValueError, match="nowhere"):
+            transformer.train(other, tmp_path / "run", verbose=False)
