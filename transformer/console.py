@@ -1,7 +1,5 @@
 """What a person reads while a command runs: lines on standard error, results on standard output."""
 
-import shlex
-import sys
 import threading
 import time
 import traceback
@@ -65,11 +63,6 @@ def keeping_log(write: Callable[[str], object]) -> Generator[None]:
         raise
     finally:
         _line.log = before
-
-
-def this_command() -> str:
-    """Returns the command line that started this program."""
-    return " ".join(["python", *map(shlex.quote, sys.argv)])
 
 
 # ---- the pace of work

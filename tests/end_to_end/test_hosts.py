@@ -115,7 +115,7 @@ def test_only_the_first_host_speaks_and_writes(passed_on):
     """Catches every line printed, or every report written, once per host."""
     workdir, ((_, first), (_, second)), _ = passed_on
     assert "4 × cpu on 2 hosts" in first
-    assert "python eval.py" in first
+    assert "eval.py --workdir=" in first
     assert second == ""
     steps = [json.loads(line)["step"] for line in (workdir / "metrics.jsonl").open()]
     assert steps == sorted(steps)  # one writer: a second one would repeat them

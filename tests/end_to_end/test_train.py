@@ -23,7 +23,7 @@ def test_leaves_all_that_it_promises(finished, tiny):
     scores = json.loads((workdir / "results" / "test" / "report.json").read_text())
     assert scores["bleu"]["num_sentences"] == 20
     assert "version:" in scores["bleu"]["signature"]
-    assert f"python eval.py --workdir={workdir}" in said
+    assert f"eval.py --workdir={workdir}" in said
 
 
 def test_learns_to_reverse(finished):
@@ -67,7 +67,7 @@ def test_killed_and_resumed_equals_undisturbed(finished, config, tmp_path):
     code, said = interrupt(config, workdir, signal.SIGTERM, max(losses(workdir), default=0) + 10)
     assert code == 75
     assert "resuming at step" in said
-    assert "resume with: python" in said
+    assert "resume with: " in said and f"train.py --config={config}" in said
     code, _, err = run(*command)
     assert code == 0, err
     assert losses(workdir) == losses(finished)

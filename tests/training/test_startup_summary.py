@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from transformer.tasks.task import NextCommands
 from transformer.training.startup_summary import (
     Collectives,
     find_collectives,
-    next_command_lines,
     parameter_table,
 )
 
@@ -37,15 +35,3 @@ def test_the_table_of_parameters_adds_up():
         "  decoder/kernel  30×50  1,500   75.0%",
         "  all                    2,000  100.0%",
     ]
-
-
-def test_next_commands_are_ready_for_a_shell(monkeypatch):
-    """Catches a command that a space in a name breaks, or that is not there where it is said."""
-    monkeypatch.setattr("sys.argv", ["train.py"])
-    assert next_command_lines("my run", NextCommands("it's", "print('a')"))[2:] == [
-        "  python eval.py --workdir='my run'",
-        "  echo 'it'\"'\"'s' | python eval.py --workdir='my run' --input=-",
-        "  python -c 'print('\"'\"'a'\"'\"')'",
-    ]
-    monkeypatch.setattr("sys.argv", ["/usr/bin/transformer-train"])
-    assert next_command_lines("x", NextCommands())[2:] == ["  transformer-eval --workdir=x"]

@@ -11,7 +11,7 @@ from transformer.cli.score_translation import (
     score_checkpoints,
 )
 from transformer.config import Config
-from transformer.console import say, this_command
+from transformer.console import say
 from transformer.evaluation import plots
 from transformer.evaluation.translation import attention_map
 from transformer.inference.file_job import Job
@@ -20,6 +20,7 @@ from transformer.inference.translator import Translator
 from transformer.model import costs
 from transformer.parallel import devices, hosts
 from transformer.signals import DONE
+from transformer.training.next_commands import this_command
 
 
 def evaluate_translation(flags: EvaluateFlags, config: Config) -> int:

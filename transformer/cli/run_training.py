@@ -3,7 +3,8 @@
 from transformer.cli import compile_cache
 from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.config import Config
-from transformer.console import say, this_command
+from transformer.console import say
+from transformer.training.next_commands import this_command
 from transformer.training.run import train
 
 

@@ -20,7 +20,7 @@ from transformer.evaluation import plots
 from transformer.parallel import devices, hosts
 from transformer.signals import DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
 from transformer.tasks.task import Task
-from transformer.training import startup_summary
+from transformer.training import next_commands, startup_summary
 from transformer.training.progress import OnReport
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
@@ -117,7 +117,7 @@ def _finished_before(workdir: WorkDir) -> TrainingResult:
     say(
         f"{workdir.path} is already finished; its scores are in {workdir / 'results'}. Raise "
         f"--config.training.num_train_steps to train further, or evaluate it: "
-        f"{startup_summary.evaluate_command(str(workdir.path))}"
+        f"{next_commands.evaluate_command(str(workdir.path))}"
     )
     last = workdir.read_metrics()[-1]
     return TrainingResult(workdir.path, last["step"], DONE, _test_scores(last))
@@ -189,7 +189,7 @@ def conclude_run(trainer: Trainer, step: int) -> None:
     num_steps = trainer.config.training.num_train_steps
     workdir.append_metrics({"step": step, **scores, "num_train_steps": num_steps})
     path = str(workdir.path)
-    say("\n".join(startup_summary.next_command_lines(path, trainer.task.next_commands())))
+    say("\n".join(next_commands.next_command_lines(path, trainer.task.next_commands())))
 
 
 def _test_scores(record: dict[str, float]) -> dict[str, float]:

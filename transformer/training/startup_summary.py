@@ -1,10 +1,7 @@
-"""Formats what is printed about a run: its summary, its compiled step, the next commands."""
+"""Formats what is printed about a run: its summary and its compiled step."""
 
 import math
 import re
-import shlex
-import sys
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +11,7 @@ from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
 from transformer.parallel.devices import find_chip
 from transformer.parallel.mapping import Parallel
-from transformer.tasks.task import NextCommands, StepCost, Task
+from transformer.tasks.task import StepCost, Task
 from transformer.training.steps import TrainStep
 
 Params = Any  # a pytree of parameters, or of their shapes
@@ -144,21 +141,3 @@ def find_collectives(program: str) -> dict[str, Collectives]:
         before = found.get(kind, Collectives(0, 0))
         found[kind] = Collectives(before.count + 1, before.num_bytes + num_bytes)
     return found
-
-
-def evaluate_command(workdir: str, *arguments: str) -> str:
-    """Returns the evaluate command for a run, as this installation calls it, ready for a shell."""
-    is_installed = Path(sys.argv[0]).name.startswith("transformer-")
-    command = "transformer-eval" if is_installed else "python eval.py"
-    return " ".join([command, f"--workdir={shlex.quote(workdir)}", *arguments])
-
-
-def next_command_lines(workdir: str, examples: NextCommands) -> list[str]:
-    """Returns the commands that use what was trained, ready for a shell."""
-    commands = [evaluate_command(workdir)]
-    if examples.input_line:
-        command = evaluate_command(workdir, "--input=-")
-        commands.append(f"echo {shlex.quote(examples.input_line)} | {command}")
-    if examples.python:
-        commands.append(f"python -c {shlex.quote(examples.python)}")
-    return ["", "next:", *(f"  {command}" for command in commands)]

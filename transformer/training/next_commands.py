@@ -1,0 +1,66 @@
+"""The commands that are printed to be pasted: they run here, with the Python that runs now."""
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import transformer
+from transformer.tasks.task import NextCommands
+
+CHECKOUT = Path(transformer.__file__).resolve().parents[1]
+
+
+def this_command() -> str:
+    """Returns the command line that started this process, ready for a shell."""
+    if _is_installed():
+        return shlex.join([_installed(Path(sys.argv[0]).name), *sys.argv[1:]])
+    return shlex.join([_python(), *sys.orig_argv[1:]])
+
+
+def evaluate_command(workdir: str, *arguments: str) -> str:
+    """Returns the evaluate command for a run, ready for a shell."""
+    script = Path(sys.argv[0]).with_name("eval.py")
+    if _is_installed():
+        words = [_installed("transformer-eval")]
+    elif script.is_file() and script.resolve().parent == CHECKOUT:
+        words = [_python(), str(script)]
+    else:
+        words = [_python(), "-m", "transformer.cli.evaluate"]
+    return shlex.join([*words, f"--workdir={workdir}", *arguments])
+
+
+def next_command_lines(workdir: str, examples: NextCommands) -> list[str]:
+    """Returns the commands that use what was trained, ready for a shell."""
+    commands = [evaluate_command(workdir)]
+    if examples.input_line:
+        command = evaluate_command(workdir, "--input=-")
+        commands.append(f"echo {shlex.quote(examples.input_line)} | {command}")
+    if examples.python:
+        commands.append(shlex.join([_python(), "-c", examples.python]))
+    return ["", "next:", *(f"  {command}" for command in commands)]
+
+
+def _is_installed() -> bool:
+    """Whether this process is one of the commands that `pip install` makes."""
+    return Path(sys.argv[0]).name.startswith("transformer-")
+
+
+def _installed(name: str) -> str:
+    """Returns a command that `pip install` made, as a shell finds it: by name, or by its path."""
+    return _shortest(str(Path(sys.argv[0]).with_name(name)), name)
+
+
+def _python() -> str:
+    """Returns the interpreter as it was typed, or a shorter word for the same."""
+    typed = sys.orig_argv[0]
+    return _shortest(typed, "python") if "/" in typed else typed
+
+
+def _shortest(path: str, name: str) -> str:
+    """Returns `name` if a shell finds the program `path` by it, else its path from here."""
+    if shutil.which(name) == os.path.abspath(path):
+        return name
+    here = os.path.relpath(path)
+    return min(path, here if "/" in here else f"./{here}", key=len)
