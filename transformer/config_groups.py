@@ -183,8 +183,8 @@ class TrainingConfig(Settings):
         at_least=0,
         resumable=True,
     )
-    init_from: str = setting(  # its tokenizer is not taken
-        "", "Work directory to take the first parameters from.", resumable=True, is_path=True
+    init_from: str = setting(
+        "", "Run to start from: its parameters and its vocabulary.", resumable=True, is_path=True
     )
 
 

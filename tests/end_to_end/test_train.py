@@ -6,12 +6,14 @@ import signal
 import time
 
 import jax
+import pytest
 
 from tests.helpers.commands import call
-from tests.helpers.scripts import losses, run, start
+from tests.helpers.scripts import losses, run, start, write_corpus
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.export import export
 from transformer.inference.translator import Translator
+from transformer.workdir import WorkDir
 
 
 def test_leaves_all_that_it_promises(finished, tiny):
@@ -142,18 +144,29 @@ def test_another_configuration_is_refused_with_the_fields_that_differ(finished, 
     assert len(err.strip().splitlines()) == 1
 
 
-def test_warm_start_from_an_export_trains_in_float32_and_resumes(finished, config, tmp_path):
-    """Catches bfloat16 parameters that stay so, learn little and fit no fingerprint."""
-    export(finished, tmp_path / "small")
-    workdir = tmp_path / "warm start ü"
-    flags = [f"--config={config}", f"--workdir={workdir}"]
-    flags += [f"--config.training.init_from={tmp_path / 'small'}"]
-    for steps, said in ((2, "warm start: 31 of 31 arrays"), (4, "resuming at step 2")):
+def test_fine_tuning_begins_where_the_other_run_ended_and_resumes_without_it(finished, tmp_path):
+    """Catches a vocabulary of its own, and bfloat16 parameters that stay so and learn little."""
+    corpus, small = write_corpus(tmp_path / "corpus"), tmp_path / "small"
+    lines = [(corpus / f"train.{language}").read_text().splitlines() for language in ("en", "de")]
+    domain = [pair for pair in zip(*lines, strict=True) if "5" in pair[0]]  # "5" is now commonest
+    for language, side in zip(("en", "de"), zip(*domain, strict=True), strict=True):
+        (corpus / f"train.{language}").write_text("".join(f"{line}\n" for line in side))
+    export(finished, small)
+    workdir = tmp_path / "tuned ü"
+    flags = [f"--config=fine_tune:{small}", f"--workdir={workdir}"]
+    flags += ["--config.data.validation_split=val", f"--config.data.corpus={corpus}"]
+    for steps, said in ((2, "31 of 31 arrays"), (4, "resuming at step 2")):
         code, _, err = call("train.py", *flags, f"--config.training.num_train_steps={steps}")
         assert code == 0, err
         assert said in err
+    assert "warm start" not in err
     params = Translator.from_checkpoint(workdir).params
     assert {leaf.dtype.name for leaf in jax.tree.leaves(params)} == {"float32"}
+    ours, theirs = (WorkDir(path).read_metrics() for path in (workdir, finished))
+    best = min(r["validation_loss"] for r in theirs if "validation_loss" in r)
+    assert ours[0]["step"] == 0
+    assert ours[0]["validation_loss"] == pytest.approx(best, abs=0.02)
+    assert (workdir / "tokenizer.vocab").read_bytes() == (finished / "tokenizer.vocab").read_bytes()
 
 
 def test_stray_files_change_nothing(finished, config, tmp_path):

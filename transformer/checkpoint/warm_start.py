@@ -1,39 +1,145 @@
-"""Starts a run from the parameters of another one."""
+"""Starts a run from another one: its parameters and, through the tasks, its tokenizers and classes.
 
+Parameters mean something only with the network and the vocabulary that they were trained with, so
+settings that contradict those of the other run are refused.
+"""
+
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax
+import numpy as np
+from etils import epath
 from etils.epath import PathLike
 
 from transformer.checkpoint.checkpoints import open_for_reading
-from transformer.checkpoint.train_state import TrainState
+from transformer.checkpoint.train_state import Params, TrainState
+from transformer.config import Config, TokenizerConfig
+from transformer.data import labels
+from transformer.data.labels import Labels
+from transformer.data.tokenizer_files import load_tokenizers, train_tokenizer
 from transformer.workdir import WorkDir
 
+# Settings that say what a parameter is for, even where they leave its shape as it is.
+SAME = ("model.d_model", "model.d_ff", "model.num_heads", "model.head_dim", "model.value_dim")
+SAME += ("model.norm", "model.positions")
+SAME_TEXT = ("tokenizer.kind", "tokenizer.joiner")
+SAME_TASK = ("model.embedding_sharing", "tokenizer.target_kind", "tokenizer.shared")
+SAME_IMAGES = ("data.patch_size",)
 
-def warm_start(state: TrainState, workdir: PathLike) -> tuple[TrainState, str]:
-    """Copies every array of another run that has the same name and shape in `state`.
 
-    Arrays that the other run lacks keep their initial values, and so does the optimizer. Returns
-    (state, a sentence with the number of arrays copied); raises ValueError if there are none.
+def check_init_from(config: Config) -> None:
+    """Checks that `config` asks for the network and vocabulary of the run `training.init_from`.
+
+    Raises ValueError if it asks for others, or if there is no such run.
     """
-    config = WorkDir(workdir).load_config()
-    checkpoints = open_for_reading(workdir, config)
-    loaded = checkpoints.load("default", config.decoding.average_checkpoints)
-    theirs = dict(jax.tree_util.tree_leaves_with_path(loaded.params))
-    copied = []
+    source = WorkDir(config.training.init_from)
+    theirs = source.load_config()
+    names = SAME + (SAME_IMAGES if config.task == theirs.task == "images" else ())
+    names += SAME_TEXT if config.task != "images" else ()
+    names += SAME_TASK if config.task == theirs.task else ()
+    names += ("model.max_positions",) if config.model.positions == "learned" else ()
+    here, there = config.values(), theirs.values()
+    wanted = {name: there[name] for name in names if here[name] != there[name]}
+    if config.task != "images":
+        wanted |= _other_vocabulary(config.tokenizer, source.path)
+    if wanted:
+        differences = [f"{n} is {value!r} there, {here[n]!r} here" for n, value in wanted.items()]
+        flags = [f"--config.{name}={value}" for name, value in wanted.items()]
+        raise ValueError(
+            f"training.init_from={source.path} is of no use with another network or vocabulary: "
+            f"{'; '.join(differences)}. Set {' '.join(flags)}, or take all settings of that run: "
+            f"--config=configs/fine_tune.py:{source.path}"
+        )
+
+
+def _other_vocabulary(config: TokenizerConfig, source: epath.Path) -> dict[str, str | int]:
+    """Returns the settings that ask for another vocabulary than that in `source`, put right."""
+    tokenizers = load_tokenizers(source)
+    if config.model:
+        given = train_tokenizer(config, [])  # which reads that file
+        return {} if given.to_bytes() == tokenizers[0].to_bytes() else {"tokenizer.model": ""}
+    sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
+    is_default = config.vocab_size == TokenizerConfig().vocab_size  # a size that nobody has chosen
+    if config.kind != "sentencepiece" or is_default or config.vocab_size in sizes:
+        return {}
+    return {"tokenizer.vocab_size": sizes[0]}
+
+
+def warm_start(state: TrainState, ours: WorkDir, init_from: PathLike) -> tuple[TrainState, str]:
+    """Copies the parameters of the run `init_from` that `state` has under the same name.
+
+    All others keep their initial values: those that the other run lacks, the outputs of a
+    classifier for other classes, and the optimizer. Returns (state, a sentence that says what was
+    copied); raises ValueError if nothing was, or if an array has another shape there.
+    """
+    source = WorkDir(init_from)
+    config = source.load_config()
+    loaded = open_for_reading(source.path, config).load(
+        "default", config.decoding.average_checkpoints
+    )
+    theirs = {_name(path): x for path, x in jax.tree_util.tree_leaves_with_path(loaded.params)}
+    if not _have_same_classes(ours, source):
+        theirs = {name: x for name, x in theirs.items() if not name.startswith("classes/")}
 
     def choose(path: tuple[Any, ...], ours: jax.Array) -> jax.Array:
-        found = theirs.get(path)
-        if found is None or found.shape != ours.shape:
-            return ours
-        copied.append(path)
-        return jax.device_put(found.astype(ours.dtype), ours.sharding)
+        found = theirs.get(_name(path), ours)
+        if found.shape != ours.shape:
+            raise ValueError(
+                f"training.init_from={source.path} does not fit: {_name(path)} is {found.shape} "
+                f"there, {ours.shape} here; take all settings of that run: "
+                f"--config=configs/fine_tune.py:{source.path}"
+            )
+        return found if found is ours else jax.device_put(found.astype(ours.dtype), ours.sharding)
 
     params = jax.tree_util.tree_map_with_path(choose, state.params)
-    num_ours = len(jax.tree.leaves(state.params))
-    if not copied:
+    note = _describe_copy(state.params, theirs)
+    if not note:
         raise ValueError(
-            f"{workdir} has no weight of the same name and shape; nothing to start from."
+            f"training.init_from={source.path} has no parameter of the same name: nothing to "
+            f"start from."
         )
-    note = f"warm start: {len(copied)} of {num_ours} arrays from {workdir}, the others fresh"
-    return state.replace(params=params), note
+    return state.replace(params=params), f"warm start from {source.path}, {loaded.name}: {note}"
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    return "/".join(key.key for key in path)
+
+
+def _have_same_classes(ours: WorkDir, source: WorkDir) -> bool:
+    """Whether two runs, if they classify at all, number the same classes in the same way."""
+    files = [workdir / labels.FILE for workdir in (ours, source)]
+    if not all(file.is_file() for file in files):
+        return True
+    return Labels.load(ours.path).names == Labels.load(source.path).names
+
+
+def _describe_copy(params: Params, theirs: dict[str, np.ndarray]) -> str:
+    """Returns which of `params` are taken from `theirs`; "" if none is."""
+    sizes = {_name(path): x.size for path, x in jax.tree_util.tree_leaves_with_path(params)}
+    fresh = [name for name in sizes if name not in theirs]
+    if len(fresh) == len(sizes):
+        return ""
+    num_copied = sum(size for name, size in sizes.items() if name in theirs)
+    note = f"{len(sizes) - len(fresh)} of {len(sizes)} arrays, {num_copied:,} parameters"
+    unused = [name for name in theirs if name not in sizes]
+    for what, names, others in (("fresh", fresh, theirs), ("not used", unused, sizes)):
+        if names:
+            note += f"; {what}: {', '.join(_whole_parts(names, others))}"
+    return note
+
+
+def _whole_parts(names: Sequence[str], others: Collection[str]) -> list[str]:
+    """Returns the largest parts of a model that hold some of `names` and none of `others`.
+
+    >>> _whole_parts(["encoder/layer_1/inner/bias", "classes/bias"], ["encoder/layer_0/inner/bias"])
+    ['encoder/layer_1', 'classes']
+    """
+
+    def whole_part(name: str) -> str:
+        words = name.split("/")
+        parts = ("/".join(words[:length]) for length in range(1, len(words)))
+        alone = (p for p in parts if not any(other.startswith(f"{p}/") for other in others))
+        return next(alone, name)
+
+    return list(dict.fromkeys(map(whole_part, names)))

@@ -9,7 +9,7 @@ from etils.epath import PathLike
 
 from transformer.checkpoint.train_state import Params
 from transformer.config import DataConfig
-from transformer.data.labels import Labels
+from transformer.data.labels import FILE, Labels
 from transformer.evaluation.classification import evaluate_classifier
 from transformer.evaluation.task_scores import TaskScores
 from transformer.inference.classifier import Classifier
@@ -33,10 +33,18 @@ class LabelledTask(Task[TrainingT, TrainingT], ABC):
     def _load_or_make_labels(
         self, labels: Sequence[str], image_shape: Sequence[int] = ()
     ) -> Labels:
-        """Returns the classes of a run that has begun, or those of `labels`."""
+        """Returns the classes of a run that has begun, or those of `labels`.
+
+        A run that starts from a classifier takes its classes if `labels` are among them.
+        """
         if self.workdir.has_run:
             return Labels.load(self.workdir.path)
-        return Labels.from_labels(labels, image_shape)
+        found = Labels.from_labels(labels, image_shape)
+        if self._source and (self._source / FILE).is_file():
+            theirs = Labels.load(self._source.path)
+            if theirs.image_shape == found.image_shape and set(found.names) <= set(theirs.names):
+                return theirs
+        return found
 
     def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
         """Returns (metrics, every sentence with its label and the class that was found)."""

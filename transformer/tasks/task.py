@@ -14,6 +14,7 @@ from etils.epath import PathLike
 from flax import linen as nn
 
 from transformer.checkpoint.train_state import Params
+from transformer.checkpoint.warm_start import check_init_from
 from transformer.config import Config
 from transformer.data.tokenizer_files import Tokenizer, load_tokenizers, train_tokenizer
 from transformer.evaluation.loss import make_eval_step, sum_over_batches
@@ -66,6 +67,8 @@ class Task(Generic[TrainingT, ValidationT]):
         self.config, self.parallel, self.workdir = config, parallel, workdir
         self.label_smoothing = config.training.label_smoothing
         self.num_skipped = Counter()
+        if config.training.init_from and not workdir.has_run:
+            check_init_from(config)
 
     # ---- for the training loop
 
@@ -190,10 +193,21 @@ class Task(Generic[TrainingT, ValidationT]):
         finally:
             owner.params = None  # a whole copy, where training may have memory for a part only
 
-    def _load_or_train_tokenizer(self, texts: Sequence[str]) -> Tokenizer:
-        """Returns the tokenizer of a run that has begun, or one trained on `texts`."""
+    @property
+    def _source(self) -> WorkDir | None:
+        """The work directory to take tokenizers and classes from, if this run makes none itself.
+
+        It is the run's own once it has begun, and before that the one of `training.init_from`.
+        """
+        init_from = self.config.training.init_from
         if self.workdir.has_run:
-            return load_tokenizers(self.workdir.path)[0]
+            return self.workdir
+        return WorkDir(init_from) if init_from else None
+
+    def _load_or_train_tokenizer(self, texts: Sequence[str]) -> Tokenizer:
+        """Returns the tokenizer of `_source`, or one trained on `texts`."""
+        if self._source:
+            return load_tokenizers(self._source.path)[0]
         return train_tokenizer(self.config.tokenizer, texts)
 
     def data_fingerprint(self) -> bytes:

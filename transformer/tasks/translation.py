@@ -42,8 +42,8 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         self.higher_is_better = self.selection_metric not in LOWER_IS_BETTER
         self.direction = f"{data.source_language}-{data.target_language}"
         pairs, weights, problems = load_training_pairs(data)
-        if workdir.has_run:
-            self.tokenizers = load_tokenizers(workdir.path)
+        if self._source:
+            self.tokenizers = load_tokenizers(self._source.path)
         else:
             self.tokenizers = train_tokenizers(config.tokenizer, pairs)
         num_rows = num_rows_of_batch(training.batch_tokens, data.row_length)

@@ -96,13 +96,13 @@ class Trainer:
         """Returns the newest good checkpoint, or a fresh state, or another run's weights."""
         if self.checkpoints.steps():
             state = self.checkpoints.restore(self.train_step.abstract_state)
-            say(f"resuming at step {int(state.step):,}")
+            note = f"resuming at step {int(state.step):,}"
         else:
-            state = self.train_step.init_state()
-        step = int(state.step)
-        hosts.check_same("the checkpoint that they can read", str(step).encode)
-        if step == 0 and self.config.training.init_from:
-            state, note = warm_start(state, self.config.training.init_from)
+            state, note = self.train_step.init_state(), ""
+            if init_from := self.config.training.init_from:
+                state, note = warm_start(state, self.workdir, init_from)
+        hosts.check_same("the checkpoint that they can read", note.encode)
+        if note:
             say(note)
         return state
 
@@ -115,7 +115,8 @@ class Trainer:
         }
         for score in scores.values():
             self.stopping.record_score(score)
-        if step and self._is_evaluated(step) and step not in scores:
+        is_trained = step or self.config.training.init_from  # here, or before this run
+        if is_trained and self._is_evaluated(step) and step not in scores:
             self._save(state, self._evaluate(step, state.params))
 
     # ---- each step

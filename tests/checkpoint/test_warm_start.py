@@ -1,0 +1,150 @@
+"""Starting from another run: what is copied, what stays fresh, and what is refused."""
+
+import jax
+import numpy as np
+import pytest
+
+from tests.helpers.random_runs import WORDS, make_config, write_run
+from tests.helpers.tiny_models import random_params
+from transformer.checkpoint.checkpoints import open_for_reading
+from transformer.checkpoint.task_model import make_model, smallest_batch
+from transformer.checkpoint.train_state import TrainState
+from transformer.checkpoint.warm_start import check_init_from, warm_start
+from transformer.data.labels import Labels
+from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.tokenizer_files import save_tokenizers
+from transformer.workdir import WorkDir
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder with a run of random weights for each of three tasks."""
+    folder = tmp_path_factory.mktemp("runs")
+    for task in ("translation", "masked_lm", "classification"):
+        write_run(folder / task, task)
+    return folder
+
+
+def start(task, init_from, classes=(), **model):
+    """A state of zeros of this task's model, warm-started: (its arrays by name, the note)."""
+    tokenizer, labels = PiecesTokenizer(WORDS, "@@"), Labels(list(classes))
+    config = make_config(task, **model)
+    ours = WorkDir(init_from.parent / f"new {len(classes)}")
+    if classes:
+        ours.path.mkdir(exist_ok=True)
+        labels.save(ours.path)
+    network = make_model(config, (tokenizer, tokenizer), labels)
+    params = random_params(network.init, smallest_batch(config, labels), deterministic=True)
+    state = TrainState(np.int32(0), jax.tree.map(np.zeros_like, params), opt_state=())
+    state = state.replace(params=jax.device_put(state.params))
+    state, note = warm_start(state, ours, init_from)
+    return flat(state.params), note
+
+
+def flat(params):
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {"/".join(key.key for key in path): np.asarray(x) for path, x in leaves}
+
+
+def trained(path):
+    """The parameters of a run's best checkpoint by name."""
+    run = WorkDir(path)
+    return flat(open_for_reading(run.path, run.load_config()).load("best").params)
+
+
+def test_a_run_of_the_same_task_is_copied_whole(runs):
+    """Catches an array that stays fresh without a word."""
+    params, note = start("translation", runs / "translation")
+    theirs = trained(runs / "translation")
+    assert params.keys() == theirs.keys()
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(params[name], value)
+    total = sum(value.size for value in theirs.values())
+    assert f"best (20): {len(theirs)} of {len(theirs)} arrays, {total:,} parameters" in note
+    assert "fresh" not in note and "not used" not in note
+
+
+@pytest.mark.parametrize(
+    ("source", "classes", "fresh"),
+    [
+        ("masked_lm", ["no", "yes"], "classes"),
+        ("classification", ["no", "yes"], "classes"),
+        ("classification", ["yes", "no", "maybe"], "classes"),
+        ("classification", ["no", "yes", "maybe"], ""),
+    ],
+)
+def test_a_classifier_keeps_outputs_only_for_the_same_classes(runs, source, classes, fresh):
+    """Catches outputs that are copied to other classes because their number is the same."""
+    params, note = start("classification", runs / source, classes)
+    assert params["encoder/layer_0/feed_forward/inner/kernel"].any()
+    assert params["classes/kernel"].any() == (not fresh)
+    assert note.endswith(f"; fresh: {fresh}") == bool(fresh)
+
+
+def test_layers_that_one_side_lacks_are_named(runs):
+    """Catches a deeper model whose new layers go unmentioned, or are listed array by array."""
+    params, note = start("translation", runs / "translation", num_layers=2)
+    assert "; fresh: decoder/layer_1, encoder/layer_1" in note
+    assert params["encoder/layer_0/feed_forward/inner/kernel"].any()
+    assert not params["encoder/layer_1/feed_forward/inner/kernel"].any()
+    _, note = start("masked_lm", runs / "classification")
+    assert note.endswith("; not used: classes")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("model.d_model", 32),
+        ("model.num_heads", 4),
+        ("model.norm", "pre"),
+        ("model.embedding_sharing", "target"),
+        ("tokenizer.kind", "characters"),
+    ],
+)
+def test_another_network_or_vocabulary_is_refused(runs, setting, value):
+    """Catches heads that are cut another way, and ids that stand for other pieces, unnoticed."""
+    config = make_config()
+    config.training.init_from = str(runs / "translation")
+    check_init_from(config)
+    group, name = setting.split(".")
+    there = getattr(getattr(config, group), name)
+    setattr(getattr(config, group), name, value)
+    with pytest.raises(ValueError) as error:
+        check_init_from(config)
+    assert f"{setting} is {there!r} there, {value!r} here. Set --config.{setting}={there}" in str(
+        error.value
+    )
+    assert f"--config=configs/fine_tune.py:{runs / 'translation'}" in str(error.value)
+
+
+def test_a_size_or_a_file_of_another_vocabulary_is_refused(tmp_path):
+    """Catches tokenizer.vocab_size and tokenizer.model that are read and not used."""
+    config = make_config()
+    config.tokenizer.kind, config.training.init_from = "sentencepiece", str(tmp_path / "run")
+    workdir = WorkDir(tmp_path / "run")
+    workdir.path.mkdir()
+    workdir.save_config(config)
+    text = ["the cat sat on the mat", "a dog sat on a log"] * 20
+    for name, size in (("ours", 280), ("theirs", 290)):
+        model = SentencePieceTokenizer.train(text, size).to_bytes()
+        (tmp_path / f"{name}.model").write_bytes(model)
+    theirs = SentencePieceTokenizer((tmp_path / "theirs.model").read_bytes())
+    save_tokenizers(workdir.path, theirs, theirs)
+    check_init_from(config)  # the default stands for no size in particular
+    config.tokenizer.vocab_size = 290
+    check_init_from(config)
+    config.tokenizer.vocab_size = 280
+    with pytest.raises(ValueError, match=r"Set --config\.tokenizer\.vocab_size=290, or take"):
+        check_init_from(config)
+    config.tokenizer.model = str(tmp_path / "theirs.model")
+    check_init_from(config)
+    config.tokenizer.model = str(tmp_path / "ours.model")
+    with pytest.raises(ValueError, match=r"Set --config\.tokenizer\.model=, or take"):
+        check_init_from(config)
+
+
+def test_an_array_of_another_shape_is_refused(runs):
+    """Catches an array that is silently left fresh for its shape."""
+    with pytest.raises(ValueError, match=r"inner/bias is \(32,\) there, \(48,\) here"):
+        start("translation", runs / "translation", d_ff=48)
