@@ -115,9 +115,8 @@ class Trainer:
         }
         for score in scores.values():
             self.stopping.record_score(score)
-        is_trained = step or self.config.training.init_from  # here, or before this run
-        if is_trained and self._is_evaluated(step) and step not in scores:
-            self._save(state, self._evaluate(step, state.params))
+        if step not in scores and (step or self.config.training.init_from):
+            self._evaluate_and_save(step, state)
 
     # ---- each step
 
