@@ -5,7 +5,7 @@ A setting is changed in `configs/*.py` or on the command line as `--config.GROUP
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -75,6 +75,21 @@ class Config(Settings):
     def values(self) -> dict[str, Any]:
         """Returns every setting's value by its full name, as "model.d_ff"."""
         return {known.name: attrgetter(known.name)(self) for known in self.settings()}
+
+    def with_settings(self, changes: Mapping[str, Any]) -> "Config":
+        """Returns a copy with other values of some settings, given by their full names.
+
+        A value may be a function, which gets this configuration and returns the value. Raises
+        AttributeError for an unknown name; the values are checked by `validate`.
+
+        >>> config.with_settings({"model.d_ff": lambda base: 2 * base.model.d_ff})
+        """
+        changed = deepcopy(self)
+        for name, value in changes.items():
+            group, _, field_name = name.rpartition(".")
+            owner = getattr(changed, group) if group else changed
+            setattr(owner, field_name, value(self) if callable(value) else value)
+        return changed
 
     def validate(self) -> "Config":
         """Returns itself, or raises ValueError with one sentence that says what to change."""

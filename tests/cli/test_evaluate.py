@@ -38,7 +38,12 @@ def assert_refused(ended, said):
             "--compare cannot be used with --input: runs are compared on a test",
         ),
         (["--compare=configs"], "no config.json"),
-        (["--compare_checkpoint=last"], "--compare_checkpoint needs --compare=FOLDER"),
+        (["--compare_checkpoint=last"], "--compare_checkpoint needs --compare=FOLDERS"),
+        (
+            ["--compare=a,b", "--compare_checkpoint=1,2,3"],
+            "one for each of the 2 runs of --compare",
+        ),
+        (["--compare=a", "--checkpoints=all"], "--checkpoints=all names several checkpoints"),
         (["--scores"], "--scores needs --input=FILE"),
         (
             [FILE, "--scores", "--jsonl"],
@@ -94,7 +99,7 @@ def test_flags_of_other_tasks_are_refused(call, make_run, task, arguments, said)
         ("translation", ["--temperature=0.5", "--sample"]),
         ("language_model", ["--temperature=0", "--prompt="]),
         ("classification", ["--jsonl", "--input=-", "--output=x.gz"]),
-        ("translation", ["--compare=runs/y", FILE, REFERENCE, "--checkpoints=all"]),
+        ("translation", ["--compare=runs/y", FILE, REFERENCE, "--compare_checkpoint=5"]),
     ],
 )
 def test_flags_that_make_sense_pass(task, arguments):

@@ -93,27 +93,52 @@ def test_scores_an_own_test_set_like_the_config_s(workdir):
     assert (workdir / "results" / "test" / "report.html").stat().st_size > 10_000
 
 
-def test_every_checkpoint_is_scored_and_another_run_compared(workdir):
-    """Catches a curve that stops at a damaged checkpoint, and a comparison that is not kept."""
+def test_every_checkpoint_is_scored(workdir):
+    """Catches a curve that stops at a damaged checkpoint, and rows that are not kept."""
     copy = workdir.parent / "copy"
     shutil.copytree(workdir, copy)
     *kept, damaged, _ = Checkpoints(copy / "checkpoints", keep=1, read_only=True).steps()
     for file in (copy / "checkpoints" / str(damaged)).rglob("d/*"):
         file.write_bytes(b"")
-    arguments = [f"--workdir={copy}", "--checkpoints=all", f"--compare={workdir}", "--beam_size=1"]
-    code, out, err = call("eval.py", *arguments, f"--compare_checkpoint={kept[0]}", pictures=True)
+    arguments = [f"--workdir={copy}", "--checkpoints=all", "--beam_size=1"]
+    code, out, err = call("eval.py", *arguments, pictures=True)
     assert code == 0, err
     lines = out.decode().splitlines()
     steps = [*kept, 300]
     assert [line.split()[0] for line in lines[: len(steps) + 1]] == ["checkpoint", *map(str, steps)]
     assert f"warning: checkpoint {damaged} is left out" in err
-    assert f"{copy} (300) against {workdir} ({kept[0]}):" in lines
     record = json.loads((copy / "results" / "test" / "report.json").read_text())
     assert [row["step"] for row in record["checkpoints"]] == steps
     assert record["search"]["beam_size"] == 1 and record["checkpoint"] == "300"
-    assert 0 < record["comparison"]["tests"][0]["p_bootstrap"] <= 1
-    shown = (copy / "results" / "test" / "report.html").read_text()
-    assert "<h2>Checkpoints</h2>" in shown and "<h2>Comparison</h2>" in shown
+    assert "<h2>Checkpoints</h2>" in (copy / "results" / "test" / "report.html").read_text()
+
+
+def test_runs_are_compared_beside_the_report_of_the_run(workdir):
+    """Catches a comparison that replaces the run's own report, and runs with others' scores."""
+    early, *_ = Checkpoints(workdir / "checkpoints", keep=1, read_only=True).steps()
+    other = workdir.parent / "other"
+    shutil.copytree(workdir, other)
+    config = json.loads((other / "config.json").read_text())
+    config["training"]["seed"], config["decoding"]["beam_size"] = 7, 3
+    (other / "config.json").write_text(json.dumps(config))
+    before = sorted((workdir / "results").rglob("*"))
+    code, out, err = call(
+        "eval.py", f"--workdir={workdir}", f"--compare={other},{workdir}", "--beam_size=1",
+        f"--compare_checkpoint=last,{early}",
+    )  # fmt: skip
+    assert code == 0, err
+    text = out.decode()
+    new = set((workdir / "results").rglob("*")) - set(before)
+    (folder,) = [path for path in new if path.is_dir()]
+    assert {path.name for path in new - {folder}} == {"report.json", "report.html"}
+    record = json.loads((folder / "report.json").read_text())
+    assert [run["step"] for run in record["runs"]] == [300, 300, early]
+    assert record["settings"] == {"--config.training.seed": [2, 7, 2]}, "the search is the flag's"
+    assert "--config.training.seed" in text and "p, Holm" in text
+    scores = [run["bleu"]["value"] for run in record["runs"]]
+    assert scores[0] == scores[1] > scores[2]
+    differences = {d["system"]: d for d in record["differences"] if d["metric"] == "BLEU"}
+    assert differences[1]["p_holm"] == 1 and differences[2]["difference"] == scores[2] - scores[0]
 
 
 def test_draws_the_attention_of_a_sentence(workdir, tmp_path):

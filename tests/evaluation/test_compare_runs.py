@@ -6,12 +6,20 @@ from functools import partial
 
 import pytest
 
-from tests.helpers.scored import evaluation
+from tests.helpers.scored import compared, evaluation
 from transformer.config import Config
 from transformer.evaluation import compare_runs
-from transformer.evaluation.compare_runs import check_comparable
+from transformer.evaluation.compare_runs import check_comparable, distinct_names
+from transformer.evaluation.comparison_tables import comparison_lines, settings_table
+from transformer.evaluation.paired_tests import holm
 
 compare = partial(compare_runs.compare, num_bootstrap=200, num_trials=300)
+
+
+def compare_two(first, other, names=("runs/a", "runs/b")):
+    """The comparison of two evaluations, by the names of their runs."""
+    return compare([compared(name, side) for name, side in zip(names, (first, other), strict=True)])
+
 
 WORDS = ["der", "Mann", "mit", "dem", "Hut", "geht", "heute", "langsam", "durch", "den", "Park"]
 
@@ -29,79 +37,138 @@ def texts(noise, count=40):
 
 def test_a_run_does_not_differ_from_itself():
     """Catches sacrebleu's p = 0.001 for a difference of nothing."""
-    found = compare(("runs/x", "runs/x"), evaluation(), evaluation())
-    assert [(t.p_bootstrap, t.p_randomisation, t.difference) for t in found.tests] == [
-        (1, 1, 0)
-    ] * 2
-    assert not any(found.differing_segments().values())
-    assert found.names == ("runs/x", "runs/x again")
+    found = compare_two(evaluation(), evaluation(), ("runs/x", "runs/x"))
+    tests = [(t.p_bootstrap, t.p_randomisation, t.p_holm, t.difference) for t in found.differences]
+    assert tests == [(1, 1, 1, 0)] * 2
+    assert not any(found.differing_segments(1).values())
+    assert len(set(found.names)) == 2 and found.settings() == {}
 
 
 def test_a_clearly_worse_run_differs_in_both_directions():
     """Catches a test of unpaired sentences, a sign the wrong way round, and swapped systems."""
     good, bad = evaluation(texts(0.1)), evaluation(texts(0.6), checkpoint="best (7)")
-    ahead, behind = compare(("a", "b"), good, bad), compare(("b", "a"), bad, good)
+    behind, ahead = compare_two(good, bad), compare_two(bad, good, ("b", "a"))
     for found, sign in ((ahead, 1), (behind, -1)):
-        for test in found.tests:
+        for test in found.differences:
             assert test.p_bootstrap < 0.01 and test.p_randomisation < 0.01
             assert sign * test.difference > 10
             assert "bs:200" in test.signatures[0] and "ar:300" in test.signatures[1]
-    best, worst = ahead.differing_segments().values()
-    mirrored_worst, mirrored_best = behind.differing_segments().values()
-    gains = [ours.chrf - theirs.chrf for ours, theirs in best]
+    best, worst = ahead.differing_segments(1).values()
+    mirrored_worst, mirrored_best = behind.differing_segments(1).values()
+    gains = [pair.other.chrf - pair.first.chrf for pair in best]
     assert gains == sorted(gains, reverse=True) and gains[-1] > 0 and len(gains) == 5
-    assert all(ours.chrf < theirs.chrf for ours, theirs in worst + mirrored_best)
+    assert all(pair.other.chrf < pair.first.chrf for pair in worst + mirrored_best)
     assert [(b, a) for a, b in best] == mirrored_best and len(worst) == len(mirrored_worst)
-    assert all(ours.number == theirs.number for ours, theirs in best)
-    assert "a (last (20)) against b (best (7)):" in ahead.lines()
-    assert ahead.to_json()["tests"][0]["ours"]["value"] == good.primary.value
+    assert all(pair.first.number == pair.other.number for pair in best)
+    assert list(ahead.differing_segments(1)) == ["a is ahead", "a is behind"]
+    assert ahead.to_json()["runs"][1]["bleu"]["value"] == good.primary.value
+
+
+def test_each_of_several_runs_is_tested_against_the_first():
+    """Catches runs tested against their neighbour, and p-values of many tests as if of one."""
+    noise = {"runs/first": 0.3, "runs/same": 0.3, "runs/worse": 0.6, "runs/better": 0.0}
+    found = compare([compared(path, evaluation(texts(share))) for path, share in noise.items()])
+    by_bleu = {found.names[t.system]: t for t in found.differences if t.metric == "BLEU"}
+    assert list(by_bleu) == ["same", "worse", "better"] and len(found.differences) == 6
+    assert by_bleu["same"].difference == 0 and by_bleu["same"].p_holm == 1
+    assert by_bleu["worse"].difference < -10 < 10 < by_bleu["better"].difference
+    assert by_bleu["worse"].p_holm == 3 * by_bleu["worse"].p_randomisation < 0.05
+    lines = comparison_lines(found)
+    assert any("p, Holm" in line for line in lines)
+    assert any("corrected for the 3 comparisons" in line for line in lines)
+
+
+def test_holm_s_correction():
+    """Catches a step-down that is not monotone, and p-values handed to other tests."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.7]) == [1, 1] and holm([]) == []
+
+
+def test_only_the_settings_that_differ_are_shown():
+    """Catches a table of all settings, and values under the name of another run."""
+    runs = [
+        compared("a", evaluation(), model__num_heads=4, training__init_from=""),
+        compared("b", evaluation(), model__num_heads=4, training__init_from="runs/x"),
+        compared("c", evaluation(), model__num_heads=1, training__init_from=""),
+    ]
+    assert settings_table(compare(runs, num_bootstrap=5, num_trials=5)) == [
+        ["settings that differ", "a", "b", "c"],
+        ["--config.model.num_heads", "4", "4", "1"],
+        ["--config.training.init_from", "''", "runs/x", "''"],
+    ]
+
+
+def test_a_perplexity_of_another_vocabulary_is_marked():
+    """Catches perplexities per other tokens that stand side by side as if comparable."""
+    runs = [compared(name, evaluation(), vocabulary=number) for number, name in enumerate("abb")]
+    runs[1] = dataclasses.replace(runs[1], vocabulary=runs[0].vocabulary)
+    found = compare(runs, num_bootstrap=5, num_trials=5)
+    assert [found.has_comparable_perplexity(run) for run in found.runs] == [True, True, False]
+    marked = [line for line in comparison_lines(found) if "*" in line]
+    assert len(marked) == 2 and marked[1].startswith("*: per token of another vocabulary")
+
+
+def test_tables_fit_the_terminal():
+    """Catches lines that a terminal breaks, and a part of a table whose rows have no names."""
+    rows = [compared(f"runs/a_rather_long_name_{n}", evaluation()) for n in range(3)]
+    found = compare(rows, num_bootstrap=5, num_trials=5)
+    tables = comparison_lines(found, 60)
+    tables = tables[: tables.index("The runs have the same settings.")]
+    assert max(map(len, tables)) <= 60
+    assert sum(line.startswith("a_rather_long_name_0 ") for line in tables) > 1
+    wide = comparison_lines(found)
+    heads = ["run", "checkpoint", "parameters", "step", "BLEU", "chrF2", "perplexity"]
+    assert wide[0].split() == heads and set(" ".join(heads).split()) <= set(
+        " ".join(tables).split()
+    )
+
+
+def test_runs_have_short_names_that_differ():
+    """Catches a table whose columns have the same head."""
+    assert distinct_names(["runs/a/", "runs/b"], ["1", "1"]) == ["a", "b"]
+    assert distinct_names(["x/a", "y/a"], ["1", "1"]) == ["x/a", "y/a"]
+    assert distinct_names(["x/a", "x/a"], ["1", "2"]) == ["x/a 1", "x/a 2"]
+    assert len(set(distinct_names(["x/a", "x/a"], ["1", "1"]))) == 2
 
 
 def test_pronunciations_are_compared_by_their_line_error_rate():
     """Catches a run with fewer whole words right that is called better for its n-grams."""
     rows = [(f"w{i}", "a b c d", "a b c d") for i in range(60)]
     worse = [(*row[:2], "a b c x" if i % 3 else row[1]) for i, row in enumerate(rows)]
-    sides = [evaluation(r, selection_metric="line_error_rate") for r in (rows, worse)]
-    first = compare(("a", "b"), *sides).tests[0]
-    assert (first.ours.name, first.ours.value) == ("WER (whole words)", 0)
-    assert round(first.difference, 2) == -66.67
-    assert first.p_bootstrap < 0.01 and first.p_randomisation < 0.01
-    assert "unit:line" in first.theirs.signature and "ar:300" in first.signatures[1]
-    again = compare(("a", "a"), sides[0], sides[0]).tests[0]
-    assert again.p_bootstrap == again.p_randomisation == 1
+    found = compare_two(*(evaluation(r, selection_metric="line_error_rate") for r in (rows, worse)))
+    test, score = found.differences[0], found.runs[0].scores["line_error_rate"]
+    assert (test.metric, score.name, score.value) == ("WER (whole words)", "WER (whole words)", 0)
+    assert round(test.difference, 2) == 66.67
+    assert test.p_bootstrap < 0.01 and test.p_randomisation < 0.01
+    assert "unit:line" in score.signature and "ar:300" in test.signatures[1]
 
 
-def test_two_checkpoints_of_a_run_are_told_apart():
-    """Catches a table whose two columns have the same head."""
-    found = compare(("x", "x"), evaluation(checkpoint="1"), evaluation(checkpoint="2"))
-    assert found.names == ("1", "2")
-
-
-def test_both_are_scored_as_the_first():
+def test_all_are_scored_as_the_first():
     """Catches a BLEU of words between spaces that is set against one of mteval's tokens."""
     rows = [(source, f"{reference}.", f"{ours}.") for source, reference, ours in texts(0.3)]
     other = evaluation(rows, tokenize="none")
-    test = compare(("a", "b"), evaluation(rows), other).tests[0]
-    assert test.difference == 0 and "tok:13a" in test.theirs.signature
-    assert test.theirs.value != other.primary.value
+    found = compare_two(evaluation(rows), other)
+    score = found.runs[1].scores["bleu"]
+    assert found.differences[0].difference == 0 and "tok:13a" in score.signature
+    assert score.value != other.primary.value
 
 
 def test_translations_without_a_single_match_are_compared():
     """Catches sacrebleu's failure to average a chrF of 0 with others."""
     rows = [("s", "aaa", "zzz"), ("s", "bbb", "yyy")]
-    found = compare(("a", "b"), evaluation(rows), evaluation([(*r[:2], r[1]) for r in rows]))
-    assert [test.ours.value for test in found.tests] == [0, 0]
+    found = compare_two(evaluation(rows), evaluation([(*r[:2], r[1]) for r in rows]))
+    assert [score.value for score in list(found.first.scores.values())[:2]] == [0, 0]
 
 
 def test_other_references_and_other_directions_are_refused():
     """Catches a comparison of scores of two test sets, or of English with German."""
     with pytest.raises(ValueError, match="different references"):
-        compare(("a", "b"), evaluation(), evaluation([(s, f"{r} !", t) for s, r, t in texts(0)]))
+        compare_two(evaluation(), evaluation([(s, f"{r} !", t) for s, r, t in texts(0)]))
     ours, back, pieces = Config(), Config(), Config()
     back.data = dataclasses.replace(back.data, source_language="de", target_language="en")
     pieces.tokenizer = dataclasses.replace(pieces.tokenizer, kind="pieces")
     check_comparable(ours, Config(), "runs/y")
-    with pytest.raises(ValueError, match="this one has en-de, runs/y de-en"):
+    with pytest.raises(ValueError, match="the first has en-de, runs/y de-en"):
         check_comparable(ours, back, "runs/y")
     with pytest.raises(ValueError, match=r"runs/y tokenizer\.kind=pieces"):
         check_comparable(ours, pieces, "runs/y")

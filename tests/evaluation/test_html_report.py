@@ -7,9 +7,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from tests.helpers.scored import CORPUS, evaluation
+from tests.helpers.scored import CORPUS, compared, evaluation
 from transformer.evaluation.checkpoint_series import CheckpointRow, checkpoint_row
 from transformer.evaluation.compare_runs import compare
+from transformer.evaluation.comparison_report import render_comparison
 from transformer.evaluation.html_report import mark_differences, render
 from transformer.evaluation.plots import AttentionMap
 
@@ -58,8 +59,7 @@ def text():
     ours = evaluation(rows, checkpoint=EVIL, maps=[MAP, MAP])
     theirs = evaluation([(s, r, t[::-1]) for s, r, t in rows], checkpoint="best (10)")
     checkpoints = [CheckpointRow("best (10)", 10, 1, theirs.scores), checkpoint_row(ours)]
-    comparison = compare((EVIL, "runs/other"), ours, theirs, num_bootstrap=20, num_trials=20)
-    return render(ours, EVIL, curves=CURVES, checkpoints=checkpoints, comparison=comparison)
+    return render(ours, EVIL, curves=CURVES, checkpoints=checkpoints)
 
 
 @pytest.fixture(scope="module")
@@ -67,15 +67,27 @@ def page(text):
     return Page(text)
 
 
+@pytest.fixture(scope="module")
+def comparison():
+    rows = [*CORPUS, (EVIL, EVIL, EVIL), (EVIL, "nichts", EVIL)]
+    sides = rows, [(s, r, t[::-1]) for s, r, t in rows]
+    runs = [
+        compared(f"runs/{EVIL}{number}", evaluation(side), tokenizer__model=f"{number}{EVIL}")
+        for number, side in enumerate(sides)
+    ]
+    return render_comparison(compare(runs, num_bootstrap=20, num_trials=20))
+
+
 def headings(text):
     return re.findall("<h2>(.*?)</h2>", text)
 
 
-def test_nothing_of_a_text_becomes_a_tag(page):
+def test_nothing_of_a_text_becomes_a_tag(page, comparison):
     """Catches one position of many at which a source, a token, a name or a path is not escaped."""
-    assert not {"script", "img", "b>"} & {tag for tag, _ in page.tags}
-    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
-    assert page.text.count("<script>") > 10
+    for shown in (page, Page(comparison)):
+        assert not {"script", "img", "b>"} & {tag for tag, _ in shown.tags}
+        assert not any(name.startswith("on") for _, attributes in shown.tags for name in attributes)
+        assert shown.text.count("<script>") > 6
 
 
 def test_nothing_is_fetched_and_no_script_may_run(page, text):
@@ -103,14 +115,23 @@ def test_ids_are_unique_and_found(page, text):
 def test_a_whole_page_has_every_part(page, text):
     """Catches a section that is left out or comes without its picture."""
     assert headings(text) == [
-        "Comparison", "Checkpoints", "By length of the source", "Outputs", "Training", "Attention",
-        "Segments that differ most", "Worst segments", "Best segments", "How it is counted",
+        "Checkpoints", "By length of the source", "Outputs", "Training", "Attention",
+        "Worst segments", "Best segments", "How it is counted",
     ]  # fmt: skip
     assert text.count("<svg xmlns") == 1 + 1 + 2
     for shown in ("validation BLEU", "learning rate", "test BLEU", "test perplexity", "layer 2"):
         assert shown in page.text
-    assert "nrefs:1|bs:20" in text and "eos:yes" in text and "ar:20" in text
+    assert "nrefs:1|bs:20" in text and "eos:yes" in text
     assert len(re.findall(r"<small>± [\d.]+</small>", text)) > 10
+
+
+def test_a_comparison_has_every_part(comparison):
+    """Catches a table or the sentences of a run that are left out of the page."""
+    found = headings(comparison)
+    assert found[:3] == ["Paired tests", "Settings that differ", "Work directories"]
+    assert found[-1] == "How it is counted" and len(found) == 5
+    assert "nrefs:1|bs:20" in comparison and "ar:20" in comparison
+    assert "--config.tokenizer.model" in comparison and "<mark>" in comparison
 
 
 def test_texts_are_in_their_own_direction_and_language(page):

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from transformer.config import Config
+from transformer.evaluation.compared_run import ComparedRun
 from transformer.evaluation.evaluation import Evaluation, EvaluationSettings, make_evaluation
 from transformer.evaluation.plots import AttentionMap
 from transformer.evaluation.segments import make_segments
@@ -55,3 +57,25 @@ def evaluation(
     )
     result.maps = list(maps)
     return result
+
+
+def compared(
+    path: str, result: Evaluation, *, vocabulary: int = 1, **settings: object
+) -> ComparedRun:
+    """A run that reached this; settings: those of its configuration, "." written as "__"."""
+    data = {
+        "data.bleu_tokenize": result.settings.tokenize,
+        "data.selection_metric": result.settings.selection_metric,
+    }
+    changes = {name.replace("__", "."): value for name, value in settings.items()}
+    return ComparedRun(
+        path=path,
+        checkpoint=result.checkpoint,
+        step=20,
+        config=Config().with_settings(data | changes),
+        num_parameters=1_234_567,
+        vocabulary=vocabulary,
+        corpus=result.corpus,
+        scores=result.scores,
+        segments=result.segments,
+    )

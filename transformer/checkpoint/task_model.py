@@ -48,13 +48,18 @@ def smallest_batch(config: Config, labels: Labels) -> tuple[np.ndarray, ...]:
     return Batch.zeros(1, 1)
 
 
-def check_shapes(model: nn.Module, batch: tuple[np.ndarray, ...], params: Params) -> None:
-    """Raises ValueError if `params` are not those of `model`: other names, shapes or layers."""
+def abstract_params(model: nn.Module, batch: tuple[np.ndarray, ...]) -> Params:
+    """Returns the shapes and types of a model's parameters, without computing any."""
 
     def init(batch: tuple[np.ndarray, ...]) -> Params:
         return model.init(jax.random.PRNGKey(0), batch, deterministic=True)["params"]
 
-    expected = jax.eval_shape(init, batch)
+    return jax.eval_shape(init, batch)
+
+
+def check_shapes(model: nn.Module, batch: tuple[np.ndarray, ...], params: Params) -> None:
+    """Raises ValueError if `params` are not those of `model`: other names, shapes or layers."""
+    expected = abstract_params(model, batch)
     if jax.tree.structure(expected) != jax.tree.structure(params):
         raise ValueError("The checkpoint holds other layers than config.json says.")
     wanted = jax.tree_util.tree_leaves_with_path(expected)

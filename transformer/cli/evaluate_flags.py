@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from transformer.cli.compare_flags import CompareFlags
 from transformer.cli.flags import check_flags, check_input_files, flag, given_flags
 from transformer.cli.hosts import HostFlags
 from transformer.inference.chunks import CHUNK_LINES
@@ -27,7 +28,7 @@ WRITE_NO_LINES = {  # flags with which the command writes no translations, and w
 
 
 @dataclass(frozen=True)
-class EvaluateFlags(HostFlags):
+class EvaluateFlags(CompareFlags, HostFlags):
     """What the evaluate command is asked for."""
 
     workdir: str = flag("runs/embedded_en_de", "Work directory of the run.", metavar="FOLDER")
@@ -68,24 +69,6 @@ class EvaluateFlags(HostFlags):
         tasks=TRANSLATION,
         needs=("input",),
         is_input_file=True,
-    )
-    compare: str = flag(
-        "",
-        "Work directory of another run to compare with on the same test set.",
-        metavar="FOLDER",
-        tasks=TRANSLATION,
-        excludes={
-            "input": "runs are compared on a test set, which has references",
-            "attention": "runs are compared on a test set",
-        },
-        unless="reference",
-    )
-    compare_checkpoint: str | None = flag(
-        None,
-        "Checkpoint of the run to compare with.",
-        metavar="NAME",
-        tasks=TRANSLATION,
-        needs=("compare",),
     )
     nbest: int = flag(
         0,
@@ -222,8 +205,8 @@ class EvaluateFlags(HostFlags):
         check_flags(self, task)
         check_input_files(self)
         is_series = self.checkpoints == "all" or "," in self.checkpoints
-        if is_series and not (task == "translation" and self.is_scoring):
+        if is_series and (task != "translation" or not self.is_scoring or self.compare):
             raise ValueError(
-                f"--checkpoints={self.checkpoints} names several checkpoints, which only the "
-                f"scores of a translation run take; name one."
+                f"--checkpoints={self.checkpoints} names several checkpoints, which only scores of "
+                f"a translation run take, without --compare; name one."
             )

@@ -1,6 +1,10 @@
-"""The evaluate command for a run of translation: scores it, translates, or draws its attention."""
+"""The evaluate command for a run of translation.
+
+Scores it, compares it with other runs, translates, or draws its attention.
+"""
 
 from transformer.cli import compile_cache
+from transformer.cli.compare_runs import compare_runs
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.hosts import connect_hosts
 from transformer.cli.process import exit_process
@@ -32,7 +36,9 @@ def evaluate_translation(flags: EvaluateFlags, config: Config) -> int:
         devices.use_cores_as_devices()
     connect_hosts(flags)
     devices.check_accelerator(say)
-    if flags.is_scoring:
+    if flags.compare:
+        compare_runs(flags, config)
+    elif flags.is_scoring:
         score_checkpoints(flags, config)
     else:
         write_translations(flags)

@@ -1,4 +1,4 @@
-"""Scores checkpoints of a translation run on a test set, and compares two runs."""
+"""Scores checkpoints of a translation run on a test set."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +16,6 @@ from transformer.evaluation.checkpoint_series import (
     each_checkpoint,
     table_lines,
 )
-from transformer.evaluation.compare_runs import Comparison, check_comparable, compare
 from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.translator import Translator
@@ -44,17 +43,15 @@ def score_checkpoints(flags: EvaluateFlags, config: Config) -> None:
     names = choose_checkpoints(flags.workdir, flags.checkpoints)
     test_set = read_test_set(flags, config.data)
     hosts.check_same("the test set", repr(test_set.pairs).encode)
-    other = load_other(flags, config) if flags.compare else None
     scored = list(_score_each(flags, test_set, names))
     result, programs = scored[-1]
     say(f"{test_set.corpus}, checkpoint {result.checkpoint}:")
     tell([*result.lines(), *result.detail_lines()])
     say(programs)
-    comparison = compare_runs(flags, other, result, test_set) if other else None
     workdir = WorkDir(flags.workdir, writes=jax.process_index() == 0)
     rows = [checkpoint_row(evaluation) for evaluation, _ in scored]
     try:
-        saved = result.save(workdir, test_set.name, checkpoints=rows, comparison=comparison)
+        saved = result.save(workdir, test_set.name, checkpoints=rows)
         say(f"scores: {saved}   report: {saved.with_name('report.html')}")
     except OSError as error:  # somebody else's run, that can only be read
         say(f"warning: the scores were not saved: {' '.join(str(error).split())}")
@@ -101,22 +98,3 @@ def read_texts(path: str) -> list[str]:
     for repair, count in text.repairs.items():
         say(f"warning: {count:,} {repair}")
     return text.lines
-
-
-def load_other(flags: EvaluateFlags, config: Config) -> Translator:
-    """Restores the run of --compare; raises ValueError if it translates other text."""
-    check_comparable(config, WorkDir(flags.compare).load_config(), flags.compare)
-    checkpoint = flags.compare_checkpoint or "default"
-    return Translator.from_checkpoint(flags.compare, checkpoint, **flags.compute_settings)
-
-
-def compare_runs(
-    flags: EvaluateFlags, other: Translator, result: Evaluation, test_set: TestSet
-) -> Comparison:
-    """Compares an evaluation with that of the run of --compare, and prints a summary."""
-    theirs = evaluate_translator(
-        other, test_set.pairs, test_set.corpus, num_maps=0, **flags.search_options
-    )
-    comparison = compare((flags.workdir, flags.compare), result, theirs)
-    tell(comparison.lines())
-    return comparison

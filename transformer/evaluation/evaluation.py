@@ -26,7 +26,6 @@ from transformer.workdir import WorkDir
 
 if TYPE_CHECKING:
     from transformer.evaluation.checkpoint_series import CheckpointRow
-    from transformer.evaluation.compare_runs import Comparison
 
 NUM_BOOTSTRAP = 1000  # resamples behind a 95% interval
 
@@ -116,6 +115,7 @@ class Evaluation(TaskScores):
         worst, best = worst_and_best(self.segments)
         return {
             **super().to_json(),
+            "step": self.step,
             **asdict(self.settings),
             "num_sentences": len(self.segments),
             "second": [score.to_json() for score in self.secondary],
@@ -132,16 +132,12 @@ class Evaluation(TaskScores):
         name: str,
         *,
         checkpoints: Sequence[CheckpointRow] = (),
-        comparison: Comparison | None = None,
     ) -> epath.Path:
         """Writes results/NAME/ of a work directory; returns the path of its report.json.
 
-        checkpoints: all that were scored, if there were several. comparison: with another run.
+        checkpoints: all that were scored, if there were several.
         """
-        record = self.to_json() | {
-            "checkpoints": [row.to_json() for row in checkpoints],
-            "comparison": comparison and comparison.to_json(),
-        }
+        record = self.to_json() | {"checkpoints": [row.to_json() for row in checkpoints]}
         files = {
             "translations.txt": "".join(f"{s.translation}\n" for s in self.segments),
             "segments.jsonl": json_lines(segment.to_json() for segment in self.segments),
@@ -150,7 +146,6 @@ class Evaluation(TaskScores):
                 title=str(workdir.path),
                 curves=workdir.read_metrics(),
                 checkpoints=checkpoints,
-                comparison=comparison,
             ),
         }
         return write_results(workdir, name, record, files)

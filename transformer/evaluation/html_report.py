@@ -1,6 +1,6 @@
 """report.html: scores, curves, attention and segments of a test set in one self-contained file.
 
-Its text and style are in `report.html.jinja`; this module prepares what that template needs.
+Its text and style are in the templates `*.html.jinja`; this module prepares what they need.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from transformer.evaluation.segments import worst_and_best
 
 if TYPE_CHECKING:
     from transformer.evaluation.checkpoint_series import CheckpointRow
-    from transformer.evaluation.compare_runs import Comparison
     from transformer.evaluation.evaluation import Evaluation
 
 
@@ -29,7 +28,6 @@ def render(
     *,
     curves: Sequence[dict[str, Any]] = (),
     checkpoints: Sequence[CheckpointRow] = (),
-    comparison: Comparison | None = None,
 ) -> str:
     """Returns the report as HTML.
 
@@ -43,23 +41,22 @@ def render(
         pictures |= _pictures(result, curves, checkpoints)
     except plots.NoMatplotlibError as error:
         note = str(error)
-    return _template().render(
+    return page_template("report.html.jinja").render(
         result=result,
         title=title,
         checkpoints=checkpoints if len(checkpoints) > 1 else (),
-        comparison=comparison,
         worst=worst,
         best=best,
         bar_scale=100 / max([*ends, 1e-9]),  # the longest bar fills its cell
         pictures=pictures,
         note=note,
         fault_definitions=DEFINITIONS,
-        mark_differences=mark_differences,
     )
 
 
 @cache
-def _template() -> jinja2.Template:
+def page_template(name: str) -> jinja2.Template:
+    """Returns a template of this package, which escapes all that is put into it."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("transformer.evaluation", "."),
         autoescape=True,
@@ -67,7 +64,8 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html.jinja")
+    environment.filters["mark_differences"] = mark_differences
+    return environment.get_template(name)
 
 
 def mark_differences(text: str, reference: str) -> list[tuple[str, bool]]:

@@ -1,0 +1,69 @@
+"""Scores several runs of translation on one test set, one after the other, and compares them."""
+
+import re
+import shutil
+import sys
+import zlib
+from collections.abc import Sequence
+
+import jax
+
+from transformer.cli.evaluate_flags import EvaluateFlags
+from transformer.cli.score_translation import TestSet, read_test_set
+from transformer.config import Config
+from transformer.console import say, tell
+from transformer.evaluation.compare_runs import check_comparable, compare
+from transformer.evaluation.compared_run import ComparedRun, compared_run
+from transformer.evaluation.comparison_report import save_comparison
+from transformer.evaluation.comparison_tables import comparison_lines
+from transformer.evaluation.translation import evaluate_translator
+from transformer.inference.translator import Translator
+from transformer.parallel import hosts
+from transformer.workdir import WorkDir
+
+LONGEST_NAME = 100  # characters of the folder of a comparison
+
+
+def compare_runs(flags: EvaluateFlags, config: Config) -> None:
+    """Compares the run of --workdir with each run of --compare; prints and saves the comparison."""
+    for path, _ in flags.compared:
+        check_comparable(config, WorkDir(path).load_config(), path)
+    test_set = read_test_set(flags, config.data)
+    hosts.check_same("the test set", repr(test_set.pairs).encode)
+    named = [(flags.workdir, flags.checkpoints), *flags.compared]
+    runs = [_score_run(flags, test_set, path, checkpoint) for path, checkpoint in named]
+    say(f"testing the differences between {len(runs)} runs")
+    comparison = compare(runs)
+    tell([f"{test_set.corpus}:", *comparison_lines(comparison, terminal_width())])
+    try:
+        saved = save_comparison(
+            WorkDir(flags.workdir, writes=jax.process_index() == 0),
+            folder_of(test_set.name, comparison.names[1:]),
+            comparison,
+        )
+        say(f"comparison: {saved}   report: {saved.with_name('report.html')}")
+    except OSError as error:  # somebody else's run, that can only be read
+        say(f"warning: the comparison was not saved: {' '.join(str(error).split())}")
+
+
+def _score_run(flags: EvaluateFlags, test_set: TestSet, path: str, checkpoint: str) -> ComparedRun:
+    """Restores and scores a run, whose model nothing refers to when this returns."""
+    translator = Translator.from_checkpoint(path, checkpoint, **flags.compute_settings)
+    result = evaluate_translator(
+        translator, test_set.pairs, test_set.corpus, num_maps=0, **flags.search_options
+    )
+    say(f"{path}, checkpoint {result.checkpoint}: {result.primary.name} {result.primary.figures}")
+    return compared_run(path, result)
+
+
+def terminal_width() -> int | None:
+    """Returns the width of the terminal that standard output is; None if it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def folder_of(test_set: str, names: Sequence[str]) -> str:
+    """Returns the folder in results/ of a comparison with the runs of these names."""
+    text = re.sub(r"[^\w.-]+", "_", "_".join(["compare", test_set, "with", *names]))
+    if len(text) > LONGEST_NAME:
+        text = f"{text[:LONGEST_NAME]}_{zlib.crc32(text.encode()):08x}"
+    return text
