@@ -1,5 +1,7 @@
 """The train command: joins the other hosts and trains."""
 
+import jax
+
 from transformer.cli import compile_cache
 from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.config import Config
@@ -8,8 +10,16 @@ from transformer.training.next_commands import this_command
 from transformer.training.run import train
 
 
-def run_training(flags: HostFlags, config: Config, path: str) -> int:
-    """Trains a run in the work directory `path`; returns the exit code. config: a valid one."""
+def run_training(
+    flags: HostFlags, config: Config, path: str, profile: str = "", profiler_port: int = 0
+) -> int:
+    """Trains a run in the work directory `path`; returns the exit code.
+
+    config: a valid one. profile: as of `train`. profiler_port: where this process lets profiles be
+    captured; 0: nowhere.
+    """
     compile_cache.turn_on(say)
     connect_hosts(flags)
-    return train(config, path, resume_command=this_command()).exit_code
+    if profiler_port:
+        jax.profiler.start_server(profiler_port)
+    return train(config, path, profile=profile, resume_command=this_command()).exit_code

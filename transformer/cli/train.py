@@ -31,6 +31,19 @@ class TrainFlags(HostFlags):
         metavar="NAME",
         needs=("dry_run",),
     )
+    profile: str = flag(
+        "",
+        "Trace COUNT training steps, those after step STEP, into the folder `profile` of the run.",
+        metavar="STEP:COUNT",
+        excludes={"dry_run": "that trains no steps"},
+    )
+    profiler_port: int = flag(
+        0,
+        "Port of this machine at which xprof or TensorBoard may capture a profile at any time.",
+        metavar="PORT",
+        excludes={"dry_run": "that trains no steps"},
+        at_least=1,
+    )
     print_config: bool = flag(False, "Print every setting as the run would have it, and stop.")
 
 
@@ -61,7 +74,7 @@ def _train(argv: Sequence[str]) -> int:
         return describe_run(config, flags.workdir, flags.topology)
     from transformer.cli.run_training import run_training
 
-    return run_training(flags, config, flags.workdir)
+    return run_training(flags, config, flags.workdir, flags.profile, flags.profiler_port)
 
 
 def run() -> NoReturn:

@@ -10,6 +10,7 @@ import jax
 
 from transformer.model.loss import perplexity
 from transformer.parallel.devices import find_chip
+from transformer.tasks.task import StepCost
 
 MAX_IN_FLIGHT = 2  # steps queued on the device: it is never idle, and the loop is never far ahead
 
@@ -108,7 +109,11 @@ class Meter:
         self._start += self._clock() - start
 
 
-def peak_flops_of_all_devices() -> float:
-    """Returns the bfloat16 FLOP/s that all devices of the run could do; 0 if unknown."""
+def make_meter(step: int, cost: StepCost | None) -> Meter:
+    """Returns the Meter of a run on all devices. cost: of a step; None if unknown."""
     chip = find_chip(jax.devices()[0].device_kind)
-    return chip.peak_tflops * 1e12 * jax.device_count() if chip else 0.0
+    return Meter(
+        step,
+        flops_per_target=cost.flops / cost.num_targets if cost else 0.0,
+        peak_flops=chip.peak_tflops * 1e12 * jax.device_count() if chip else 0.0,
+    )

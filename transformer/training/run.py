@@ -21,6 +21,7 @@ from transformer.parallel import devices, hosts
 from transformer.signals import DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
 from transformer.tasks.task import Task
 from transformer.training import next_commands, startup_summary
+from transformer.training.profile import Profile, make_profile
 from transformer.training.progress import OnReport
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
@@ -53,6 +54,7 @@ def train(
     on_report: OnReport | None = None,
     task_type: type[Task] | None = None,
     verbose: bool = True,
+    profile: str = "",
     resume_command: str = "the same call",
 ) -> TrainingResult:
     """Trains a run to its end and scores its test split; the same call resumes a stopped run.
@@ -71,6 +73,8 @@ def train(
         what it raises ends the run.
       task_type: the kind of task to train; None: the one that `config.task` names.
       verbose: whether to print on standard error what the train command prints.
+      profile: "STEP:COUNT" traces the COUNT steps after that one with JAX's profiler, into the
+        folder `profile` of the work directory.
       resume_command: what resumes the run, for the message that it was stopped.
 
     Raises ValueError, in one sentence, for settings or files that cannot be used, a run with other
@@ -82,11 +86,12 @@ def train(
         folder = WorkDir(workdir, writes=jax.process_index() == 0)
         if is_finished(folder, config.validate()):
             return _finished_before(folder)
+        trace = make_profile(profile, folder, config.training.num_train_steps)
         stopping = Stopping(config.training.patience, is_alone=jax.process_count() == 1)
         try:
             folder.open_for_training(config)
             with _catching_signals(stopping):
-                result = _train(config, folder, stopping, task_type, on_report)
+                result = _train(config, folder, stopping, task_type, on_report, trace)
         finally:
             folder.close()
         if result.exit_code in (INTERRUPTED, RESUMABLE):
@@ -129,6 +134,7 @@ def _train(
     stopping: Stopping,
     task_type: type[Task] | None,
     on_report: OnReport | None,
+    profile: Profile,
 ) -> TrainingResult:
     """Trains the run in a work directory that is open for it."""
     try:
@@ -138,7 +144,7 @@ def _train(
         return TrainingResult(workdir.path, 0, stopping.exit_code, {})
     begin_run(trainer)
     say("\n".join(startup_summary.summary_lines(config, trainer.train_step, trainer.task)))
-    code = trainer.run(partial(conclude_run, trainer))
+    code = trainer.run(partial(conclude_run, trainer), profile)
     step = max(trainer.checkpoints.steps(), default=0)
     trainer.checkpoints.close()
     scores = _test_scores(workdir.read_metrics()[-1]) if code == DONE else {}

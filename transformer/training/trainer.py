@@ -14,9 +14,10 @@ from transformer.parallel.mapping import make_parallel
 from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption, Stopping
 from transformer.tasks import load_task_class
 from transformer.tasks.task import Task
-from transformer.training.meter import Meter, peak_flops_of_all_devices
+from transformer.training.meter import make_meter
 from transformer.training.optimizer import make_schedule
 from transformer.training.prefetch import prefetch
+from transformer.training.profile import NO_PROFILE, Profile, annotate
 from transformer.training.progress import OnReport, Progress
 from transformer.training.steps import Batch, Sums, TrainStep
 from transformer.workdir import WorkDir
@@ -51,26 +52,28 @@ class Trainer:
             config, self.parallel, task.model, task.loss_fn, task.training_batches[0]
         )
 
-    def run(self, conclude: Conclude | None = None) -> int:
+    def run(self, conclude: Conclude | None = None, profile: Profile = NO_PROFILE) -> int:
         """Trains to the last step or until told to stop; returns the exit code for the process.
 
         conclude(step) is called at the end of a run that was not interrupted, to score a test
-        split for example.
+        split for example. profile: traces some of the steps.
         """
         training = self.config.training
         state = self._start()
         step = int(state.step)
         batches = prefetch(self._make_batch, range(step, training.num_train_steps))
         while step < training.num_train_steps and not self._must_end():
-            with self.meter.waiting():
-                batch = next(batches)
-            state, sums = self.train_step(state, batch)
+            with profile.step(step + 1, self.meter.paused):
+                with self.meter.waiting(), annotate("input"):
+                    batch = next(batches)
+                state, sums = self.train_step(state, batch)
             step += 1
             self.meter.add(step, sums | self._vote_to_stop())
             self._report(step)
             self._warn_of_skipped_updates()
             self._evaluate_and_save(step, state)
         batches.close()
+        profile.close(self.meter.paused)
         return self._finish(step, state, conclude)
 
     # ---- start
@@ -83,12 +86,7 @@ class Trainer:
         step = int(state.step)
         self.workdir.forget_metrics_after(step)
         self.progress = Progress(self.workdir, training.num_train_steps, step, self.on_report)
-        cost = self.task.cost_per_step
-        self.meter = Meter(
-            step,
-            flops_per_target=cost.flops / cost.num_targets if cost else 0.0,
-            peak_flops=peak_flops_of_all_devices(),
-        )
+        self.meter = make_meter(step, self.task.cost_per_step)
         self._recall_evaluations(step, state)
         return state
 
@@ -170,7 +168,7 @@ class Trainer:
     def _evaluate(self, step: int, params: Params) -> float | None:
         """Returns a score of the validation split; None if a signal cut the evaluation short."""
         try:
-            with self.meter.paused(), self.stopping.at_once():
+            with self.meter.paused(), self.stopping.at_once(), annotate("evaluation"):
                 metrics, samples = self.task.evaluate(params)
         except Interruption:
             return None

@@ -1,0 +1,85 @@
+"""Traces of training steps, read back as TensorBoard's plugin reads them."""
+
+from contextlib import nullcontext
+
+import jax
+import pytest
+from etils import epath
+
+from tests.training.test_trainer import make_trainer
+from transformer.signals import DONE
+from transformer.training.profile import NO_PROFILE, Profile, make_profile
+from transformer.workdir import WorkDir
+
+
+def read_trace(folder):
+    """(steps that are marked, names of the other phases) in the one trace in a folder."""
+    (file,) = folder.glob("plugins/profile/*/*.xplane.pb")
+    assert list(file.parent.glob("*.trace.json.gz"))
+    planes = jax.profiler.ProfileData.from_file(str(file)).planes
+    events = [event for plane in planes for line in plane.lines for event in line.events]
+    steps = [dict(event.stats)["step_num"] for event in events if event.name == "train"]
+    return steps, {event.name for event in events} & {"input", "evaluation"}
+
+
+def test_the_steps_asked_for_are_traced_and_no_others(tmp_path, capsys):
+    """Catches a trace of one step too many or too few, without names, or lost with the process."""
+    trainer = make_trainer(tmp_path, num_train_steps=6, eval_every=4)
+    profile = make_profile("2:3", trainer.workdir, 6)
+    assert trainer.run(profile=profile) == DONE
+    assert read_trace(tmp_path / "profile") == ([3, 4, 5], {"input", "evaluation"})
+    said = capsys.readouterr().err
+    assert f"profile of steps 3 to 5: {tmp_path}/profile" in said and "ui.perfetto.dev" in said
+    assert [record["step"] for record in trainer.workdir.read_metrics()][-1] == 6
+
+
+def test_a_run_that_ends_early_keeps_its_trace(tmp_path, capsys):
+    """Catches steps that were traced and never saved, and a profiler that is left running."""
+    profile = Profile(range(1, 9), epath.Path(tmp_path))
+    for step in (1, 2):
+        with profile.step(step, nullcontext):
+            jax.numpy.ones(2).block_until_ready()
+    profile.close(nullcontext)
+    profile.close(nullcontext)
+    assert read_trace(tmp_path)[0] == [1, 2]
+    assert capsys.readouterr().err.count("profile of steps 1 to 2") == 1
+
+
+def test_steps_that_are_past_are_not_traced(tmp_path, capsys):
+    """Catches silence, or a restart that is refused, when the same command resumes the run."""
+    profile = Profile(range(101, 106), epath.Path(tmp_path))
+    for step in (300, 301):
+        with profile.step(step, nullcontext):
+            pass
+    said = capsys.readouterr().err
+    assert said == "no profile: the run goes on with step 300, after steps 101 to 105\n"
+
+
+def test_a_trace_that_fails_does_not_end_the_run(tmp_path, capsys):
+    """Catches days of training lost to a full disk, or to another profile in the process."""
+    jax.profiler.start_trace(tmp_path)
+    try:
+        profile = Profile(range(1, 3), epath.Path(tmp_path))
+        for step in (1, 2, 3):
+            with profile.step(step, nullcontext):
+                pass
+        profile.close(nullcontext)
+    finally:
+        jax.profiler.stop_trace()
+    said = capsys.readouterr().err
+    assert said.count("warning: steps 1 to 2 cannot be profiled") == 1
+
+
+@pytest.mark.parametrize("text", ["5", "5:", "5:0", "a:b", "-1:2", "5:2:1"])
+def test_anything_else_than_step_and_count_is_refused(text, tmp_path):
+    """Catches a profile that is asked for and silently not made."""
+    with pytest.raises(ValueError, match="--profile must be STEP:COUNT, as 100:5 for"):
+        make_profile(text, WorkDir(tmp_path), 100)
+
+
+def test_a_profile_after_the_end_is_refused_and_one_host_traces(tmp_path):
+    """Catches a run of days at whose end there is no trace, and one for each of 64 hosts."""
+    with pytest.raises(ValueError, match="begins after the last step of the run, 1,000"):
+        make_profile("1000:2", WorkDir(tmp_path), 1000)
+    assert make_profile("5:2", WorkDir(tmp_path, writes=False), 1000) is NO_PROFILE
+    assert make_profile("", WorkDir(tmp_path), 1000) is NO_PROFILE
