@@ -14,6 +14,7 @@ lock              locked by the process that trains here
 
 import json
 import os
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TextIO
 
@@ -21,6 +22,11 @@ from etils import epath
 
 from transformer import storage
 from transformer.config import Config
+
+OWN_FILES = re.compile(
+    r"(checkpoints|results)/|((source_|target_)?tokenizer|events|config|classes|metrics|samples"
+    r"|curves|skipped_batches|environment|log|lock)(\.|$)"
+)
 
 
 class WorkDir:
@@ -47,6 +53,13 @@ class WorkDir:
     def has_run(self) -> bool:
         """Whether the folder holds a run."""
         return (self.path / "config.json").is_file()
+
+    def owns(self, path: storage.PathLike) -> bool:
+        """Whether `path` is a file that a run writes here, whatever it is called by."""
+        if storage.is_remote(path) or storage.is_remote(self.path):
+            return str(path).startswith(f"{self.path}/")
+        here, there = os.path.realpath(self.path), os.path.realpath(path)
+        return OWN_FILES.match(os.path.relpath(there, here)) is not None
 
     def load_config(self) -> Config:
         """Returns the configuration of the run, with absolute paths.

@@ -6,10 +6,11 @@ from typing import Literal
 import pytest
 
 from transformer.cli.command_line import parse_flags
-from transformer.cli.evaluate_flags import SEARCH_FLAGS, EvaluateFlags
+from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.flags import check_flags, check_input_files, flag, flags_of, given_flags
 from transformer.cli.help_text import help_text
 from transformer.cli.hosts import HostFlags
+from transformer.cli.search_flags import SEARCH_FLAGS
 from transformer.cli.train import TrainFlags
 from transformer.config import TASKS
 from transformer.inference.file_job import Job

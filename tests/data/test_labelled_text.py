@@ -93,7 +93,7 @@ def test_a_missing_folder_or_file_says_what_the_folder_holds(tmp_path):
     config = corpus_of(tmp_path, dev="a\tone\n")
     with pytest.raises(ValueError, match=r"must hold train\.tsv .*; it holds dev\.tsv\.$"):
         load_training_examples(config)
-    with pytest.raises(ValueError, match=r"must hold test\.tsv .*no such folder .*data\.corpus\.$"):
+    with pytest.raises(ValueError, match=r"must hold test\.tsv .*no such folder .*--corpus\.$"):
         load_evaluation_examples(DataConfig(corpus=str(tmp_path / "none")), "test", ["a"])
 
 

@@ -78,7 +78,7 @@ def test_a_missing_file_or_folder_says_what_the_folder_holds(tmp_path):
     (tmp_path / "dev.txt").write_text("a\n")
     with pytest.raises(ValueError, match=r"holds train\.txt .*: it holds dev\.txt\.$"):
         lines_of(tmp_path)
-    with pytest.raises(ValueError, match=r"holds test\.txt .*no such folder .*data\.corpus\.$"):
+    with pytest.raises(ValueError, match=r"holds test\.txt .*no such folder .*--corpus\.$"):
         lines_of(tmp_path / "none", "test")
 
 

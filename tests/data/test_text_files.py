@@ -91,3 +91,13 @@ def test_lines_are_counted_as_they_are_read(data, count, tmp_path):
     assert count_lines(tmp_path / "a") == len(list(open_lines(tmp_path / "a"))) == count
     (tmp_path / "a.gz").write_bytes(gzip.compress(data))
     assert count_lines(tmp_path / "a.gz") is None
+
+
+def test_a_validation_split_goes_by_any_of_its_usual_names(tmp_path):
+    """Catches val.* that is not found where validation is asked for, and another split's files."""
+    assert text_files.name_in_folder(tmp_path, "validation") == "validation"  # for the message
+    for name in ("dev.en", "val.en.gz", "train.en"):
+        (tmp_path / name).touch()
+    assert text_files.name_in_folder(tmp_path, "validation") == "val"
+    assert text_files.name_in_folder(tmp_path, "dev") == "dev"
+    assert text_files.name_in_folder(tmp_path, "test") == "test"

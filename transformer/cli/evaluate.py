@@ -2,6 +2,7 @@
 
     python eval.py --workdir=runs/NAME                                  the test set of its config
     python eval.py --workdir=runs/NAME --input=a.en --reference=a.de    another test set
+    python eval.py --workdir=runs/NAME --corpus=FOLDER                  its text, which has moved
     python eval.py --workdir=runs/NAME --checkpoints=all                each checkpoint, a curve
     python eval.py --workdir=runs/NAME --compare=runs/A,runs/B          are these better or worse?
     python eval.py --workdir=runs/NAME --input=a.en --output=a.de       a file of any size
@@ -45,6 +46,8 @@ def _evaluate(argv: Sequence[str]) -> int:
     flags = parse_flags(EvaluateFlags, argv)
     config = WorkDir(flags.workdir).load_config()
     flags.check(config.task)
+    if flags.corpus:
+        config.data.corpus = flags.corpus
     for path, _ in flags.compared:
         WorkDir(path).load_config()  # raises now if it is no work directory
     # Imported here, as they import jax: --help and wrong flags need not wait for it.

@@ -4,23 +4,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from transformer.cli.compare_flags import CompareFlags
-from transformer.cli.flags import check_flags, check_input_files, flag, given_flags
+from transformer.cli.flags import check_flags, check_input_files, flag, input_files
 from transformer.cli.hosts import HostFlags
+from transformer.cli.output_files import check_answers_file, check_picture_file
+from transformer.cli.search_flags import SEARCH_FLAGS, TRANSLATION, SearchFlags
 from transformer.inference.chunks import CHUNK_LINES
 
-TRANSLATION, LANGUAGE_MODEL = ("translation",), ("language_model",)
+LANGUAGE_MODEL = ("language_model",)
 LINE_TASKS = ("translation", "classification", "language_model")  # they answer lines of text
-SAMPLING_TASKS = ("translation", "language_model")
-SEARCH_FLAGS = (
-    "beam_size",
-    "alpha",
-    "early_stopping",
-    "temperature",
-    "top_k",
-    "top_p",
-    "seed",
-    "sample",
-)
 WRITE_NO_LINES = {  # flags with which the command writes no translations, and why
     "reference": "scores of a test set are kept in results/",
     "attention": "it draws one sentence and writes no lines",
@@ -28,7 +19,7 @@ WRITE_NO_LINES = {  # flags with which the command writes no translations, and w
 
 
 @dataclass(frozen=True)
-class EvaluateFlags(CompareFlags, HostFlags):
+class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
     """What the evaluate command is asked for."""
 
     workdir: str = flag("runs/embedded_en_de", "Work directory of the run.", metavar="FOLDER")
@@ -47,6 +38,12 @@ class EvaluateFlags(CompareFlags, HostFlags):
             "prompt": "it names a part of the run's own corpus",
         },
     )
+    corpus: str = flag(
+        "",
+        "Corpus to score a split of, if that of the run has moved, or is to be another.",
+        metavar="FOLDER",
+        excludes={"input": "its lines are the text", "prompt": "it is the text"},
+    )
     input: str = flag(
         "",
         "File to translate or answer, one text per line; .gz, .xz, or - for standard input.",
@@ -56,11 +53,15 @@ class EvaluateFlags(CompareFlags, HostFlags):
     )
     output: str = flag(
         "",
-        "File for the answers, also .gz or .xz, instead of standard output.",
+        "File for the answers, also .gz or .xz, instead of standard output. A new one, or that of "
+        "the same command when it was stopped.",
         metavar="FILE",
         tasks=LINE_TASKS,
         needs=("input",),
         excludes=WRITE_NO_LINES,
+    )
+    overwrite: bool = flag(
+        False, "Replace the file of --output.", tasks=LINE_TASKS, needs=("output",)
     )
     reference: str = flag(
         "",
@@ -127,41 +128,6 @@ class EvaluateFlags(CompareFlags, HostFlags):
     dtype: Literal["float32", "bfloat16"] | None = flag(
         None, "Type of the computation, instead of the configuration's.", metavar="TYPE"
     )
-    beam_size: int | None = flag(
-        None,
-        "Beam width, instead of the configuration's; 1 is greedy.",
-        metavar="N",
-        tasks=TRANSLATION,
-    )
-    alpha: float | None = flag(
-        None, "Length penalty, instead of the configuration's.", metavar="X", tasks=TRANSLATION
-    )
-    early_stopping: bool | None = flag(
-        None,
-        "End a search at beam_size finished hypotheses: faster, but may find worse.",
-        tasks=TRANSLATION,
-    )
-    sample: bool = flag(False, "Sample instead of searching.", tasks=TRANSLATION)
-    temperature: float | None = flag(
-        None, "Temperature of sampling.", metavar="X", tasks=SAMPLING_TASKS, needs=("sample",)
-    )
-    top_k: int | None = flag(
-        None,
-        "Sample from the K most probable tokens.",
-        metavar="K",
-        tasks=SAMPLING_TASKS,
-        needs=("sample",),
-    )
-    top_p: float | None = flag(
-        None,
-        "Sample from the most probable tokens that together have probability P.",
-        metavar="P",
-        tasks=SAMPLING_TASKS,
-        needs=("sample",),
-    )
-    seed: int | None = flag(
-        None, "Seed of sampling.", metavar="N", tasks=SAMPLING_TASKS, needs=("sample",)
-    )
     prompt: str | None = flag(
         None,
         "Text to continue.",
@@ -194,16 +160,16 @@ class EvaluateFlags(CompareFlags, HostFlags):
         """How to compute, as `Translator.from_checkpoint` and its like take it."""
         return {"dtype": self.dtype, "batch_size": self.batch_size}
 
-    @property
-    def search_options(self) -> dict[str, Any]:
-        """The options of the search that were given, as `Translator.translate` takes them."""
-        given = given_flags(self)
-        return {name: given[name] for name in SEARCH_FLAGS if name in given}
-
     def check(self, task: str) -> None:
         """Raises ValueError, in one sentence, if the flags make no sense on a run of `task`."""
         check_flags(self, task)
         check_input_files(self)
+        if self.output:
+            check_answers_file(
+                self.output, input_files(self), self.workdir, may_replace=self.overwrite
+            )
+        if self.attention:
+            check_picture_file("attention", self.attention)
         is_series = self.checkpoints == "all" or "," in self.checkpoints
         if is_series and (task != "translation" or not self.is_scoring or self.compare):
             raise ValueError(

@@ -3,10 +3,9 @@
 Scores a split, answers lines of text, or continues a prompt.
 """
 
-import contextlib
-import sys
 from collections.abc import Iterable
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from transformer.cli import compile_cache
@@ -15,10 +14,10 @@ from transformer.cli.flags import given_flags
 from transformer.config import Config
 from transformer.console import say, tell
 from transformer.data import text_files
-from transformer.data.splits import folder_name
 from transformer.inference.language_model import LanguageModel
 from transformer.parallel import devices
 from transformer.signals import DONE
+from transformer.storage import open_atomically
 from transformer.tasks import load_task_class
 from transformer.workdir import WorkDir
 
@@ -51,19 +50,27 @@ def score_split(flags: EvaluateFlags, config: Config) -> None:
     """Scores --split, or the configuration's test split; prints and saves the scores."""
     split = flags.split or config.data.test_split
     scores = load_task_class(config.task).score_split(
-        flags.workdir, flags.checkpoints, split, **flags.compute_settings
+        flags.workdir,
+        flags.checkpoints,
+        split,
+        corpus=config.data.corpus,
+        **flags.compute_settings,
     )
     tell([f"{scores.corpus}, checkpoint {scores.checkpoint}:"])
     tell([*scores.lines(), *scores.detail_lines()])
-    say(f"scores: {scores.save(WorkDir(flags.workdir), folder_name(split))}")
+    say(f"scores: {scores.save(WorkDir(flags.workdir), split)}")
 
 
 def write_lines(answers: Iterable[str], path: str) -> None:
-    """Writes one line per answer to a file or, as they come, to standard output."""
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(open(path, "w", encoding="utf-8")) if path else sys.stdout
-        for text in answers:
-            print(text.replace("\n", " "), file=file, flush=not path)
+    """Writes one line per answer to a file, as a whole, or to standard output as they come."""
+    lines = (text.replace("\n", " ") for text in answers)
+    if not path:
+        for line in lines:
+            print(line, flush=True)
+        return
+    opener = text_files.OPENERS.get(Path(path).suffix)
+    with open_atomically(path) as file, opener(file, "wb") if opener else file as packed:
+        packed.writelines(f"{line}\n".encode(errors="replace") for line in lines)
 
 
 def continue_prompt(flags: EvaluateFlags, prompt: str, options: dict[str, Any]) -> None:

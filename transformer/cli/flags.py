@@ -102,6 +102,8 @@ def check_flags(flags: Any, task: str = "") -> None:
                 f"--{name} has no effect on a run of {task}: leave it out (it is for a run of "
                 f"{' or '.join(rules.tasks)})."
             )
+        if value == "" and known[name].default:
+            raise ValueError(f"--{name} is empty: give it a value, or leave it out.")
         if rules.at_least is not None and value < rules.at_least:
             raise ValueError(f"--{name} must be at least {rules.at_least}, not {value}.")
         needed = [known[other] for other in rules.needs if known[other].fits(task)]
@@ -113,12 +115,15 @@ def check_flags(flags: Any, task: str = "") -> None:
                 raise ValueError(f"--{name} cannot be used with --{other}: {reason}.")
 
 
+def input_files(flags: Any) -> dict[str, str]:
+    """Returns {name: path} of the flags that were given and name a file to read."""
+    known, given = flags_of(type(flags)), given_flags(flags)
+    return {name: path for name, path in given.items() if known[name].rules.is_input_file}
+
+
 def check_input_files(flags: Any) -> None:
     """Raises ValueError if a file to read does not exist, or several are standard input."""
-    known = flags_of(type(flags))
-    files = {
-        name: path for name, path in given_flags(flags).items() if known[name].rules.is_input_file
-    }
+    files = input_files(flags)
     for name, path in files.items():
         if path != "-" and not text_files.is_readable(path):
             raise ValueError(f"--{name} must be a file (or -); {path} does not exist.")

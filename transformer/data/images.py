@@ -15,7 +15,7 @@ import numpy as np
 
 from transformer.config import DataConfig
 from transformer.data.splits import parse_split, part_of
-from transformer.data.text_files import describe_folder
+from transformer.data.text_files import describe_folder, name_in_folder
 
 NPZ_ERRORS = KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error
 
@@ -59,7 +59,7 @@ def _load_digits(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _load_npz(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
-    path = folder / f"{name}.npz"
+    path = folder / f"{name_in_folder(folder, name)}.npz"
     if not path.is_file():
         raise ValueError(
             f"The corpus folder {folder} must hold {name}.npz; {describe_folder(folder)}."

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from transformer.config import DataConfig
 from transformer.data.splits import parse_split, part_of
-from transformer.data.text_files import describe_folder, find_file, read_text
+from transformer.data.text_files import describe_folder, find_file, name_in_folder, read_text
 
 TEXT_FEATURES = "text", "sentence"
 
@@ -74,7 +74,7 @@ def _load(config: DataConfig, split: str) -> LabelledTexts:
         return LabelledTexts(texts, [label for _, label in rows], Counter())
     name, start, stop = parse_split(split)
     folder = Path(config.corpus).expanduser()
-    path = find_file(folder, f"{name}.tsv")
+    path = find_file(folder, f"{name_in_folder(folder, name)}.tsv")
     if path is None:
         raise ValueError(
             f"The corpus folder {folder} must hold {name}.tsv (LABEL<tab>TEXT; also .gz, .xz); "

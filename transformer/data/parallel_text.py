@@ -16,7 +16,13 @@ import numpy as np
 
 from transformer.config import DataConfig
 from transformer.data.splits import parse_split, part_of
-from transformer.data.text_files import decode_text, describe_folder, find_file, read_text
+from transformer.data.text_files import (
+    decode_text,
+    describe_folder,
+    find_file,
+    name_in_folder,
+    read_text,
+)
 
 Pairs = list[tuple[str, str]]  # (source, target)
 
@@ -139,6 +145,7 @@ def _load_embedded(split: str, source: str, target: str) -> Pairs:
 
 def _load_folder(folder: Path, split: str, source: str, target: str) -> tuple[Pairs, Counter[str]]:
     """Returns (pairs of a split, number of repaired lines by reason) of a folder of text files."""
+    split = name_in_folder(folder, split)
     tsv = find_file(folder, f"{split}.tsv")
     if tsv:
         return _read_tsv(tsv)

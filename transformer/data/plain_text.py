@@ -8,7 +8,7 @@ from pathlib import Path
 
 from transformer.config import DataConfig
 from transformer.data.splits import parse_split, part_of
-from transformer.data.text_files import Text, describe_folder, find_file, read_text
+from transformer.data.text_files import Text, describe_folder, find_file, name_in_folder, read_text
 
 
 def load_text_lines(config: DataConfig, split: str) -> Text:
@@ -23,7 +23,8 @@ def load_text_lines(config: DataConfig, split: str) -> Text:
             f"{corpus} is one file: its split is 'all', or a part as all[:90%] and all[90%:], not "
             f"'{split}'; set data.train_split, data.validation_split and data.test_split."
         )
-    path = corpus if corpus.is_file() else find_file(corpus, f"{name}.txt")
+    file = f"{name_in_folder(corpus, name)}.txt"
+    path = corpus if corpus.is_file() else find_file(corpus, file)
     if path is None:
         raise ValueError(
             f"data.corpus must be a text file, or a folder that holds {name}.txt (also .gz, .xz); "

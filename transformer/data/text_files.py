@@ -20,6 +20,7 @@ from transformer import storage
 from transformer.storage import PathLike
 
 OPENERS = {"": None, ".gz": gzip.open, ".xz": lzma.open}
+VALIDATION = ("validation", "val", "valid", "dev")  # names of one split
 LONGEST_LINE = 2**20  # bytes that are kept of a line
 NOT_UTF8 = "lines that are not UTF-8, bytes replaced"
 TOO_LONG = "lines longer than 1 MiB, cut there"
@@ -174,6 +175,18 @@ def count_lines(path: PathLike) -> int | None:
     return count + (last != b"\n")
 
 
+def name_in_folder(folder: Path, split: str) -> str:
+    """Returns the name that the files of a split have in a folder: `split`, or a usual synonym.
+
+    Files of a validation split may be called validation, val, valid or dev. The name that was
+    asked for counts if there is any file of it, and is returned if there is none of any.
+    """
+    if split in VALIDATION and folder.is_dir():
+        found = {path.name.partition(".")[0] for path in folder.iterdir()}
+        return next((name for name in (split, *VALIDATION) if name in found), split)
+    return split
+
+
 def find_file(folder: Path, name: str) -> Path | None:
     """Returns the file of this name in a folder, compressed or not; None if it has none."""
     paths = [folder / f"{name}{ending}" for ending in OPENERS]
@@ -183,5 +196,8 @@ def find_file(folder: Path, name: str) -> Path | None:
 def describe_folder(folder: Path) -> str:
     """Returns the end of a message on a missing file: what the folder holds instead."""
     if not folder.is_dir():
-        return f"there is no such folder (looked from {os.getcwd()}); set --config.data.corpus"
+        return (
+            f"there is no such folder (looked from {os.getcwd()}); name it with "
+            f"--config.data.corpus, or for eval.py with --corpus"
+        )
     return f"it holds {', '.join(sorted(p.name for p in folder.iterdir())[:12]) or 'nothing'}"

@@ -10,6 +10,7 @@ from etils import epath
 from tabulate import tabulate
 
 import transformer
+from transformer.data.splits import folder_name
 from transformer.evaluation.scores import Score
 from transformer.storage import write_atomically
 from transformer.workdir import WorkDir
@@ -95,11 +96,11 @@ def json_lines(rows: Iterable[dict[str, Any]]) -> str:
 def write_results(
     workdir: WorkDir, name: str, record: dict[str, Any], files: dict[str, str]
 ) -> epath.Path:
-    """Writes results/NAME/ of a work directory: `record` as report.json, and the other `files`.
+    """Writes results/NAME/: `record` as report.json, and the other `files`; a split may be NAME.
 
     Writes nothing on hosts that do not write. Returns the path of report.json.
     """
-    folder = workdir / "results" / name
+    folder = workdir / "results" / folder_name(name)
     report = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
     if workdir.writes:
         folder.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,12 +68,13 @@ class LabelledTask(Task[TrainingT, TrainingT], ABC):
         checkpoint: str,
         split: str,
         *,
+        corpus: str | None = None,
         dtype: str | None = None,
         batch_size: int | None = None,
     ) -> TaskScores:
         classifier = Classifier.from_checkpoint(
             path, checkpoint, dtype=dtype, batch_size=batch_size
         )
-        data = classifier.config.data
+        data = replace(classifier.config.data, corpus=corpus or classifier.config.data.corpus)
         examples, labels = cls.load_split(data, split, classifier.labels.names)
         return evaluate_classifier(classifier, examples, labels, f"{data.corpus} {split}")

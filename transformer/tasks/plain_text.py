@@ -82,12 +82,14 @@ class PlainTextTask(Task[TrainingT, ValidationT], ABC):
         checkpoint: str,
         split: str,
         *,
+        corpus: str | None = None,
         dtype: str | None = None,
         batch_size: int | None = None,
     ) -> TaskScores:
         names = [cls.config_name]
         restored = restore(path, checkpoint, tasks=names, dtype=dtype, batch_size=batch_size)
         config, tokenizer = restored.config, restored.tokenizers[0]
+        config.data.corpus = corpus or config.data.corpus
         batches = cls.make_evaluation_batches(
             config, tokenizer, cls.load_split(config, split).lines
         )

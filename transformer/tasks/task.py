@@ -141,11 +141,13 @@ class Task(Generic[TrainingT, ValidationT]):
         checkpoint: str,
         split: str,
         *,
+        corpus: str | None = None,
         dtype: str | None = None,
         batch_size: int | None = None,
     ) -> TaskScores:
         """Scores a checkpoint of the run at `path`; arguments as of `restore`.
 
+        corpus: where the split is, if not where the run's configuration says.
         Raises ValueError for a task without scores.
         """
         raise ValueError(f"{cls.__name__} does not say how to score a split.")

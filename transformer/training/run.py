@@ -15,7 +15,6 @@ from etils.epath import PathLike
 
 from transformer.config import Config
 from transformer.console import format_seconds, say, showing_phases, silence
-from transformer.data.splits import folder_name
 from transformer.evaluation import plots
 from transformer.parallel import devices, hosts
 from transformer.signals import DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
@@ -177,7 +176,7 @@ def conclude_run(trainer: Trainer, step: int) -> None:
     result = trainer.task.score_test_split()
     if not workdir.writes:
         return
-    file = result.save(workdir, folder_name(trainer.config.data.test_split))
+    file = result.save(workdir, trainer.config.data.test_split)
     lines = ["", *result.sample_lines(), f"test set, checkpoint {result.checkpoint}:"]
     say("\n".join([*lines, *(f"  {line}" for line in result.lines())]))
     try:

@@ -1,0 +1,58 @@
+"""Checks, before anything is computed, that what the evaluate command writes destroys nothing."""
+
+import os
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from transformer import storage
+from transformer.workdir import WorkDir
+
+PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".webp")
+
+
+def check_answers_file(
+    output: str, inputs: Mapping[str, str], workdir: str, *, may_replace: bool
+) -> None:
+    """Raises ValueError if --output is an input, a file of the run, or one that exists.
+
+    A job that was stopped is resumed: it has left OUTPUT.parts. inputs: the files to read, by the
+    names of their flags. may_replace: whether a file that exists may be replaced.
+    """
+    _check_folder("output", output)
+    path = storage.locate(output if storage.is_remote(output) else os.path.realpath(output))
+    for name, file in inputs.items():
+        if file != "-" and _is_same_file(output, file):
+            raise ValueError(
+                f"--output={output} is the file of --{name}, which would be lost: name another."
+            )
+    if WorkDir(workdir).owns(output):
+        raise ValueError(f"--output={output} is a file of the run itself: name another.")
+    is_resumed = path.with_name(f"{path.name}.parts").is_dir()
+    if path.is_file() and not may_replace and not is_resumed:
+        raise ValueError(f"{output} exists: name another --output, or add --overwrite.")
+
+
+def check_picture_file(name: str, path: str) -> None:
+    """Raises ValueError if the flag --NAME=PATH names no picture that can be written."""
+    _check_folder(name, path)
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in PICTURES:
+        raise ValueError(f"--{name} must end in one of {', '.join(PICTURES)}, not '{suffix}'.")
+    if not find_spec("matplotlib"):
+        raise ValueError(f"--{name} needs matplotlib: pip install matplotlib.")
+
+
+def _is_same_file(first: str, second: str) -> bool:
+    """Whether two paths lead to one file, also through links."""
+    if storage.is_remote(first) or storage.is_remote(second):
+        return first == second
+    return os.path.exists(first) and os.path.samefile(first, os.path.expanduser(second))
+
+
+def _check_folder(name: str, path: str) -> None:
+    """Raises ValueError unless a file can be made at the local `path` of the flag --NAME."""
+    if storage.is_remote(path):
+        return
+    real = os.path.realpath(path)
+    if os.path.isdir(real) or not os.path.isdir(os.path.dirname(real)):
+        raise ValueError(f"--{name} must be a file in a folder that exists, not {path}.")
