@@ -11,7 +11,11 @@ tokenizers. `train.py` and `eval.py` are the commands.
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+if find_spec("fcntl") is None:  # as in native Windows
+    raise ImportError("transformer runs on Linux and macOS; on Windows, install it inside WSL.")
 
 if TYPE_CHECKING:
     from transformer.checkpoint.restore import restore

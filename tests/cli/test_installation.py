@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from tests.helpers.scripts import ROOT
+from tests.helpers.scripts import ROOT, run_python
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
@@ -28,3 +28,13 @@ def test_commands_name_functions(command):
     """Catches a command that was renamed and not installed anew."""
     module, _, function = command.partition(":")
     assert callable(getattr(importlib.import_module(module), function))
+
+
+@pytest.mark.slow
+def test_native_windows_is_refused_in_a_sentence():
+    """Catches "No module named fcntl" from the depths of an import."""
+    program = "import sys; sys.modules['fcntl'] = None; import transformer.storage"
+    code, _, err = run_python(program)
+    assert code == 1
+    last_line = err.strip().split("\n")[-1]
+    assert last_line.startswith("ImportError: transformer runs on Linux and macOS; on Windows")
