@@ -1,6 +1,6 @@
 """Reads datasets of TensorFlow Datasets without TensorFlow and without a network.
 
-Run as a program, it prepares a dataset of the catalogue, with a network and the `tf` extra:
+Run as a program, it prepares a dataset of the catalogue, with a network:
 
     python -m transformer.data.tfds wmt14_translate/de-en
 
@@ -77,7 +77,7 @@ def _read(
         return [convert(row) for row in builder.as_data_source(split)]
     except Exception as error:  # TFDS and its readers raise errors of many types
         raise ValueError(
-            f"The split '{split}' of {name} cannot be read: {_shorten(error)}"
+            f"The split '{split}' of {name} cannot be read: {shorten(error)}"
         ) from error
 
 
@@ -87,10 +87,10 @@ def _open_prepared(name: str) -> tfds.core.DatasetBuilder:
         if storage.is_remote(path):
             storage.locate(path)  # raises ValueError if it is out of reach
     try:
-        builder = _open(name)
+        builder = open_builder(name)
     except ImportError as error:  # gs:// without its package
         raise ValueError(f"{name} cannot be read: {error}.") from error
-    _check_prepared(name, builder)
+    check_prepared(name, builder)
     return builder
 
 
@@ -99,8 +99,11 @@ def _register_catalogues() -> None:
         importlib.import_module(catalogue)
 
 
-def _open(name: str) -> tfds.core.DatasetBuilder:
-    """Returns the builder of a dataset; `try_gcs=False` keeps TFDS off the network."""
+def open_builder(name: str, file_format: str | None = None) -> tfds.core.DatasetBuilder:
+    """Returns the builder of a dataset. file_format: to prepare it in, where it is not prepared.
+
+    Raises ValueError, without asking the network, if there is no such dataset.
+    """
     folder = tfds.core.Path(name).expanduser()
     if "/" in name and folder.is_dir():
         if not (folder / "dataset_info.json").exists():
@@ -111,17 +114,18 @@ def _open(name: str) -> tfds.core.DatasetBuilder:
         return tfds.builder_from_directory(folder)
     _register_catalogues()
     try:
-        return tfds.builder(name, try_gcs=False)
+        return tfds.builder(name, file_format=file_format, try_gcs=False)  # no network
     except tfds.core.DatasetNotFoundError:
         raise ValueError(f"TFDS knows no dataset '{name}', and no such folder exists.") from None
     except ValueError as error:
         raise ValueError(
-            f"No such folder exists, and TFDS cannot open '{name}': {_shorten(error)}"
+            f"No such folder exists, and TFDS cannot open '{name}': {shorten(error)}"
         ) from None
 
 
-def _check_prepared(name: str, builder: tfds.core.DatasetBuilder) -> None:
-    command = f"pip install -e '.[tf]', then python -m transformer.data.tfds {name}"
+def check_prepared(name: str, builder: tfds.core.DatasetBuilder) -> None:
+    """Raises ValueError if a dataset is not prepared, or cannot be read without TensorFlow."""
+    command = f"python -m transformer.data.tfds {name}"
     if not builder.info.splits:
         raise ValueError(
             f"The TFDS dataset {name} is not prepared in {builder.data_dir}. Set TFDS_DATA_DIR to "
@@ -135,16 +139,13 @@ def _check_prepared(name: str, builder: tfds.core.DatasetBuilder) -> None:
         )
 
 
-def prepare(name: str) -> None:
-    """Downloads a dataset of the catalogue into TFDS_DATA_DIR and prepares it to be read here."""
-    _register_catalogues()
-    tfds.builder(name, file_format="array_record").download_and_prepare()
-
-
-def _shorten(error: Exception) -> str:
+def shorten(error: Exception) -> str:
+    """Returns the message of an error on one line of moderate length."""
     text = " ".join(str(error).split())
     return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}…"
 
 
 if __name__ == "__main__":
-    prepare(*sys.argv[1:])
+    from transformer.data.tfds_preparation import main
+
+    sys.exit(main(sys.argv))
