@@ -1,5 +1,6 @@
 """report.html is whole, needs nothing else, and is never fooled by what a translation spells."""
 
+import json
 import re
 import sys
 from html.parser import HTMLParser
@@ -8,11 +9,14 @@ import numpy as np
 import pytest
 
 from tests.helpers.scored import CORPUS, compared, evaluation
+from transformer.config import Config
 from transformer.evaluation.checkpoint_series import CheckpointRow, checkpoint_row
 from transformer.evaluation.compare_runs import compare
 from transformer.evaluation.comparison_report import render_comparison
 from transformer.evaluation.html_report import mark_differences, render
 from transformer.evaluation.plots import AttentionMap
+from transformer.evaluation.run_facts import read_facts
+from transformer.workdir import WorkDir
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")
 
@@ -128,10 +132,24 @@ def test_a_whole_page_has_every_part(page, text):
 def test_a_comparison_has_every_part(comparison):
     """Catches a table or the sentences of a run that are left out of the page."""
     found = headings(comparison)
-    assert found[:3] == ["Paired tests", "Settings that differ", "Work directories"]
+    assert found[:3] == ["Paired tests", "Settings that differ", "The runs"]
     assert found[-1] == "How it is counted" and len(found) == 5
     assert "nrefs:1|bs:20" in comparison and "ar:20" in comparison
     assert "--config.tokenizer.model" in comparison and "<mark>" in comparison
+
+
+def test_the_run_is_described(tmp_path):
+    """Catches a report that cannot say which settings and versions its scores are of."""
+    workdir = WorkDir(tmp_path)
+    workdir.save_config(Config().with_settings({"model.d_ff": 7, "tokenizer.joiner": ""}))
+    start = {"time": "2026-11-22T06:31:07Z", "devices": {"cpu": 2}, "command": ["x", "<y>"]}
+    (tmp_path / "environment.json").write_text(json.dumps([{}, start | {"packages": {"jax": "1"}}]))
+    shown = Page(render(evaluation(), "runs/x", facts=read_facts(workdir))).text
+    for text in ("2026-11-22T06:31:07Z, 2 starts", "2 × cpu", "jax 1", "x '<y>'", "(empty)"):
+        assert text in shown
+    assert re.search(r"--config\.model\.d_ff\s*7\s*2048", shown) and "num_heads" not in shown
+    (tmp_path / "environment.json").write_text("[")
+    assert read_facts(workdir).origin() == {}
 
 
 def test_texts_are_in_their_own_direction_and_language(page):

@@ -5,6 +5,8 @@ import inspect
 import linecache
 import sys
 import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -26,7 +28,7 @@ def choose_config(name: str | None, workdir: str) -> Config:
     if name is None and (run := WorkDir(workdir)).has_run:
         say(f"no --config: going on with {run.path / 'config.json'}")
         return run.load_config()
-    path, _, argument = _config_path(name or DEFAULT_CONFIG).partition(":")
+    path, _, argument = find_config(name or DEFAULT_CONFIG).partition(":")
     return load_config_file(path, argument)
 
 
@@ -36,20 +38,32 @@ def load_config_file(path: str, argument: str = "") -> Config:
     argument: what it is called with, if not empty. Raises ValueError, which names the file and the
     line, if that fails, whatever is wrong in the file.
     """
-    _make_configs_importable()
-    name = f"config_file_{Path(path).stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec and spec.loader  # which a file that ends in .py always has
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-        get_config = getattr(module, "get_config", None)
+    with explaining_errors(path):
+        get_config = getattr(run_file(path), "get_config", None)
         if not callable(get_config):
             raise ValueError("it must define get_config(), which returns a Config.")
         config = get_config(*_arguments(get_config, path, argument))
         if not isinstance(config, Config):
             raise ValueError(f"get_config() must return a Config, not {config!r}.")
         return config
+
+
+def run_file(path: str) -> ModuleType:
+    """Runs a Python file, which may import the shipped configurations, and returns its module."""
+    _make_configs_importable()
+    name = f"config_file_{Path(path).stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader  # which a file that ends in .py always has
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def explaining_errors(path: str) -> Generator[None]:
+    """Turns an error in the Python file `path` into a ValueError that names it and the line."""
+    try:
+        yield
     except Exception as error:
         raise ValueError(_explain_error(path, error)) from error
 
@@ -83,10 +97,10 @@ def _explain_error(path: str, error: Exception) -> str:
     return f"{path}, line {lines[-1]}, {code}: {reason}"
 
 
-def _config_path(value: str) -> str:
+def find_config(value: str, flag: str = "config") -> str:
     """Returns the path to a configuration, or to the one of that name that this package ships.
 
-    value: PATH or PATH:ARGUMENT, the argument being that of `get_config`.
+    value: PATH or PATH:ARGUMENT, the argument being that of `get_config`. flag: names it in errors.
     """
     name, colon, argument = value.partition(":")
     path = Path(name)
@@ -96,10 +110,10 @@ def _config_path(value: str) -> str:
     for wanted in (name, f"configs/{name}", f"configs/{name}.py"):
         if wanted in shipped:
             if value != DEFAULT_CONFIG:
-                say(f"--config={name} is not a file here; taking {shipped[wanted]}")
+                say(f"--{flag}={name} is not a file here; taking {shipped[wanted]}")
             return f"{shipped[wanted]}{colon}{argument}"
     raise ValueError(
-        f"--config must name a Python file with get_config(), not {name}; shipped "
+        f"--{flag} must name a Python file with get_config(), not {name}; shipped "
         f"are {', '.join(shipped)}."
     )
 

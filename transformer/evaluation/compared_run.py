@@ -4,7 +4,7 @@ import json
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ from transformer.data.labels import Labels
 from transformer.data.splits import folder_name
 from transformer.data.tokenizer_files import load_tokenizers
 from transformer.evaluation.evaluation import Evaluation
+from transformer.evaluation.run_facts import read_facts
 from transformer.evaluation.scores import Perplexity, Score
 from transformer.evaluation.segments import Segment
 from transformer.workdir import WorkDir
@@ -28,7 +29,8 @@ class ComparedRun:
     path: of the work directory, as it was given. config: with the search that was used.
     num_parameters: of the model. vocabulary: a number that tells the target vocabulary from every
     other, by whose tokens a perplexity counts; 0: there is none. segments: empty for other tasks
-    than translation.
+    than translation. origin: when, with what and on what it was trained, as
+    `RunFacts.origin` returns it.
     """
 
     path: str
@@ -40,6 +42,7 @@ class ComparedRun:
     corpus: str
     scores: dict[str, Score]
     segments: Sequence[Segment]
+    origin: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Returns what the report of a comparison holds of this run."""
@@ -48,6 +51,7 @@ class ComparedRun:
             "checkpoint": self.checkpoint,
             "step": self.step,
             "num_parameters": self.num_parameters,
+            "origin": self.origin,
             **{key: score.to_json() for key, score in self.scores.items()},
         }
 
@@ -67,6 +71,7 @@ def compared_run(path: PathLike, result: Evaluation) -> ComparedRun:
         corpus=result.corpus,
         scores=result.scores,
         segments=result.segments,
+        origin=read_facts(workdir).origin(),
     )
 
 
@@ -98,6 +103,7 @@ def saved_run(path: PathLike) -> ComparedRun:
         corpus=record["corpus"],
         scores=_read_scores(record),
         segments=[_read_segment(json.loads(line)) for line in lines if line],
+        origin=read_facts(workdir).origin(),
     )
 
 

@@ -63,13 +63,18 @@ def notes(comparison: Comparison) -> list[str]:
             f"p, Holm: that of randomisation, corrected for the {len(comparison.runs) - 1} "
             f"comparisons with the first run by one score."
         )
+    return lines + perplexity_notes(comparison)
+
+
+def perplexity_notes(comparison: Comparison) -> list[str]:
+    """Returns what * means, if a perplexity has it."""
     has_perplexity = "perplexity" in comparison.first.scores
-    if has_perplexity and not all(map(comparison.has_comparable_perplexity, comparison.runs)):
-        lines.append(
-            "*: per token of another vocabulary than the first run's, or of other references, so "
-            "not comparable with it."
-        )
-    return lines
+    if not has_perplexity or all(map(comparison.has_comparable_perplexity, comparison.runs)):
+        return []
+    return [
+        "*: per token of another vocabulary than the first run's, or of other references, so not "
+        "comparable with it."
+    ]
 
 
 def comparison_lines(comparison: Comparison, width: int | None = None) -> list[str]:

@@ -12,6 +12,7 @@ from etils import epath
 from transformer.evaluation import html_report, metrics
 from transformer.evaluation.output_checks import word_unit
 from transformer.evaluation.plots import AttentionMap
+from transformer.evaluation.run_facts import read_facts
 from transformer.evaluation.scores import Score, corpus_perplexity
 from transformer.evaluation.segments import (
     LengthScore,
@@ -146,6 +147,7 @@ class Evaluation(TaskScores):
                 title=str(workdir.path),
                 curves=workdir.read_metrics(),
                 checkpoints=checkpoints,
+                facts=read_facts(workdir),
             ),
         }
         return write_results(workdir, name, record, files)

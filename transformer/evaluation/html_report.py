@@ -15,11 +15,14 @@ from markupsafe import Markup
 
 from transformer.evaluation import plots
 from transformer.evaluation.output_checks import DEFINITIONS
+from transformer.evaluation.run_facts import RunFacts
 from transformer.evaluation.segments import worst_and_best
 
 if TYPE_CHECKING:
     from transformer.evaluation.checkpoint_series import CheckpointRow
     from transformer.evaluation.evaluation import Evaluation
+
+NO_FACTS = RunFacts()
 
 
 def render(
@@ -28,11 +31,13 @@ def render(
     *,
     curves: Sequence[dict[str, Any]] = (),
     checkpoints: Sequence[CheckpointRow] = (),
+    facts: RunFacts = NO_FACTS,
 ) -> str:
     """Returns the report as HTML.
 
     title: the name of the run. curves: records as in metrics.jsonl. checkpoints: all that were
-    scored, `result` being the last. Without matplotlib it says how to get the pictures.
+    scored, `result` being the last. facts: on the run. Without matplotlib it says how to get the
+    pictures.
     """
     worst, best = worst_and_best(result.segments)
     ends = [row.score.value + (row.score.interval or 0) for row in result.by_length]
@@ -51,6 +56,7 @@ def render(
         pictures=pictures,
         note=note,
         fault_definitions=DEFINITIONS,
+        facts=facts,
     )
 
 

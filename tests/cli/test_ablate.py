@@ -1,0 +1,142 @@
+"""The ablate command: rows are trained in turn, whatever becomes of one of them."""
+
+import json
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+from tests.helpers.random_runs import WORDS
+from tests.helpers.scored import CORPUS, evaluation
+from transformer.cli import run_ablation
+from transformer.cli.ablate import main
+from transformer.config import Config
+from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.tokenizer_files import save_tokenizers
+from transformer.evaluation import ablation_table
+from transformer.evaluation.compare_runs import compare
+from transformer.evaluation.compared_run import compared_run, saved_run
+from transformer.signals import DIVERGED, RESUMABLE
+from transformer.workdir import WorkDir
+
+TABLE = """
+from transformer.config import Config
+
+ROWS = {
+    "base": {},
+    "wide": {"model.d_ff": lambda base: 2 * base.model.d_ff},
+    "bad": {"model.dropout_rate": 0.9},
+    "deep": {"model.num_layers": 3},
+}
+PUBLISHED = {"wide": {"BLEU": 30.5}}
+
+def get_config():
+    return Config().with_settings({"model.d_model": 16, "model.num_heads": 2, "model.d_ff": 8})
+"""
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A file that is a base configuration and its rows."""
+    file = tmp_path / "rows.py"
+    file.write_text(TABLE)
+    return [f"--config={file}", f"--table={file}", f"--workdir={tmp_path / 'runs'}"]
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Replaces training: notes the runs; `outcomes` says with what some of them end, by name."""
+    done, outcomes = [], {}
+
+    def train(config, workdir, *, resume_command):
+        outcome = outcomes.get(workdir.name, 0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        done.append(workdir.name)
+        if outcome == 0:
+            folder = WorkDir(workdir)
+            workdir.mkdir(parents=True)
+            save_tokenizers(workdir, *[PiecesTokenizer(WORDS, "@@")] * 2)
+            folder.save_config(config)
+            words = " x" * (config.model.num_layers + config.training.seed)
+            evaluation([(s, r, t + words) for s, r, t in CORPUS]).save(folder, "test")
+        return SimpleNamespace(exit_code=outcome)
+
+    few = partial(compare, num_bootstrap=20, num_trials=20)
+    monkeypatch.setattr(ablation_table, "compare", few)
+    monkeypatch.setattr(run_ablation, "train", train)
+    monkeypatch.setattr(run_ablation, "connect_hosts", lambda flags: True)
+    monkeypatch.setattr(run_ablation.compile_cache, "turn_on", lambda say: None)
+    return SimpleNamespace(runs=done, outcomes=outcomes)
+
+
+def test_a_row_that_fails_does_not_keep_the_others(call, table, trained, tmp_path):
+    """Catches a night of training that ends at the first row that diverges, with exit code 0."""
+    trained.outcomes |= {"bad": DIVERGED, "wide": ValueError("no such corpus.")}
+    ended = call(main, *table)
+    assert ended.code == 2 and trained.runs == ["base", "bad", "deep"]
+    assert "error: row wide: no such corpus." in ended.err
+    assert "these rows failed: wide, bad" in ended.err
+    text = (tmp_path / "runs" / "table.md").read_text()
+    assert "| base |" in text and "| deep | num_layers 6 → 3 |" in text and "wide" not in text
+    assert text.splitlines()[-1] and "num_layers 6 → 3" in ended.out
+    record = json.loads((tmp_path / "runs" / "table.json").read_text())
+    assert [row["name"] for row in record["rows"]] == ["base", "deep"]
+    counts = [row["runs"][0]["num_parameters"] for row in record["rows"]]
+    assert counts[0] > 1.8 * counts[1] > 0
+    assert "<h2>Paired tests</h2>" in (tmp_path / "runs" / "report.html").read_text()
+
+
+def test_an_interrupted_row_ends_the_command(call, table, trained, tmp_path):
+    """Catches rows that are begun after the signal that was to end them all."""
+    trained.outcomes["wide"] = RESUMABLE
+    assert call(main, *table).code == RESUMABLE
+    assert trained.runs == ["base", "wide"] and not (tmp_path / "runs" / "table.md").exists()
+
+
+def test_seeds_have_folders_of_their_own(call, table, trained):
+    """Catches seeds that share a work directory, and the run of the base's own trained again."""
+    ended = call(main, *table, "--rows=deep,base", "--seeds=0,2", "--steps=50")
+    assert ended.code == 0, ended.err
+    assert trained.runs == ["deep", "deep_seed2", "base", "base_seed2"]
+    assert "50 steps" in ended.err and "standard deviation over the seeds" in ended.out
+
+
+def test_a_saved_run_is_the_run_that_was_scored(tmp_path):
+    """Catches scores, sentences or settings that are lost on the way through the files."""
+    workdir, result = WorkDir(tmp_path), evaluation()
+    save_tokenizers(tmp_path, *[PiecesTokenizer(WORDS, "@@")] * 2)
+    workdir.save_config(Config().with_settings({"decoding.beam_size": 9}))
+    result.save(workdir, "test")
+    found = saved_run(tmp_path)
+    assert found == compared_run(tmp_path, result)
+    assert found.config.decoding.beam_size == result.settings.search["beam_size"] == 4
+    assert found.scores["perplexity"].figures == result.scores["perplexity"].figures
+    (tmp_path / "results" / "test" / "report.json").unlink()
+    with pytest.raises(ValueError, match=r"holds no scores that can be read .*eval\.py"):
+        saved_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--rows=base,h9"], "there is no row 'h9'; the rows are base, h1"),
+        (["--table=nowhere.py"], "--table must name a Python file"),
+        (["--table=configs/digits.py"], "digits.py: it must define ROWS"),
+        (["--seeds=0,x"], "--seeds must be whole numbers with commas between, not 'x'"),
+        (["--steps=0"], "--steps must be at least 1"),
+        (["--row=base"], "did you mean --rows?"),
+    ],
+)
+def test_mistakes_are_refused_before_anything_is_trained(call, trained, arguments, said):
+    """Catches a mistake that is found when the other rows are trained."""
+    ended = call(main, *arguments)
+    assert (ended.code, ended.out, trained.runs) == (2, "", [])
+    assert said in ended.err and ended.err.count("\n") == 1 and ended.err.startswith("error: ")
+
+
+def test_the_plan_is_shown_without_training(call, trained):
+    """Catches a dry run that begins."""
+    ended = call(main, "--dry_run", "--rows=base,h1,n2,n4")
+    assert ended.code == 0 and trained.runs == []
+    assert "h1    num_heads 4 → 1" in ended.err and "row n4 is left out" in ended.err

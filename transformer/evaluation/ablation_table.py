@@ -1,0 +1,169 @@
+"""The table of an ablation: what each row changes, what it reaches, and what a paper reports."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transformer.evaluation.compare_runs import Comparison, compare
+from transformer.evaluation.compared_run import ComparedRun
+from transformer.evaluation.comparison_tables import (
+    Table,
+    perplexity_notes,
+    score_figures,
+    signatures,
+)
+from transformer.evaluation.paired_tests import PairedDifference
+from transformer.evaluation.wide_table import markdown_table
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A row of the table.
+
+    changes: {setting: (value in the base, value in the row)}, and in words. runs: one for each
+    seed. published: what a paper reports of it, by the name of the score.
+    """
+
+    name: str
+    changes: Mapping[str, tuple[Any, Any]]
+    summary: str
+    runs: Sequence[ComparedRun]
+    published: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class AblationTable:
+    """Rows that were trained, compared with the first.
+
+    comparison: of the first run of each row.
+    """
+
+    rows: Sequence[TableRow]
+    comparison: Comparison
+
+    @property
+    def has_seeds(self) -> bool:
+        """Whether rows have several runs, whose mean and standard deviation are shown."""
+        return any(len(row.runs) > 1 for row in self.rows)
+
+    def cells(self) -> Table:
+        """Returns the table, headers first."""
+        primary, *others = self.comparison.first.scores.items()
+        p_heads = [] if self.has_seeds else ["p"] * bool(self.comparison.differences)
+        published = list(dict.fromkeys(key for row in self.rows for key in row.published))
+        table = [
+            ["row", "changes", "parameters", "step", primary[1].name, "difference", *p_heads]
+            + [score.name for _, score in others]
+            + [f"paper: {key}" for key in published]
+        ]
+        for number, row in enumerate(self.rows):
+            run = row.runs[0]
+            step = "" if run.step is None else f"{run.step:,}"
+            cells = [row.name, row.summary, f"{run.num_parameters:,}", step]
+            cells += [self._figures(number, primary[0]), self._difference(number, primary[0])]
+            cells += [self._p_value(number)] * len(p_heads)
+            cells += [self._figures(number, key) for key, _ in others]
+            cells += [_number(row.published.get(key)) for key in published]
+            table.append(cells)
+        return table
+
+    def _figures(self, number: int, key: str) -> str:
+        """Returns a score of a row: with its interval, or mean and deviation over the seeds."""
+        if not self.has_seeds:
+            return score_figures(self.comparison, self.comparison.runs[number], key)
+        runs = self.rows[number].runs
+        values = [run.scores[key].value for run in runs if key in run.scores]
+        digits = runs[0].scores[key].DIGITS if values else 0
+        return _mean(values, digits) if values else "–"
+
+    def _difference(self, number: int, key: str) -> str:
+        """Returns the difference from the first row, of the runs with the same seeds."""
+        if number == 0:
+            return ""
+        first, ours = (
+            [run.scores[key].value for run in self.rows[index].runs] for index in (0, number)
+        )
+        if not self.has_seeds and (test := self._test(number)):
+            return f"{test.difference:+.2f}"
+        return _mean([b - a for a, b in zip(first, ours, strict=False)], 2, sign="+")
+
+    def _p_value(self, number: int) -> str:
+        test = self._test(number)
+        return f"{test.p_holm:.4f}" if test else ""
+
+    def _test(self, number: int) -> PairedDifference | None:
+        """Returns the paired test of a row by the primary score."""
+        return next((d for d in self.comparison.differences if d.system == number), None)
+
+    def notes(self) -> list[str]:
+        """Returns what the columns mean, and what else than the rows say differs between runs."""
+        count = len(self.rows) - 1
+        if self.has_seeds:
+            lines = ["±: standard deviation over the seeds; differences are between equal seeds."]
+        else:
+            lines = ["±: half a 95% bootstrap interval over sentences."]
+            if self.comparison.differences:
+                lines.append(
+                    f"p: sacrebleu's paired approximate randomisation against "
+                    f"{self.rows[0].name}, corrected by Holm's method for {count} comparisons."
+                )
+        return lines + perplexity_notes(self.comparison) + self._other_differences()
+
+    def _other_differences(self) -> list[str]:
+        """Returns what differs between the runs although no row says so."""
+        lines = []
+        for flag, values in self.comparison.settings().items():
+            name = flag.removeprefix("--config.")
+            for row, value in zip(self.rows, values, strict=True):
+                is_meant = name in row.changes or name in self.rows[0].changes
+                if value != values[0] and not is_meant:
+                    lines.append(
+                        f"{row.name} also differs from {self.rows[0].name} in {name}: {value}, not "
+                        f"{values[0]}."
+                    )
+        return lines
+
+    def markdown(self) -> str:
+        """Returns table.md."""
+        head, *rows = self.cells()
+        texts = [*self.notes(), *(f"{name}: `{text}`" for name, text in self.signatures())]
+        first = self.comparison.first
+        title = f"{first.corpus}, {next(iter(first.scores.values())).direction}"
+        return f"{title}\n\n{markdown_table(head, rows)}\n" + "".join(f"- {t}\n" for t in texts)
+
+    def signatures(self) -> list[tuple[str, str]]:
+        """Returns (score, signature) of the scores that are shown."""
+        names = len(self.comparison.first.scores)
+        return signatures(self.comparison)[:names]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what table.json holds."""
+        rows = [
+            {
+                "name": row.name,
+                "changes": row.changes,
+                "runs": [run.to_json() for run in row.runs],
+                "published": dict(row.published),
+            }
+            for row in self.rows
+        ]
+        return {"rows": rows, "comparison": self.comparison.to_json()}
+
+
+def make_table(rows: Sequence[TableRow]) -> AblationTable:
+    """Returns the table of rows, each compared with the first."""
+    return AblationTable(rows, compare([row.runs[0] for row in rows]))
+
+
+def _mean(values: Sequence[float], digits: int, sign: str = "") -> str:
+    """Returns a mean and, of several values, their standard deviation: "25.10 ± 0.31"."""
+    deviation = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):{sign}.{digits}f}{deviation}"
+
+
+def _number(value: float | None) -> str:
+    """Returns a published number: 25.8, or 65M for many parameters."""
+    if value is None:
+        return ""
+    return f"{value / 1e6:,.0f}M" if value >= 1e6 else f"{value:g}"

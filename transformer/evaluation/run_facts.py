@@ -1,0 +1,51 @@
+"""Where a run comes from: its settings, and when, with what and on what it was trained."""
+
+import json
+import shlex
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from transformer.config import Config
+from transformer.workdir import WorkDir
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a report says of a run besides its scores.
+
+    settings: {flag: (value, default)} of those that have not their default. starts: the records of
+    environment.json, one for each start of the training; none in folders of version 0.1.
+    """
+
+    settings: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    starts: list[dict[str, Any]] = field(default_factory=list)
+
+    def origin(self) -> dict[str, str]:
+        """Returns {what: text} of the last start; empty if none is known."""
+        if not self.starts:
+            return {}
+        last = self.starts[-1]
+        devices = [f"{count} × {kind}" for kind, count in last.get("devices", {}).items()]
+        versions = {"Python": last.get("python", "?"), **last.get("packages", {})}
+        facts = {
+            "started": f"{last['time']}, {len(self.starts)} start{'s' * (len(self.starts) > 1)}",
+            "devices": f"{', '.join(devices)} on {last.get('num_hosts', 1)} host(s)",
+            "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+            "commit": last.get("commit") or "",
+            "command": shlex.join(last.get("command", [])),
+        }
+        return {name: text for name, text in facts.items() if text}
+
+
+def read_facts(workdir: WorkDir) -> RunFacts:
+    """Returns the facts of the run in a work directory; none of a folder without a run."""
+    if not workdir.has_run:
+        return RunFacts()
+    config, defaults = workdir.load_config(), Config()
+    differences = config.differences(defaults)
+    settings = {f"--config.{name}": pair for name, pair in differences.items()}
+    starts: list[dict[str, Any]] = []
+    with suppress(ValueError, OSError):  # damaged, or there is none
+        starts = json.loads((workdir / "environment.json").read_text(encoding="utf-8"))
+    return RunFacts(settings, starts)

@@ -1,0 +1,80 @@
+"""Plans an ablation: the configuration of each of its rows, checked before anything is trained."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transformer.config import Config
+
+Changes = Mapping[str, Any]  # {setting: value, or function of the base's configuration}
+STEP_SETTINGS = (  # they count steps, and go along with `training.num_train_steps`
+    "optimizer.warmup_steps",
+    "optimizer.decay_steps",
+    "training.eval_every",
+    "training.checkpoint_every",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A variation of a base configuration.
+
+    changes: {setting: (value in the base, value in this row)}. published: what a paper reports of
+    it, by the name of the score.
+    """
+
+    name: str
+    config: Config
+    changes: dict[str, tuple[Any, Any]]
+    published: Mapping[str, float]
+
+    @property
+    def summary(self) -> str:
+        """The changes in words: "num_heads 4 → 1"."""
+        return describe_changes(self.changes) or "the base"
+
+
+def plan_rows(
+    base: Config,
+    rows: Mapping[str, Changes],
+    names: Sequence[str] = (),
+    *,
+    published: Mapping[str, Mapping[str, float]] | None = None,
+    say: Callable[[str], object] = print,
+) -> list[Row]:
+    """Returns the rows with these names, the first being what the others are compared with.
+
+    names: none for all. A row that is no other model than one before it, as rounding can make it
+    with a small base, is left out, which `say` is told. Raises ValueError for an unknown name, or
+    a row whose settings cannot be used.
+    """
+    planned: list[Row] = []
+    for name in names or rows:
+        if name not in rows:
+            raise ValueError(f"there is no row '{name}'; the rows are {', '.join(rows)}.")
+        try:
+            config = base.with_settings(rows[name]).validate()
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ValueError(f"row {name}: {error}") from error
+        same = [row.name for row in planned if row.config == config]
+        if same:
+            say(f"row {name} is left out: with this base it is the same as {same[0]}")
+            continue
+        changes = base.differences(config)
+        planned.append(Row(name, config, changes, (published or {}).get(name, {})))
+    return planned
+
+
+def describe_changes(changes: Mapping[str, tuple[Any, Any]]) -> str:
+    """Returns changes in words: "num_heads 4 → 1"."""
+    return ", ".join(
+        f"{name.rpartition('.')[2]} {before} → {after}" for name, (before, after) in changes.items()
+    )
+
+
+def with_num_steps(config: Config, num_steps: int) -> Config:
+    """Returns a configuration that trains for `num_steps`, with its schedule scaled along."""
+    scale = num_steps / config.training.num_train_steps
+    values = config.values()
+    scaled = {name: max(1, round(values[name] * scale)) for name in STEP_SETTINGS if values[name]}
+    return config.with_settings(scaled | {"training.num_train_steps": num_steps})
