@@ -192,7 +192,7 @@ def test_a_failure_to_write_events_does_not_stop_the_training(cloud, monkeypatch
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for number in range(100):
-            progress._events.add_scalar("loss", 1.0, number)
+            progress._events.add_metrics(number, {"loss": 1.0})
         progress.close()
     assert "events for TensorBoard were not written" in str(caught[0].message)
 

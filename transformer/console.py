@@ -122,7 +122,7 @@ class Phase:
 
     def advance(self, amount: int = 1) -> None:
         """Counts what was done."""
-        self.num_done += amount
+        self.num_done = min(self.num_done + amount, self.total or self.num_done + amount)
         self._pace.add(amount)
         self._pace.start()  # now: what came before compiled
 
@@ -219,9 +219,9 @@ def phase(name: str, total: int = 0) -> Generator[Phase]:
         yield this
 
 
-def counted(items: Iterable[T], name: str, total: int) -> Iterator[T]:
-    """Yields `items` in a phase that counts them."""
+def counted(items: Iterable[T], name: str, total: int, weight: int = 1) -> Iterator[T]:
+    """Yields `items` in a phase that counts them; each is `weight` of the total."""
     with phase(name, total) as this:
         for item in items:
             yield item
-            this.advance()
+            this.advance(weight)

@@ -51,9 +51,13 @@ class Stopping:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, self._give_up)
         if self._at_once:
             raise Interruption
+
+    def _give_up(self, number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a third one would break into the clean-up
+        raise KeyboardInterrupt
 
     @contextmanager
     def at_once(self) -> Generator[None]:

@@ -34,10 +34,14 @@ class LiveLine:
         stream = self._stream
         return stream is not None and not stream.closed and stream.isatty()
 
-    def show(self, text: str) -> None:
-        """Replaces what was shown before, on a terminal."""
+    def show(self, text: str, *, is_passing: bool = False) -> None:
+        """Replaces what was shown before, on a terminal.
+
+        is_passing: whether the log can do without it, as another will soon follow.
+        """
         with self._lock:
-            self._record(text)
+            if not (is_passing and self.is_live):
+                self._record(text)
             if self.is_live:
                 self._text = text
                 self._draw()

@@ -5,6 +5,8 @@ tokenizer.*       the vocabularies
 classes.json      the names of the classes, of a task that has some
 checkpoints/      parameters and optimizer state, by step
 metrics.jsonl     a JSON line per report; events.* has the same for TensorBoard
+log.txt           what was said, with date and time
+environment.json  per start: versions, devices, host, command, commit
 samples.txt       outputs for the validation set
 results/          scores and outputs of the test set
 curves.png        the losses and scores over the steps
@@ -16,6 +18,8 @@ import json
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO
 
 from etils import epath
@@ -108,6 +112,7 @@ class WorkDir:
 
     def close(self) -> None:
         """Lets other processes train here again."""
+        self._flush_log()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -142,8 +147,8 @@ class WorkDir:
             )
 
     def append_metrics(self, record: dict[str, Any]) -> None:
-        """Appends a JSON line to metrics.jsonl."""
-        self._append("metrics.jsonl", json.dumps(record) + "\n")
+        """Appends a JSON line to metrics.jsonl, with the time."""
+        self._append("metrics.jsonl", json.dumps(record | {"time": utc_now()}) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Returns the records of metrics.jsonl, without a line that a crash cut short."""
@@ -166,6 +171,18 @@ class WorkDir:
         self._append("skipped_batches.jsonl", json.dumps({"step": step, **arrays}) + "\n")
         return self.path / "skipped_batches.jsonl"
 
+    def append_start(self, step: int, environment: dict[str, Any]) -> None:
+        """Adds a start of the run, from `step` on, to the list in environment.json."""
+        file, starts = self.path / "environment.json", []
+        with suppress(ValueError, OSError):  # damaged, or there is none yet
+            starts = json.loads(file.read_text(encoding="utf-8"))
+        starts = [*starts, {"time": utc_now(), "step": step, **environment}]
+        self._write("environment.json", json.dumps(starts, indent=2) + "\n")
+
+    def append_log(self, text: str) -> None:
+        """Appends lines to log.txt; an object store gets them with the next record of metrics."""
+        self._append("log.txt", text)
+
     def _append(self, name: str, text: str) -> None:
         path = self.path / name
         if not self.writes:
@@ -177,7 +194,13 @@ class WorkDir:
         if name not in self._growing:
             self._growing[name] = storage.GrowingObject(path)
         self._growing[name].write(text.encode())
-        self._growing[name].flush()
+        if name != "log.txt":
+            self._growing[name].flush()
+            self._flush_log()
+
+    def _flush_log(self) -> None:
+        if "log.txt" in self._growing:
+            self._growing["log.txt"].flush()
 
     def forget_metrics_after(self, step: int) -> None:
         """Drops what an interrupted run logged after the checkpoint that it resumes from."""
@@ -189,3 +212,8 @@ class WorkDir:
     def _write(self, name: str, text: str) -> None:
         if self.writes:
             storage.write_atomically(self.path / name, text)
+
+
+def utc_now() -> str:
+    """Returns the time as "2026-11-22T06:31:07Z"."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -25,13 +25,15 @@ def make_state(step):
 def save(folder, steps, keep=3):
     checkpoints = Checkpoints(folder, keep=keep)
     for step, score in steps:
-        checkpoints.save(make_state(step), score)
+        checkpoints.save(make_state(step))
+        if score is not None:
+            checkpoints.record_score(step, score)
     checkpoints.wait()
     return checkpoints
 
 
 def test_keeps_the_last_and_the_best(tmp_path):
-    """Catches Orbax's own best-of policy, which deletes the newest step if its score is poor."""
+    """Catches a best step that is deleted, as its score came after it, and a score that is lost."""
     steps = [(1, 5.0), (2, 9.0), (3, None), (4, 7.0), (5, None), (6, 0.0)]
     checkpoints = save(tmp_path, steps, keep=2)
     assert checkpoints.steps() == [2, 5, 6]
@@ -39,12 +41,32 @@ def test_keeps_the_last_and_the_best(tmp_path):
     assert Checkpoints(tmp_path, keep=1, read_only=True).best_step() == 2
 
 
-def test_the_only_checkpoint_is_not_replaced(tmp_path):
-    """Catches a kill between deletion and saving that leaves a run without any checkpoint."""
-    save(tmp_path, [(1, None)])
-    assert save(tmp_path, [(1, 5.0)]).best_step() is None
-    save(tmp_path, [(2, None)])
-    assert save(tmp_path, [(2, 5.0)]).best_step() == 2
+def test_the_scores_of_version_0_2_still_count(tmp_path):
+    """Catches a run of before, with its scores in Orbax's own files, that has no best step."""
+    save(tmp_path, [(1, None), (2, None)])
+    for step, score in ((1, 7.0), (2, 3.0)):
+        (tmp_path / str(step) / "metrics").mkdir()
+        (tmp_path / str(step) / "metrics" / "metrics").write_text(json.dumps({"score": score}))
+    assert Checkpoints(tmp_path, keep=1, read_only=True).best_step() == 1
+    assert save(tmp_path, [(3, 5.0)], keep=1).steps() == [1, 3]
+
+
+def test_only_a_damaged_checkpoint_is_replaced(tmp_path):
+    """Catches a bad step that stays when training comes by again, and a good one that is risked."""
+    save(tmp_path, [(1, None), (2, None)])
+    (tmp_path / "2" / "about" / "metadata").write_text("{}")
+    checkpoints = Checkpoints(tmp_path, keep=3)
+    with pytest.warns(UserWarning, match="Checkpoint 2 cannot be used"):
+        assert checkpoints.restore(make_state(0)).step == 1
+    before = (tmp_path / "1" / "about" / "metadata").stat().st_mtime_ns
+    for step in (1, 2):
+        checkpoints.save(make_state(step))
+    checkpoints.wait()
+    assert checkpoints.restore(make_state(0)).step == 2
+    assert (tmp_path / "1" / "about" / "metadata").stat().st_mtime_ns == before
+    save(tmp_path / "alone", [(1, None)])
+    save(tmp_path / "alone", [(1, None)])  # kept: a kill must not leave the run without any
+    assert Checkpoints(tmp_path / "alone", keep=1).steps() == [1]
 
 
 def test_restores_every_bit_and_type(tmp_path):

@@ -57,7 +57,8 @@ def write_run(
     for step in steps:
         scaled = jax.tree.map(lambda x, step=step: x * (1 + step / 100), params)
         state = TrainState(jnp.array(step), scaled, opt_state={"mu": scaled, "nu": scaled})
-        checkpoints.save(state, score=float(-step))
+        checkpoints.save(state)
+        checkpoints.record_score(step, float(-step))
     checkpoints.close()
     workdir.save_config(config)
     return folder

@@ -13,10 +13,17 @@ from flax import linen as nn
 
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.config import Config, ModelConfig, OptimizerConfig, TrainingConfig
+from transformer.evaluation import plots
 from transformer.signals import DIVERGED, DONE, RESUMABLE, Interruption, Stopping
 from transformer.tasks.task import Task
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch):
+    """Curves take longer to draw than these runs to train."""
+    monkeypatch.setattr(plots, "render", lambda *_, **__: b"")
 
 
 class PointBatch(NamedTuple):
@@ -84,7 +91,8 @@ def test_a_task_is_learnt_and_logged(tmp_path):
     assert trainer.run(concluded.append) == DONE
     assert concluded == [60]
     records = trainer.workdir.read_metrics()
-    assert reports == records
+    times = [record.pop("time") for record in records]
+    assert reports == records and times == sorted(times)
     rates = {r["step"]: r["learning_rate"] for r in records if "learning_rate" in r}
     assert list(rates) == [1, 20, 40, 60]
     assert rates[1] == pytest.approx(0.25)  # half of the peak: the first of two steps of warm-up

@@ -2,11 +2,13 @@
 
 Orbax does not notice a flipped bit and takes a stray folder for the newest step. Each step
 therefore carries a fingerprint of every array, and restoring falls back, with a warning, to the
-newest step that is intact.
+newest step that is intact. A score comes after its checkpoint, and so into a file of its own.
 """
 
+import json
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -17,12 +19,13 @@ from etils.epath import PathLike
 import transformer
 from transformer import storage
 from transformer.checkpoint.fingerprint import fingerprints
-from transformer.checkpoint.orbax_manager import make_manager
+from transformer.checkpoint.orbax_manager import best_of, make_manager
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
 from transformer.workdir import WorkDir
 
 T = TypeVar("T")
+SCORES = "scores.json"  # in the folder of the checkpoints: {step: score}
 
 
 class Loaded(NamedTuple):
@@ -47,35 +50,55 @@ class Checkpoints:
 
     def __init__(self, folder: PathLike, *, keep: int, read_only: bool = False) -> None:
         self.folder, self.keep = storage.absolute(folder), keep
-        self._manager = make_manager(self.folder, keep, read_only)
+        self._scores: dict[int, float] = {}
+        self._manager = make_manager(self.folder, keep, self._scores, read_only)
+        self._scores.update(self._read_scores())
+        self._known_good: set[int] = set()  # saved or restored by this object
         self._abstract_params: Params = None  # shapes and types, once they have been read
 
-    def save(self, state: TrainState, score: float | None = None) -> None:
-        """Starts to save a state under its step; the highest `score` marks the best checkpoint.
+    def save(self, state: TrainState, trained: Mapping[str, float] | None = None) -> None:
+        """Starts to save a state under its step.
 
-        A step that exists already is replaced only to add a score, and only while there is another
-        step to fall back on.
+        A step that exists already is replaced only if it may be damaged, and only while there is
+        another step to fall back on. trained: how much training led to the state, for `about`.
         """
-        params, rest = state.params, state.replace(params=None)
+        params, rest, step = state.params, state.replace(params=None), int(state.step)
         about = {
             "format": 1,
             "version": transformer.__version__,
+            "trained": dict(trained or {}),
             "fingerprints": {"params": fingerprints(params), "rest": fingerprints(rest)},
         }
-        if int(state.step) in self.steps():
-            if score is None or len(self.steps()) == 1:
+        if step in self.steps():
+            if step in self._known_good or len(self.steps()) == 1:
                 return
-            self._manager.delete(int(state.step))
+            self._manager.delete(step)
         self._manager.save(
-            int(state.step),
+            step,
             args=ocp.args.Composite(
                 params=ocp.args.PyTreeSave(params),
                 rest=ocp.args.PyTreeSave(rest),
                 about=ocp.args.JsonSave(about),
             ),
-            metrics=None if score is None else {"score": float(score)},
             force=True,
         )
+        self._known_good.add(step)
+
+    def record_score(self, step: int, score: float) -> None:
+        """Notes the score of a step; the highest one marks the best checkpoint, which is kept."""
+        if not math.isfinite(score) or self._scores.get(step) == score:
+            return
+        self._scores[step] = score
+        if jax.process_index() == 0:
+            scores = {str(step): self._scores[step] for step in sorted(self._scores)}
+            storage.write_atomically(self.folder / SCORES, json.dumps(scores) + "\n")
+
+    def _read_scores(self) -> dict[int, float]:
+        file = self.folder / SCORES
+        if file.is_file():
+            return {int(step): score for step, score in json.loads(file.read_text()).items()}
+        noted = {step: self._manager.metrics(step) for step in self.steps()}  # by version 0.2
+        return {step: metrics["score"] for step, metrics in noted.items() if metrics}
 
     def wait(self) -> None:
         """Waits until every save is on disk; raises the error of a save that failed."""
@@ -91,12 +114,10 @@ class Checkpoints:
 
     def best_step(self) -> int | None:
         """Returns the step with the highest score, None if no step has a score."""
-        scored = [(self._manager.metrics(step), step) for step in self.steps()]
-        scores = [(metrics["score"], step) for metrics, step in scored if metrics]
-        return max(scores)[1] if scores else None
+        return best_of(self.steps(), self._scores)
 
     def about(self, step: int) -> dict[str, Any]:
-        """Returns the notes saved beside the arrays of a step: format, version, fingerprints."""
+        """Returns the notes beside the arrays of a step: format, version, trained, fingerprints."""
         about = ocp.args.Composite(about=ocp.args.JsonRestore())
         return self._manager.restore(step, args=about)["about"]
 
@@ -109,6 +130,7 @@ class Checkpoints:
         def read(step: int) -> TrainState:
             target = {"params": like.params, "rest": like.replace(params=None)}
             restored = self._read(step, target)
+            self._known_good.add(step)
             return restored["rest"].replace(params=restored["params"])
 
         return self._first_intact(step, read)

@@ -13,6 +13,7 @@ from transformer.checkpoint.checkpoints import open_for_reading
 from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
+from transformer.console import phase
 from transformer.data.labels import Labels
 from transformer.data.tokenizer_files import Tokenizer, load_tokenizers
 from transformer.workdir import WorkDir
@@ -75,9 +76,10 @@ def restore(
     if batch_size is not None:
         config.decoding.batch_size = batch_size
     config.validate()
-    loaded = open_for_reading(run.path, config).load(
-        checkpoint, config.decoding.average_checkpoints
-    )
+    with phase(f"restoring {run.path}"):
+        loaded = open_for_reading(run.path, config).load(
+            checkpoint, config.decoding.average_checkpoints
+        )
     tokenizers = () if config.task == "images" else load_tokenizers(run.path)
     has_classes = config.task in ("classification", "images")
     labels = Labels.load(run.path) if has_classes else Labels([])

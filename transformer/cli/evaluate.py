@@ -24,6 +24,7 @@ from transformer.cli.command_line import parse_flags, wants
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.help_text import help_text, version_text
 from transformer.cli.process import run_guarded, run_process
+from transformer.console import phase
 from transformer.signals import DONE
 from transformer.workdir import WorkDir
 
@@ -52,10 +53,12 @@ def _evaluate(argv: Sequence[str]) -> int:
         WorkDir(path).load_config()  # raises now if it is no work directory
     # Imported here, as they import jax: --help and wrong flags need not wait for it.
     if config.task == "translation":
-        from transformer.cli.evaluate_translation import evaluate_translation
+        with phase("importing JAX"):
+            from transformer.cli.evaluate_translation import evaluate_translation
 
         return evaluate_translation(flags, config)
-    from transformer.cli.evaluate_task import evaluate_task
+    with phase("importing JAX"):
+        from transformer.cli.evaluate_task import evaluate_task
 
     return evaluate_task(flags, config)
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from absl import flags, logging
 
-from transformer.console import say
+from transformer.console import live_line, say, showing_phases
 from transformer.signals import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT
 
 LOST_HOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")
@@ -28,7 +28,15 @@ def run_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
     warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
     with contextlib.suppress(RuntimeError, OSError, ValueError):  # there is no standard error
         faulthandler.enable()
-    sys.exit(main(sys.argv))
+    live_line().has_stamps = True
+    try:
+        with showing_phases():
+            code = main(sys.argv)
+    except SystemExit as end:
+        if isinstance(end.__context__, KeyboardInterrupt):
+            _end_now(INTERRUPTED)  # threads that still save would complain
+        raise
+    sys.exit(code)
 
 
 def run_guarded(work: Callable[[], int]) -> int:
@@ -61,10 +69,17 @@ def exit_process(code: int) -> NoReturn:
     """Ends this process; at once if other hosts wait for it, so that they learn of it now."""
     jax = sys.modules.get("jax")  # without jax there are no other hosts
     if jax and jax.distributed.is_initialized() and jax.process_count() > 1:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        _end_now(code)
     sys.exit(code)
+
+
+def _end_now(code: int) -> None:
+    """Ends this process without waiting for its threads."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream:
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+    os._exit(code)
 
 
 def explain_runtime_error(error: RuntimeError) -> tuple[str, int]:

@@ -16,6 +16,7 @@ from transformer.cli.flags import check_flags, flag
 from transformer.cli.help_text import config_text, help_with_config, version_text
 from transformer.cli.hosts import HostFlags
 from transformer.cli.process import run_guarded, run_process
+from transformer.console import phase
 from transformer.signals import DONE
 
 
@@ -69,10 +70,12 @@ def _train(argv: Sequence[str]) -> int:
         return DONE
     # Imported here, as they import jax: --help and wrong flags need not wait for it.
     if flags.dry_run:
-        from transformer.cli.dry_run import describe_run
+        with phase("importing JAX"):
+            from transformer.cli.dry_run import describe_run
 
         return describe_run(config, flags.workdir, flags.topology)
-    from transformer.cli.run_training import run_training
+    with phase("importing JAX"):
+        from transformer.cli.run_training import run_training
 
     return run_training(flags, config, flags.workdir, flags.profile, flags.profiler_port)
 

@@ -6,6 +6,7 @@ from typing import Self
 
 import numpy as np
 
+from transformer.console import counted
 from transformer.data.tokenizer import Tokenizer
 
 CHUNK = 20_000  # sentences tokenised at a time
@@ -32,7 +33,8 @@ class Ragged:
     def encode(cls, tokenizer: Tokenizer, sentences: Sequence[str]) -> Self:
         """Tokenises in chunks, so that only one chunk at a time is lists of Python numbers."""
         flat, lengths = [np.zeros(0, np.int32)], []
-        for start in range(0, len(sentences), CHUNK):
+        starts = range(0, len(sentences), CHUNK)
+        for start in counted(starts, "tokenising", len(sentences), CHUNK) if starts[1:] else starts:
             ids = tokenizer.encode(sentences[start : start + CHUNK])
             lengths += map(len, ids)
             flat.append(np.fromiter(chain.from_iterable(ids), np.int32))

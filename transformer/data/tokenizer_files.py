@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from etils import epath
 
 from transformer.config import TokenizerConfig
+from transformer.console import phase
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.storage import PathLike, locate, write_atomically
@@ -45,11 +46,12 @@ def train_tokenizer(config: TokenizerConfig, sentences: Sequence[str]) -> Tokeni
 
 
 def _train(config: TokenizerConfig, kind: str, sentences: Sequence[str]) -> Tokenizer:
-    if kind == "pieces":
-        return PiecesTokenizer.train(sentences, config.joiner)
-    if kind == "characters":
-        return CharacterTokenizer.train(sentences)
-    return SentencePieceTokenizer.train(sentences, config.vocab_size)
+    with phase("learning the vocabulary"):
+        if kind == "pieces":
+            return PiecesTokenizer.train(sentences, config.joiner)
+        if kind == "characters":
+            return CharacterTokenizer.train(sentences)
+        return SentencePieceTokenizer.train(sentences, config.vocab_size)
 
 
 def save_tokenizers(folder: PathLike, source: Tokenizer, target: Tokenizer) -> None:

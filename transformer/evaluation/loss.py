@@ -8,6 +8,7 @@ import jax
 
 from transformer.checkpoint.restore import Restored
 from transformer.checkpoint.train_state import Params
+from transformer.console import counted
 from transformer.evaluation.scores import mean_loss
 from transformer.evaluation.task_scores import SimpleScores
 from transformer.model.loss import make_loss_fn
@@ -60,7 +61,8 @@ def sum_over_batches(
 ) -> dict[str, float]:
     """Returns the sums of `evaluate(batch)` over the first `batches_per_epoch` batches."""
     sums: dict[str, float] = {}
-    for index in range(batches.batches_per_epoch):
+    num_batches = batches.batches_per_epoch
+    for index in counted(range(num_batches), "computing the loss of batch", num_batches):
         for name, value in jax.device_get(evaluate(batches[index])).items():
             sums[name] = sums.get(name, 0.0) + float(value)
     return sums

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from transformer.console import counted, phase
 from transformer.evaluation.evaluation import Evaluation, EvaluationSettings, make_evaluation
 from transformer.evaluation.plots import AttentionMap
 from transformer.evaluation.segments import make_segments
@@ -48,19 +49,21 @@ def evaluate_translator(
         settings.languages,
     )
     lengths = map(len, translator.source_tokenizer.encode(sources))
-    result = make_evaluation(
-        settings,
-        segments,
-        [length for _, length in scored],
-        checkpoint=translator.checkpoint,
-        step=translator.step,
-        num_averaged=translator.num_averaged,
-        corpus=corpus,
-        num_cut=sum(length > settings.longest_source for length in lengths),
-    )
+    with phase("computing the scores and their intervals"):
+        result = make_evaluation(
+            settings,
+            segments,
+            [length for _, length in scored],
+            checkpoint=translator.checkpoint,
+            step=translator.step,
+            num_averaged=translator.num_averaged,
+            corpus=corpus,
+            num_cut=sum(length > settings.longest_source for length in lengths),
+        )
+    shown = _by_readability(sources, translations)[:num_maps]
     result.maps = [
         attention_map(translator, sources[index], translations[index])
-        for index in _by_readability(sources, translations)[:num_maps]
+        for index in counted(shown, "computing attention map", len(shown))
     ]
     return result
 

@@ -9,6 +9,7 @@ from flax import linen as nn
 from jax.sharding import Mesh
 
 from transformer.checkpoint.train_state import Params
+from transformer.console import phase
 from transformer.data.batch import Batch
 from transformer.data.bucketing import bucket_lengths
 from transformer.data.ragged import Ragged
@@ -45,11 +46,13 @@ def make_log_probs(model: nn.Module, replicas: Mesh) -> Callable[..., np.ndarray
     ) -> np.ndarray:
         """Computes the batches of a plan of `bucketing.plan_batches` by the longer sides."""
         found = np.zeros(len(target), np.float32)
-        for indices, bucket in plan:
-            rows = indices.ravel()
-            batch = one_pair_per_row(source, target, rows, bucket)
-            values = jax.device_get(batch_log_probs(params, split_rows(replicas, batch)))
-            found[rows[rows >= 0]] = values[rows >= 0]
+        with phase("scoring references", len(target)) as scoring:
+            for indices, bucket in plan:
+                rows = indices.ravel()
+                batch = one_pair_per_row(source, target, rows, bucket)
+                values = jax.device_get(batch_log_probs(params, split_rows(replicas, batch)))
+                found[rows[rows >= 0]] = values[rows >= 0]
+                scoring.advance(int((rows >= 0).sum()))
         return found
 
     return log_probs

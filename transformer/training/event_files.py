@@ -1,19 +1,94 @@
 """TensorBoard's event files, in a folder or in an object store."""
 
+import json
 import warnings
+from collections.abc import Mapping, Sequence
 
 from tensorboardX import SummaryWriter
 from tensorboardX.record_writer import register_writer_factory
+from tensorboardX.summary import hparams
 
+from transformer.config import Config
 from transformer.storage import GrowingObject, is_remote
 from transformer.workdir import WorkDir
 
+GROUPS = {  # of the names that do not begin with that of a split; None: not for TensorBoard
+    "tokens_per_second": "system",
+    "input_wait": "system",
+    "utilisation": "system",
+    "device_memory_gib": "system",
+    "epoch": "progress",
+    "seconds": "progress",
+    "device_hours": "progress",
+    "target_tokens": "progress",
+    "num_train_steps": None,
+}
+NUM_SAMPLES = 8  # per validation
+CHARTS = {"loss": {"training and validation": ["Multiline", ["train/loss", "validation/loss"]]}}
 
-def make_event_writer(workdir: WorkDir, first_step: int) -> SummaryWriter:
-    """Returns a writer into a work directory; TensorBoard forgets events from `first_step` on."""
-    if is_remote(workdir.path):
-        register_writer_factory("gs", _EventsObjectFactory())
-    return SummaryWriter(str(workdir.path), purge_step=first_step, write_to_disk=workdir.writes)
+
+class EventFile:
+    """The events of one start of a run: metrics in groups, samples, and the settings.
+
+    num_steps_done: the steps before this start; TensorBoard forgets the events of later ones.
+    config: shown as text and in the table of hyperparameters; None for neither.
+    """
+
+    def __init__(self, workdir: WorkDir, num_steps_done: int, config: Config | None = None) -> None:
+        remote = is_remote(workdir.path)
+        if remote:
+            register_writer_factory("gs", _EventsObjectFactory())
+        self._writer = SummaryWriter(
+            str(workdir.path),
+            purge_step=num_steps_done + 1,
+            write_to_disk=workdir.writes,
+            flush_secs=120 if remote else 10,
+        )
+        if config and not num_steps_done:
+            self._add_config(config)
+
+    def add_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Adds each metric under its tag."""
+        for name, value in metrics.items():
+            if tag := tag_of(name):
+                self._writer.add_scalar(tag, value, step)
+
+    def add_samples(self, step: int, samples: Sequence[str]) -> None:
+        """Adds outputs for the validation set, as they are."""
+        text = "\n\n".join(samples[:NUM_SAMPLES])
+        self._writer.add_text(
+            "samples", "\n".join(f"    {line}" for line in text.split("\n")), step
+        )
+
+    def close(self) -> None:
+        """Writes what was added and ends the writer's thread."""
+        self._writer.close()
+
+    def _add_config(self, config: Config) -> None:
+        values = config.values()
+        rows = [f"|{name}|{json.dumps(value)}|" for name, value in values.items()]
+        self._writer.add_text("settings", "\n".join(["|setting|value|", "|-|-|", *rows]), 0)
+        self._writer.add_custom_scalars(CHARTS)
+        columns = ["validation/loss"]
+        if config.task == "translation":
+            metric = config.data.selection_metric
+            columns += [f"validation/{metric}", f"test/{metric}"]
+        if self._writer.file_writer:  # None on hosts that do not write
+            for summary in hparams(values, dict.fromkeys(columns, 0.0))[:2]:
+                self._writer.file_writer.add_summary(summary, 0)
+
+
+def tag_of(name: str) -> str | None:
+    """Returns the tag of a metric of metrics.jsonl; None for what is no metric.
+
+    >>> tag_of("validation_bleu"), tag_of("gradient_norm"), tag_of("input_wait")
+    ('validation/bleu', 'train/gradient_norm', 'system/input_wait')
+    """
+    split, _, rest = name.partition("_")
+    if split in ("validation", "test"):
+        return f"{split}/{rest}"
+    group = GROUPS.get(name, "train")
+    return group and f"{group}/{name}"
 
 
 class _EventsObject(GrowingObject):

@@ -10,6 +10,7 @@ import jax
 
 from transformer.model.loss import perplexity
 from transformer.parallel.devices import find_chip
+from transformer.signals import MAX_SKIPPED
 from transformer.tasks.task import StepCost
 
 MAX_IN_FLIGHT = 2  # steps queued on the device: it is never idle, and the loop is never far ahead
@@ -23,6 +24,7 @@ class Meter:
     step: the last step before the first one to be added.
     flops_per_target: the model's arithmetic for one target token.
     peak_flops: FLOP/s of all devices together; 0 if unknown, and then no utilisation is given.
+    num_devices: for `trained`, which counts on from the totals `trained` of an earlier start.
     clock: seconds, from any start.
     """
 
@@ -32,10 +34,14 @@ class Meter:
         *,
         flops_per_target: float = 0.0,
         peak_flops: float = 0.0,
+        num_devices: int = 1,
+        trained: Mapping[str, float] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._flops_per_target, self._peak_flops = flops_per_target, peak_flops
-        self._clock = clock
+        self._num_devices, self._clock = num_devices, clock
+        self._before = Counter(trained or {})
+        self._begun, self._num_targets = clock(), 0.0
         self._pending: deque[tuple[int, Mapping[str, jax.typing.ArrayLike]]] = deque()
         self._skipped_steps: list[int] = []
         self.num_skipped_in_a_row = 0
@@ -44,13 +50,18 @@ class Meter:
 
     def _restart(self, step: int) -> None:
         self._sums: Counter[str] = Counter()
-        self._last_read = step
+        self._last_read = self._last_settled = step
         self._start, self._seconds_waited = self._clock(), 0.0
 
-    def add(self, step: int, sums: Mapping[str, jax.typing.ArrayLike]) -> None:
-        """Takes the sums of a step, which the device may still be computing."""
+    def add(
+        self, step: int, sums: Mapping[str, jax.typing.ArrayLike], *, wait: bool = False
+    ) -> None:
+        """Takes the sums of a step, which the device may still be computing.
+
+        wait: whether to wait until it has, as before the first report.
+        """
         self._pending.append((step, sums))
-        self.settle(MAX_IN_FLIGHT)
+        self.settle(0 if wait else MAX_IN_FLIGHT)
 
     def settle(self, max_pending: int = 0) -> None:
         """Waits until at most `max_pending` steps are unfinished, and adds up the other ones."""
@@ -62,6 +73,13 @@ class Meter:
                 self._skipped_steps.append(step)
             self.num_skipped_in_a_row = self.num_skipped_in_a_row + 1 if values["skipped"] else 0
             self._sums.update(values)
+            self._num_targets += values["tokens"]
+            self._last_settled = step
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether the last `MAX_SKIPPED` updates were all skipped."""
+        return self.num_skipped_in_a_row >= MAX_SKIPPED
 
     def pop_skipped_steps(self) -> list[int]:
         """Returns the steps whose update was skipped since the last call."""
@@ -69,15 +87,22 @@ class Meter:
         return steps
 
     def read(self, step: int) -> dict[str, float]:
-        """Returns means, speed and the share of time spent waiting for data since the last call.
+        """Returns the metrics of the steps since the last call, and forgets them.
 
         The mean loss is in nats per target token, and nan if every update was skipped. The
-        perplexity is left out for a task whose loss has no "nll".
+        perplexity is left out for a task whose loss has no "nll". input_wait is the share of time
+        spent waiting for data; device_memory_gib the most that this host's first device has held.
         """
         self.settle()
+        metrics = self.peek()
+        self._restart(step)
+        return metrics
+
+    def peek(self) -> dict[str, float]:
+        """Returns what `read` would, of the steps that are finished, and forgets nothing."""
         sums, seconds = self._sums, self._clock() - self._start
         num_tokens = sums["tokens"] or math.nan
-        num_updates = step - self._last_read - sums["skipped"]
+        num_updates = self._last_settled - self._last_read - sums["skipped"]
         metrics = {"loss": sums["loss"] / num_tokens}
         if "nll" in sums:
             metrics["perplexity"] = perplexity(sums["nll"], num_tokens)
@@ -90,8 +115,23 @@ class Meter:
         if self._peak_flops and self._flops_per_target:
             flops_per_second = self._flops_per_target * metrics["tokens_per_second"]
             metrics["utilisation"] = flops_per_second / self._peak_flops
-        self._restart(step)
+        if memory := (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use"):
+            metrics["device_memory_gib"] = memory / 2**30
         return metrics
+
+    def trained(self) -> dict[str, float]:
+        """Returns how much training there has been, over all starts, up to the last settled step.
+
+        seconds: with evaluations, without start-up. device_hours: these, for each device.
+        target_tokens: that the losses were computed of.
+        """
+        seconds = self._clock() - self._begun
+        hours = seconds * self._num_devices / 3600
+        return {
+            "seconds": round(self._before["seconds"] + seconds, 3),
+            "device_hours": round(self._before["device_hours"] + hours, 6),
+            "target_tokens": int(self._before["target_tokens"] + self._num_targets),
+        }
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -109,11 +149,15 @@ class Meter:
         self._start += self._clock() - start
 
 
-def make_meter(step: int, cost: StepCost | None) -> Meter:
-    """Returns the Meter of a run on all devices. cost: of a step; None if unknown."""
+def make_meter(
+    step: int, cost: StepCost | None, trained: Mapping[str, float] | None = None
+) -> Meter:
+    """Returns a meter for all devices of the run. cost: of a step; None if it is not known."""
     chip = find_chip(jax.devices()[0].device_kind)
     return Meter(
         step,
         flops_per_target=cost.flops / cost.num_targets if cost else 0.0,
         peak_flops=chip.peak_tflops * 1e12 * jax.device_count() if chip else 0.0,
+        num_devices=jax.device_count(),
+        trained=trained,
     )

@@ -1,25 +1,32 @@
-"""Shows and logs the metrics of a run: a live line on a terminal, plain lines elsewhere."""
+"""Shows, logs and draws the metrics of a run: a live line on a terminal, plain lines elsewhere."""
 
+import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
+from transformer.config import Config
 from transformer.console import Pace, live_line
+from transformer.evaluation import plots
 from transformer.terminal import LiveLine
-from transformer.training.event_files import make_event_writer
+from transformer.training.environment import describe_environment
+from transformer.training.event_files import EventFile
 from transformer.workdir import WorkDir
 
 OnReport = Callable[[int, dict[str, float]], object]
+SHOW_EVERY = 1.0, 20.0  # seconds between two lines on a terminal and in a file, if steps take long
+DRAWING_SHARE = 0.01  # of the time, at most, goes into drawing curves
 
 
 class Progress:
-    """Shows metrics and logs them to metrics.jsonl and TensorBoard.
+    """Shows metrics; logs them to metrics.jsonl and TensorBoard; draws their curves.
 
     num_steps: of the whole run, to estimate the time left.
-    num_steps_done: the steps before this start; events of that step and later ones are forgotten.
+    num_steps_done: the steps before this start.
     on_report: called with (step, metrics) for each record, on the host that writes.
-    stream: where to show them; None: standard error, on the host that writes.
+    config: for TensorBoard; None: it shows no settings.
+    stream: where to show metrics; None: standard error, on the host that writes.
     clock: seconds, from any start.
     """
 
@@ -29,47 +36,98 @@ class Progress:
         num_steps: int,
         num_steps_done: int,
         on_report: OnReport | None = None,
+        config: Config | None = None,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._workdir, self._num_steps = workdir, num_steps
+        self._workdir, self._num_steps, self._clock = workdir, num_steps, clock
         self._on_report = on_report if workdir.writes else None
         if stream is None and not workdir.writes:
             stream = open(os.devnull, "w")  # noqa: SIM115
         self._line = LiveLine(stream) if stream else live_line()
-        self._events = make_event_writer(workdir, num_steps_done)
-        self._last_shown = num_steps_done
+        self._events = EventFile(workdir, num_steps_done, config)
+        self._last_step = num_steps_done
         self._pace = Pace(clock)  # of the steps since the first line
+        self._last_shown = self._last_drawn = clock()
+        self._drawing_seconds = 0.5  # of the last picture; a guess for the first
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Appends the metrics of a step to metrics.jsonl and TensorBoard."""
         self._workdir.append_metrics({"step": step, **metrics})
-        for name, value in metrics.items():
-            self._events.add_scalar(name, value, step)
+        self._events.add_metrics(step, metrics)
         if self._on_report:
             self._on_report(step, dict(metrics))
 
-    def show(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Shows the line of a training step: step, loss, learning rate, tokens/s, time left."""
-        self._pace.add(step - self._last_shown)
+    def log_samples(self, step: int, samples: Sequence[str]) -> None:
+        """Appends outputs for the validation set to samples.txt and TensorBoard."""
+        self._workdir.append_samples(step, samples[:20])
+        self._events.add_samples(step, samples)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether so much time has passed since the last line that a person wants another."""
+        now = self._clock()
+        return now - self._last_shown >= SHOW_EVERY[0 if self._line.is_live else 1]
+
+    def show(self, step: int, metrics: Mapping[str, float], *, is_passing: bool = False) -> None:
+        """Shows the line of a training step: step, loss, learning rate, tokens/s, time left.
+
+        is_passing: whether it is shown because it `is_due`, and not a report.
+        """
+        self._pace.add(step - self._last_step)
         self._pace.start()
-        self._last_shown = step
+        self._last_step, self._last_shown = step, self._clock()
+        loss = "" if math.isnan(metrics["loss"]) and is_passing else f"loss {metrics['loss']:.4f}  "
         time_left = self._pace.time_left(self._num_steps - step)
         text = (
-            f"step {step:>6,}/{self._num_steps:,}  loss {metrics['loss']:.4f}  "
+            f"step {step:>6,}/{self._num_steps:,}  {loss}"
             f"lr {metrics['learning_rate']:.2e}  {metrics['tokens_per_second']:>9,.0f} tokens/s"
-            f"{_format_shares(metrics)}{time_left and f'  {time_left}'}"
+            f"{time_left and f'  {time_left}'}{_format_shares(metrics)}"
         )
-        self._line.show(text)
+        self._line.show(text, is_passing=is_passing)
 
     def say(self, text: str) -> None:
         """Prints lines that stay above the live line."""
         self._line.say(text)
 
+    def pause(self) -> None:
+        """Keeps the line as it is, for something else will be shown."""
+        self._line.close()
+
+    def draw_curves(self, *, is_last: bool = False) -> None:
+        """Draws curves.png from what was logged so far, unless that would take too much time.
+
+        A failure costs the run nothing. is_last: whether to draw however long it takes.
+        """
+        start = self._clock()
+        due = self._last_drawn + self._drawing_seconds / DRAWING_SHARE
+        if not self._workdir.writes or (start < due and not is_last):
+            return
+        try:
+            records, path = self._workdir.read_metrics(), self._workdir / "curves.png"
+            plots.plot_curves(records, path, str(self._workdir.path))
+        except Exception as error:  # any type: a run is worth more than its picture
+            if is_last:
+                self.say(f"curves.png was not drawn: {error}")
+        self._last_drawn = self._clock()
+        self._drawing_seconds = self._last_drawn - start
+
     def close(self) -> None:
         """Flushes the events and leaves the last line as it is."""
         self._events.close()
         self._line.close()
+
+
+def open_progress(
+    workdir: WorkDir, config: Config, step: int, on_report: OnReport | None
+) -> Progress:
+    """Returns the progress of a run that goes on after `step`, and notes this start of it.
+
+    What an interrupted run logged of later steps is forgotten.
+    """
+    workdir.forget_metrics_after(step)
+    workdir.append_start(step, describe_environment())
+    return Progress(workdir, config.training.num_train_steps, step, on_report, config)
 
 
 def _format_shares(metrics: Mapping[str, float]) -> str:

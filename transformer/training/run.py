@@ -14,8 +14,7 @@ from etils import epath
 from etils.epath import PathLike
 
 from transformer.config import Config
-from transformer.console import format_seconds, say, showing_phases, silence
-from transformer.evaluation import plots
+from transformer.console import format_seconds, keeping_log, say, showing_phases, silence
 from transformer.parallel import devices, hosts
 from transformer.signals import DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
 from transformer.tasks.task import Task
@@ -89,7 +88,7 @@ def train(
         stopping = Stopping(config.training.patience, is_alone=jax.process_count() == 1)
         try:
             folder.open_for_training(config)
-            with _catching_signals(stopping):
+            with keeping_log(folder.append_log), _catching_signals(stopping):
                 result = _train(config, folder, stopping, task_type, on_report, trace)
         finally:
             folder.close()
@@ -179,12 +178,9 @@ def conclude_run(trainer: Trainer, step: int) -> None:
     file = result.save(workdir, trainer.config.data.test_split)
     lines = ["", *result.sample_lines(), f"test set, checkpoint {result.checkpoint}:"]
     say("\n".join([*lines, *(f"  {line}" for line in result.lines())]))
-    try:
-        plots.plot_curves(workdir.read_metrics(), workdir / "curves.png", str(workdir.path))
-        report = file.with_name("report.html")
-        say(f"curves: {workdir / 'curves.png'}   scores: {report if report.exists() else file}")
-    except ValueError as error:  # no matplotlib: the run is no worse for it
-        say(str(error))
+    report, curves = file.with_name("report.html"), workdir / "curves.png"
+    drawn = f"curves: {curves}   " if curves.exists() else ""
+    say(f"{drawn}scores: {report if report.exists() else file}")
     # `WorkDir.is_finished` takes this last line of metrics.jsonl as the mark of a finished run.
     scores = {
         f"test_{name}": score.value
@@ -192,7 +188,7 @@ def conclude_run(trainer: Trainer, step: int) -> None:
         if math.isfinite(score.value)  # JSON knows no other number
     }
     num_steps = trainer.config.training.num_train_steps
-    workdir.append_metrics({"step": step, **scores, "num_train_steps": num_steps})
+    trainer.progress.log(step, scores | {"num_train_steps": num_steps})
     path = str(workdir.path)
     say("\n".join(next_commands.next_command_lines(path, trainer.task.next_commands())))
 

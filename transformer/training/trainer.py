@@ -1,24 +1,25 @@
 """The training loop: train, report, evaluate, save; stop when told, resume where it stopped."""
 
+import signal
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import jax
 
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.train_state import Params, TrainState
-from transformer.checkpoint.warm_start import warm_start
 from transformer.config import Config
-from transformer.console import say
-from transformer.parallel import hosts
+from transformer.console import phase, say
 from transformer.parallel.mapping import make_parallel
 from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption, Stopping
 from transformer.tasks import load_task_class
 from transformer.tasks.task import Task
+from transformer.training.initial_state import restore_or_init, scores_until
 from transformer.training.meter import make_meter
 from transformer.training.optimizer import make_schedule
 from transformer.training.prefetch import prefetch
 from transformer.training.profile import NO_PROFILE, Profile, annotate
-from transformer.training.progress import OnReport, Progress
+from transformer.training.progress import OnReport, open_progress
 from transformer.training.steps import Batch, Sums, TrainStep
 from transformer.workdir import WorkDir
 
@@ -46,11 +47,12 @@ class Trainer:
         self.stopping = stopping or Stopping(config.training.patience)
         self.parallel = make_parallel(config)
         task_type = task_type or load_task_class(config.task)
-        self.task = task = task_type(config, self.parallel, workdir)
+        with phase("reading the corpus"):
+            self.task = task = task_type(config, self.parallel, workdir)
         self.learning_rate = make_schedule(config.optimizer, config.model.d_model)
-        self.train_step = TrainStep(
-            config, self.parallel, task.model, task.loss_fn, task.training_batches[0]
-        )
+        with phase("making the first batch"):
+            batch = task.training_batches[0]
+        self.train_step = TrainStep(config, self.parallel, task.model, task.loss_fn, batch)
 
     def run(self, conclude: Conclude | None = None, profile: Profile = NO_PROFILE) -> int:
         """Trains to the last step or until told to stop; returns the exit code for the process.
@@ -63,15 +65,17 @@ class Trainer:
         step = int(state.step)
         batches = prefetch(self._make_batch, range(step, training.num_train_steps))
         while step < training.num_train_steps and not self._must_end():
-            with profile.step(step + 1, self.meter.paused):
-                with self.meter.waiting(), annotate("input"):
-                    batch = next(batches)
-                state, sums = self.train_step(state, batch)
-            step += 1
-            self.meter.add(step, sums | self._vote_to_stop())
+            is_first = step == self.first_step
+            with phase("compiling the training step") if is_first else nullcontext():
+                with profile.step(step + 1, self.meter.paused):
+                    with self.meter.waiting(), annotate("input"):
+                        batch = next(batches)
+                    state, sums = self.train_step(state, batch)
+                step += 1
+                self.meter.add(step, sums | self._vote_to_stop(), wait=is_first)
             self._report(step)
             self._warn_of_skipped_updates()
-            self._evaluate_and_save(step, state)
+            self._save_and_evaluate(step, state)
         batches.close()
         profile.close(self.meter.paused)
         return self._finish(step, state, conclude)
@@ -80,41 +84,24 @@ class Trainer:
 
     def _start(self) -> TrainState:
         """Opens checkpoints and logs; returns the state to continue from."""
-        training = self.config.training
-        self.checkpoints = Checkpoints(self.workdir.checkpoints, keep=training.keep_checkpoints)
-        state = self.restore_or_init()
-        step = int(state.step)
-        self.workdir.forget_metrics_after(step)
-        self.progress = Progress(self.workdir, training.num_train_steps, step, self.on_report)
-        self.meter = make_meter(step, self.task.cost_per_step)
+        keep = self.config.training.keep_checkpoints
+        self.checkpoints = Checkpoints(self.workdir.checkpoints, keep=keep)
+        state = restore_or_init(self.config, self.workdir, self.checkpoints, self.train_step)
+        self.first_step = step = int(state.step)
+        self.progress = open_progress(self.workdir, self.config, step, self.on_report)
+        trained = self.checkpoints.about(step).get("trained") if step else None
+        self.meter = make_meter(step, self.task.cost_per_step, trained)
         self._recall_evaluations(step, state)
-        return state
-
-    def restore_or_init(self) -> TrainState:
-        """Returns the newest good checkpoint, or a fresh state, or another run's weights."""
-        if self.checkpoints.steps():
-            state = self.checkpoints.restore(self.train_step.abstract_state)
-            note = f"resuming at step {int(state.step):,}"
-        else:
-            state, note = self.train_step.init_state(), ""
-            if init_from := self.config.training.init_from:
-                state, note = warm_start(state, self.workdir, init_from)
-        hosts.check_same("the checkpoint that they can read", note.encode)
-        if note:
-            say(note)
         return state
 
     def _recall_evaluations(self, step: int, state: TrainState) -> None:
         """Counts the evaluations before a resumption, and makes up for one that was cut short."""
-        scores = {
-            record["step"]: self.task.selection_score(record)
-            for record in self.workdir.read_metrics()
-            if self.task.selection_key in record and record["step"] <= step
-        }
-        for score in scores.values():
+        scores = scores_until(step, self.task, self.workdir)
+        for scored_step, score in scores.items():
             self.stopping.record_score(score)
+            self.checkpoints.record_score(scored_step, score)
         if step not in scores and (step or self.config.training.init_from):
-            self._evaluate_and_save(step, state)
+            self._save_and_evaluate(step, state)
 
     # ---- each step
 
@@ -123,7 +110,7 @@ class Trainer:
         return self.train_step.put_batch(self.task.training_batches[step])
 
     def _must_end(self) -> bool:
-        return self._is_interrupted() or self._has_diverged() or self.stopping.has_converged
+        return self._is_interrupted() or self.meter.has_diverged or self.stopping.has_converged
 
     def _vote_to_stop(self) -> Sums:
         """Counts the hosts told to stop, if there are several: all learn it at the same step."""
@@ -135,15 +122,20 @@ class Trainer:
         is_alone = jax.process_count() == 1
         return bool(self.stopping.signal if is_alone else self.meter.num_hosts_stopping)
 
-    def _has_diverged(self) -> bool:
-        return self.meter.num_skipped_in_a_row >= MAX_SKIPPED
-
     def _report(self, step: int) -> None:
-        if step % self.config.training.log_every == 0 or step == 1:
-            metrics = self.meter.read(step)
-            metrics["learning_rate"] = float(self.learning_rate(step - 1))
-            self.progress.log(step, metrics)
-            self.progress.show(step, metrics)
+        """Logs and shows the metrics every `log_every` steps, and shows them if steps take long."""
+        is_report = step % self.config.training.log_every == 0 or step == 1
+        if not is_report and not self.progress.is_due:
+            return
+        metrics = self.meter.read(step) if is_report else self.meter.peek()
+        metrics["learning_rate"] = float(self.learning_rate(step - 1))
+        if is_report:
+            self._log(step, metrics)
+        self.progress.show(step, metrics, is_passing=not is_report)
+
+    def _log(self, step: int, metrics: dict[str, float]) -> None:
+        epoch = round(step / self.task.training_batches.batches_per_epoch, 4)
+        self.progress.log(step, {**metrics, "epoch": epoch, **self.meter.trained()})
 
     def _warn_of_skipped_updates(self) -> None:
         for step in self.meter.pop_skipped_steps():
@@ -155,39 +147,43 @@ class Trainer:
 
     # ---- evaluations and checkpoints
 
-    def _evaluate_and_save(self, step: int, state: TrainState) -> None:
-        if self._is_evaluated(step):
-            self._save(state, self._evaluate(step, state.params))
-        elif step % self.config.training.checkpoint_every == 0:
-            self._save(state)
+    def _save_and_evaluate(self, step: int, state: TrainState) -> None:
+        is_evaluated = self._is_evaluated(step)
+        if is_evaluated or step % self.config.training.checkpoint_every == 0:
+            self._save(state)  # first: an evaluation may fail
+        if is_evaluated:
+            self._evaluate(step, state.params)
 
     def _is_evaluated(self, step: int) -> bool:
         training = self.config.training
         return step % training.eval_every == 0 or step == training.num_train_steps
 
-    def _evaluate(self, step: int, params: Params) -> float | None:
-        """Returns a score of the validation split; None if a signal cut the evaluation short."""
+    def _evaluate(self, step: int, params: Params) -> None:
+        """Scores the validation split, unless a signal cuts that short."""
+        self.progress.pause()
         try:
-            with self.meter.paused(), self.stopping.at_once(), annotate("evaluation"):
-                metrics, samples = self.task.evaluate(params)
+            with self.meter.paused(), self.stopping.at_once(), phase("validating"):
+                with annotate("evaluation"):
+                    metrics, samples = self.task.evaluate(params)
         except Interruption:
-            return None
-        self.progress.log(step, metrics)
+            return
+        self._log(step, metrics)
         self.progress.say(f"step {step:>6,}  validation: {self.task.format_metrics(metrics)}")
         if samples:
             self.progress.say(samples[step % len(samples)])
-            self.workdir.append_samples(step, samples[:20])
+            self.progress.log_samples(step, samples)
         score = self.task.selection_score(metrics)
         self.stopping.record_score(score)
-        return score
+        self.checkpoints.record_score(step, score)
+        self.progress.draw_curves()
 
-    def _save(self, state: TrainState, score: float | None = None) -> None:
+    def _save(self, state: TrainState) -> None:
         """Saves, unless the last update was skipped: the one before may have done the harm."""
         self.meter.settle()
         if self.meter.num_skipped_in_a_row:
             return
         try:
-            self.checkpoints.save(state, score)
+            self.checkpoints.save(state, self.meter.trained())
         except Exception as error:  # any type, and perhaps the failure of the save before
             if jax.process_count() > 1:
                 raise
@@ -199,17 +195,21 @@ class Trainer:
         """Saves the last state, closes the logs and concludes; returns the exit code."""
         self.meter.settle()
         self._warn_of_skipped_updates()
-        if self._has_diverged():
+        if self.meter.has_diverged:
             return self._give_up(step)
-        if step not in self.checkpoints.steps():
-            self._save(state)
+        if self.stopping.signal == signal.SIGINT:
+            self.progress.say(f"saving step {step:,} (Ctrl-C again ends at once, without it)")
         try:
-            self.checkpoints.wait()
+            with phase("saving the checkpoint"):
+                if step not in self.checkpoints.steps():
+                    self._save(state)
+                self.checkpoints.wait()
         except Exception as error:  # any type
             say(f"error: the last checkpoint could not be written: {error}")
             return FAILED
-        self.progress.close()
+        self.progress.draw_curves(is_last=True)
         is_done = not self._is_interrupted() and self._conclude(step, conclude)
+        self.progress.close()
         return DONE if is_done else self.stopping.exit_code
 
     def _conclude(self, step: int, conclude: Conclude | None) -> bool:
@@ -228,11 +228,12 @@ class Trainer:
     def _give_up(self, step: int) -> int:
         """Ends a run that has diverged; returns its exit code."""
         self.checkpoints.wait()
+        self.progress.draw_curves(is_last=True)
         self.progress.close()
-        steps = self.checkpoints.steps()
+        last_good = max(self.checkpoints.steps(), default=0)
         say(
             f"error: gave up at step {step:,} after {MAX_SKIPPED} updates in a row that are not "
-            f"finite; the last good checkpoint is of step {max(steps, default=0):,}. Lower "
+            f"finite; the last good checkpoint is of step {last_good:,}. Lower "
             f"optimizer.peak_learning_rate or set optimizer.clip_norm, in another --workdir."
         )
         return DIVERGED
