@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import jax
 
@@ -80,8 +80,6 @@ class Trainer:
         profile.close(self.meter.paused)
         return self._finish(step, state, conclude)
 
-    # ---- start
-
     def _start(self) -> TrainState:
         """Opens checkpoints and logs; returns the state to continue from."""
         keep = self.config.training.keep_checkpoints
@@ -119,8 +117,8 @@ class Trainer:
         return {"stopping": self.parallel.sum_over_hosts(bool(self.stopping.signal))}
 
     def _is_interrupted(self) -> bool:
-        is_alone = jax.process_count() == 1
-        return bool(self.stopping.signal if is_alone else self.meter.num_hosts_stopping)
+        several = jax.process_count() > 1
+        return bool(self.meter.num_hosts_stopping if several else self.stopping.signal)
 
     def _report(self, step: int) -> None:
         """Logs and shows the metrics every `log_every` steps, and shows them if steps take long."""
@@ -162,9 +160,13 @@ class Trainer:
         """Scores the validation split, unless a signal cuts that short."""
         self.progress.pause()
         try:
-            with self.meter.paused(), self.stopping.at_once(), phase("validating"):
-                with annotate("evaluation"):
-                    metrics, samples = self.task.evaluate(params)
+            with (
+                self.meter.paused(),
+                self.stopping.at_once(),
+                annotate("evaluation"),
+                phase("validating"),
+            ):
+                metrics, samples = self.task.evaluate(params)
         except Interruption:
             return
         self._log(step, metrics)
@@ -217,23 +219,21 @@ class Trainer:
         if step < self.config.training.num_train_steps:
             num_worse, name = self.stopping.num_worse, self.task.selection_key
             say(f"stopped at step {step:,}: no better {name} since {num_worse} evaluation(s)")
-        try:
-            with self.stopping.at_once():
-                if conclude:
-                    conclude(step)
-        except Interruption:
-            return False
-        return True
+        with suppress(Interruption), self.stopping.at_once():
+            if conclude:
+                conclude(step)
+            return True
+        return False
 
     def _give_up(self, step: int) -> int:
         """Ends a run that has diverged; returns its exit code."""
         self.checkpoints.wait()
         self.progress.draw_curves(is_last=True)
         self.progress.close()
-        last_good = max(self.checkpoints.steps(), default=0)
+        last = max(self.checkpoints.steps(), default=0)
         say(
             f"error: gave up at step {step:,} after {MAX_SKIPPED} updates in a row that are not "
-            f"finite; the last good checkpoint is of step {last_good:,}. Lower "
+            f"finite; the last good checkpoint is of step {last:,}. Lower "
             f"optimizer.peak_learning_rate or set optimizer.clip_norm, in another --workdir."
         )
         return DIVERGED
