@@ -24,10 +24,30 @@ if TYPE_CHECKING:
     from transformer.inference.language_model import LanguageModel
     from transformer.inference.translator import Translator
     from transformer.model.encoder_decoder import Transformer
+    from transformer.registry import (
+        register_attention,
+        register_block,
+        register_metric,
+        register_position_encoding,
+        register_task,
+    )
     from transformer.training.run import train
 
 __version__ = "0.2.0"
-__all__ = ["Classifier", "Config", "LanguageModel", "Transformer", "Translator", "restore", "train"]
+__all__ = [
+    "Classifier",
+    "Config",
+    "LanguageModel",
+    "Transformer",
+    "Translator",
+    "register_attention",
+    "register_block",
+    "register_metric",
+    "register_position_encoding",
+    "register_task",
+    "restore",
+    "train",
+]
 
 _MODULES = {
     "Classifier": "inference.classifier",
@@ -42,9 +62,9 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     """Imports a public name on first use, so that `import transformer` does not import jax."""
-    if name not in _MODULES:
+    if name not in __all__:
         raise AttributeError(f"module 'transformer' has no attribute '{name}'")
-    value = getattr(import_module(f"transformer.{_MODULES[name]}"), name)
+    value = getattr(import_module(f"transformer.{_MODULES.get(name, 'registry')}"), name)
     globals()[name] = value
     return value
 

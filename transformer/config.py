@@ -23,6 +23,7 @@ from transformer.config_groups import (
 )
 from transformer.config_rules import check_averaging, check_mesh, check_model, check_tokenizer
 from transformer.config_setting import Setting, Settings, setting, settings_of
+from transformer.registry import TASKS, task_kind
 
 __all__ = [
     "Config",
@@ -34,8 +35,6 @@ __all__ = [
     "TokenizerConfig",
     "TrainingConfig",
 ]
-
-TASKS = ("translation", "classification", "language_model", "masked_lm", "images")
 
 
 @dataclass
@@ -95,7 +94,7 @@ class Config(Settings):
         """Returns itself, or raises ValueError with one sentence that says what to change."""
         for known in self.settings():
             self._change(known, known.check)
-        check_model(self.model, self.task, self.data.row_length)
+        check_model(self.model, task_kind(self.task), self.data.row_length)
         check_tokenizer(self.tokenizer, self.model)
         check_averaging(self.decoding, self.training)
         check_mesh(self.mesh, self.parallelism)

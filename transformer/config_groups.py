@@ -6,16 +6,8 @@ Every default is the paper's base model where the paper says something.
 from dataclasses import dataclass
 
 from transformer.config_setting import Settings, setting
+from transformer.registry import ATTENTION_FUNCTIONS, BLOCKS, METRICS, POSITION_ENCODINGS
 
-ATTENTION = (
-    "scaled_dot_product",
-    "dot_product",
-    "general",
-    "additive",
-    "fused",
-    "local",
-    "performer",
-)
 TOKENIZERS = ("sentencepiece", "pieces", "characters")
 
 
@@ -40,14 +32,17 @@ class ModelConfig(Settings):
     norm: str = setting(
         "post", "Layer normalisation after each sub-layer or before.", choices=("post", "pre")
     )
-    positions: str = setting("sinusoidal", "Position encoding.", choices=("sinusoidal", "learned"))
+    positions: str = setting("sinusoidal", "Position encoding.", choices=POSITION_ENCODINGS)
     max_positions: int = setting(512, "Number of learned positions.", at_least=1)
     embedding_sharing: str = setting(
         "all",
         "Embeddings that are one matrix: source, target and softmax; target and softmax; none.",
         choices=("all", "target", "none"),
     )
-    attention: str = setting("scaled_dot_product", "Attention function.", choices=ATTENTION)
+    attention: str = setting(
+        "scaled_dot_product", "Attention function.", choices=ATTENTION_FUNCTIONS
+    )
+    block: str = setting("transformer", "What a layer is made of.", choices=BLOCKS)
     attention_block: int = setting(
         64, "With attention=local: how many positions a query sees on either side.", at_least=1
     )
@@ -83,9 +78,7 @@ class DataConfig(Settings):
     max_validation_sentences: int = setting(
         1000, "Sentences translated at each evaluation; 0: all.", at_least=0, resumable=True
     )
-    selection_metric: str = setting(
-        "bleu", "Chooses the best checkpoint.", choices=("bleu", "line_error_rate")
-    )
+    selection_metric: str = setting("bleu", "Chooses the best checkpoint.", choices=METRICS)
     bleu_tokenize: str = setting(
         "13a",
         "Tokenisation of sacreBLEU; none if the text is tokenised already.",

@@ -31,7 +31,7 @@ def check_model(model: ModelConfig, task: str, row_length: int) -> None:
         f"model.d_model must be even, as sines and cosines come in pairs, not {model.d_model}.",
     )
     _require(
-        task == "images" or model.positions == "sinusoidal" or model.max_positions >= row_length,
+        task == "images" or model.positions != "learned" or model.max_positions >= row_length,
         f"model.max_positions ({model.max_positions}) must be at least data.row_length "
         f"({row_length}), the longest sentence; raise it or lower the other.",
     )

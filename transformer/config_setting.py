@@ -8,8 +8,10 @@ import difflib
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, TypeVar, get_type_hints
+
+from transformer.registry import REGISTERING, Registry
 
 Value = TypeVar("Value", bool, int, float, str)
 NO_PATH = re.compile(r"\w+:|embedded(@|$)|$")  # tfds:NAME, sklearn:digits, gs://…, or nothing
@@ -21,7 +23,8 @@ class Setting:
 
     name: the full name, as "model.d_ff".
     help: one or two sentences for `--help`.
-    choices: the values that it may take; empty where any value of the type will do.
+    choices: the values that it may take, perhaps a `Registry`; empty where any value of the type
+        will do.
     at_least, below: bounds of a number; None where there is none.
     minus_one: what -1 stands for, if it is allowed although it is out of bounds; else "".
     resumable: whether a run may be resumed with another value.
@@ -34,7 +37,7 @@ class Setting:
     type: type[bool] | type[int] | type[float] | type[str]
     default: bool | int | float | str
     help: str
-    choices: tuple[str, ...] = ()
+    choices: Collection[str] = ()
     at_least: float | None = None
     below: float | None = None
     minus_one: str = ""
@@ -103,7 +106,8 @@ class Setting:
         return value == other or next(names) == next(names)
 
     def _error(self, expected: str, value: object) -> ValueError:
-        return ValueError(f"{self.name} must be {expected}, not {value!r}.")
+        hint = f": {REGISTERING}" if isinstance(self.choices, Registry) else ""
+        return ValueError(f"{self.name} must be {expected}, not {value!r}{hint}.")
 
 
 def _absolute(part: str, folders: Sequence[str]) -> str:

@@ -12,9 +12,9 @@ from transformer.cli.help_text import help_text
 from transformer.cli.hosts import HostFlags
 from transformer.cli.search_flags import SEARCH_FLAGS
 from transformer.cli.train import TrainFlags
-from transformer.config import TASKS
 from transformer.inference.file_job import Job
 from transformer.parallel import hosts
+from transformer.registry import OWN_TASK, TASKS
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def test_rules_name_flags_and_tasks_that_exist(kind):
         rules = declared.rules
         assert {*rules.needs, *rules.excludes} <= known.keys() - {declared.name}
         assert rules.unless in {"", *known}
-        assert set(rules.tasks) <= set(TASKS)
+        assert set(rules.tasks) <= {*TASKS, OWN_TASK}
         assert rules.help.endswith(".")
 
 

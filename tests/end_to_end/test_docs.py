@@ -2,12 +2,10 @@
 
 import re
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
-from transformer.model.attention import ATTENTION_FUNCTIONS
-from transformer.model.embedding import POSITION_ENCODINGS
+from tests.helpers.registries import own_names
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -37,7 +35,7 @@ def test_python_blocks_run(page, runs, monkeypatch, capsys):
     """Catches a snippet that has not kept up with the code; a page is one program."""
     monkeypatch.chdir(runs)
     namespace = {"__name__": "__main__"}
-    with patch.dict(ATTENTION_FUNCTIONS), patch.dict(POSITION_ENCODINGS):  # pages add to them
+    with own_names():
         for number, block in enumerate(blocks_of(page), 1):
             exec(compile(block, f"{NAMES[page]}, block {number}", "exec"), namespace)
 

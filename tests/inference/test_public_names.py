@@ -19,7 +19,7 @@ def test_type_checkers_see_the_same_names():
     """Catches a public name that is imported lazily and is unknown to an editor."""
     body = ast.parse(inspect.getsource(transformer)).body
     blocks = {ast.unparse(node.test): node for node in body if isinstance(node, ast.If)}
-    block = blocks["TYPE_CHECKING"]
-    assert sorted(n.names[0].name for n in block.body) == sorted(transformer.__all__)
+    names = [alias.name for line in blocks["TYPE_CHECKING"].body for alias in line.names]
+    assert sorted(names) == sorted(transformer.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Decoder'"):
         _ = transformer.Decoder

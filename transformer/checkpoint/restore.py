@@ -15,7 +15,8 @@ from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.console import phase
 from transformer.data.labels import Labels
-from transformer.data.tokenizer_files import Tokenizer, load_tokenizers
+from transformer.data.tokenizer_files import Tokenizer, has_tokenizers, load_tokenizers
+from transformer.registry import OWN_TASK, task_kind
 from transformer.workdir import WorkDir
 
 
@@ -57,7 +58,7 @@ def restore(
       workdir: a work directory or an export, local or gs://.
       checkpoint: "last", "best", a step, "average:N" (the mean of the last N), or "default": the
         mean of `decoding.average_checkpoints` if that is above 1, else the best, else the last.
-      tasks: names of the tasks that the caller supports; None: all.
+      tasks: built-in tasks that the caller supports, as it does those that extend them; None: all.
       dtype: number format of the computation, "float32" or "bfloat16"; None: the run's.
       batch_size: replaces `decoding.batch_size` of the configuration.
 
@@ -66,7 +67,8 @@ def restore(
     """
     run = WorkDir(workdir)
     config = run.load_config()
-    if tasks is not None and config.task not in tasks:
+    kind = task_kind(config.task)
+    if tasks is not None and kind not in tasks:
         raise ValueError(
             f"{run.path} holds a run of {config.task}, not of {' or '.join(tasks)}; "
             f"open it with the class for its task: Translator, Classifier or LanguageModel."
@@ -80,8 +82,9 @@ def restore(
         loaded = open_for_reading(run.path, config).load(
             checkpoint, config.decoding.average_checkpoints
         )
-    tokenizers = () if config.task == "images" else load_tokenizers(run.path)
-    has_classes = config.task in ("classification", "images")
+    has_text = kind not in ("images", OWN_TASK) or has_tokenizers(run.path)
+    tokenizers = load_tokenizers(run.path) if has_text else ()
+    has_classes = kind in ("classification", "images")
     labels = Labels.load(run.path) if has_classes else Labels([])
     model = make_model(config, tokenizers, labels)
     check_shapes(model, smallest_batch(config, labels), loaded.params)

@@ -14,6 +14,7 @@ from transformer.data.tokenizer_files import Tokenizer
 from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_decoder import Transformer
 from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassifier
+from transformer.registry import OWN_TASK, TASKS, task_kind
 
 
 def make_model(config: Config, tokenizers: tuple[Tokenizer, ...], labels: Labels) -> nn.Module:
@@ -23,7 +24,7 @@ def make_model(config: Config, tokenizers: tuple[Tokenizer, ...], labels: Labels
     classes of a classifier; no names for other tasks.
     """
     sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
-    match config.task:
+    match task_kind(config.task):
         case "translation":
             return Transformer(config.model, sizes[0], sizes[1])
         case "classification":
@@ -34,16 +35,21 @@ def make_model(config: Config, tokenizers: tuple[Tokenizer, ...], labels: Labels
             return CausalLM(config.model, sizes[0])
         case "masked_lm":
             return MaskedLM(config.model, sizes[0])
-    raise ValueError(f"There is no model for task={config.task}.")
+    return TASKS[config.task].model_and_blank_batch(config)[0]
 
 
 def smallest_batch(config: Config, labels: Labels) -> tuple[np.ndarray, ...]:
-    """Returns a batch of one shortest example, from which the shapes of parameters follow."""
-    ids = np.zeros((1, 1), np.int32)
-    if config.task == "images":
+    """Returns a batch of one shortest example, from which the shapes of parameters follow.
+
+    A task that extends no built-in one says itself which batch and which model are its own.
+    """
+    ids, kind = np.zeros((1, 1), np.int32), task_kind(config.task)
+    if kind == OWN_TASK:
+        return TASKS[config.task].model_and_blank_batch(config)[1]
+    if kind == "images":
         patches = to_patches(np.zeros([1, *labels.image_shape]), config.data.patch_size)
         return fill_images(patches, np.zeros(1, np.int32), 1)
-    if config.task == "language_model":
+    if kind == "language_model":
         return WindowBatch(ids, ids)
     return Batch.zeros(1, 1)
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from absl import flags as absl_flags
 from ml_collections import config_flags
 
-from transformer.cli.config_files import choose_config
+from transformer.cli.config_files import choose_config, register_files
 from transformer.cli.flags import Flag, flags_of
 from transformer.config import Config
 
@@ -26,6 +26,7 @@ def parse_flags(kind: type[F], argv: Sequence[str]) -> F:
     """
     expected, values = _expected_values(kind), _define_flags(kind)
     _refuse_unknown_names(argv, expected)
+    _register(argv)
     _parse(values, argv, expected)
     return kind(**{name: values[name].value for name in flags_of(kind)})
 
@@ -54,10 +55,17 @@ def chosen_config(kind: type, argv: Sequence[str]) -> Config:
     """Returns the configuration that --config and --workdir choose, before any other flag."""
     files, _ = _take_values("config", argv)
     folders, _ = _take_values("workdir", argv)
+    _register(argv)
     if len(files) > 1:
         raise ValueError(f"--config was given {len(files)} times: {', '.join(files)}; name one.")
     workdir = folders[-1] if folders else flags_of(kind)["workdir"].default
     return choose_config(files[0] if files else None, workdir)
+
+
+def _register(argv: Sequence[str]) -> None:
+    """Runs the files of --register, whose names the configuration may use."""
+    for paths in _take_values("register", argv)[0]:
+        register_files(paths)
 
 
 def wants(name: str, argv: Sequence[str]) -> bool:

@@ -11,11 +11,18 @@ from pathlib import Path
 from types import ModuleType
 
 import transformer
+from transformer.cli.flags import flag
 from transformer.config import Config
 from transformer.console import say
 from transformer.workdir import WorkDir
 
 DEFAULT_CONFIG = "configs/embedded_en_de.py"
+REGISTER = flag(
+    "",
+    "Python files to run first, which register attention functions, tasks, metrics and the like "
+    "(transformer.register_…).",
+    metavar="FILES",
+)
 
 
 def choose_config(name: str | None, workdir: str) -> Config:
@@ -66,6 +73,18 @@ def explaining_errors(path: str) -> Generator[None]:
         yield
     except Exception as error:
         raise ValueError(_explain_error(path, error)) from error
+
+
+def register_files(paths: str) -> None:
+    """Runs Python files, with commas between their paths, for what they register.
+
+    Raises ValueError, which names the file and the line, for one that does not exist or fails.
+    """
+    for path in filter(None, paths.split(",")):
+        if Path(path).suffix != ".py" or not Path(path).is_file():
+            raise ValueError(f"--register must name a Python file, not {path}.")
+        with explaining_errors(path):
+            run_file(path)
 
 
 def _arguments(get_config: object, path: str, argument: str) -> list[str]:

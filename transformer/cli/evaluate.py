@@ -25,6 +25,7 @@ from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.help_text import help_text, version_text
 from transformer.cli.process import run_guarded, run_process
 from transformer.console import phase
+from transformer.registry import task_kind
 from transformer.signals import DONE
 from transformer.workdir import WorkDir
 
@@ -46,13 +47,14 @@ def _evaluate(argv: Sequence[str]) -> int:
         return DONE
     flags = parse_flags(EvaluateFlags, argv)
     config = WorkDir(flags.workdir).load_config()
-    flags.check(config.task)
+    task = task_kind(config.task)
+    flags.check(task)
     if flags.corpus:
         config.data.corpus = flags.corpus
     for path, _ in flags.compared:
         WorkDir(path).load_config()  # raises now if it is no work directory
     # Imported here, as they import jax: --help and wrong flags need not wait for it.
-    if config.task == "translation":
+    if task == "translation":
         with phase("importing JAX"):
             from transformer.cli.evaluate_translation import evaluate_translation
 

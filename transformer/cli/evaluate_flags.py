@@ -4,14 +4,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from transformer.cli.compare_flags import CompareFlags
+from transformer.cli.config_files import REGISTER
 from transformer.cli.flags import check_flags, check_input_files, flag, input_files
 from transformer.cli.hosts import HostFlags
 from transformer.cli.output_files import check_answers_file, check_picture_file
 from transformer.cli.search_flags import SEARCH_FLAGS, TRANSLATION, SearchFlags
 from transformer.inference.chunks import CHUNK_LINES
+from transformer.registry import OWN_TASK
 
 LANGUAGE_MODEL = ("language_model",)
-LINE_TASKS = ("translation", "classification", "language_model")  # they answer lines of text
+LINE_TASKS = ("translation", "classification", "language_model", OWN_TASK)  # lines of text
 WRITE_NO_LINES = {  # flags with which the command writes no translations, and why
     "reference": "scores of a test set are kept in results/",
     "attention": "it draws one sentence and writes no lines",
@@ -29,6 +31,7 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
         "several with commas between, or all.",
         metavar="NAMES",
     )
+    register: str = REGISTER
     split: str = flag(
         "",
         "Split to score, instead of the configuration's test split.",
@@ -91,7 +94,7 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
     jsonl: bool = flag(
         False,
         "Write one JSON object per line, with source and scores.",
-        tasks=("translation", "classification"),
+        tasks=("translation", "classification", OWN_TASK),
         needs=("input",),
         excludes=WRITE_NO_LINES,
     )

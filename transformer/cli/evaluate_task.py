@@ -16,9 +16,9 @@ from transformer.console import say, tell
 from transformer.data import text_files
 from transformer.inference.language_model import LanguageModel
 from transformer.parallel import devices
+from transformer.registry import TASKS
 from transformer.signals import DONE
 from transformer.storage import open_atomically
-from transformer.tasks import load_task_class
 from transformer.workdir import WorkDir
 
 ANSWER_OPTIONS = ("temperature", "top_k", "top_p", "seed", "num_pieces", "jsonl")
@@ -33,7 +33,7 @@ def evaluate_task(flags: EvaluateFlags, config: Config) -> int:
     if flags.prompt is not None:
         continue_prompt(flags, flags.prompt, options)
     elif flags.input:
-        answers = load_task_class(config.task).predict_lines(
+        answers = TASKS[config.task].predict_lines(
             flags.workdir,
             flags.checkpoints,
             iter(text_files.open_lines(flags.input)),
@@ -49,7 +49,7 @@ def evaluate_task(flags: EvaluateFlags, config: Config) -> int:
 def score_split(flags: EvaluateFlags, config: Config) -> None:
     """Scores --split, or the configuration's test split; prints and saves the scores."""
     split = flags.split or config.data.test_split
-    scores = load_task_class(config.task).score_split(
+    scores = TASKS[config.task].score_split(
         flags.workdir,
         flags.checkpoints,
         split,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from transformer.cli.command_line import parse_flags_and_config, wants
+from transformer.cli.config_files import REGISTER
 from transformer.cli.flags import check_flags, flag
 from transformer.cli.help_text import config_text, help_with_config, version_text
 from transformer.cli.hosts import HostFlags
@@ -25,6 +26,7 @@ class TrainFlags(HostFlags):
     """What the train command is asked for, besides its configuration."""
 
     workdir: str = flag("runs/embedded_en_de", "Work directory of the run.", metavar="FOLDER")
+    register: str = REGISTER
     dry_run: bool = flag(False, "Show parameters, memory and batch plan, then stop.")
     topology: str = flag(
         "",

@@ -84,6 +84,11 @@ def load_tokenizers(folder: PathLike) -> tuple[Tokenizer, Tokenizer]:
     return source, target
 
 
+def has_tokenizers(folder: PathLike) -> bool:
+    """Whether a work directory holds a tokenizer."""
+    return bool(_files(folder))
+
+
 def _files(folder: PathLike) -> dict[str, epath.Path]:
     """Returns the tokenizer files of a folder by their names without suffix."""
     folder = epath.Path(folder)

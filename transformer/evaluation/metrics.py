@@ -11,7 +11,7 @@ num_bootstrap: number of resamples of lines behind the 95% interval; 1: no inter
 Those that compare the lists raise ValueError unless they are of the same length and not empty.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,8 @@ from sacrebleu.metrics.base import Metric, Signature
 from sacrebleu.metrics.base import Score as SacrebleuScore
 
 from transformer.evaluation.scores import Score
+from transformer.registry import METRICS, MetricEntry
 
-# What `data.selection_metric` may be, and the name of the score that people read.
-METRICS = {"bleu": "BLEU", "line_error_rate": "WER (whole words)"}
-LOWER_IS_BETTER = {"line_error_rate"}
 TOKENISATIONS = {"13a": "mteval-13a tokenisation", "intl": "international tokenisation"}
 
 
@@ -59,18 +57,24 @@ def chrf(
 class _LineSignature(Signature):
     def __init__(self, args: dict[str, Any]) -> None:
         super().__init__(args)
-        self.info.update(case="mixed", unit="line", match="whole")
+        self.info.update(args["facts"])
 
 
-class LineErrorRate(Metric):
-    """The percentage of lines that are not wholly right (SIGMORPHON's WER), as sacrebleu's metric.
+class MeanOverLines(Metric):
+    """The mean over lines of a function of (translation, reference), as sacrebleu's metric.
 
     A subclass of sacrebleu's `Metric` fills in these abstract methods, underscored as they are; in
-    return it has the same intervals and paired tests as BLEU. Where no line is wrong the bootstrap
-    finds an interval of 0: of 1,000 lines the true rate may still be 0.3% (the rule of three).
+    return it has the same intervals and paired tests as BLEU.
     """
 
     _SIGNATURE_TYPE = _LineSignature
+
+    def __init__(
+        self, function: Callable[[str, str], float], label: str, facts: Mapping[str, str]
+    ) -> None:
+        """facts: what the signature says, as {"unit": "line"}."""
+        super().__init__()
+        self.function, self.label, self.facts = function, label, facts
 
     def _preprocess_segment(self, sent: str) -> str:
         return sent
@@ -78,20 +82,42 @@ class LineErrorRate(Metric):
     def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
         return {"references": refs}
 
-    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[int]:
-        return [int(hypothesis not in ref_kwargs["references"]), 1]
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[Any]:
+        (reference,) = ref_kwargs["references"]
+        return [self.function(hypothesis, reference), 1]
 
     def _aggregate_and_compute(self, stats: list[list[int]]) -> SacrebleuScore:
         return self._compute_score_from_stats(np.sum(stats, axis=0))
 
     def _compute_score_from_stats(self, stats: Sequence[float] | np.ndarray) -> SacrebleuScore:
-        num_wrong, num_lines = map(float, stats)
-        return SacrebleuScore(METRICS["line_error_rate"], 100 * num_wrong / num_lines)
+        total, num_lines = map(float, stats)
+        return SacrebleuScore(self.label, total / num_lines)
+
+
+def line_error_rate(translation: str, reference: str) -> float:
+    """Returns 100 for a line that is not wholly right, else 0: the mean is SIGMORPHON's WER.
+
+    Where no line is wrong the bootstrap finds an interval of 0: of 1,000 lines the true rate may
+    still be 0.3% (the rule of three).
+    """
+    return 100.0 * (translation != reference)
+
+
+BLEU_ENTRY = MetricEntry(BLEU, "BLEU")
+LINE_ERROR_RATE_ENTRY = MetricEntry(line_error_rate, "WER (whole words)", higher_is_better=False)
 
 
 def make_metric(selection_metric: str, *, tokenize: str = "13a") -> Metric:
     """Returns sacrebleu's metric for what `data.selection_metric` names."""
-    return LineErrorRate() if selection_metric == "line_error_rate" else bleu_metric(tokenize)
+    metric, label = METRICS[selection_metric].metric, METRICS[selection_metric].label
+    if metric is BLEU:
+        return bleu_metric(tokenize)
+    if isinstance(metric, type):
+        return metric()
+    facts = {"case": "mixed", "unit": "line", "match": "whole"}
+    if metric is not line_error_rate:
+        facts = {"unit": "line", "function": metric.__name__}
+    return MeanOverLines(metric, label, facts)
 
 
 def score_by(
@@ -104,7 +130,7 @@ def score_by(
     num_bootstrap: int = 1,
 ) -> Score:
     """Returns the score by the metric that `data.selection_metric` names."""
-    metric, name = make_metric(selection_metric, tokenize=tokenize), METRICS[selection_metric]
+    metric, name = make_metric(selection_metric, tokenize=tokenize), METRICS[selection_metric].label
     return _score(name, metric, translations, references, direction, num_bootstrap)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from etils import epath
 from etils.epath import PathLike
 
-from transformer.evaluation.metrics import METRICS
+from transformer.registry import METRICS
 from transformer.storage import write_atomically
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ def draw_curves(figure: Figure, records: Sequence[dict[str, Any]], title: str = 
     loss.plot(*_series(records, "validation_loss"), "o-", label="validation loss", color=BLUE)
     loss.set(ylabel="nats per token", title=title)
     handles = list(loss.lines)
-    for metric, name in (METRICS | {"accuracy": "accuracy"}).items():
+    labels = {name: METRICS[name].label for name in METRICS} | {"accuracy": "accuracy"}
+    for metric, name in labels.items():
         steps, values = _series(records, f"validation_{metric}")
         if steps:
             score = loss.twinx()

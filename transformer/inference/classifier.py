@@ -17,6 +17,7 @@ from transformer.data.labels import Labels
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.predictor import Predictor
+from transformer.registry import task_kind
 
 
 @dataclass
@@ -70,7 +71,7 @@ class Classifier(Predictor):
         """
         if isinstance(examples, str):
             raise ValueError("classify takes a list of sentences: classify([text])[0].")
-        is_image = self.config.task == "images"
+        is_image = task_kind(self.config.task) == "images"
         batches: Any = self._image_batches if is_image else self._sentence_batches
         found = np.zeros((len(examples), len(self.labels.names)), np.float32)
         for indices, batch in batches(examples):

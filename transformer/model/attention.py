@@ -1,8 +1,6 @@
 """Multi-head attention (paper, section 3.2) with any attention function."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,16 +8,9 @@ from flax import linen as nn
 
 from transformer.config import ModelConfig
 from transformer.model.arrays import Array
-from transformer.model.attention_functions import (
-    AdditiveAttention,
-    AttentionFunction,
-    GeneralAttention,
-    dot_product_attention,
-    fused_attention,
-    scaled_dot_product_attention,
-)
+from transformer.model.attention_functions import AttentionFunction
 from transformer.model.dropout import Dropout
-from transformer.model.efficient_attention import is_in_window, local_attention, performer_attention
+from transformer.model.efficient_attention import is_in_window
 from transformer.model.kv_cache import (
     KeysValues,
     KVCache,
@@ -28,18 +19,8 @@ from transformer.model.kv_cache import (
     to_cache_layout,
     write,
 )
+from transformer.registry import ATTENTION_FUNCTIONS
 
-# What `config.attention` may name: functions, and modules with weights of their own. See
-# `attention_functions.AttentionFunction`; docs/extending_models.md adds one.
-ATTENTION_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "scaled_dot_product": scaled_dot_product_attention,
-    "dot_product": dot_product_attention,
-    "general": GeneralAttention,
-    "additive": AdditiveAttention,
-    "fused": fused_attention,
-    "local": local_attention,
-    "performer": performer_attention,
-}
 # Equation (1), with or without its scale: a search computes these from the cache as it is.
 SCALED_PRODUCTS = "scaled_dot_product", "fused", "local"
 PRODUCTS = (*SCALED_PRODUCTS, "dot_product")
@@ -62,7 +43,7 @@ class MultiHeadAttention(nn.Module):
 
     As in the paper the four projections have no bias. Keys and values are projected apart, by
     `project_keys_values`, so that a search projects the encoded source only once. `attention` is a
-    key of ATTENTION_FUNCTIONS.
+    name in `registry.ATTENTION_FUNCTIONS`.
     """
 
     config: ModelConfig

@@ -7,6 +7,7 @@ from flax import linen as nn
 from transformer.config import ModelConfig
 from transformer.model.arrays import Array
 from transformer.model.dropout import Dropout
+from transformer.registry import POSITION_ENCODINGS
 
 
 class Embedding(nn.Module):
@@ -68,11 +69,6 @@ class LearnedPositions(nn.Module):
         length, width = self.config.max_positions, self.config.d_model
         table = self.param("table", nn.initializers.normal(width**-0.5), (length, width))
         return table[jnp.minimum(positions, length - 1)]
-
-
-# What `config.positions` may name: modules that are made of a ModelConfig and called with
-# positions. docs/extending_models.md adds one.
-POSITION_ENCODINGS = {"sinusoidal": SinusoidalPositions, "learned": LearnedPositions}
 
 
 def make_position_encoding(config: ModelConfig, name: str | None = None) -> nn.Module:

@@ -53,8 +53,8 @@ class Residual(nn.Module):
 class Block(nn.Module):
     """Self-attention, attention to the source if `cross_attention`, feed-forward.
 
-    A subclass that overrides `make_attention` or `make_feed_forward` is another block; models take
-    it as `block_class`.
+    A subclass that overrides `make_attention` or `make_feed_forward` is another block; it is
+    registered under a name for `config.block` (`transformer.register_block`).
     """
 
     config: ModelConfig

@@ -16,6 +16,7 @@ from transformer.model.arrays import Array
 from transformer.model.kv_cache import KVCache, empty_cache, lengthen, to_cache_layout
 from transformer.model.layers import Block
 from transformer.model.masks import ancestor_mask
+from transformer.registry import BLOCKS
 
 
 class Stack(nn.Module):
@@ -23,18 +24,17 @@ class Stack(nn.Module):
 
     remat: the backward pass computes the inside of each block again instead of keeping it.
     scan_layers: the blocks are one compiled loop. Neither changes a weight's name or shape.
-    block_class: `Block` or a subclass of it.
     """
 
     config: ModelConfig
     cross_attention: bool = False
     remat: bool = False
     scan_layers: bool = False
-    block_class: type[Block] = Block
 
     def setup(self) -> None:
         c = self.config
-        self.layer = [self.block_class(c, self.cross_attention) for _ in range(c.num_layers)]
+        block_class = BLOCKS[c.block]
+        self.layer = [block_class(c, self.cross_attention) for _ in range(c.num_layers)]
         if c.norm == "pre":
             self.last_norm = nn.LayerNorm(dtype=jnp.dtype(c.dtype))
 
@@ -64,7 +64,7 @@ class Stack(nn.Module):
 
     def _unbound_block(self) -> Block:
         """Returns a block that is a pure function of weights that it is given."""
-        return self.block_class(self.config, self.cross_attention, parent=None)
+        return BLOCKS[self.config.block](self.config, self.cross_attention, parent=None)
 
     def _scan_or_remat(self, x: jax.Array, inputs: dict[str, Any]) -> jax.Array:
         """Applies the blocks as a pure function of their weights, scanned or recomputed."""
@@ -155,7 +155,6 @@ class StackModel(nn.Module):
     _: KW_ONLY
     remat: bool = False
     scan_layers: bool = False
-    block_class: type[Block] = Block
 
     def make_stack(self, *, cross_attention: bool = False, name: str | None = None) -> Stack:
         """Returns a new Stack of this model."""
@@ -164,7 +163,6 @@ class StackModel(nn.Module):
             cross_attention=cross_attention,
             remat=self.remat,
             scan_layers=self.scan_layers,
-            block_class=self.block_class,
             name=name,
         )
 

@@ -114,8 +114,10 @@ class Task(Generic[TrainingT, ValidationT]):
     def save(self, folder: epath.Path) -> None:
         """Writes what restoring needs besides config.json and a checkpoint, as a tokenizer."""
 
-    def score_test_split(self) -> TaskScores:
-        """Scores the run's default checkpoint on the test split."""
+    def score_test_split(self) -> TaskScores | None:
+        """Scores the run's default checkpoint on the test split; None for a task without scores."""
+        if type(self).score_split.__func__ is Task.score_split.__func__:
+            return None
         return self.score_split(self.workdir.path, "default", self.config.data.test_split)
 
     def next_commands(self) -> NextCommands:
@@ -126,10 +128,12 @@ class Task(Generic[TrainingT, ValidationT]):
     def model_and_blank_batch(cls, config: Config) -> tuple[nn.Module, Any]:
         """Returns (model, batch of zeros): the shapes of a run whose data are not at hand.
 
-        Raises ValueError if they depend on the data.
+        Restoring a run of a task that extends no built-in one needs them too. Raises ValueError if
+        they depend on the data.
         """
         raise ValueError(
-            f"What a step of {config.task} costs depends on its data: leave out --topology."
+            f"The shapes of a run of {config.task} depend on its data: leave out --topology; to "
+            f"restore one, define {cls.__name__}.model_and_blank_batch."
         )
 
     # ---- for eval.py, which opens a finished run

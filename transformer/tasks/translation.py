@@ -18,13 +18,14 @@ from transformer.data.parallel_text import load_evaluation_pairs, load_training_
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.evaluation.evaluation import Evaluation
-from transformer.evaluation.metrics import LOWER_IS_BETTER, METRICS, score_by
+from transformer.evaluation.metrics import score_by
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.model.costs import training_flops
 from transformer.model.encoder_decoder import Transformer
 from transformer.parallel.hosts import split_over_hosts
 from transformer.parallel.mapping import Parallel
+from transformer.registry import METRICS
 from transformer.tasks.task import Metrics, NextCommands, StepCost, Task, with_training_options
 from transformer.workdir import WorkDir
 
@@ -39,7 +40,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         data, training = config.data, config.training
         self.selection_metric = data.selection_metric
         self.selection_key = f"validation_{self.selection_metric}"
-        self.higher_is_better = self.selection_metric not in LOWER_IS_BETTER
+        self.higher_is_better = METRICS[self.selection_metric].higher_is_better
         self.direction = f"{data.source_language}-{data.target_language}"
         pairs, weights, problems = load_training_pairs(data)
         if self._source:
@@ -142,7 +143,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         return (
             f"loss {metrics['validation_loss']:.4f}  perplexity "
             f"{metrics['validation_perplexity']:.3f}  "
-            f"{METRICS[self.selection_metric]} {metrics[self.selection_key]:.2f}"
+            f"{METRICS[self.selection_metric].label} {metrics[self.selection_key]:.2f}"
         )
 
     def score_test_split(self) -> Evaluation:

@@ -3,7 +3,7 @@
 from transformer.config import Config
 from transformer.model.loss import make_loss_fn
 from transformer.parallel.mapping import Parallel
-from transformer.tasks import load_task_class
+from transformer.registry import TASKS
 from transformer.training.steps import TrainStep
 
 
@@ -12,6 +12,6 @@ def make_step_without_data(config: Config, parallel: Parallel) -> TrainStep:
 
     Raises ValueError for a task whose shapes depend on its data.
     """
-    model, batch = load_task_class(config.task).model_and_blank_batch(config)
+    model, batch = TASKS[config.task].model_and_blank_batch(config)
     loss_fn = make_loss_fn(model, config.training.label_smoothing)
     return TrainStep(config, parallel, model, loss_fn, batch)

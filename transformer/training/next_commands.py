@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import transformer
+from transformer.registry import registering_files
 from transformer.tasks.task import NextCommands
 
 CHECKOUT = Path(transformer.__file__).resolve().parents[1]
@@ -28,6 +29,8 @@ def evaluate_command(workdir: str, *arguments: str) -> str:
         words = [_python(), str(script)]
     else:
         words = [_python(), "-m", "transformer.cli.evaluate"]
+    if files := registering_files():
+        arguments = (f"--register={','.join(_from_here(file) for file in files)}", *arguments)
     return shlex.join([*words, f"--workdir={workdir}", *arguments])
 
 
@@ -37,7 +40,7 @@ def next_command_lines(workdir: str, examples: NextCommands) -> list[str]:
     if examples.input_line:
         command = evaluate_command(workdir, "--input=-")
         commands.append(f"echo {shlex.quote(examples.input_line)} | {command}")
-    if examples.python:
+    if examples.python and not registering_files():
         commands.append(shlex.join([_python(), "-c", examples.python]))
     return ["", "next:", *(f"  {command}" for command in commands)]
 
@@ -62,5 +65,10 @@ def _shortest(path: str, name: str) -> str:
     """Returns `name` if a shell finds the program `path` by it, else its path from here."""
     if shutil.which(name) == os.path.abspath(path):
         return name
-    here = os.path.relpath(path)
-    return min(path, here if "/" in here else f"./{here}", key=len)
+    here = _from_here(path)
+    return here if "/" in here else f"./{here}"
+
+
+def _from_here(path: str) -> str:
+    """Returns the shorter of a path and the same from the working directory."""
+    return min(path, os.path.relpath(path), key=len)

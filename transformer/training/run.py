@@ -15,6 +15,7 @@ from etils.epath import PathLike
 
 from transformer.config import Config
 from transformer.console import format_seconds, keeping_log, say, showing_phases, silence
+from transformer.evaluation.task_scores import TaskScores
 from transformer.parallel import devices, hosts
 from transformer.signals import DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
 from transformer.tasks.task import Task
@@ -175,22 +176,28 @@ def conclude_run(trainer: Trainer, step: int) -> None:
     result = trainer.task.score_test_split()
     if not workdir.writes:
         return
-    file = result.save(workdir, trainer.config.data.test_split)
-    lines = ["", *result.sample_lines(), f"test set, checkpoint {result.checkpoint}:"]
-    say("\n".join([*lines, *(f"  {line}" for line in result.lines())]))
-    report, curves = file.with_name("report.html"), workdir / "curves.png"
-    drawn = f"curves: {curves}   " if curves.exists() else ""
-    say(f"{drawn}scores: {report if report.exists() else file}")
+    scores = _save_scores(workdir, result, trainer.config.data.test_split) if result else {}
     # `WorkDir.is_finished` takes this last line of metrics.jsonl as the mark of a finished run.
-    scores = {
-        f"test_{name}": score.value
-        for name, score in result.scores.items()
-        if math.isfinite(score.value)  # JSON knows no other number
-    }
     num_steps = trainer.config.training.num_train_steps
     trainer.progress.log(step, scores | {"num_train_steps": num_steps})
     path = str(workdir.path)
     say("\n".join(next_commands.next_command_lines(path, trainer.task.next_commands())))
+
+
+def _save_scores(workdir: WorkDir, result: TaskScores, split: str) -> dict[str, float]:
+    """Writes and shows the scores of the test split; returns them for metrics.jsonl."""
+    file = result.save(workdir, split)
+    report = file.with_name("report.html")
+    lines = ["", *result.sample_lines(), f"test set, checkpoint {result.checkpoint}:"]
+    lines += [f"  {line}" for line in result.lines()]
+    curves = workdir / "curves.png"
+    drawn = f"curves: {curves}   " if curves.exists() else ""
+    say("\n".join([*lines, f"{drawn}scores: {report if report.exists() else file}"]))
+    return {
+        f"test_{name}": score.value
+        for name, score in result.scores.items()
+        if math.isfinite(score.value)  # JSON knows no other number
+    }
 
 
 def _test_scores(record: dict[str, float]) -> dict[str, float]:

@@ -11,6 +11,7 @@ from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
 from transformer.parallel.devices import find_chip
 from transformer.parallel.mapping import Parallel
+from transformer.registry import task_kind
 from transformer.tasks.task import StepCost, Task
 from transformer.training.steps import TrainStep
 
@@ -64,8 +65,8 @@ def parameter_table(params: Params) -> list[str]:
 
 def model_line(config: Config, num_params: int) -> str:
     """Returns the line on the network."""
-    m = config.model
-    layers = f"{m.num_layers}+{m.num_layers}" if config.task == "translation" else m.num_layers
+    m, has_decoder = config.model, task_kind(config.task) == "translation"
+    layers = f"{m.num_layers}+{m.num_layers}" if has_decoder else m.num_layers
     return (
         f"model       {layers} layers, d_model {m.d_model}, d_ff {m.d_ff}, "
         f"{m.num_heads} heads, {m.norm}-norm, {m.dtype}: {num_params:,} parameters"

@@ -11,8 +11,8 @@ from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
 from transformer.console import phase, say
 from transformer.parallel.mapping import make_parallel
+from transformer.registry import TASKS
 from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption, Stopping
-from transformer.tasks import load_task_class
 from transformer.tasks.task import Task
 from transformer.training.initial_state import restore_or_init, scores_until
 from transformer.training.meter import make_meter
@@ -46,7 +46,7 @@ class Trainer:
         self.config, self.workdir, self.on_report = config, workdir, on_report
         self.stopping = stopping or Stopping(config.training.patience)
         self.parallel = make_parallel(config)
-        task_type = task_type or load_task_class(config.task)
+        task_type = task_type or TASKS[config.task]
         with phase("reading the corpus"):
             self.task = task = task_type(config, self.parallel, workdir)
         self.learning_rate = make_schedule(config.optimizer, config.model.d_model)

@@ -1,0 +1,201 @@
+"""What a setting may name: what is built in, and what a user's Python file registers.
+
+    @transformer.register_attention("cosine")
+    def cosine_attention(query, key, value, *, mask=None, dropout=None): ...
+
+From then on `config.model.attention = "cosine"` is valid in that process. Restoring a run reads
+data and never code: a process that opens it has to register the same names first, by importing the
+module or with --register=FILE. What is built in is imported when it is used, as the configuration
+needs no JAX.
+"""
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+REGISTERING = "one of your own is registered by --register=FILE, or by importing its module first"
+OWN_TASK = "a task of your own"  # in `task_kind`: one that extends no built-in task
+
+
+class Registry(Collection[str]):
+    """Entries by name. kind: what they are, as "metric"; built_in: "module:attribute" by name."""
+
+    def __init__(self, kind: str, built_in: Mapping[str, str]) -> None:
+        self.kind, self.built_in = kind, built_in
+        self._registered: dict[str, Any] = {}
+        self._files: dict[str, str] = {}  # where each was registered; "" at a prompt
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.built_in or name in self._registered
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self.built_in, *self._registered])
+
+    def __len__(self) -> int:
+        return len(self.built_in) + len(self._registered)
+
+    def __getitem__(self, name: str) -> Any:
+        """Returns the entry of a name, imported if need be; raises ValueError if there is none."""
+        if name in self._registered:
+            return self._registered[name]
+        if name not in self.built_in:
+            names = ", ".join(self)
+            raise ValueError(f"There is no {self.kind} {name!r} but {names}: {REGISTERING}.")
+        module, _, attribute = self.built_in[name].partition(":")
+        return getattr(import_module(module), attribute)
+
+    def register(self, name: str, entry: Any = None) -> Any:
+        """Adds an entry and returns it; without one, returns a decorator that does.
+
+        Raises ValueError if the name is taken, unless by an earlier version of the same definition,
+        as when a cell of a notebook is run again.
+        """
+        if entry is None:
+            return lambda entry: self.register(name, entry)
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"The name of this {self.kind} must be a text, not {name!r}.")
+        if name in self and not _is_same_definition(self._registered.get(name), entry):
+            raise ValueError(f"The {self.kind} {name!r} exists already: choose another name.")
+        self._registered[name] = entry
+        self._files[name] = _file_of_caller()
+        return entry
+
+    @property
+    def files(self) -> set[str]:
+        """The Python files that registered a name."""
+        return set(filter(None, self._files.values()))
+
+
+def _is_same_definition(old: Any, new: Any) -> bool:
+    """Whether two functions or classes were defined under the same name in the same module."""
+    entries = [x.metric if isinstance(x, MetricEntry) else x for x in (old, new)]
+    origins = [(getattr(x, "__module__", ""), getattr(x, "__qualname__", "")) for x in entries]
+    return origins[0] == origins[1] and all(origins[0])
+
+
+def _file_of_caller() -> str:
+    """Returns the file of the code that called into this module."""
+    frame = sys._getframe()
+    while frame.f_back and frame.f_globals is globals():
+        frame = frame.f_back
+    return str(frame.f_globals.get("__file__", ""))
+
+
+_FUNCTIONS = "transformer.model.attention_functions"
+_EFFICIENT = "transformer.model.efficient_attention"
+ATTENTION_FUNCTIONS = Registry(
+    "attention function",
+    {
+        "scaled_dot_product": f"{_FUNCTIONS}:scaled_dot_product_attention",
+        "dot_product": f"{_FUNCTIONS}:dot_product_attention",
+        "general": f"{_FUNCTIONS}:GeneralAttention",
+        "additive": f"{_FUNCTIONS}:AdditiveAttention",
+        "fused": f"{_FUNCTIONS}:fused_attention",
+        "local": f"{_EFFICIENT}:local_attention",
+        "performer": f"{_EFFICIENT}:performer_attention",
+    },
+)
+POSITION_ENCODINGS = Registry(
+    "position encoding",
+    {
+        "sinusoidal": "transformer.model.embedding:SinusoidalPositions",
+        "learned": "transformer.model.embedding:LearnedPositions",
+    },
+)
+BLOCKS = Registry("block", {"transformer": "transformer.model.layers:Block"})
+TASKS = Registry(
+    "task",
+    {
+        "translation": "transformer.tasks.translation:TranslationTask",
+        "classification": "transformer.tasks.classification:ClassificationTask",
+        "language_model": "transformer.tasks.language_model:LanguageModelTask",
+        "masked_lm": "transformer.tasks.masked_lm:MaskedLMTask",
+        "images": "transformer.tasks.images:ImageTask",
+    },
+)
+METRICS = Registry(
+    "metric",
+    {
+        "bleu": "transformer.evaluation.metrics:BLEU_ENTRY",
+        "line_error_rate": "transformer.evaluation.metrics:LINE_ERROR_RATE_ENTRY",
+    },
+)
+REGISTRIES = ATTENTION_FUNCTIONS, POSITION_ENCODINGS, BLOCKS, TASKS, METRICS
+
+
+@dataclass(frozen=True)
+class MetricEntry:
+    """A metric that may choose the best checkpoint; see `register_metric`."""
+
+    metric: Callable[..., Any]
+    label: str
+    higher_is_better: bool = True
+
+
+def register_attention(name: str, function: Any = None) -> Any:
+    """Registers an attention function for `model.attention`; also a decorator.
+
+    function: takes query [B, T, N, H], key and value [B, S, N, H], mask= (boolean, broadcastable to
+    [B, N, T, S], True = may attend) and dropout= (a function of the weights, or None), and returns
+    [B, T, N, H]; or a Flax module class, if it has weights, whose instances do. It raises
+    ValueError for an argument that it cannot honour.
+    """
+    return ATTENTION_FUNCTIONS.register(name, function)
+
+
+def register_position_encoding(name: str, module: Any = None) -> Any:
+    """Registers a position encoding for `model.positions`; also a decorator.
+
+    module: a Flax module class that is made of a ModelConfig and maps positions [...], which count
+    from 0 in each sentence, to vectors [..., D].
+    """
+    return POSITION_ENCODINGS.register(name, module)
+
+
+def register_block(name: str, module: Any = None) -> Any:
+    """Registers a block for `model.block`; also a decorator.
+
+    module: a subclass of `transformer.model.layers.Block`.
+    """
+    return BLOCKS.register(name, module)
+
+
+def register_task(name: str, task: Any = None) -> Any:
+    """Registers a task for `task`; also a decorator.
+
+    task: a subclass of `transformer.tasks.task.Task`.
+    """
+    return TASKS.register(name, task)
+
+
+def register_metric(
+    name: str, metric: Any = None, *, label: str = "", higher_is_better: bool = True
+) -> Any:
+    """Registers a metric of translations for `data.selection_metric`; also a decorator.
+
+    metric: a function of (translation, reference), one line each, whose mean over the lines is the
+    score; or a subclass of `sacrebleu.metrics.base.Metric`, made without arguments. Intervals and
+    paired tests follow. label: its name in reports; "" for `name`.
+    """
+    if metric is None:
+        return lambda metric: register_metric(
+            name, metric, label=label, higher_is_better=higher_is_better
+        )
+    METRICS.register(name, MetricEntry(metric, label or name, higher_is_better))
+    return metric
+
+
+def task_kind(name: str) -> str:
+    """Returns the built-in task that a task is or extends, else `OWN_TASK`."""
+    if name in TASKS.built_in:
+        return name
+    kinds = {path: kind for kind, path in TASKS.built_in.items()}
+    paths = (f"{base.__module__}:{base.__qualname__}" for base in TASKS[name].__mro__)
+    return next((kinds[path] for path in paths if path in kinds), OWN_TASK)
+
+
+def registering_files() -> list[str]:
+    """Returns the Python files that have registered something in this process."""
+    return sorted(set().union(*(registry.files for registry in REGISTRIES)))
