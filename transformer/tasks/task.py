@@ -126,10 +126,9 @@ class Task(Generic[TrainingT, ValidationT]):
 
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[nn.Module, Any]:
-        """Returns (model, batch of zeros): the shapes of a run whose data are not at hand.
+        """Returns (model, batch of zeros) for a dry run, or to restore a run, without its data.
 
-        Restoring a run of a task that extends no built-in one needs them too. Raises ValueError if
-        they depend on the data.
+        Raises ValueError if the shapes depend on the data.
         """
         raise ValueError(
             f"The shapes of a run of {config.task} depend on its data: leave out --topology; to "
