@@ -22,7 +22,7 @@ from transformer.workdir import WorkDir
 
 # Settings that say what a parameter is for, even where they leave its shape as it is.
 SAME = ("model.d_model", "model.d_ff", "model.num_heads", "model.head_dim", "model.value_dim")
-SAME += ("model.norm", "model.positions")
+SAME += ("model.norm", "model.positions", "model.block")
 SAME_TEXT = ("tokenizer.kind", "tokenizer.joiner")
 SAME_TASK = ("model.embedding_sharing", "tokenizer.target_kind", "tokenizer.shared")
 SAME_IMAGES = ("data.patch_size",)
