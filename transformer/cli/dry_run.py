@@ -7,9 +7,11 @@ from transformer.config import Config
 from transformer.console import say
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.topology import topology_devices
+from transformer.registry import TASKS
 from transformer.signals import DONE, Stopping
 from transformer.training import startup_summary
 from transformer.training.dry_run import make_step_without_data
+from transformer.training.estimate import estimate_lines
 from transformer.training.steps import TrainStep
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
@@ -24,12 +26,17 @@ def describe_run(config: Config, workdir: str, topology: str) -> int:
     compile_cache.turn_on(say)
     if topology:
         step = make_step_without_data(config, make_parallel(config, topology_devices(topology)))
+        cost = TASKS[config.task].cost_without_data(config)
         lines = startup_summary.summary_lines(config, step)
-        lines.append("data        not read: rows and vocabularies as configured")
+        lines.append("data        not read: full rows and vocabularies as configured")
+        if cost:
+            lines.append(startup_summary.work_line(cost))
     else:
         trainer = Trainer(config, WorkDir(workdir, writes=False), Stopping(0))
-        step = trainer.train_step
+        step, cost = trainer.train_step, trainer.task.cost_per_step
         lines = startup_summary.summary_lines(config, step, trainer.task)
+    devices = step.parallel.mesh.devices.ravel().tolist()
+    lines += estimate_lines(cost, config.training.num_train_steps, devices)
     say("\n".join(lines))
     describe_compiled(step)
     return DONE

@@ -15,6 +15,17 @@ from numpy.random import Generator
 from transformer.data.batch import Batch
 from transformer.data.ragged import Ragged
 
+SENTENCE_LENGTH = 32  # tokens, about the mean of news text
+
+
+def full_rows(batch_tokens: int, row_length: int) -> np.ndarray:
+    """Returns the lengths of sentences of `SENTENCE_LENGTH` tokens that fill the rows of a batch.
+
+    They stand for text that is not at hand.
+    """
+    num_tokens = num_rows_of_batch(batch_tokens, row_length) * row_length
+    return np.full(num_tokens // SENTENCE_LENGTH, SENTENCE_LENGTH)
+
 
 def num_rows_of_batch(batch_tokens: int, row_length: int) -> int:
     """Returns how many rows `batch_tokens` target positions allow, rounded to a multiple of 8.

@@ -1,6 +1,7 @@
 """What a model costs: the arithmetic of training it, in FLOPs, and whether it fits a CPU core."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,6 +9,13 @@ from transformer.config import ModelConfig
 
 MAX_WEIGHTS_PER_CORE = 4_000_000  # in the layers: they and their results fit the cache of a core
 FLOPS_PER_PRODUCT = 2 * 3  # a multiplication and an addition; forward, and twice that backward
+
+
+class StepCost(NamedTuple):
+    """What one training step computes, in the mean of an epoch."""
+
+    flops: float
+    num_targets: float
 
 
 def fits_a_core(config: ModelConfig) -> bool:

@@ -21,10 +21,10 @@ from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.inference.classifier import Classifier
-from transformer.model.costs import stack_flops
+from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
-from transformer.tasks.task import NextCommands, StepCost, with_training_options
+from transformer.tasks.task import NextCommands, with_training_options
 from transformer.workdir import WorkDir
 
 LINES_AT_ONCE = 4096  # sorted by length together

@@ -9,10 +9,10 @@ from etils import epath
 from transformer.config import Config, DataConfig
 from transformer.data.images import ImageBatches, load_images, to_patches
 from transformer.inference.classifier import Classifier
-from transformer.model.costs import stack_flops
+from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
-from transformer.tasks.task import NextCommands, StepCost, with_training_options
+from transformer.tasks.task import NextCommands, with_training_options
 from transformer.workdir import WorkDir
 
 

@@ -14,11 +14,11 @@ from transformer.data.lm_batches import ConsecutiveWindows, RandomWindows, Windo
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.language_model import LanguageModel
-from transformer.model.costs import stack_flops
+from transformer.model.costs import StepCost, stack_flops
 from transformer.model.decoder_only import CausalLM
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.plain_text import PlainTextTask
-from transformer.tasks.task import Metrics, NextCommands, StepCost, with_training_options
+from transformer.tasks.task import Metrics, NextCommands, with_training_options
 from transformer.workdir import WorkDir
 
 MAX_SAMPLE_TOKENS = 200
@@ -65,6 +65,10 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
         ids = np.zeros((rows_per_batch(config), config.data.row_length), np.int32)
         return with_training_options(model, config), WindowBatch(inputs=ids, targets=ids)
 
+    @classmethod
+    def cost_without_data(cls, config: Config) -> StepCost:
+        return cost_of_step(config, config.tokenizer.vocab_size)
+
     def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
         """Returns (metrics, one text that the model generates from nothing)."""
         num_tokens = min(MAX_SAMPLE_TOKENS, self.config.data.row_length)
@@ -93,11 +97,7 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
 
     @property
     def cost_per_step(self) -> StepCost:
-        batches, model = self.training_batches, self.config.model
-        lengths = np.full(batches.rows_per_batch, batches.length)
-        outputs = lengths.sum() * model.d_model * self.tokenizer.vocab_size
-        flops = stack_flops(model, lengths, causal=True, outputs=outputs)
-        return StepCost(flops, int(lengths.sum()))
+        return cost_of_step(self.config, self.tokenizer.vocab_size)
 
     def next_commands(self) -> NextCommands:
         folder = json.dumps(str(self.workdir.path))
@@ -115,6 +115,14 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
             self._batch_line(f"{batches.length} tokens"),
             f"validation  {len(self.validation_batches.ids):,} pieces",
         ]
+
+
+def cost_of_step(config: Config, vocab_size: int) -> StepCost:
+    """Returns the cost of a step, whose windows all have the same length."""
+    lengths = np.full(rows_per_batch(config), config.data.row_length)
+    outputs = lengths.sum() * config.model.d_model * vocab_size
+    flops = stack_flops(config.model, lengths, causal=True, outputs=outputs)
+    return StepCost(flops, int(lengths.sum()))
 
 
 def rows_per_batch(config: Config) -> int:

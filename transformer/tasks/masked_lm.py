@@ -8,16 +8,16 @@ import numpy as np
 from transformer.config import Config
 from transformer.data.batch import Batch
 from transformer.data.lm_batches import MaskedBatches
-from transformer.data.packing import PackedBatches, num_rows_of_batch
+from transformer.data.packing import PackedBatches, full_rows, num_rows_of_batch
 from transformer.data.plain_text import load_text_lines
 from transformer.data.ragged import Ragged
 from transformer.data.text_files import Text
 from transformer.data.tokenizer_files import Tokenizer
-from transformer.model.costs import stack_flops
+from transformer.model.costs import StepCost, stack_flops
 from transformer.model.encoder_only import MaskedLM
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.plain_text import PlainTextTask
-from transformer.tasks.task import StepCost, with_training_options
+from transformer.tasks.task import with_training_options
 from transformer.workdir import WorkDir
 
 
@@ -58,17 +58,20 @@ class MaskedLMTask(PlainTextTask[MaskedBatches, MaskedBatches]):
         batch = Batch.zeros(rows_per_batch(config), config.data.row_length)
         return with_training_options(model, config), batch
 
+    @classmethod
+    def cost_without_data(cls, config: Config) -> StepCost:
+        lengths = full_rows(config.training.batch_tokens, config.data.row_length)
+        return cost_of_sentences(config, lengths, config.tokenizer.vocab_size)
+
     def data_contents(self) -> list[np.ndarray]:
         batches = self.training_batches, self.validation_batches
         return [b.packed.source.flat for b in batches]
 
     @cached_property
     def cost_per_step(self) -> StepCost:
-        lengths, model = self.training_batches.packed.source.lengths, self.config.model
-        num_tokens, num_steps = lengths.sum(), self.training_batches.batches_per_epoch
-        outputs = num_tokens * model.d_model * self.tokenizer.vocab_size
-        num_targets = num_tokens * self.config.data.mask_rate
-        flops = stack_flops(model, lengths, outputs=outputs)
+        lengths = self.training_batches.packed.source.lengths
+        flops, num_targets = cost_of_sentences(self.config, lengths, self.tokenizer.vocab_size)
+        num_steps = self.training_batches.batches_per_epoch
         return StepCost(flops / num_steps, num_targets / num_steps)
 
     def summary_lines(self) -> list[str]:
@@ -85,6 +88,14 @@ class MaskedLMTask(PlainTextTask[MaskedBatches, MaskedBatches]):
 def rows_per_batch(config: Config) -> int:
     """Returns how many rows `training.batch_tokens` allows."""
     return num_rows_of_batch(config.training.batch_tokens, config.data.row_length)
+
+
+def cost_of_sentences(config: Config, lengths: np.ndarray, vocab_size: int) -> StepCost:
+    """Returns the cost of a step over sentences of these lengths."""
+    num_tokens = lengths.sum()
+    outputs = num_tokens * config.model.d_model * vocab_size
+    flops = stack_flops(config.model, lengths, outputs=outputs)
+    return StepCost(flops, num_tokens * config.data.mask_rate)
 
 
 def make_masked_batches(

@@ -19,6 +19,7 @@ from transformer.config import Config
 from transformer.data.tokenizer_files import Tokenizer, load_tokenizers, train_tokenizer
 from transformer.evaluation.loss import make_eval_step, sum_over_batches
 from transformer.evaluation.task_scores import TaskScores
+from transformer.model.costs import StepCost
 from transformer.model.loss import make_loss_fn, perplexity
 from transformer.parallel.mapping import MappedStep, Parallel
 from transformer.tasks.batches import TrainingT, ValidationT
@@ -26,13 +27,6 @@ from transformer.workdir import WorkDir
 
 Metrics = dict[str, float]
 ModelT = TypeVar("ModelT", bound=nn.Module)
-
-
-class StepCost(NamedTuple):
-    """What one training step computes, in the mean of an epoch."""
-
-    flops: float
-    num_targets: float
 
 
 class NextCommands(NamedTuple):
@@ -134,6 +128,11 @@ class Task(Generic[TrainingT, ValidationT]):
             f"The shapes of a run of {config.task} depend on its data: leave out --topology; to "
             f"restore one, define {cls.__name__}.model_and_blank_batch."
         )
+
+    @classmethod
+    def cost_without_data(cls, config: Config) -> StepCost | None:
+        """Returns what a step of full rows computes, for a dry run without data."""
+        return None
 
     # ---- for eval.py, which opens a finished run
 

@@ -13,7 +13,7 @@ from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.batch import Batch
 from transformer.data.length_filter import filter_by_length
-from transformer.data.packing import PackedBatches, num_rows_of_batch
+from transformer.data.packing import PackedBatches, full_rows, num_rows_of_batch
 from transformer.data.parallel_text import load_evaluation_pairs, load_training_pairs
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
@@ -21,12 +21,12 @@ from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.metrics import score_by
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.translator import Translator
-from transformer.model.costs import training_flops
+from transformer.model.costs import StepCost, training_flops
 from transformer.model.encoder_decoder import Transformer
 from transformer.parallel.hosts import split_over_hosts
 from transformer.parallel.mapping import Parallel
 from transformer.registry import METRICS
-from transformer.tasks.task import Metrics, NextCommands, StepCost, Task, with_training_options
+from transformer.tasks.task import Metrics, NextCommands, Task, with_training_options
 from transformer.workdir import WorkDir
 
 Pairs = Sequence[tuple[str, str]]  # (source, target)
@@ -99,6 +99,12 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         model = Transformer(config.model, vocab_size, vocab_size)
         num_rows = num_rows_of_batch(config.training.batch_tokens, length)
         return with_training_options(model, config), Batch.zeros(num_rows, length)
+
+    @classmethod
+    def cost_without_data(cls, config: Config) -> StepCost:
+        lengths = full_rows(config.training.batch_tokens, config.data.row_length)
+        flops = training_flops(config.model, config.tokenizer.vocab_size, lengths, lengths)
+        return StepCost(flops, lengths.sum())
 
     def data_contents(self) -> list[Any]:
         batches = self.training_batches, self.validation_batches

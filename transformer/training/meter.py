@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import jax
 
+from transformer.model.costs import StepCost
 from transformer.model.loss import perplexity
 from transformer.parallel.devices import find_chip
 from transformer.signals import MAX_SKIPPED
-from transformer.tasks.task import StepCost
 
 MAX_IN_FLIGHT = 2  # steps queued on the device: it is never idle, and the loop is never far ahead
 

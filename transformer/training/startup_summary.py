@@ -9,10 +9,11 @@ from tabulate import tabulate
 
 from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
+from transformer.model.costs import StepCost
 from transformer.parallel.devices import find_chip
 from transformer.parallel.mapping import Parallel
 from transformer.registry import task_kind
-from transformer.tasks.task import StepCost, Task
+from transformer.tasks.task import Task
 from transformer.training.steps import TrainStep
 
 Params = Any  # a pytree of parameters, or of their shapes

@@ -1,0 +1,61 @@
+"""The estimate of a run's time and chip-hours, by hand."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests.parallel.test_topology import small_config
+from transformer.model.costs import StepCost
+from transformer.registry import TASKS
+from transformer.training.estimate import estimate_lines
+
+
+def devices(kind, num_chips, cores_per_chip):
+    """Devices as JAX describes them."""
+    return [
+        SimpleNamespace(device_kind=kind, platform="tpu", coords=[chip, 0, 0], core_on_chip=core)
+        for chip in range(num_chips)
+        for core in range(cores_per_chip)
+    ]
+
+
+def test_hours_count_chips_and_not_cores():
+    """Catches chip-hours twice too many where JAX counts two devices on a chip, as on a v3."""
+    # 2 chips of 123 TFLOP/s: at 20%, a step of 49.2 TFLOP takes a second.
+    lines = estimate_lines(StepCost(49.2e12, 1), 7200, devices("TPU v3", 2, 2))
+    assert lines[0].endswith("7,200 steps of 49,200.0 GFLOP, on 2 chips of 123 TFLOP/s:")
+    assert lines[1].strip() == "at 20% of peak: 1,000.0 ms per step, 2 h 00 min, 4.0 chip-hours"
+    assert lines[2].strip() == "at 40% of peak: 500.0 ms per step, 1 h 00 min, 2.0 chip-hours"
+
+
+def test_gpus_have_no_coordinates():
+    """Catches eight GPUs counted as one."""
+    kind = "NVIDIA H100 80GB HBM3"
+    gpus = [SimpleNamespace(device_kind=kind, platform="gpu", id=i) for i in range(8)]
+    assert "on 8 chips of 989 TFLOP/s" in estimate_lines(StepCost(1e12, 1), 10, gpus)[0]
+
+
+def test_what_is_not_known_is_not_estimated():
+    """Catches a CPU's time by the peak of another device, and a crash for a task without costs."""
+    cpu = [SimpleNamespace(device_kind="cpu", id=0)]
+    assert estimate_lines(StepCost(1e12, 1), 10, cpu) == [
+        "estimate    none, as the peak of cpu is not known"
+    ]
+    (line,) = estimate_lines(None, 10, devices("TPU v4", 1, 1))
+    assert line == "estimate    none, as what a step costs is not known"
+
+
+@pytest.mark.parametrize(
+    ("task", "share_of_targets"), [("translation", 1), ("language_model", 1), ("masked_lm", 0.15)]
+)
+def test_cost_without_data_is_that_of_full_rows(task, share_of_targets):
+    """Catches a slice whose hours are estimated for half of a batch, or for the source alone."""
+    config = small_config()
+    config.task = task
+    _, batch = TASKS[task].model_and_blank_batch(config)
+    cost, rows = TASKS[task].cost_without_data(config), batch[0].shape[0]
+    assert cost.num_targets == pytest.approx(share_of_targets * rows * config.data.row_length)
+    # 2 FLOPs forward and 4 backward for each weight that a token meets, and some for attention.
+    weights = 64 * 512 + (4 * 64 * 64 + 2 * 64 * 128) * (2.5 if task == "translation" else 1)
+    expected = 6 * weights * rows * config.data.row_length
+    assert expected < cost.flops < 1.3 * expected
