@@ -19,7 +19,7 @@ from transformer.workdir import WorkDir
 
 def get_config(workdir: str = "") -> Config:
     if not workdir:
-        raise ValueError("name the run to start from: --config=configs/fine_tune.py:runs/general")
+        raise ValueError("name the run to start from behind a colon, as fine_tune.py:runs/general.")
     config = WorkDir(workdir).load_config()
     config.training.init_from = workdir
     config.model.dtype = "float32"  # an export names bfloat16, which is slow to train with on CPUs

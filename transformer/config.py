@@ -21,7 +21,13 @@ from transformer.config_groups import (
     TokenizerConfig,
     TrainingConfig,
 )
-from transformer.config_rules import check_averaging, check_mesh, check_model, check_tokenizer
+from transformer.config_rules import (
+    check_adapters,
+    check_averaging,
+    check_mesh,
+    check_model,
+    check_tokenizer,
+)
 from transformer.config_setting import Setting, Settings, setting, settings_of
 from transformer.registry import TASKS, task_kind
 
@@ -97,6 +103,7 @@ class Config(Settings):
         check_model(self.model, task_kind(self.task), self.data.row_length)
         check_tokenizer(self.tokenizer, self.model)
         check_averaging(self.decoding, self.training)
+        check_adapters(self.training)
         check_mesh(self.mesh, self.parallelism)
         return self
 

@@ -179,6 +179,7 @@ class TrainingConfig(Settings):
     init_from: str = setting(
         "", "Run to start from: its parameters and its vocabulary.", resumable=True, is_path=True
     )
+    lora_rank: int = setting(0, "Rank of low-rank adapters; 0: train everything.", at_least=0)
 
 
 @dataclass

@@ -65,6 +65,14 @@ def check_averaging(decoding: DecodingConfig, training: TrainingConfig) -> None:
     )
 
 
+def check_adapters(training: TrainingConfig) -> None:
+    """Checks that there are parameters to adapt."""
+    _require(
+        training.init_from or not training.lora_rank,
+        "training.lora_rank adapts the parameters of another run: name it with training.init_from.",
+    )
+
+
 def check_mesh(mesh: MeshConfig, parallelism: str) -> None:
     """Checks that the mesh can be laid out, and that `parallelism` has one."""
     _require(

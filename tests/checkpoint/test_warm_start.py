@@ -1,14 +1,14 @@
 """Starting from another run: what is copied, what stays fresh, and what is refused."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.helpers.random_runs import WORDS, make_config, write_run
 from tests.helpers.tiny_models import random_params
-from transformer.checkpoint.checkpoints import open_for_reading
+from transformer.checkpoint.open_run import open_for_reading
 from transformer.checkpoint.task_model import make_model, smallest_batch
-from transformer.checkpoint.train_state import TrainState
 from transformer.checkpoint.warm_start import check_init_from, warm_start
 from transformer.data.labels import Labels
 from transformer.data.simple_tokenizers import PiecesTokenizer
@@ -27,7 +27,7 @@ def runs(tmp_path_factory):
 
 
 def start(task, init_from, classes=(), **model):
-    """A state of zeros of this task's model, warm-started: (its arrays by name, the note)."""
+    """Parameters 0 of this task's model, warm-started: (arrays by name, the note)."""
     tokenizer, labels = PiecesTokenizer(WORDS, "@@"), Labels(list(classes))
     config = make_config(task, **model)
     ours = WorkDir(init_from.parent / f"new {len(classes)}")
@@ -36,10 +36,8 @@ def start(task, init_from, classes=(), **model):
         labels.save(ours.path)
     network = make_model(config, (tokenizer, tokenizer), labels)
     params = random_params(network.init, smallest_batch(config, labels), deterministic=True)
-    state = TrainState(np.int32(0), jax.tree.map(np.zeros_like, params), opt_state=())
-    state = state.replace(params=jax.device_put(state.params))
-    state, note = warm_start(state, ours, init_from)
-    return flat(state.params), note
+    params, note = warm_start(jax.tree.map(jnp.zeros_like, params), ours, init_from)
+    return flat(params), note
 
 
 def flat(params):

@@ -21,8 +21,6 @@ from transformer import storage
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.orbax_manager import best_of, make_manager
 from transformer.checkpoint.train_state import Params, TrainState
-from transformer.config import Config
-from transformer.workdir import WorkDir
 
 T = TypeVar("T")
 SCORES = "scores.json"  # in the folder of the checkpoints: {step: score}
@@ -62,7 +60,7 @@ class Checkpoints:
         A step that exists already is replaced only if it may be damaged, and only while there is
         another step to fall back on. trained: how much training led to the state, for `about`.
         """
-        params, rest, step = state.params, state.replace(params=None), int(state.step)
+        params, rest, step = state.params, state.without_params(), int(state.step)
         about = {
             "format": 1,
             "version": transformer.__version__,
@@ -128,7 +126,7 @@ class Checkpoints:
         """
 
         def read(step: int) -> TrainState:
-            target = {"params": like.params, "rest": like.replace(params=None)}
+            target = {"params": like.params, "rest": like.without_params()}
             restored = self._read(step, target)
             self._known_good.add(step)
             return restored["rest"].replace(params=restored["params"])
@@ -228,12 +226,6 @@ class Checkpoints:
         raise ValueError(
             f"No checkpoint of {self.folder} could be restored; see the warnings above."
         )
-
-
-def open_for_reading(workdir: PathLike, config: Config) -> Checkpoints:
-    """Opens the checkpoints of a work directory for restoring only."""
-    keep = config.training.keep_checkpoints
-    return Checkpoints(WorkDir(workdir).checkpoints, keep=keep, read_only=True)
 
 
 def _no_checkpoint(folder: PathLike) -> str:

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 from etils.epath import PathLike
 
-from transformer.checkpoint.checkpoints import Checkpoints, open_for_reading
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.open_run import open_for_reading
 from transformer.checkpoint.train_state import TrainState
 from transformer.storage import write_atomically
 from transformer.workdir import WorkDir
@@ -34,6 +35,7 @@ def export(workdir: PathLike, folder: PathLike, checkpoint: str | int = "default
         if file.stem in COPIED_FILES:
             write_atomically(target / file.name, file.read_bytes())
     config.model.dtype, config.decoding.average_checkpoints = "bfloat16", 1
+    config.training.lora_rank = 0  # adapters are merged
     target.save_config(config)
     target.close()
     mib = sum(leaf.nbytes for leaf in jax.tree.leaves(params)) / 2**20

@@ -9,7 +9,7 @@ from etils.epath import PathLike
 from flax import linen as nn
 from jax.typing import DTypeLike
 
-from transformer.checkpoint.checkpoints import open_for_reading
+from transformer.checkpoint.open_run import open_for_reading
 from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config

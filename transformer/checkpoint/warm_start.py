@@ -12,8 +12,8 @@ import numpy as np
 from etils import epath
 from etils.epath import PathLike
 
-from transformer.checkpoint.checkpoints import open_for_reading
-from transformer.checkpoint.train_state import Params, TrainState
+from transformer.checkpoint.open_run import load_default
+from transformer.checkpoint.train_state import Params
 from transformer.config import Config, TokenizerConfig
 from transformer.data import labels
 from transformer.data.labels import Labels
@@ -66,18 +66,16 @@ def _other_vocabulary(config: TokenizerConfig, source: epath.Path) -> dict[str, 
     return {"tokenizer.vocab_size": sizes[0]}
 
 
-def warm_start(state: TrainState, ours: WorkDir, init_from: PathLike) -> tuple[TrainState, str]:
-    """Copies the parameters of the run `init_from` that `state` has under the same name.
+def warm_start(params: Params, ours: WorkDir, init_from: PathLike) -> tuple[Params, str]:
+    """Copies the parameters of the run `init_from` over those of the same name in `params`.
 
-    All others keep their initial values: those that the other run lacks, the outputs of a
-    classifier for other classes, and the optimizer. Returns (state, a sentence that says what was
-    copied); raises ValueError if nothing was, or if an array has another shape there.
+    The others keep their initial values: those that the other run lacks, and the outputs of a
+    classifier for other classes. ours: the work directory of the run that starts. Returns
+    (parameters, a sentence that says what was copied); raises ValueError if nothing was, or if an
+    array has another shape there.
     """
     source = WorkDir(init_from)
-    config = source.load_config()
-    loaded = open_for_reading(source.path, config).load(
-        "default", config.decoding.average_checkpoints
-    )
+    loaded = load_default(source)
     theirs = {_name(path): x for path, x in jax.tree_util.tree_leaves_with_path(loaded.params)}
     if not _have_same_classes(ours, source):
         theirs = {name: x for name, x in theirs.items() if not name.startswith("classes/")}
@@ -92,14 +90,14 @@ def warm_start(state: TrainState, ours: WorkDir, init_from: PathLike) -> tuple[T
             )
         return found if found is ours else jax.device_put(found.astype(ours.dtype), ours.sharding)
 
-    params = jax.tree_util.tree_map_with_path(choose, state.params)
-    note = _describe_copy(state.params, theirs)
+    copied = jax.tree_util.tree_map_with_path(choose, params)
+    note = _describe_copy(params, theirs)
     if not note:
         raise ValueError(
             f"training.init_from={source.path} has no parameter of the same name: nothing to "
             f"start from."
         )
-    return state.replace(params=params), f"warm start from {source.path}, {loaded.name}: {note}"
+    return copied, f"warm start from {source.path}, {loaded.name}: {note}"
 
 
 def _name(path: tuple[Any, ...]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from etils.epath import PathLike
 
-from transformer.checkpoint.checkpoints import open_for_reading
+from transformer.checkpoint.open_run import open_for_reading
 from transformer.checkpoint.restore import restore
 from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.scores import Score

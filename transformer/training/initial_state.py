@@ -1,7 +1,12 @@
 """What a run begins with: a restored, fresh or borrowed state, and the scores of before."""
 
+from typing import Any
+
+import jax
+
 from transformer.checkpoint.checkpoints import Checkpoints
-from transformer.checkpoint.train_state import TrainState
+from transformer.checkpoint.open_run import choose_base, load_base
+from transformer.checkpoint.train_state import Params, TrainState
 from transformer.checkpoint.warm_start import warm_start
 from transformer.config import Config
 from transformer.console import phase, say
@@ -15,19 +20,39 @@ def restore_or_init(
     config: Config, workdir: WorkDir, checkpoints: Checkpoints, train_step: TrainStep
 ) -> TrainState:
     """Returns the newest good checkpoint, or a fresh state, or one with another run's weights."""
-    if checkpoints.steps():
+    note, training, resumes = "", config.training, bool(checkpoints.steps())
+    if resumes:
         with phase("restoring the checkpoint"):
             state = checkpoints.restore(train_step.abstract_state)
         note = f"resuming at step {int(state.step):,}"
     else:
         with phase("initialising the parameters"):
-            state, note = train_step.init_state(), ""
-        if init_from := config.training.init_from:
-            state, note = warm_start(state, workdir, init_from)
+            state = train_step.init_state()
+        if training.init_from and not training.lora_rank:
+            params, note = warm_start(state.params, workdir, training.init_from)
+            state = state.replace(params=params)
+    if training.lora_rank:
+        base = load_base(workdir) if resumes else choose_base(workdir, training.init_from)
+        state = state.replace(frozen=_put_like(train_step.abstract_state.frozen, base))
+        note = note or f"adapters of rank {training.lora_rank} to {training.init_from}"
     hosts.check_same("the checkpoint that they can read", note.encode)
     if note:
         say(note)
     return state
+
+
+def _put_like(like: Params, base: Params) -> Params:
+    """Puts the parameters of a base on the devices; like: their shapes and shardings."""
+
+    def shapes(params: Params) -> Any:
+        return jax.tree.map(lambda x: x.shape, params)
+
+    if shapes(like) != shapes(base):
+        raise ValueError(
+            "training.lora_rank adapts a model of the same shape and task as that of "
+            "training.init_from; set --config.training.lora_rank=0 to train a model that differs."
+        )
+    return jax.tree.map(lambda x, y: jax.device_put(y.astype(x.dtype), x.sharding), like, base)
 
 
 def scores_until(step: int, task: Task, workdir: WorkDir) -> dict[int, float]:

@@ -33,14 +33,25 @@ class Collectives(NamedTuple):
 
 def summary_lines(config: Config, step: TrainStep, task: Task | None = None) -> list[str]:
     """Returns the start-up summary of a run. task: None if its text was not read."""
-    num_params = sum(leaf.size for leaf in jax.tree.leaves(step.abstract_state.params))
+    state = step.abstract_state
+    num_params = count_parameters(state.frozen or state.params)
     lines = [model_line(config, num_params)]
+    if state.frozen:
+        lines.append(
+            f"adapters    of rank {config.training.lora_rank}: {count_parameters(state.params):,} "
+            f"parameters are trained, {num_params:,} are not"
+        )
     lines += device_lines(config, step.parallel, step.abstract_state)
     if task:
         lines += task.summary_lines()
         if cost := task.cost_per_step:
             lines.append(work_line(cost))
     return [*lines, f"steps       {config.training.num_train_steps:,}"]
+
+
+def count_parameters(params: Params) -> int:
+    """Returns how many numbers the arrays hold."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
 def parameter_table(params: Params) -> list[str]:

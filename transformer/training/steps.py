@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
+from transformer.checkpoint.lora import AdapterState, init_adapters
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
 from transformer.parallel.mapping import Parallel
@@ -24,12 +25,22 @@ LossFn = Callable[[Params, Batch, jax.Array], tuple[jax.Array, Sums]]
 
 
 def init_state(
-    model: nn.Module, optimizer: optax.GradientTransformation, batch: Batch, seed: int
+    model: nn.Module,
+    optimizer: optax.GradientTransformation,
+    batch: Batch,
+    seed: int,
+    lora_rank: int = 0,
 ) -> TrainState:
-    """Returns a fresh TrainState of step 0; `batch` gives shapes only."""
-    rng = jax.random.PRNGKey(seed)
+    """Returns a fresh TrainState of step 0; `batch` gives shapes only.
+
+    lora_rank: rank of the adapters that are trained; 0: all parameters are trained.
+    """
+    step, rng = jnp.zeros((), jnp.int32), jax.random.PRNGKey(seed)
     params = model.init({"params": rng}, batch, deterministic=True)["params"]
-    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
+    if not lora_rank:
+        return TrainState(step, params, optimizer.init(params))
+    adapters = init_adapters(params, lora_rank, rng)
+    return AdapterState(step, adapters, optimizer.init(adapters), frozen=params)
 
 
 def make_train_step(
@@ -48,9 +59,12 @@ def make_train_step(
     An update whose loss or gradient is not finite is skipped: the parameters stay, the step
     counts, and sums are 0 but for "skipped", which is 1.
     """
-    gradient_fn = jax.grad(loss_fn, has_aux=True)
 
     def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Sums]:
+        def loss_of(params: Params, batch: Batch, rng: jax.Array) -> tuple[jax.Array, Sums]:
+            return loss_fn(state.replace(params=params).model_params, batch, rng)
+
+        gradient_fn = jax.grad(loss_of, has_aux=True)
         rng = jax.random.fold_in(jax.random.PRNGKey(seed), state.step)
         if axis_name:
             rng = jax.random.fold_in(rng, jax.lax.axis_index(axis_name))
@@ -113,7 +127,7 @@ class TrainStep:
         self.parallel, self.model, self.loss_fn = parallel, model, loss_fn
         self.example_batch = batch
         self.optimizer = make_optimizer(config.optimizer, config.model.d_model)
-        self._seed = config.training.seed
+        self._seed, self._lora_rank = config.training.seed, config.training.lora_rank
         self._accumulate_steps = config.training.accumulate_steps
         self.abstract_state = parallel.abstract(self._init_state)
         make_step = partial(
@@ -122,7 +136,9 @@ class TrainStep:
         self._mapped = parallel.map_step(make_step, self.abstract_state)
 
     def _init_state(self) -> TrainState:
-        return init_state(self.model, self.optimizer, self.example_batch, self._seed)
+        return init_state(
+            self.model, self.optimizer, self.example_batch, self._seed, self._lora_rank
+        )
 
     def init_state(self) -> TrainState:
         """Returns a fresh state, on the devices."""

@@ -150,7 +150,7 @@ class Trainer:
         if is_evaluated or step % self.config.training.checkpoint_every == 0:
             self._save(state)  # first: an evaluation may fail
         if is_evaluated:
-            self._evaluate(step, state.params)
+            self._evaluate(step, state.model_params)
 
     def _is_evaluated(self, step: int) -> bool:
         training = self.config.training

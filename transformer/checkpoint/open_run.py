@@ -1,0 +1,86 @@
+"""Opens the checkpoints of a run for reading, adapters together with the base that they adapt."""
+
+import json
+import zlib
+from functools import cached_property
+
+import jax
+import numpy as np
+from etils.epath import PathLike
+
+from transformer.checkpoint.checkpoints import Checkpoints, Loaded
+from transformer.checkpoint.fingerprint import fingerprints
+from transformer.checkpoint.lora import merge
+from transformer.checkpoint.train_state import Params
+from transformer.config import Config
+from transformer.storage import write_atomically
+from transformer.workdir import WorkDir
+
+BASE_FILE = "base.json"  # in the work directory of adapters: which parameters they adapt
+
+
+def open_for_reading(workdir: PathLike, config: Config) -> Checkpoints:
+    """Opens the checkpoints of a work directory for restoring only; `config` is the run's."""
+    run, keep = WorkDir(workdir), config.training.keep_checkpoints
+    kind = AdapterCheckpoints if config.training.lora_rank else Checkpoints
+    return kind(run.checkpoints, keep=keep, read_only=True)
+
+
+class AdapterCheckpoints(Checkpoints):
+    """Checkpoints of adapters, which are restored as the parameters of the adapted model."""
+
+    def restore_params(self, step: int | None = None) -> tuple[int, Params]:
+        step, adapters = super().restore_params(step)
+        return step, jax.device_get(merge(self._base, adapters))
+
+    @cached_property
+    def _base(self) -> Params:
+        return load_base(WorkDir(self.folder.parent))
+
+
+def load_default(workdir: WorkDir) -> Loaded:
+    """Loads the default checkpoint of a run."""
+    config = workdir.load_config()
+    return open_for_reading(workdir.path, config).load(
+        "default", config.decoding.average_checkpoints
+    )
+
+
+def choose_base(workdir: WorkDir, init_from: str) -> Params:
+    """Loads the parameters of the run `init_from`, and notes in `workdir` that it adapts them."""
+    base = WorkDir(init_from)
+    loaded = load_default(base)
+    about = {
+        "base": str(base.path),
+        "checkpoint": loaded.name,
+        "checksum": _checksum(loaded.params),
+    }
+    if workdir.writes:
+        write_atomically(workdir / BASE_FILE, json.dumps(about, indent=2) + "\n")
+    return loaded.params
+
+
+def load_base(workdir: WorkDir) -> Params:
+    """Loads the parameters that the adapters in `workdir` adapt.
+
+    Raises ValueError if the base is not where it was, or is no longer what it was.
+    """
+    file = workdir / BASE_FILE
+    about = json.loads(file.read_text(encoding="utf-8"))
+    base = WorkDir(about["base"])
+    if not base.has_run:
+        raise ValueError(
+            f"{workdir.path} holds adapters of the run {base.path}, which is not there; put it "
+            f'back, or name its new folder as "base" in {file}.'
+        )
+    loaded = load_default(base)
+    if _checksum(loaded.params) != about["checksum"]:
+        raise ValueError(
+            f"{workdir.path} holds adapters of {about['checkpoint']} of {base.path}, whose default "
+            f"checkpoint is now {loaded.name} with other parameters; put back the former one."
+        )
+    return loaded.params
+
+
+def _checksum(params: Params) -> int:
+    return zlib.crc32(np.array(fingerprints(params), np.uint32).tobytes())
