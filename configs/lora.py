@@ -2,7 +2,8 @@
 
 As configs/fine_tune.py, but the parameters of the run WORKDIR stay as they are. To every matrix of
 attention and feed-forward a product of two thin ones is added; these alone are trained and saved.
-WORKDIR must stay where it is; transformer-export makes one model of both.
+WORKDIR must stay where it is; transformer-export makes one model of both. docs/fine_tuning.md has
+the scores of both ways.
 
     python train.py --config=configs/lora.py:runs/general --workdir=runs/adapter \\
         --config.data.corpus=path/to/domain

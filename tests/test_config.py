@@ -12,6 +12,7 @@ from sacrebleu.metrics import BLEU
 from configs import embedded_en_de, g2p, table3, wmt14_en_de_base, wmt14_en_de_big
 from tests.helpers.tiny_models import count_parameters
 from transformer.config import Config
+from transformer.workdir import WorkDir
 
 ROOT = pathlib.Path(__file__).parents[1]
 CONFIGS = sorted(path.stem for path in (ROOT / "configs").glob("*.py"))
@@ -28,9 +29,11 @@ def changed(**fields: object) -> Config:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_every_config_loads_and_validates(name):
+def test_every_config_loads_and_validates(name, tmp_path):
     """Catches a misspelt setting, which would have no effect, and settings that exclude others."""
-    config = importlib.import_module(f"configs.{name}").get_config().validate()
+    WorkDir(tmp_path).save_config(Config())
+    argument = [str(tmp_path)] if name in ("fine_tune", "lora") else []  # the run to start from
+    config = importlib.import_module(f"configs.{name}").get_config(*argument).validate()
     assert Config.from_json(config.to_json()) == config
     for group in (config, *(g for g in vars(config).values() if dataclasses.is_dataclass(g))):
         assert vars(group).keys() == {field.name for field in dataclasses.fields(group)}

@@ -13,7 +13,7 @@ from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.lora import merge
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
-from transformer.storage import write_atomically
+from transformer.storage import absolute, write_atomically
 from transformer.workdir import WorkDir
 
 BASE_FILE = "base.json"  # in the work directory of adapters: which parameters they adapt
@@ -51,7 +51,7 @@ def choose_base(workdir: WorkDir, init_from: str) -> Params:
     base = WorkDir(init_from)
     loaded = load_default(base)
     about = {
-        "base": str(base.path),
+        "base": str(absolute(base.path)),
         "checkpoint": loaded.name,
         "checksum": _checksum(loaded.params),
     }
