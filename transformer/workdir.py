@@ -27,6 +27,7 @@ from etils import epath
 from transformer import storage
 from transformer.config import Config
 
+TRACES = ("lock", "log.txt", "environment.json")  # of a start that came to no run
 OWN_FILES = re.compile(
     r"(checkpoints|results)/|((source_|target_)?tokenizer|events|config|classes|metrics|samples"
     r"|curves|skipped_batches|environment|log|lock)(\.|$)"
@@ -43,6 +44,7 @@ class WorkDir:
     def __init__(self, path: storage.PathLike, *, writes: bool = True) -> None:
         self.path, self.writes = storage.locate(path), writes
         self._lock: TextIO | None = None  # the open file that is locked
+        self._made: list[epath.Path] = []  # the folders that `open_for_training` made, inner first
         self._growing: dict[str, storage.GrowingObject] = {}
 
     def __truediv__(self, name: str) -> epath.Path:
@@ -111,8 +113,14 @@ class WorkDir:
             self._check_same(config)
 
     def close(self) -> None:
-        """Lets other processes train here again."""
+        """Lets other processes train here again; removes a folder in which no run has begun."""
         self._flush_log()
+        if self._made and not self.has_run:
+            for name in TRACES:
+                (self.path / name).unlink(missing_ok=True)
+            with suppress(OSError):  # there is something else in it
+                for folder in self._made:
+                    folder.rmdir()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -123,6 +131,7 @@ class WorkDir:
 
     def _make_and_lock(self) -> None:
         try:
+            self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = storage.take_lock(self.path / "lock", "--workdir")
         except OSError as error:

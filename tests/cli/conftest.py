@@ -37,7 +37,7 @@ def make_run(tmp_path: Path) -> Callable[..., str]:
 
     def make_run(task: str = "translation") -> str:
         folder = tmp_path / task
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         (folder / "config.json").write_text(Config(task=task).to_json())
         return str(folder)
 

@@ -16,40 +16,6 @@ def parse(*words: str):
     return parse_flags_and_config(TrainFlags, ["train.py", *words])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--config.model.num_layer=2"], "did you mean --config.model.num_layers?"),
-        (["--config.model.num_layers=two"], "--config.model.num_layers"),
-        (["--config.model.norm=both"], "model.norm must be one of post, pre, not 'both'"),
-        (["--config.model.num_heads=3"], "model.num_heads (3)"),
-        (["--config=configs/nothing.py"], "not configs/nothing.py; shipped are configs/digits.py"),
-        (["--config=Makefile"], "not Makefile; shipped are"),
-        (["--config.data=1"], "--config.data"),
-        (["--config.seed=1", "--config=configs/digits.py"], "--config"),
-        (["--wrokdir=x"], "did you mean --workdir?"),
-        (["--topology=v5e:4x4"], "--topology needs --dry_run"),
-        (["--process_id=one"], "--process_id must be a whole number"),
-        (["word"], "not 'word'"),
-    ],
-)
-def test_wrong_input_is_one_line_and_exit_2(call, arguments, said):
-    """Catches a misspelt setting that trains something else, or ends in a stack trace."""
-    ended = call(train.main, *arguments)
-    assert (ended.code, ended.out) == (2, ""), ended
-    assert said in ended.err
-    assert ended.err.count("\n") == 1
-
-
-def test_a_broken_configuration_file_is_one_line(call, tmp_path):
-    """Catches an error of the file that hides behind a stack trace of the parser."""
-    file = tmp_path / "broken.py"
-    file.write_text("def get_config():\n    raise ValueError('too small')\n")
-    assert call(train.main, f"--config={file}").err == f"error: {file}: too small\n"
-    file.write_text("def get_config():\n    return None\n")
-    assert call(train.main, f"--config={file}").code == 2
-
-
 @pytest.mark.slow
 def test_a_mistake_that_is_found_late_is_one_line_too(tmp_path):
     """Catches an exit code or a stack trace that only a shell sees."""

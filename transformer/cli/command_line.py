@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from absl import flags as absl_flags
@@ -28,7 +28,7 @@ def parse_flags(kind: type[F], argv: Sequence[str]) -> F:
     _refuse_unknown_names(argv, expected)
     _register(argv)
     _parse(values, argv, expected)
-    return kind(**{name: values[name].value for name in flags_of(kind)})
+    return _flags_from(kind, values)
 
 
 def parse_flags_and_config(kind: type[F], argv: Sequence[str]) -> tuple[F, Config]:
@@ -48,7 +48,7 @@ def parse_flags_and_config(kind: type[F], argv: Sequence[str]) -> tuple[F, Confi
 
     _explained(define, expected)
     _parse(values, words, expected)
-    return kind(**{name: values[name].value for name in flags_of(kind)}), values.config.validate()
+    return _flags_from(kind, values), values.config.validate()
 
 
 def chosen_config(kind: type, argv: Sequence[str]) -> Config:
@@ -111,6 +111,14 @@ def _parse(values: absl_flags.FlagValues, argv: Sequence[str], expected: dict[st
         raise ValueError(f"this command takes only --flags, not '{rest[1]}'; see --help.")
 
 
+def _flags_from(kind: type[F], values: absl_flags.FlagValues) -> F:
+    """Returns the parsed flags as an instance of their dataclass."""
+    for name, declared in flags_of(kind).items():
+        if values[name].value == "" and declared.default:
+            raise ValueError(f"--{name} is empty: give it a value, or leave it out.")
+    return kind(**{name: values[name].value for name in flags_of(kind)})
+
+
 def _take_values(name: str, argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """Returns (the values of --NAME=VALUE and --NAME VALUE, the command line without them)."""
     values, rest, words = [], [], iter(argv)
@@ -136,10 +144,19 @@ def _refuse_unknown_names(argv: Sequence[str], expected: dict[str, str]) -> None
             return
         name = re.match("--?([A-Za-z][^=]*)", word)
         if name and name[1] not in expected and name[1] not in negated:
-            members = [other for other in expected if other.startswith(f"{name[1]}.")]
-            nearest = members or difflib.get_close_matches(name[1], expected, 1, 0.5)
-            hint = f"did you mean --{nearest[0]}?" if nearest else "see --help."
+            nearest = _nearest(name[1], expected)
+            hint = f"did you mean --{nearest}?" if nearest else "see --help."
             raise ValueError(f"there is no --{name[1]}; {hint}")
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """Returns the known name that is most like an unknown one, or "".
+
+    That may be a setting of the group that was named, or one of this name in another group.
+    """
+    leaf = f".{name.rpartition('.')[2]}"
+    alike = [other for other in known if other.startswith(f"{name}.") or other.endswith(leaf)]
+    return next(iter(alike or difflib.get_close_matches(name, known, 1, 0.5)), "")
 
 
 def _explained(parse: Callable[[], T], expected: dict[str, str]) -> T:

@@ -126,7 +126,10 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
         at_least=1,
     )
     batch_size: int | None = flag(
-        None, "Examples at once on each device, instead of the configuration's.", metavar="N"
+        None,
+        "Examples at once on each device, instead of the configuration's.",
+        metavar="N",
+        at_least=1,
     )
     dtype: Literal["float32", "bfloat16"] | None = flag(
         None, "Type of the computation, instead of the configuration's.", metavar="TYPE"
@@ -144,6 +147,7 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
         metavar="N",
         tasks=LANGUAGE_MODEL,
         needs=("prompt", "input"),
+        at_least=1,
     )
     attention: str = flag(
         "",

@@ -23,6 +23,7 @@ from transformer.inference.run_job import run_job
 from transformer.inference.translator import Translator
 from transformer.model import costs
 from transformer.parallel import devices, hosts
+from transformer.search.options import SearchOptions
 from transformer.signals import DONE
 from transformer.training.next_commands import this_command
 
@@ -31,6 +32,7 @@ def evaluate_translation(flags: EvaluateFlags, config: Config) -> int:
     """Does what the checked flags ask for; returns the exit code. config: the run's."""
     if flags.input and not flags.is_scoring:
         make_job(flags).check()
+    SearchOptions.from_config(config.decoding, **flags.search_options)  # refuses wrong values
     compile_cache.turn_on(say)
     if costs.fits_a_core(config.model):
         devices.use_cores_as_devices()

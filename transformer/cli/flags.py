@@ -102,8 +102,6 @@ def check_flags(flags: Any, task: str = "") -> None:
                 f"--{name} has no effect on a run of {task}: leave it out (it is for a run of "
                 f"{' or '.join(rules.tasks)})."
             )
-        if value == "" and known[name].default:
-            raise ValueError(f"--{name} is empty: give it a value, or leave it out.")
         if rules.at_least is not None and value < rules.at_least:
             raise ValueError(f"--{name} must be at least {rules.at_least}, not {value}.")
         needed = [known[other] for other in rules.needs if known[other].fits(task)]

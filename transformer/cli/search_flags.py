@@ -28,6 +28,7 @@ class SearchFlags:
         "Beam width, instead of the configuration's; 1 is greedy.",
         metavar="N",
         tasks=TRANSLATION,
+        at_least=1,
     )
     alpha: float | None = flag(
         None, "Length penalty, instead of the configuration's.", metavar="X", tasks=TRANSLATION

@@ -1,0 +1,72 @@
+"""Every mistake gets one sentence and exit code 2, and leaves nothing behind."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.mistakes import CONFIG_FILES, CORPORA, EVALUATE, TRAIN
+from tests.helpers import commands
+from transformer.cli import evaluate, train
+
+
+def assert_refused(ended, said):
+    code, out, err = ended
+    assert (code, out or b"") == (2, b""), ended
+    assert said in err
+    assert err.startswith("error: ") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("words", "said"), TRAIN)
+def test_of_the_train_command(call, words, said):
+    """Catches a misspelt setting that trains something else, or ends in a stack trace."""
+    assert_refused(call(train.main, *words), said)
+
+
+@pytest.mark.parametrize(("text", "said"), CONFIG_FILES)
+def test_in_a_configuration_file(call, tmp_path, text, said):
+    """Catches a setting that a file misspells and that has no effect, and a stack trace of ours."""
+    file = tmp_path / "mine.py"
+    file.write_text(text)
+    assert_refused(call(train.main, f"--config={file}", f"--workdir={tmp_path}"), said)
+
+
+@pytest.mark.parametrize(("task", "words", "said"), EVALUATE)
+def test_of_the_evaluate_command(call, make_run, task, words, said):
+    """Catches a flag without effect that goes unnoticed, and a sentence that is a stack trace."""
+    assert_refused(call(evaluate.main, f"--workdir={make_run(task)}", *words), said)
+
+
+@pytest.mark.parametrize(("files", "words", "said"), CORPORA)
+def test_of_a_corpus(tmp_path, files, words, said):
+    """Catches a text that is found wrong after the compile, and a folder left by the attempt."""
+    corpus, workdir = tmp_path / "corpus", tmp_path / "runs" / "mine"
+    corpus.mkdir()
+    for name, text in files.items():
+        (corpus / name).write_text(text)
+    words = [f"--workdir={workdir}", f"--config.data.corpus={corpus}", *words]
+    assert_refused(commands.call("train.py", *words), said)
+    assert not workdir.parent.exists()
+
+
+@pytest.mark.parametrize("link", ["same", "symbolic", "hard"])
+def test_an_output_that_is_an_input(call, make_run, tmp_path, link):
+    """Catches a source text that its translation replaces, also through a link."""
+    text, output = tmp_path / "text", tmp_path / ("text" if link == "same" else "link")
+    text.write_text("a text\n")
+    if link != "same":
+        {"symbolic": os.symlink, "hard": os.link}[link](text, output)
+    for words in ([], ["--overwrite"]):
+        words = [f"--workdir={make_run()}", f"--input={text}", f"--output={output}", *words]
+        assert_refused(call(evaluate.main, *words), "is the file of --input, which would be lost")
+    assert text.read_text() == "a text\n"
+
+
+def test_an_output_that_is_a_file_of_the_run(call, make_run):
+    """Catches a configuration that is replaced by translations."""
+    run = Path(make_run())
+    (run / "results").mkdir()
+    words = [f"--workdir={run}", "--input=Makefile", "--overwrite"]
+    for name in ("config.json", "results/x", "tokenizer.model"):
+        ended = call(evaluate.main, *words, f"--output={run / name}")
+        assert_refused(ended, "is a file of the run itself")
