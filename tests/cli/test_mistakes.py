@@ -13,8 +13,9 @@ from transformer.cli import evaluate, train
 def assert_refused(ended, said):
     code, out, err = ended
     assert (code, out or b"") == (2, b""), ended
-    assert said in err
-    assert err.startswith("error: ") and err.count("\n") == 1
+    *before, last = err.splitlines()  # on a busy machine the phases that took long come before
+    assert last.startswith("error: ") and said in last, err
+    assert not any(line.startswith(("error", "Traceback", "  ")) for line in before)
 
 
 @pytest.mark.parametrize(("words", "said"), TRAIN)
