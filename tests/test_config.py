@@ -144,7 +144,7 @@ MISTAKES = {  # (setting, value): parts of the sentence
     ("data__selection_metric", "WER"): ("data.selection_metric", "bleu, line_error_rate", "'WER'"),
     ("data__bleu_tokenize", "13b"): ("data.bleu_tokenize", "13a", "'13b'"),
     ("decoding__length_penalty", ""): ("decoding.length_penalty", "gnmt, power", "''"),
-    ("training__num_train_steps", 0): ("training.num_train_steps", "at least 1", "0"),
+    ("training__num_train_steps", -1): ("training.num_train_steps", "at least 1", "-1"),
     ("decoding__beam_size", -1): ("decoding.beam_size", "at least 1", "-1"),
     ("decoding__alpha", -0.1): ("decoding.alpha", "at least 0", "-0.1"),
     ("optimizer__epsilon", float("nan")): ("optimizer.epsilon", "finite", "nan"),

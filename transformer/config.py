@@ -100,12 +100,32 @@ class Config(Settings):
         """Returns itself, or raises ValueError with one sentence that says what to change."""
         for known in self.settings():
             self._change(known, known.check)
+        if self.automatic_settings():
+            return self  # what is chosen is checked with the others
         check_model(self.model, task_kind(self.task), self.data.row_length)
         check_tokenizer(self.tokenizer, self.model)
         check_averaging(self.decoding, self.training)
         check_adapters(self.training)
         check_mesh(self.mesh, self.parallelism)
         return self
+
+    def automatic_settings(self) -> list[str]:
+        """Returns the names of the settings that are to be chosen when a new run starts."""
+        values = self.values()
+        return [known.name for known in self.settings() if known.is_automatic(values[known.name])]
+
+    def with_values(self, values: Mapping[str, Any]) -> "Config":
+        """Returns a copy with other values of some settings, by their full names."""
+        copy = deepcopy(self)
+        for known in copy.settings():
+            if known.name in values:
+                copy._change(known, lambda _, new=values[known.name]: new)
+        return copy
+
+    def with_choices_of(self, run: "Config") -> "Config":
+        """Returns a copy whose automatic settings are those that were chosen for a run."""
+        chosen = run.values()
+        return self.with_values({name: chosen[name] for name in self.automatic_settings()})
 
     def with_absolute_paths(self, *folders: str) -> "Config":
         """Returns a copy that names the same files in any working directory.

@@ -4,30 +4,44 @@ Every default is the paper's base model where the paper says something.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from transformer.config_setting import Settings, setting
 from transformer.registry import ATTENTION_FUNCTIONS, BLOCKS, METRICS, POSITION_ENCODINGS
 
+BLEU_TOKENISATIONS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
+DTYPES = ("float32", "bfloat16")
 TOKENIZERS = ("sentencepiece", "pieces", "characters")
+SPEED_ALONE = {"resumable": True, "changes_result": False}  # facts of a setting
+
+
+def _count(default: int, help: str, **facts: Any) -> int:
+    """A whole number from 1 on; 0 has it chosen when a new run starts."""
+    return setting(default, help, at_least=1, automatic=0, **facts)
+
+
+def _rate(default: float, help: str, **facts: Any) -> float:
+    """A share of a whole."""
+    return setting(default, help, at_least=0, below=1, **facts)
 
 
 @dataclass
 class ModelConfig(Settings):
     """The network (paper, sections 3 and 5.4; letters as in Table 3)."""
 
-    d_model: int = setting(512, "Width of the model, d_model.", at_least=1)
-    d_ff: int = setting(2048, "Width inside the feed-forward layers, d_ff.", at_least=1)
-    num_heads: int = setting(8, "Number of attention heads, h.", at_least=1)
+    d_model: int = _count(512, "Width of the model, d_model.")
+    d_ff: int = _count(2048, "Width inside the feed-forward layers, d_ff.")
+    num_heads: int = _count(8, "Number of attention heads, h.")
     head_dim: int = setting(
         0, "Width of a head's queries and keys, d_k; 0: d_model / num_heads.", at_least=0
     )
     value_dim: int = setting(0, "Width of a head's values, d_v; 0: d_k.", at_least=0)
-    num_layers: int = setting(6, "Layers of the encoder, and of the decoder, N.", at_least=1)
-    dropout_rate: float = setting(
-        0.1, "Dropout of embeddings and of the output of every sub-layer.", at_least=0, below=1
+    num_layers: int = _count(6, "Layers of the encoder, and of the decoder, N.")
+    dropout_rate: float = _rate(
+        0.1, "Dropout of embeddings and of the output of every sub-layer.", automatic=-1
     )
-    attention_dropout_rate: float = setting(
-        0.0, "Dropout of the attention weights; the paper has none.", at_least=0, below=1
+    attention_dropout_rate: float = _rate(
+        0.0, "Dropout of the attention weights; the paper has none."
     )
     norm: str = setting(
         "post", "Layer normalisation after each sub-layer or before.", choices=("post", "pre")
@@ -50,7 +64,7 @@ class ModelConfig(Settings):
         256, "With attention=performer: number of random features; more are more exact.", at_least=1
     )
     dtype: str = setting(
-        "float32", "Computing type; parameters are float32.", choices=("float32", "bfloat16")
+        "float32", "Computing type; parameters are float32.", choices=DTYPES, automatic="auto"
     )
 
     @property
@@ -70,31 +84,31 @@ class DataConfig(Settings):
         "with weights: a@2,b@0.5.",
         is_path=True,
     )
-    source_language: str = setting("en", "Language of the source, as in the files' names.")
-    target_language: str = setting("de", "Language of the target, as in the files' names.")
+    source_language: str = setting("en", "Source language, as files name it.", automatic="auto")
+    target_language: str = setting("de", "Target language, as files name it.", automatic="auto")
     train_split: str = setting("train", "Split to train on.")
     validation_split: str = setting("validation", "Split to choose the best checkpoint by.")
     test_split: str = setting("test", "Split that is scored at the end.", resumable=True)
+    held_out: str = setting(
+        "", "Splits that are shares of the training text: validation@2%,test@2%.", automatic="auto"
+    )
     max_validation_sentences: int = setting(
-        1000, "Sentences translated at each evaluation; 0: all.", at_least=0, resumable=True
+        1000, "Translated at each evaluation; 0: all.", at_least=0, resumable=True, automatic=-1
     )
     selection_metric: str = setting("bleu", "Chooses the best checkpoint.", choices=METRICS)
     bleu_tokenize: str = setting(
         "13a",
         "Tokenisation of sacreBLEU; none if the text is tokenised already.",
-        choices=("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"),
+        choices=BLEU_TOKENISATIONS,
         resumable=True,
+        automatic="auto",
     )
-    row_length: int = setting(
-        256, "Tokens in a packed row; longer sentences are left out.", at_least=1
-    )
+    row_length: int = _count(256, "Tokens in a packed row; longer sentences are left out.")
     max_length_ratio: float = setting(
         9.0, "Largest ratio of a training pair's two lengths in tokens; 0: no limit.", at_least=0
     )
     drop_identical: bool = setting(True, "Leave out training pairs whose two sides are equal.")
-    mask_rate: float = setting(
-        0.15, "Share of the tokens that a masked language model has to guess.", at_least=0, below=1
-    )
+    mask_rate: float = _rate(0.15, "Share of the tokens that a masked language model has to guess.")
     patch_size: int = setting(
         4, "Side of an image's square patches in pixels; a patch is one position.", at_least=1
     )
@@ -113,7 +127,7 @@ class TokenizerConfig(Settings):
     model: str = setting(
         "", "File of the SentencePiece model; empty: train one from the corpus.", is_path=True
     )
-    vocab_size: int = setting(37_000, "Size of a SentencePiece vocabulary to train.", at_least=1)
+    vocab_size: int = _count(37_000, "Size of a SentencePiece vocabulary to train.")
     shared: bool = setting(True, "One vocabulary for both languages.")
     joiner: str = setting(
         "@@", "With kind=pieces: marks the end of a piece that the next one continues."
@@ -129,20 +143,21 @@ class TokenizerConfig(Settings):
 class OptimizerConfig(Settings):
     """Adam and the paper's schedule (section 5.3)."""
 
-    warmup_steps: int = setting(4000, "Steps over which the learning rate rises.", at_least=1)
+    warmup_steps: int = _count(4000, "Steps over which the learning rate rises.")
     peak_learning_rate: float = setting(
-        0.0, "Highest learning rate; 0: the paper's, (d_model · warmup_steps)^-0.5.", at_least=0
+        0.0,
+        "Highest rate; 0: (d_model · warmup_steps)^-0.5, the paper's.",
+        at_least=0,
+        automatic=-1,
     )
-    beta1: float = setting(0.9, "Adam's decay of the mean of gradients.", at_least=0, below=1)
-    beta2: float = setting(0.98, "Adam's decay of the mean of squares.", at_least=0, below=1)
+    beta1: float = _rate(0.9, "Adam's decay of the mean of gradients.")
+    beta2: float = _rate(0.98, "Adam's decay of the mean of squares.")
     epsilon: float = setting(1e-9, "Adam's ε.", at_least=0)
     clip_norm: float = setting(
         0.0, "Largest norm of the gradient; 0: no clipping, as in the paper.", at_least=0
     )
     decay_steps: int = setting(
-        0,
-        "Step where a cosine decay reaches a tenth of the peak; 0: the paper's decay.",
-        at_least=0,
+        0, "Last step of a cosine decay to 10%; 0: the paper's decay.", at_least=0, automatic=-1
     )
     weight_decay: float = setting(
         0.0, "Weight decay of the matrices (AdamW); the paper has none.", at_least=0
@@ -154,21 +169,20 @@ class TrainingConfig(Settings):
     """How long, how much at a time, and what to write when. Periods count steps."""
 
     seed: int = setting(0, "Seed of parameters, batches and dropout.", at_least=0)
-    num_train_steps: int = setting(100_000, "Training steps in all.", at_least=1, resumable=True)
-    batch_tokens: int = setting(25_000, "Target positions in a batch (section 5.1).", at_least=1)
-    accumulate_steps: int = setting(
-        1, "Micro-batches in a batch: more need less memory.", at_least=1, resumable=True
+    num_train_steps: int = _count(100_000, "Training steps in all.", resumable=True)
+    minutes: float = setting(
+        0.0, "Minutes for a run whose num_train_steps is 0; 0: no limit.", at_least=0, automatic=-1
     )
-    label_smoothing: float = setting(0.1, "Label smoothing, ε_ls.", at_least=0, below=1)
-    log_every: int = setting(
-        100, "Steps between two reports.", at_least=1, resumable=True, changes_result=False
+    batch_tokens: int = _count(25_000, "Target positions in a batch (section 5.1).")
+    accumulate_steps: int = _count(
+        1, "Micro-batches in a batch: more need less memory.", resumable=True
     )
-    eval_every: int = setting(5000, "Steps between two evaluations.", at_least=1, resumable=True)
-    checkpoint_every: int = setting(
-        1000, "Steps between two checkpoints.", at_least=1, resumable=True
-    )
-    keep_checkpoints: int = setting(
-        5, "Newest checkpoints kept for averaging, besides the best.", at_least=1, resumable=True
+    label_smoothing: float = _rate(0.1, "Label smoothing, ε_ls.")
+    log_every: int = _count(100, "Steps between two reports.", **SPEED_ALONE)
+    eval_every: int = _count(5000, "Steps between two evaluations.", resumable=True)
+    checkpoint_every: int = _count(1000, "Steps between two checkpoints.", resumable=True)
+    keep_checkpoints: int = _count(
+        5, "Newest checkpoints kept for averaging, besides the best.", resumable=True
     )
     patience: int = setting(
         0,
@@ -197,30 +211,17 @@ class DecodingConfig(Settings):
     max_extra_length: int = setting(
         50, "Tokens that a translation may have beyond its source's.", at_least=0, resumable=True
     )
-    average_checkpoints: int = setting(
-        1,
-        "Newest checkpoints to average where none is named; 1: the best one.",
-        at_least=1,
-        resumable=True,
+    average_checkpoints: int = _count(
+        1, "Newest checkpoints to average where none is named; 1: the best one.", resumable=True
     )
     batch_size: int = setting(
-        64,
-        "Sentences searched at once on each device.",
-        at_least=1,
-        resumable=True,
-        changes_result=False,
+        64, "Sentences searched at once on each device.", at_least=1, **SPEED_ALONE
     )
 
 
 def _mesh_axis(num_devices: int, help: str) -> int:
-    return setting(
-        num_devices,
-        help,
-        at_least=1,
-        minus_one="the devices that are left",
-        resumable=True,
-        changes_result=False,
-    )
+    rest = "the devices that are left"
+    return setting(num_devices, help, at_least=1, minus_one=rest, **SPEED_ALONE)
 
 
 @dataclass

@@ -27,6 +27,7 @@ class Setting:
         will do.
     at_least, below: bounds of a number; None where there is none.
     minus_one: what -1 stands for, if it is allowed although it is out of bounds; else "".
+    automatic: the value that has it chosen when a new run starts; None: it is never chosen.
     resumable: whether a run may be resumed with another value.
     changes_result: False if neither the parameters that a run learns nor its outputs depend on it,
         but only speed or what is logged.
@@ -41,6 +42,7 @@ class Setting:
     at_least: float | None = None
     below: float | None = None
     minus_one: str = ""
+    automatic: int | str | None = None
     resumable: bool = False
     changes_result: bool = True
     is_path: bool = False
@@ -48,6 +50,13 @@ class Setting:
     @property
     def allowed(self) -> str:
         """The values that it may take, as "at least 1"; "" where any value of the type will do."""
+        bounds = self._bounds
+        if not bounds or self.automatic is None:
+            return bounds
+        return f"{bounds}, or {self.automatic} to have it chosen"
+
+    @property
+    def _bounds(self) -> str:
         if self.choices:
             return f"one of {', '.join(choice or repr(choice) for choice in self.choices)}"
         if self.below is not None:
@@ -59,8 +68,9 @@ class Setting:
     @property
     def help_with_choices(self) -> str:
         """The help for a command line."""
-        choices = self.allowed.replace("one of", "One of", 1)
-        return f"{self.help} {choices}." if self.choices else self.help
+        choices = self._bounds.replace("one of", "One of", 1)
+        text = f"{self.help} {choices}." if self.choices else self.help
+        return text if self.automatic is None else f"{text} {self.automatic}: chosen at the start."
 
     def check(self, value: object) -> Any:
         """Returns a value of the right type; a whole number may stand for a float.
@@ -77,7 +87,13 @@ class Setting:
             raise self._error(self.allowed, value)
         return value
 
+    def is_automatic(self, value: object) -> bool:
+        """Whether this value stands for one that is to be chosen when a new run starts."""
+        return self.automatic is not None and value == self.automatic
+
     def _is_allowed(self, value: Any) -> bool:
+        if self.is_automatic(value):
+            return True
         if self.choices:
             return value in self.choices
         if self.minus_one and value == -1:

@@ -10,6 +10,8 @@ from transformer.parallel.topology import topology_devices
 from transformer.registry import TASKS
 from transformer.signals import DONE, Stopping
 from transformer.training import startup_summary
+from transformer.training.automatic import choose_settings
+from transformer.training.choices import Choices
 from transformer.training.dry_run import make_step_without_data
 from transformer.training.estimate import estimate_lines
 from transformer.training.steps import TrainStep
@@ -32,9 +34,13 @@ def describe_run(config: Config, workdir: str, topology: str) -> int:
         if cost:
             lines.append(startup_summary.work_line(cost))
     else:
-        trainer = Trainer(config, WorkDir(workdir, writes=False), Stopping(0))
+        folder = WorkDir(workdir, writes=False)
+        choices = Choices(config) if folder.has_run else choose_settings(config)
+        config = choices.config
+        trainer = Trainer(config, folder, Stopping(0))
         step, cost = trainer.train_step, trainer.task.cost_per_step
         lines = startup_summary.summary_lines(config, step, trainer.task)
+        lines += choices.lines()
     devices = step.parallel.mesh.devices.ravel().tolist()
     lines += estimate_lines(cost, config.training.num_train_steps, devices)
     say("\n".join(lines))

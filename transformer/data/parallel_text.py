@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer.config import DataConfig
+from transformer.data.held_out import HeldOut, held_out_pairs, held_out_parts
 from transformer.data.splits import parse_split, part_of
 from transformer.data.text_files import (
     decode_text,
@@ -62,18 +63,24 @@ def parse_corpora(text: str) -> list[tuple[str, float]]:
 
 
 def load_training_pairs(config: DataConfig) -> TrainingPairs:
-    """Reads the training split of every corpus and skips pairs that teach nothing.
+    """Reads the training split of every corpus and skips pairs that may not or need not be seen.
 
-    Those have an empty side or, if `config.drop_identical`, two equal sides. Raises ValueError if
-    a corpus cannot be read, or no pair is left.
+    The former are those that `config.held_out` keeps for other splits; the latter have an empty
+    side or, if `config.drop_identical`, two equal sides. Raises ValueError if a corpus cannot be
+    read, or no pair is left.
     """
     pairs, weights, problems = [], [], Counter()
+    held_out: HeldOut | None = None  # of the first corpus, out of which it is held
     for name, weight in parse_corpora(config.corpus):
         found, repairs = _load_pairs(name, config.train_split, config)
         problems.update(repairs)
-        reasons = [_reason_to_skip(*pair, config) for pair in found]
-        problems.update(reason for reason in reasons if reason)
-        kept = [pair for pair, reason in zip(found, reasons, strict=True) if not reason]
+        if config.held_out:
+            held_out = held_out or HeldOut(found, config)
+            found, reasons = held_out.split_off(found)
+            problems.update(reasons)
+        useless = [_reason_to_skip(*pair, config) for pair in found]
+        problems.update(reason for reason in useless if reason)
+        kept = [pair for pair, reason in zip(found, useless, strict=True) if not reason]
         pairs += kept
         weights.append(np.full(len(kept), weight, np.float32))
     if not pairs:
@@ -87,9 +94,13 @@ def load_training_pairs(config: DataConfig) -> TrainingPairs:
 def load_evaluation_pairs(config: DataConfig, split: str) -> Pairs:
     """Returns all pairs of `split` of the first corpus: a score counts every sentence.
 
-    Warns of repaired lines. Raises ValueError if it cannot be read or is empty.
+    A split that `config.held_out` names is a part of the training text. Warns of repaired lines.
+    Raises ValueError if it cannot be read or is empty.
     """
-    pairs, repairs = _load_pairs(parse_corpora(config.corpus)[0][0], split, config)
+    corpus, part = parse_corpora(config.corpus)[0][0], held_out_parts(config).get(split)
+    pairs, repairs = _load_pairs(corpus, config.train_split if part else split, config)
+    if part:
+        pairs = held_out_pairs(pairs, part)
     for repair in repairs:
         warnings.warn(repair, stacklevel=2)
     if not pairs:

@@ -20,8 +20,13 @@ class StepCost(NamedTuple):
 
 def fits_a_core(config: ModelConfig) -> bool:
     """Returns whether a CPU searches faster with each core for itself than with all together."""
+    return num_layer_weights(config) <= MAX_WEIGHTS_PER_CORE
+
+
+def num_layer_weights(config: ModelConfig) -> int:
+    """Returns the number of weights in the layers of a `Transformer`, encoder and decoder."""
     attention, feed_forward = _weights(config)
-    return config.num_layers * (3 * attention + 2 * feed_forward) <= MAX_WEIGHTS_PER_CORE
+    return config.num_layers * (3 * attention + 2 * feed_forward)
 
 
 def _weights(config: ModelConfig) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from transformer.data.packing import PackedBatches, full_rows, num_rows_of_batch
 from transformer.data.parallel_text import load_evaluation_pairs, load_training_pairs
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
+from transformer.evaluation.bleu_tokenisation import check_tokenisation, tokenisation_note
 from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.metrics import score_by
 from transformer.evaluation.translation import evaluate_translator
@@ -41,6 +42,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         self.selection_metric = data.selection_metric
         self.selection_key = f"validation_{self.selection_metric}"
         self.higher_is_better = METRICS[self.selection_metric].higher_is_better
+        check_tokenisation(data.bleu_tokenize)
         self.direction = f"{data.source_language}-{data.target_language}"
         pairs, weights, problems = load_training_pairs(data)
         if self._source:
@@ -182,6 +184,9 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
             f"validation  {len(self.validation_pairs):,} pairs, {validation.batches_per_epoch} "
             f"batches",
         ]
+        data = self.config.data
+        if note := tokenisation_note(data.bleu_tokenize, data.target_language):
+            lines.append(f"note        {note}")
         for reason, count in self.num_skipped_validation.items():
             lines.append(f"            {count:,} of {reason}: in the BLEU, not in the loss")
         return lines

@@ -12,6 +12,11 @@ def make_step_without_data(config: Config, parallel: Parallel) -> TrainStep:
 
     Raises ValueError for a task whose shapes depend on its data.
     """
+    if config.automatic_settings():
+        raise ValueError(
+            f"What is chosen depends on the text, which --topology does not read: set "
+            f"{', '.join(config.automatic_settings())}, or leave out --topology."
+        )
     model, batch = TASKS[config.task].model_and_blank_batch(config)
     loss_fn = make_loss_fn(model, config.training.label_smoothing)
     return TrainStep(config, parallel, model, loss_fn, batch)

@@ -20,6 +20,8 @@ from transformer.parallel import devices, hosts
 from transformer.signals import DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
 from transformer.tasks.task import Task
 from transformer.training import next_commands, startup_summary
+from transformer.training.automatic import choose_settings, fix_steps
+from transformer.training.choices import Choices
 from transformer.training.profile import Profile, make_profile
 from transformer.training.progress import OnReport
 from transformer.training.trainer import Trainer
@@ -83,14 +85,17 @@ def train(
     with showing_phases() if verbose else silence():
         devices.check_accelerator(say)
         folder = WorkDir(workdir, writes=jax.process_index() == 0)
-        if is_finished(folder, config.validate()):
+        config = config.validate()
+        if folder.has_run:
+            config = config.with_choices_of(folder.load_config())
+        if is_finished(folder, config):
             return _finished_before(folder)
         trace = make_profile(profile, folder, config.training.num_train_steps)
         stopping = Stopping(config.training.patience, is_alone=jax.process_count() == 1)
         try:
             folder.open_for_training(config)
             with keeping_log(folder.append_log), _catching_signals(stopping):
-                result = _train(config, folder, stopping, task_type, on_report, trace)
+                result = _train(config, folder, stopping, task_type, on_report, trace, start)
         finally:
             folder.close()
         if result.exit_code in (INTERRUPTED, RESUMABLE):
@@ -134,15 +139,19 @@ def _train(
     task_type: type[Task] | None,
     on_report: OnReport | None,
     profile: Profile,
+    start: float,
 ) -> TrainingResult:
-    """Trains the run in a work directory that is open for it."""
+    """Trains the run in a work directory that is open for it. start: by `time.monotonic`."""
     try:
         with stopping.at_once():
-            trainer = Trainer(config, workdir, stopping, task_type, on_report)
+            choices = Choices(config) if workdir.has_run else choose_settings(config)
+            trainer = Trainer(choices.config, workdir, stopping, task_type, on_report)
+            fix_steps(trainer, choices, start)
     except Interruption:
         return TrainingResult(workdir.path, 0, stopping.exit_code, {})
     begin_run(trainer)
-    say("\n".join(startup_summary.summary_lines(config, trainer.train_step, trainer.task)))
+    lines = startup_summary.summary_lines(trainer.config, trainer.train_step, trainer.task)
+    say("\n".join([*lines, *choices.lines()]))
     code = trainer.run(partial(conclude_run, trainer), profile)
     step = max(trainer.checkpoints.steps(), default=0)
     trainer.checkpoints.close()

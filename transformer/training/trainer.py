@@ -43,12 +43,18 @@ class Trainer:
         task_type: type[Task] | None = None,
         on_report: OnReport | None = None,
     ) -> None:
-        self.config, self.workdir, self.on_report = config, workdir, on_report
+        self.workdir, self.on_report = workdir, on_report
         self.stopping = stopping or Stopping(config.training.patience)
         self.parallel = make_parallel(config)
-        task_type = task_type or TASKS[config.task]
+        make_task = task_type or TASKS[config.task]
         with phase("reading the corpus"):
-            self.task = task = task_type(config, self.parallel, workdir)
+            self.task = make_task(config, self.parallel, workdir)
+        self.take_schedule(config)
+
+    def take_schedule(self, config: Config) -> None:
+        """Takes a configuration that may differ in its steps, periods and schedule."""
+        task = self.task
+        self.config = task.config = config
         self.learning_rate = make_schedule(config.optimizer, config.model.d_model)
         with phase("making the first batch"):
             batch = task.training_batches[0]
@@ -101,8 +107,6 @@ class Trainer:
         if step not in scores and (step or self.config.training.init_from):
             self._save_and_evaluate(step, state)
 
-    # ---- each step
-
     def _make_batch(self, step: int) -> Batch:
         self.task.training_batches.plan_ahead(step)
         return self.train_step.put_batch(self.task.training_batches[step])
@@ -117,8 +121,9 @@ class Trainer:
         return {"stopping": self.parallel.sum_over_hosts(bool(self.stopping.signal))}
 
     def _is_interrupted(self) -> bool:
-        several = jax.process_count() > 1
-        return bool(self.meter.num_hosts_stopping if several else self.stopping.signal)
+        return bool(
+            self.meter.num_hosts_stopping if jax.process_count() > 1 else self.stopping.signal
+        )
 
     def _report(self, step: int) -> None:
         """Logs and shows the metrics every `log_every` steps, and shows them if steps take long."""
@@ -142,8 +147,6 @@ class Trainer:
                 f"warning: the update of step {step:,} was left out, as its loss or gradient is "
                 f"not finite; its batch is in {file}"
             )
-
-    # ---- evaluations and checkpoints
 
     def _save_and_evaluate(self, step: int, state: TrainState) -> None:
         is_evaluated = self._is_evaluated(step)
@@ -190,8 +193,6 @@ class Trainer:
             if jax.process_count() > 1:
                 raise
             self.progress.say(f"warning: a checkpoint could not be written: {error}")
-
-    # ---- end
 
     def _finish(self, step: int, state: TrainState, conclude: Conclude | None) -> int:
         """Saves the last state, closes the logs and concludes; returns the exit code."""

@@ -1,0 +1,65 @@
+"""corpus_facts.py: what the names and the text of a corpus tell."""
+
+import pytest
+
+from transformer.config import DataConfig
+from transformer.data.corpus_facts import find_languages, measure_text, missing_splits
+
+AUTO = {"source_language": "auto", "target_language": "auto"}
+
+
+def folder_of(path, *names):
+    """The configuration of a folder that holds empty files of these names."""
+    for name in names:
+        (path / name).touch()
+    return DataConfig(corpus=str(path), **AUTO)
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "languages"),
+    [
+        (["train.de", "train.en"], {}, ("en", "de")),
+        (["train.fr.gz", "train.de.xz", "val.it"], {}, ("de", "fr")),
+        (["train.de", "train.en"], {"source_language": "de"}, ("de", "en")),
+        (["train.pt_BR", "train.ja"], {"target_language": "ja"}, ("pt_BR", "ja")),
+        (["train.tsv"], {"source_language": "a", "target_language": "b"}, ("a", "b")),
+    ],
+)
+def test_languages_follow_from_the_names_of_the_files(names, given, languages, tmp_path):
+    """Catches a direction that depends on the file system, and a given side that is overruled."""
+    config = folder_of(tmp_path, *names)
+    for name, language in given.items():
+        setattr(config, name, language)
+    assert find_languages(config) == languages
+
+
+@pytest.mark.parametrize(
+    "names", [["train.tsv"], ["train.en"], ["train.en", "train.de", "train.fr"], []]
+)
+def test_names_that_do_not_tell_are_refused(names, tmp_path):
+    """Catches a guess among three languages, and a traceback for a folder without text."""
+    with pytest.raises(ValueError, match=r"set --config\.data\.source_language=… and"):
+        find_languages(folder_of(tmp_path, *names))
+
+
+def test_datasets_name_their_languages():
+    """Catches a dataset that is looked for as a folder."""
+    assert find_languages(DataConfig(**AUTO)) == ("en", "de")
+    corpus = "tfds:wmt14_translate/de-en"
+    assert find_languages(DataConfig(corpus=corpus, **AUTO)) == ("en", "de")
+    assert missing_splits(DataConfig(corpus=corpus)) == []
+
+
+def test_splits_without_files_are_found(tmp_path):
+    """Catches a split of which only one side is there, and val.* that is not taken for one."""
+    config = folder_of(tmp_path, "train.en", "train.de", "test.en", "validation.en")
+    config.source_language, config.target_language = "en", "de"
+    assert missing_splits(config) == ["validation", "test"]
+    for name in ("val.en.gz", "val.de", "test.tsv.xz"):
+        (tmp_path / name).touch()
+    assert missing_splits(config) == []
+
+
+def test_text_is_measured_on_both_sides():
+    """Catches a side that is not counted, and characters where bytes are meant."""
+    assert measure_text([("a b", "ä b"), ("a", "c")]) == (2, 9, 5, 4)

@@ -1,0 +1,70 @@
+"""held_out.py: splits that are taken out of the training text."""
+
+import random
+
+import pytest
+
+from transformer.config import DataConfig
+from transformer.data.held_out import held_out_parts, position, sentence_key
+from transformer.data.parallel_text import load_evaluation_pairs, load_training_pairs
+
+SPLITS = ("validation", "test")
+
+
+def corpus(folder, pairs):
+    """A configuration of a corpus folder with nothing but training text."""
+    folder.mkdir()
+    for ending, side in (("en", 0), ("de", 1)):
+        (folder / f"train.{ending}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
+    return DataConfig(corpus=str(folder), held_out="validation@10%,test@20%")
+
+
+def load(config):
+    """(the training pairs, those of each split that is held out)."""
+    held_out = {split: load_evaluation_pairs(config, split) for split in SPLITS}
+    return load_training_pairs(config).pairs, held_out
+
+
+def make_pairs():
+    """Pairs of which many share a sentence on one side, but for case and punctuation."""
+    rng = random.Random(0)
+    pairs = [(f"source {n}", f"Ziel {n}") for n in range(600)]
+    pairs += [(f"Source {n}!", f"anderes Ziel {n}") for n in range(0, 600, 3)]
+    pairs += [(f"other source {n}", f"ziel, {n}") for n in range(0, 600, 3)]
+    rng.shuffle(pairs)
+    return pairs
+
+
+def test_no_held_out_sentence_is_trained_on(tmp_path):
+    """Catches a sentence on both sides: a paraphrase's source, or the same target again."""
+    training, held_out = load(corpus(tmp_path / "a", make_pairs()))
+    sides = [{sentence_key(pair[side]) for pair in training} for side in (0, 1)]
+    for pairs in held_out.values():
+        keys = [[sentence_key(pair[side]) for pair in pairs] for side in (0, 1)]
+        assert not sides[0] & set(keys[0]) and not sides[1] & set(keys[1])
+        assert len(keys[0]) == len(set(keys[0]))  # one reference for each source
+    assert not {s for s, _ in held_out["validation"]} & {s for s, _ in held_out["test"]}
+    assert 50 < len(held_out["validation"]) < 110 and 110 < len(held_out["test"]) < 210
+    assert len(training) > 500
+
+
+def test_order_and_additions_move_no_sentence(tmp_path):
+    """Catches a hold-out by line number, and a hash that another process computes otherwise."""
+    pairs = sorted(make_pairs())
+    _, before = load(corpus(tmp_path / "a", pairs))
+    more = [(f"new {n}", f"neu {n}") for n in range(200)]
+    _, after = load(corpus(tmp_path / "b", [*more, *reversed(pairs)]))
+    for split in SPLITS:
+        old = {sentence_key(source) for source, _ in before[split]}
+        new = {sentence_key(source) for source, _ in after[split]}
+        assert old <= new and all(key.startswith("new") for key in new - old)
+    assert position("a") == pytest.approx(0.2537936)  # a run's config.json relies on it
+
+
+@pytest.mark.parametrize(
+    "text", ["test", "test@", "test@0%", "test@5", "a@30%,b@30%", "a@1%,a@1%", "@3%", "a@-1%"]
+)
+def test_shares_are_checked(text):
+    """Catches a share that holds out nothing or most of the text, and a split named twice."""
+    with pytest.raises(ValueError, match=r"^data\.held_out must be splits .* not '.*'\.$"):
+        held_out_parts(DataConfig(held_out=text))

@@ -1,0 +1,65 @@
+"""bleu_tokenisation.py: scores of languages whose words 13a does not find."""
+
+import pytest
+
+from transformer.evaluation import bleu_tokenisation
+from transformer.evaluation.bleu_tokenisation import (
+    LANGUAGES,
+    check_tokenisation,
+    choose_tokenisation,
+    tokenisation_note,
+)
+
+
+class Tokenisers:
+    """Stands for sacreBLEU's BLEU where some packages are not installed."""
+
+    def __init__(self, *missing):
+        self.missing = missing
+
+    def __call__(self, tokenize, force):
+        if tokenize in self.missing:
+            raise RuntimeError("extra dependencies")
+
+
+@pytest.mark.parametrize(
+    ("code", "missing", "tokenize", "reason"),
+    [
+        ("de", (), "13a", "usual"),
+        ("ja", (), "ja-mecab", "Japanese"),
+        ("jpn", ("ja-mecab",), "char", "pip install 'sacrebleu[ja]'"),
+        ("ko", (), "ko-mecab", "Korean"),
+        ("ko", ("ko-mecab",), "char", "pip install 'sacrebleu[ko]'"),
+        ("zh_TW", ("ja-mecab",), "zh", "Chinese"),
+        ("th", (), "char", "Thai"),
+    ],
+)
+def test_a_language_gets_a_tokenisation_that_runs(code, missing, tokenize, reason, monkeypatch):
+    """Catches a tokenisation whose packages are not there, and a language known by one code."""
+    monkeypatch.setattr(bleu_tokenisation, "BLEU", Tokenisers(*missing))
+    chosen, why = choose_tokenisation(code)
+    assert chosen == tokenize and reason in why
+
+
+def test_what_cannot_run_is_refused_with_the_cure(monkeypatch):
+    """Catches a metric that fails at the first evaluation, after hours of training."""
+    monkeypatch.setattr(bleu_tokenisation, "BLEU", Tokenisers("ja-mecab"))
+    with pytest.raises(ValueError, match=r"^[^\n]*pip install 'sacrebleu\[ja\]'[^\n]*char\.$"):
+        check_tokenisation("ja-mecab")
+    check_tokenisation("13a")
+
+
+def test_sacrebleu_knows_what_may_be_chosen():
+    """Catches a name that sacreBLEU does not have, where its packages are installed or not."""
+    for name in {"13a", "char"} | {language.best for language in LANGUAGES.values()}:
+        try:
+            check_tokenisation(name)
+        except ValueError as error:
+            assert "mecab" in name and "pip install" in str(error)
+
+
+def test_words_are_not_counted_in_silence_where_there_are_no_spaces():
+    """Catches BLEU by 13a of Japanese without a word, and a warning where it is right."""
+    assert "ja-mecab or char" in tokenisation_note("13a", "ja")
+    for tokenize, code in (("char", "ja"), ("13a", "de"), ("13a", "ko"), ("none", "ja")):
+        assert tokenisation_note(tokenize, code) == ""

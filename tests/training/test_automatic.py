@@ -1,0 +1,161 @@
+"""Settings that are chosen when a run starts: by the text, the machine and the minutes."""
+
+import numpy as np
+import pytest
+
+import transformer
+from tests.helpers.scripts import write_corpus
+from transformer.config import Config
+from transformer.data.corpus_facts import Lengths, TextFacts
+from transformer.training import automatic, automatic_rules
+from transformer.training.automatic import StepTiming, choose_settings, time_steps
+from transformer.training.automatic_rules import Facts, Machine, choose_model, choose_rows
+from transformer.training.choices import Choices
+from transformer.workdir import WorkDir
+
+CPU = Machine(num_devices=1, is_cpu=True, flops=1e11, has_bfloat16=False)
+SLICE = Machine(num_devices=8, is_cpu=False, flops=5e14, has_bfloat16=True)
+
+
+def all_automatic():
+    """A configuration that leaves everything to be chosen, as configs/own_text.py does."""
+    config = Config()
+    settings = [known for known in config.settings() if known.automatic is not None]
+    return config.with_values({known.name: known.automatic for known in settings})
+
+
+def facts(num_pairs=160_000, minutes=10, machine=CPU, length=12):
+    lengths = np.full(100, length)
+    text = TextFacts(num_pairs, 70 * num_pairs, 120, num_pairs // 4)
+    return Facts(text, Lengths(lengths, lengths), machine, 40.0 * minutes)
+
+
+def choose(facts, **given):
+    """The settings that the rules choose, beside those that are given."""
+    config = all_automatic().with_values({k.replace("__", "."): v for k, v in given.items()})
+    choices = Choices(config)
+    automatic_rules.choose_vocabulary(choices, facts.text)
+    choose_rows(choices, facts)
+    choose_model(choices, facts)
+    automatic_rules.choose_schedule(choices, "", 1234)
+    return choices.config
+
+
+def test_models_grow_with_text_time_and_machine():
+    """Catches a rule that ignores one of them: 10 minutes of a laptop are no slice's 10 hours."""
+    widths = [
+        choose(facts(**about)).model.d_model
+        for about in (
+            {},
+            {"minutes": 600},
+            {"minutes": 600, "machine": SLICE},
+            {"minutes": 600, "machine": SLICE, "num_pairs": 5_000_000, "length": 30},
+        )
+    ]
+    assert widths == sorted(widths) and widths[0] < widths[1] < widths[3] and widths[2] < 1024
+    small, large = (choose(facts(num_pairs=n)).tokenizer.vocab_size for n in (5000, 5_000_000))
+    assert small < 3000 and large >= 16_000
+    often = choose(facts(num_pairs=5000, minutes=60)).model.dropout_rate
+    assert often > choose(facts()).model.dropout_rate
+
+
+@pytest.mark.parametrize("machine", [CPU, SLICE])
+@pytest.mark.parametrize("num_pairs", [10, 500, 30_000, 5_000_000])
+@pytest.mark.parametrize("length", [2, 12, 200, 2000])
+def test_what_is_chosen_is_valid(machine, num_pairs, length):
+    """Catches a batch without a row, heads that do not divide the width, a mean of too many."""
+    config = choose(facts(num_pairs=num_pairs, machine=machine, length=length))
+    assert config.training.batch_tokens >= 8 * config.data.row_length
+    left = set(config.automatic_settings())
+    assert not {name for name in left if name.startswith(("model", "optimizer", "training"))} - {
+        "model.dtype",
+        "training.minutes",
+    }
+    chosen = {"data.bleu_tokenize": "13a", "data.held_out": "", "model.dtype": "float32"}
+    chosen |= {"data.source_language": "en", "data.target_language": "de"}
+    chosen |= {"data.max_validation_sentences": 0, "training.minutes": 0.0}
+    assert config.with_values(chosen).validate().automatic_settings() == []
+
+
+def test_what_is_set_by_hand_stays_and_the_rest_fits_it():
+    """Catches a choice that overrules its user, or does not go with what is set."""
+    config = choose(facts(), model__d_model=90, data__row_length=48, training__num_train_steps=70)
+    assert (config.model.d_model, config.model.d_ff) == (90, 360)
+    assert config.model.d_model % config.model.num_heads == 0
+    assert config.data.row_length == 48 and config.training.batch_tokens % 48 == 0
+    assert config.training.num_train_steps == config.optimizer.decay_steps == 70
+    kept = choose(facts(), training__keep_checkpoints=2).decoding.average_checkpoints
+    assert kept == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"training.minutes": 5.0}, "set one of them to 0"),
+        ({"training.num_train_steps": 0}, "set --config.training.minutes"),
+        ({"task": "images", "model.d_ff": 0}, "Only task=translation .* set model.d_ff"),
+    ],
+)
+def test_budgets_that_make_no_sense_are_refused(settings, said):
+    """Catches minutes beside a number of steps, which would be ignored without a word."""
+    with pytest.raises(ValueError, match=said):
+        choose_settings(Config().with_values(settings))
+
+
+class FakeTrainer:
+    """A trainer whose step takes 0.25 s of a fake clock, and the first one 10 s more."""
+
+    def __init__(self):
+        self.now, self.num_steps = 0.0, 0
+        self.train_step = self.task = self
+        self.training_batches = range(10_000)
+
+    def init_state(self):
+        return 0
+
+    def put_batch(self, batch):
+        return batch
+
+    def __call__(self, state, batch):
+        self.now += 0.25 if self.num_steps else 10.25
+        self.num_steps += 1
+        return state, {}
+
+
+def test_steps_are_timed_without_compiling():
+    """Catches the first step's compiling in the time of a step, and a timing that never ends."""
+    trainer = FakeTrainer()
+    assert time_steps(trainer, lambda: trainer.now) == StepTiming(compiling=10.0, step=0.25)
+    assert trainer.now < 30
+
+
+@pytest.fixture
+def own_text(tmp_path):
+    """A configuration that chooses all but a tiny model, for a folder of training text alone."""
+    corpus = write_corpus(tmp_path / "corpus", num_train=400)
+    for split in ("val", "test"):
+        for file in corpus.glob(f"{split}.*"):
+            file.unlink()
+    values = {"data.corpus": str(corpus), "model.d_model": 8, "model.num_layers": 1}
+    values |= {"tokenizer.kind": "pieces", "decoding.beam_size": 1}
+    return all_automatic().with_values(values)
+
+
+def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, monkeypatch, capfd):
+    """Catches a budget that is missed, choices that are made anew, and a split lost."""
+    timing = StepTiming(compiling=3.0, step=2.0)
+    monkeypatch.setattr(automatic, "time_steps", lambda trainer, clock: timing)
+    monkeypatch.setattr(automatic_rules, "NUM_CHECKPOINTS", 5)
+    monkeypatch.setattr(automatic, "TRANSLATION_COST", 1e-9)
+    own_text.training.minutes = 0.75
+    result = transformer.train(own_text, tmp_path / "run")
+    said = capfd.readouterr().err
+    assert "chosen" in said and "0.75 minutes at 2 s a step" in said
+    config = WorkDir(tmp_path / "run").load_config()
+    assert config.automatic_settings() == []
+    seconds = 45 - automatic.FINISHING_SECONDS - (1 + 2 * automatic.COMPILING_SEARCH) * 3
+    assert 5 <= result.step <= seconds / 2
+    assert config.training.num_train_steps == config.optimizer.decay_steps == result.step
+    assert config.data.held_out == "validation@10%,test@10%"
+    again = transformer.train(own_text, tmp_path / "run", verbose=False)
+    assert again == result

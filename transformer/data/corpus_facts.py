@@ -1,0 +1,119 @@
+"""What a corpus shows by itself: its languages, the splits it lacks, the amount of its text."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from transformer.config import Config, DataConfig
+from transformer.data.parallel_text import Pairs, parse_corpora
+from transformer.data.ragged import Ragged
+from transformer.data.splits import parse_split
+from transformer.data.text_files import OPENERS, describe_folder
+from transformer.data.tokenizer_files import train_tokenizers
+
+AUTO = "auto"
+SAMPLE = 20_000  # pairs that lengths are measured on
+EMBEDDED = ("en", "de")
+SAME_SPLIT = {"validation": "val", "val": "validation"}
+
+
+class TextFacts(NamedTuple):
+    """The amount of a training text, both sides together."""
+
+    num_pairs: int
+    num_bytes: int
+    num_characters: int  # different ones
+    num_words: int  # different ones, between spaces
+
+
+class Lengths(NamedTuple):
+    """Tokens per sentence, EOS included, of a sample of the pairs; [number of pairs] each."""
+
+    source: np.ndarray
+    target: np.ndarray
+
+
+def find_languages(config: DataConfig) -> tuple[str, str]:
+    """Returns (source, target) language; those that are "auto" follow from the files' names.
+
+    Of two, English is the source, else the first in the alphabet. Raises ValueError if the names
+    do not tell.
+    """
+    given = config.source_language, config.target_language
+    if AUTO not in given:
+        return given
+    corpus = parse_corpora(config.corpus)[0][0]
+    split = parse_split(config.train_split).name
+    found = EMBEDDED if corpus == "embedded" else _languages_of(corpus, split)
+    rest = [language for language in found if language not in given]
+    if len(rest) != given.count(AUTO) or len(found) != 2:
+        holds = describe_folder(Path(corpus).expanduser()) if not _is_dataset(corpus) else ""
+        raise ValueError(
+            f"The languages of {corpus} cannot be told from its files: they follow from two files "
+            f"such as {split}.en and {split}.de{holds and f' ({holds})'}; set "
+            f"--config.data.source_language=… and --config.data.target_language=…."
+        )
+    rest.sort(key=lambda language: (language != "en", language))
+    source, target = (rest.pop(0) if language == AUTO else language for language in given)
+    return source, target
+
+
+def missing_splits(config: DataConfig) -> list[str]:
+    """Returns which of the validation and the test split a corpus folder has no files for."""
+    corpus = parse_corpora(config.corpus)[0][0]
+    if _is_dataset(corpus):
+        return []
+    wanted = {config.source_language, config.target_language}
+    missing = []
+    for text in (config.validation_split, config.test_split):
+        name = parse_split(text).name
+        endings = [_endings(corpus, found) for found in (name, SAME_SPLIT.get(name, name))]
+        if not any("tsv" in found or wanted <= found for found in endings):
+            missing.append(text)
+    return list(dict.fromkeys(missing))
+
+
+def _is_dataset(corpus: str) -> bool:
+    """Whether a corpus is none of the user's own files."""
+    return corpus == "embedded" or corpus.startswith("tfds:")
+
+
+def _languages_of(corpus: str, split: str) -> Sequence[str]:
+    if named := re.fullmatch(r"tfds:.*/(\w+)-(\w+)", corpus):
+        return named.groups()
+    return () if _is_dataset(corpus) else sorted(_endings(corpus, split) - {"tsv"})
+
+
+def _endings(corpus: str, split: str) -> set[str]:
+    """Returns what follows a split's name in a folder: {"en", "de"} of train.en, train.de.gz."""
+    folder = Path(corpus).expanduser()
+    names = [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
+    packed = "|".join(re.escape(ending) for ending in OPENERS)
+    matches = (re.fullmatch(rf"{re.escape(split)}\.([^.]+)(?:{packed})", name) for name in names)
+    return {match[1] for match in matches if match}
+
+
+def measure_text(pairs: Pairs) -> TextFacts:
+    """Returns the amount of a training text."""
+    characters: set[str] = set()
+    words: set[str] = set()
+    num_bytes = 0
+    for side in (text for pair in pairs for text in pair):
+        characters.update(side)
+        words.update(side.split())
+        num_bytes += len(side.encode(errors="replace"))
+    return TextFacts(len(pairs), num_bytes, len(characters), len(words))
+
+
+def measure_lengths(pairs: Pairs, config: Config) -> Lengths:
+    """Returns the lengths in tokens of a sample, by tokenizers that are trained on that sample."""
+    sample = pairs[:: -(-len(pairs) // SAMPLE)]
+    tokenizers = train_tokenizers(config.tokenizer, sample)
+    source, target = (
+        Ragged.encode(tokenizer, [pair[side] for pair in sample]).lengths
+        for side, tokenizer in enumerate(tokenizers)
+    )
+    return Lengths(source, target)

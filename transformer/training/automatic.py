@@ -1,0 +1,219 @@
+"""Completes the configuration of a new run whose settings are left to be chosen.
+
+`choose_settings` needs the corpus and knows the devices; `fix_steps` then times the compiled
+training step, and chooses how many of them fit the minutes that the run may take.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+
+from transformer.config import Config
+from transformer.data import corpus_facts
+from transformer.data.parallel_text import load_training_pairs
+from transformer.evaluation.bleu_tokenisation import choose_tokenisation
+from transformer.parallel import hosts
+from transformer.parallel.devices import find_chip
+from transformer.tasks.translation import TranslationTask
+from transformer.training import automatic_rules as rules
+from transformer.training.choices import Choices
+from transformer.training.prefetch import prefetch
+from transformer.training.trainer import Trainer
+
+Clock = Callable[[], float]  # seconds, from any start
+
+DEFAULT_MINUTES = 10.0
+TRAINING_SHARE = 0.7  # of the minutes, while nothing is measured
+FLOPS_PER_CORE = 50e9  # that training sustains; measured on AMD EPYC
+CHIP_SHARE = 0.3  # of a chip's peak that training sustains
+UNKNOWN_CHIP = 10e12  # FLOP/s
+TIMED_SECONDS = 5.0
+WARM_STEPS = 3  # that compile and fill caches; they are not timed
+TRANSLATION_COST = 25  # translating a sentence takes as long as training on so many
+COMPILING_SEARCH = 1.5  # as long as the training step; once in training, once for the scores
+FINISHING_SECONDS = 8.0  # restoring, bootstrap, pictures
+VALIDATION_SHARE = 0.08  # of the minutes
+
+
+class StepTiming(NamedTuple):
+    """What was measured. compiling: seconds to compile the step; step: seconds that one takes."""
+
+    compiling: float
+    step: float
+
+
+def choose_settings(config: Config) -> Choices:
+    """Chooses the automatic settings of a new run, from its text and the devices.
+
+    Where `training.minutes` decides, the steps are an estimate, and `fix_steps` chooses them anew.
+    Raises ValueError for settings that cannot be chosen.
+    """
+    choices = Choices(config)
+    _check_budget(config)
+    if not config.automatic_settings():
+        return choices
+    if config.task != "translation":
+        names = ", ".join(config.automatic_settings())
+        raise ValueError(f"Only task=translation chooses settings by itself: set {names}.")
+    _choose_budget(choices)
+    _choose_data(choices)
+    pairs = load_training_pairs(choices.config.data).pairs
+    text = corpus_facts.measure_text(pairs)
+    rules.choose_vocabulary(choices, text)
+    lengths = corpus_facts.measure_lengths(pairs, choices.config)
+    seconds = 60 * choices.config.training.minutes * TRAINING_SHARE
+    facts = rules.Facts(text, lengths, describe_machine(), seconds)
+    rules.choose_rows(choices, facts)
+    rules.choose_model(choices, facts)
+    _choose_estimates(choices, facts)
+    return _as_first_host(choices)
+
+
+def _check_budget(config: Config) -> None:
+    training = config.training
+    if training.minutes > 0 and training.num_train_steps > 0:
+        raise ValueError(
+            f"training.minutes={training.minutes:g} is for a run whose number of steps is to be "
+            f"chosen, but training.num_train_steps is {training.num_train_steps}: set one of them "
+            f"to 0."
+        )
+    if training.minutes == training.num_train_steps == 0:
+        raise ValueError(
+            "training.num_train_steps=0 has the number of steps chosen from the minutes that the "
+            "run may take: set --config.training.minutes=…."
+        )
+
+
+def _choose_budget(choices: Choices) -> None:
+    steps = choices.config.training.num_train_steps
+    value, reason = (0.0, "the steps are given") if steps else (DEFAULT_MINUTES, "the usual budget")
+    choices.set("training.minutes", value, reason)
+
+
+def _choose_data(choices: Choices) -> None:
+    """Chooses the languages, the tokenisation of BLEU, and what is held out."""
+    source, target = corpus_facts.find_languages(choices.config.data)
+    reason = "from the files' names"
+    choices.set("data.target_language", target, reason)
+    reason += f"; for the other direction --config.data.source_language={target}"
+    choices.set("data.source_language", source, reason)
+    tokenize, reason = choose_tokenisation(target)
+    choices.set("data.bleu_tokenize", tokenize, reason)
+    if choices.is_open("data.held_out"):
+        missing = corpus_facts.missing_splits(choices.config.data)
+        whole = choices.config.with_values({"data.held_out": ""})
+        rules.choose_held_out(choices, missing, len(load_training_pairs(whole.data).pairs))
+
+
+def _choose_estimates(choices: Choices, facts: rules.Facts) -> None:
+    """Chooses what depends on the speed: as it is given, or from an estimate of it."""
+    model_type = "bfloat16" if facts.machine.has_bfloat16 else "float32"
+    reason = "the devices are fastest in it" if facts.machine.has_bfloat16 else "exact"
+    choices.set("model.dtype", model_type, reason)
+    training = choices.config.training
+    if steps := training.num_train_steps:
+        rules.choose_schedule(choices, "given", steps)
+    else:
+        steps = int(rules.tokens_seen(choices.config, facts) / training.batch_tokens)
+        minutes = f"about as many as {training.minutes:g} minutes allow"
+        rules.choose_schedule(choices, minutes, max(rules.NUM_CHECKPOINTS, steps))
+    choices.set("data.max_validation_sentences", rules.HELD_OUT_PAIRS, "at most")
+
+
+def describe_machine() -> rules.Machine:
+    """Returns what there is to compute with, all hosts together."""
+    device = jax.devices()[0]
+    number, chip = jax.device_count(), find_chip(device.device_kind)
+    if device.platform == "cpu":
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        flops = (cores or 1) * jax.process_count() * FLOPS_PER_CORE
+        return rules.Machine(number, True, flops, False)
+    flops = number * (chip.peak_tflops * 1e12 * CHIP_SHARE if chip else UNKNOWN_CHIP)
+    generation = float(getattr(device, "compute_capability", 0))  # of NVIDIA's
+    return rules.Machine(number, False, flops, device.platform == "tpu" or generation >= 8)
+
+
+def _as_first_host(choices: Choices) -> Choices:
+    """Takes the first host's choices everywhere: another host may have more cores."""
+    chosen = {name: choices.config.values()[name] for name in choices.reasons}
+    first = json.loads(hosts.gather_from_hosts(json.dumps(chosen).encode())[0])
+    for name, value in first.items():
+        choices.set(name, value, choices.reasons[name])
+    return choices
+
+
+# ---- by the measured speed
+
+
+def fix_steps(
+    trainer: Trainer, choices: Choices, started: float, clock: Clock = time.monotonic
+) -> None:
+    """Times the training step of a new run and gives it as many as its minutes allow.
+
+    started: when the run began, by the clock. Does nothing unless the minutes are to decide.
+    """
+    training, task = choices.config.training, trainer.task
+    if not (training.minutes and choices.is_open("training.num_train_steps")):
+        return
+    assert isinstance(task, TranslationTask)  # no other chooses its settings
+    timing = time_steps(trainer, clock)
+    batches = task.training_batches
+    pairs_per_step = len(batches.first_epoch) / batches.batches_per_epoch
+    per_sentence = TRANSLATION_COST * timing.step / pairs_per_step
+    _choose_validation(choices, per_sentence)
+    left = 60 * training.minutes - (clock() - started) - FINISHING_SECONDS
+    left -= (1 + 2 * COMPILING_SEARCH) * timing.compiling
+    left -= _num_translated(choices.config, task) * per_sentence
+    steps, most = left / timing.step, rules.MAX_EPOCHS * batches.batches_per_epoch
+    reason = f"{training.minutes:g} minutes at {timing.step:.3g} s a step"
+    if steps < rules.NUM_CHECKPOINTS:
+        reason = f"the fewest; {training.minutes:g} minutes are too short at {timing.step:.3g} s"
+    elif steps > most:
+        reason = f"{rules.MAX_EPOCHS} times the corpus: more text would help more than more time"
+    rules.choose_schedule(choices, reason, max(rules.NUM_CHECKPOINTS, int(min(steps, most))))
+    trainer.take_schedule(_as_first_host(choices).config)
+
+
+def _choose_validation(choices: Choices, per_sentence: float) -> None:
+    """Chooses how many sentences a validation translates. per_sentence: seconds for one."""
+    seconds = 60 * choices.config.training.minutes * VALIDATION_SHARE / rules.NUM_EVALUATIONS
+    number = min(rules.HELD_OUT_PAIRS, max(100, int(seconds / per_sentence) // 50 * 50))
+    reason = f"all validations take about {VALIDATION_SHARE:.0%} of the time"
+    choices.set("data.max_validation_sentences", number, reason)
+
+
+def _num_translated(config: Config, task: TranslationTask) -> int:
+    """Returns how many sentences a run translates, in its validations and for its scores."""
+    available = len(task.validation_pairs)
+    each = min(config.data.max_validation_sentences or available, available)
+    return rules.NUM_EVALUATIONS * each + len(task.test_pairs)
+
+
+def time_steps(trainer: Trainer, clock: Clock = time.monotonic) -> StepTiming:
+    """Compiles the training step and times it for about `TIMED_SECONDS`; all hosts agree.
+
+    What it learns is thrown away.
+    """
+    state = trainer.train_step.init_state()
+    training_batches, put_batch = trainer.task.training_batches, trainer.train_step.put_batch
+    batches = prefetch(lambda step: put_batch(training_batches[step]), range(10_000))
+
+    def run(num_steps: int) -> float:
+        nonlocal state
+        start = clock()
+        for _ in range(num_steps):
+            state, _ = trainer.train_step(state, next(batches))
+        jax.block_until_ready(state)
+        seconds = clock() - start
+        return float(hosts.gather_from_hosts(repr(seconds).encode())[0])
+
+    first = run(1)
+    warm = run(WARM_STEPS) / WARM_STEPS
+    num_steps = max(WARM_STEPS, min(1000, int(TIMED_SECONDS / max(warm, 1e-6))))
+    seconds = run(num_steps) / num_steps
+    batches.close()
+    return StepTiming(max(0.0, first - seconds), seconds)

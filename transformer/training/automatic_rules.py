@@ -1,0 +1,178 @@
+"""The rules by which settings are chosen for a corpus, the devices and the time there is.
+
+They follow what is known of small corpora: a vocabulary so small that its pieces are seen often
+(Gowda & May 2020), small models and batches, and more dropout the more often the same text is seen
+(Sennrich & Zhang 2019; Araabi & Monz 2020); and a learning rate that falls to a tenth along a
+cosine by the end of the budget. Constants without a source were measured on 2 CPU cores with
+the Tatoeba (en-de) and small_parallel_enja corpora.
+"""
+
+import math
+from typing import NamedTuple
+
+from transformer.config import Config
+from transformer.data.corpus_facts import Lengths, TextFacts
+from transformer.model.costs import num_layer_weights, training_flops
+from transformer.training.choices import Choices
+
+BYTES_PER_TOKEN = 5  # of UTF-8, with vocabularies of some thousand pieces
+OCCURRENCES = 50  # of the rarest pieces; Gowda & May find 100 best, for longer trainings
+VOCAB_SIZES = 500, 1000, 2000, 3000, 4000, 6000, 8000, 12_000, 16_000, 24_000, 32_000
+CONTROL_PIECES = 260  # bytes, PAD, BOS, EOS, UNK
+ROW_LENGTHS = 64, 96, 128, 192, 256, 384, 512
+SENTENCES_PER_ROW = 6  # at least, of mean length: then rows are filled to 94% or more
+LONGEST_SHARE = 99.9  # percent of the sentences that fit a row
+SIZES = (128, 2), (192, 3), (256, 3), (512, 6), (1024, 6)  # d_model, num_layers
+WEIGHTS_PER_CORPUS_TOKEN = 8  # more are learnt by heart
+TOKENS_PER_WEIGHT = 3  # seen in training, target tokens; a larger model is not ready by then
+DROPOUT = (10, 0.1), (40, 0.2), (math.inf, 0.3)  # up to so many epochs
+MAX_EPOCHS = 150  # after so many the rest of a budget is better spent on more text
+WARMUP_SHARE, MAX_WARMUP = 0.1, 4000
+NUM_CHECKPOINTS = 40  # in a run; the last tenth of it is averaged
+NUM_AVERAGED = 4
+NUM_EVALUATIONS = 5
+CPU_BATCH, CPU_PART, CHIP_BATCH = 2048, 512, 8192  # target tokens; CHIP_BATCH of each device
+HELD_OUT_PAIRS = 1000
+
+
+class Machine(NamedTuple):
+    """What there is to compute with. flops: FLOP/s that training sustains on all devices."""
+
+    num_devices: int
+    is_cpu: bool
+    flops: float
+    has_bfloat16: bool
+
+
+class Facts(NamedTuple):
+    """What the sizes follow from. seconds: time to train for; 0 if the steps are given."""
+
+    text: TextFacts
+    lengths: Lengths
+    machine: Machine
+    seconds: float
+
+    @property
+    def corpus_tokens(self) -> float:
+        """The target tokens of the training text."""
+        return self.text.num_pairs * float(self.lengths.target.mean())
+
+
+def choose_held_out(choices: Choices, missing: list[str], num_pairs: int) -> None:
+    """Holds pairs out for splits without files: 2% each, but 100 to 1,000 and at most a tenth."""
+    number = min(HELD_OUT_PAIRS, max(100, num_pairs // 50), num_pairs // 10)
+    percent = f"{max(100 * number / max(num_pairs, 1), 0.001):.2g}"
+    value = ",".join(f"{split}@{percent}%" for split in missing)
+    names = " and ".join(missing)
+    reason = f"no {names} files: about {number:,} of {num_pairs:,} pairs for each"
+    choices.set("data.held_out", value, reason if missing else "all splits have files")
+
+
+def choose_vocabulary(choices: Choices, text: TextFacts) -> None:
+    """Chooses the largest vocabulary whose rarest pieces still occur often, by Zipf's law."""
+    num_tokens = text.num_bytes / BYTES_PER_TOKEN
+    often = [v for v in VOCAB_SIZES if v * math.log(v) * OCCURRENCES <= num_tokens]
+    least = CONTROL_PIECES + text.num_characters  # SentencePiece asks for as many
+    most = least + text.num_words
+    size = min(max(often[-1] if often else VOCAB_SIZES[0], 3 * least // 2), most)
+    reason = f"about {num_tokens / 1e6:.1f} million tokens, {text.num_characters:,} characters"
+    choices.set("tokenizer.vocab_size", size, reason)
+
+
+def choose_rows(choices: Choices, facts: Facts) -> None:
+    """Chooses the row length that fits the sentences, and how many rows a batch has."""
+    lengths, machine = facts.lengths, facts.machine
+    mean, longest = lengths.target.mean(), _percentile(lengths)
+    wanted = max(SENTENCES_PER_ROW * mean, longest)
+    length = next((n for n in ROW_LENGTHS if n >= wanted), ROW_LENGTHS[-1])
+    reason = f"sentences of {mean:.0f} tokens, 99.9% of at most {longest:.0f}"
+    choices.set("data.row_length", length, reason)
+    length = choices.config.data.row_length
+    most = CPU_BATCH if machine.is_cpu else CHIP_BATCH * machine.num_devices
+    tokens = min(most, facts.corpus_tokens / 50)
+    num_rows = max(8, int(tokens // length) // 8 * 8)
+    reason = "small batches learn more from little text"
+    choices.set("training.batch_tokens", num_rows * length, reason)
+    part = max(1, choices.config.training.batch_tokens // CPU_PART) if machine.is_cpu else 1
+    part = next(n for n in (8, 4, 2, 1) if n <= part)
+    reason = "micro-batches fit a CPU's caches" if machine.is_cpu else "one pass of the devices"
+    choices.set("training.accumulate_steps", part, reason)
+
+
+def _percentile(lengths: Lengths) -> float:
+    longest = (sorted(side)[int((len(side) - 1) * LONGEST_SHARE / 100)] for side in lengths)
+    return float(max(longest))
+
+
+def choose_model(choices: Choices, facts: Facts) -> None:
+    """Chooses the largest model for which there is enough text, and enough time."""
+    candidates = [_sized(choices, *size) for size in SIZES]
+    fitting = [c for c in candidates if _is_enough(c.config, facts)]
+    best = (fitting or candidates[:1])[-1]
+    seen, weights = tokens_seen(best.config, facts), num_layer_weights(best.config.model)
+    reason = (
+        f"{weights / 1e6:.1f} million weights in layers for {facts.corpus_tokens / 1e6:.1f} "
+        f"million target tokens, seen {seen / facts.corpus_tokens:.1f} times"
+    )
+    model = best.config.model
+    choices.set("model.d_model", model.d_model, reason)
+    choices.set("model.num_layers", model.num_layers, "goes with the width")
+    choices.set("model.d_ff", model.d_ff, "4 d_model, as in the paper")
+    choices.set("model.num_heads", model.num_heads, "of 32 to 64 dimensions each")
+    epochs = seen / facts.corpus_tokens
+    rate = next(rate for most, rate in DROPOUT if epochs <= most)
+    choices.set("model.dropout_rate", rate, f"each pair is seen about {epochs:.0f} times")
+
+
+def _sized(choices: Choices, d_model: int, num_layers: int) -> Choices:
+    """Returns a copy of the choices with a model of this size, as far as it is to be chosen."""
+    sized = choices.copy()
+    sized.set("model.d_model", d_model, "")
+    width = sized.config.model.d_model
+    sized.set("model.num_layers", num_layers, "")
+    sized.set("model.d_ff", 4 * width, "")
+    heads = next(h for h in (max(4, width // 64), 2, 1) if width % h == 0)
+    sized.set("model.num_heads", heads, "")
+    return sized
+
+
+def _is_enough(config: Config, facts: Facts) -> bool:
+    weights = num_layer_weights(config.model)
+    is_text = weights <= WEIGHTS_PER_CORPUS_TOKEN * facts.corpus_tokens
+    return is_text and tokens_seen(config, facts) >= TOKENS_PER_WEIGHT * weights
+
+
+def tokens_seen(config: Config, facts: Facts) -> float:
+    """Returns the target tokens that training sees, by the steps or by an estimate of the time."""
+    training = config.training
+    if training.num_train_steps:
+        return float(training.num_train_steps * training.batch_tokens)
+    flops = training_flops(config.model, config.tokenizer.vocab_size, *facts.lengths)
+    seen = facts.seconds * facts.machine.flops / flops * float(facts.lengths.target.sum())
+    return min(seen, MAX_EPOCHS * facts.corpus_tokens)
+
+
+def choose_schedule(choices: Choices, reason: str, num_steps: int) -> None:
+    """Chooses everything that counts steps. reason: why there are so many."""
+    every = max(1, num_steps // NUM_CHECKPOINTS)
+    rounded = every * NUM_CHECKPOINTS if num_steps >= NUM_CHECKPOINTS else num_steps
+    choices.set("training.num_train_steps", rounded, reason)
+    steps, model = choices.config.training.num_train_steps, choices.config.model
+    warmup = max(1, min(MAX_WARMUP, round(steps * WARMUP_SHARE)))
+    choices.set("optimizer.warmup_steps", warmup, "a tenth of the steps")
+    peak = 0.5 / model.d_model * math.sqrt(2 / model.num_layers)
+    choices.set("optimizer.peak_learning_rate", float(f"{peak:.2g}"), "0.5/d_model, less if deep")
+    choices.set("optimizer.decay_steps", steps, "a cosine to the end of the run")
+    choices.set("training.log_every", _nice(steps / 200), "about 200 reports")
+    choices.set("training.checkpoint_every", every, f"{NUM_CHECKPOINTS} checkpoints")
+    evaluate_every = every * NUM_CHECKPOINTS // NUM_EVALUATIONS
+    choices.set("training.eval_every", evaluate_every, f"{NUM_EVALUATIONS} evaluations")
+    average = choices.config.decoding.average_checkpoints or NUM_AVERAGED
+    choices.set("training.keep_checkpoints", max(5, average), "those to be averaged")
+    average = min(NUM_AVERAGED, choices.config.training.keep_checkpoints)
+    choices.set("decoding.average_checkpoints", average, "the last tenth of the run")
+
+
+def _nice(number: float) -> int:
+    """Returns the largest of 1, 2, 5, 10, 20, 50 and 100 that is not above `number`."""
+    return max(n for n in (1, 2, 5, 10, 20, 50, 100) if n <= max(1, number))
