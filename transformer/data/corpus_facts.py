@@ -11,13 +11,12 @@ from transformer.config import Config, DataConfig
 from transformer.data.parallel_text import Pairs, parse_corpora
 from transformer.data.ragged import Ragged
 from transformer.data.splits import parse_split
-from transformer.data.text_files import OPENERS, describe_folder
+from transformer.data.text_files import OPENERS, describe_folder, name_in_folder
 from transformer.data.tokenizer_files import train_tokenizers
 
 AUTO = "auto"
 SAMPLE = 20_000  # pairs that lengths are measured on
 EMBEDDED = ("en", "de")
-SAME_SPLIT = {"validation": "val", "val": "validation"}
 
 
 class TextFacts(NamedTuple):
@@ -69,9 +68,9 @@ def missing_splits(config: DataConfig) -> list[str]:
     wanted = {config.source_language, config.target_language}
     missing = []
     for text in (config.validation_split, config.test_split):
-        name = parse_split(text).name
-        endings = [_endings(corpus, found) for found in (name, SAME_SPLIT.get(name, name))]
-        if not any("tsv" in found or wanted <= found for found in endings):
+        name = name_in_folder(Path(corpus).expanduser(), parse_split(text).name)
+        endings = _endings(corpus, name)
+        if "tsv" not in endings and not wanted <= endings:
             missing.append(text)
     return list(dict.fromkeys(missing))
 
