@@ -95,8 +95,8 @@ def tabulate(rows: Sequence[Row], seeds: Sequence[int], root: epath.Path) -> Non
                 for row in rows
             ]
         )
-    head, *cells = table.cells()
-    tell(["", *fitted_table(head, cells, terminal_width()), "", *table.notes()])
+    lines = fitted_table(table.cells(), terminal_width(), num_texts=2)
+    tell(["", *lines, "", *table.notes()])
     write_table(table, root)
     say(f"table: {root / 'table.md'}   report: {root / 'report.html'}")
 

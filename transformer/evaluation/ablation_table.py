@@ -7,14 +7,9 @@ from typing import Any
 
 from transformer.evaluation.compare_runs import Comparison, compare
 from transformer.evaluation.compared_run import ComparedRun
-from transformer.evaluation.comparison_tables import (
-    Table,
-    perplexity_notes,
-    score_figures,
-    signatures,
-)
+from transformer.evaluation.comparison_tables import perplexity_notes, score_figures, signatures
 from transformer.evaluation.paired_tests import PairedDifference
-from transformer.evaluation.wide_table import markdown_table
+from transformer.evaluation.wide_table import Table, markdown_table
 
 
 @dataclass(frozen=True)
@@ -126,11 +121,11 @@ class AblationTable:
 
     def markdown(self) -> str:
         """Returns table.md."""
-        head, *rows = self.cells()
         texts = [*self.notes(), *(f"{name}: `{text}`" for name, text in self.signatures())]
         first = self.comparison.first
         title = f"{first.corpus}, {next(iter(first.scores.values())).direction}"
-        return f"{title}\n\n{markdown_table(head, rows)}\n" + "".join(f"- {t}\n" for t in texts)
+        table = markdown_table(self.cells(), num_texts=2)
+        return f"{title}\n\n{table}\n" + "".join(f"- {text}\n" for text in texts)
 
     def signatures(self) -> list[tuple[str, str]]:
         """Returns (score, signature) of the scores that are shown."""

@@ -3,9 +3,7 @@
 from transformer.evaluation.compare_runs import Comparison
 from transformer.evaluation.compared_run import ComparedRun
 from transformer.evaluation.paired_tests import EXPLANATION
-from transformer.evaluation.wide_table import fitted_table
-
-Table = list[list[str]]  # rows of cells, headers first
+from transformer.evaluation.wide_table import Table, fitted_table
 
 
 def run_table(comparison: Comparison) -> Table:
@@ -52,7 +50,8 @@ def signatures(comparison: Comparison) -> list[tuple[str, str]]:
     """Returns (score, signature) of each score, and then of each paired test."""
     scores = [(score.name, score.signature) for score in comparison.first.scores.values()]
     tests = {found.metric: found.signatures for found in comparison.differences}
-    return scores + [(name, text) for name, pair in tests.items() for text in pair]
+    tested = [(name, text) for name, pair in tests.items() for text in pair]
+    return list(dict.fromkeys(scores + tested))  # the bootstraps of both may be the same
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -79,13 +78,13 @@ def perplexity_notes(comparison: Comparison) -> list[str]:
 
 def comparison_lines(comparison: Comparison, width: int | None = None) -> list[str]:
     """Returns what a person reads, in tables of at most `width` characters (None: any)."""
-    tables = (
-        run_table(comparison),
-        difference_table(comparison),
-        settings_table(comparison),
-    )
-    blocks = [fitted_table(head, rows, width) for head, *rows in tables if rows]
-    if not comparison.settings():
+    blocks = [fitted_table(run_table(comparison), width, num_texts=2)]
+    if comparison.differences:
+        differences = difference_table(comparison)
+        blocks.append(fitted_table(differences, width, num_texts=2, num_labels=2))
+    if comparison.settings():
+        blocks.append(fitted_table(settings_table(comparison), width, num_texts=1))
+    else:
         blocks.append(["The runs have the same settings."])
     lines = [line for block in blocks for line in [*block, ""]]
     lines += [f"{name}  {signature}" for name, signature in signatures(comparison)]
