@@ -5,13 +5,14 @@ import random
 from functools import partial
 
 import pytest
+from sacrebleu.metrics import TER
 
 from tests.helpers.scored import compared, evaluation
 from transformer.config import Config
 from transformer.evaluation import compare_runs
 from transformer.evaluation.compare_runs import check_comparable, distinct_names
 from transformer.evaluation.comparison_tables import comparison_lines, settings_table
-from transformer.evaluation.paired_tests import holm
+from transformer.evaluation.paired_tests import holm, paired_differences
 
 compare = partial(compare_runs.compare, num_bootstrap=200, num_trials=300)
 
@@ -76,6 +77,16 @@ def test_each_of_several_runs_is_tested_against_the_first():
     lines = comparison_lines(found)
     assert any("p, Holm" in line for line in lines)
     assert any("corrected for the 3 comparisons" in line for line in lines)
+
+
+def test_a_metric_may_have_another_name_in_sacrebleu():
+    """Catches a registered metric whose paired test is looked for under its label."""
+    systems = [[row[2] for row in texts(noise)] for noise in (0.1, 0.6)]
+    references = [row[1] for row in texts(0)]
+    (found,) = paired_differences(
+        systems, references, {"edits": TER()}, num_bootstrap=10, num_trials=10
+    )
+    assert found.metric == "edits" and found.difference > 10 and "ar:10" in found.signatures[1]
 
 
 def test_holm_s_correction():

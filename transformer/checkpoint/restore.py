@@ -82,14 +82,20 @@ def restore(
         loaded = open_for_reading(run.path, config).load(
             checkpoint, config.decoding.average_checkpoints
         )
+    model, tokenizers, labels = load_model(run, config)
+    check_shapes(model, smallest_batch(config, labels), loaded.params)
+    name, step, num_averaged, params = loaded
+    return Restored(model, params, config, tokenizers, labels, run, name, step, num_averaged)
+
+
+def load_model(run: WorkDir, config: Config) -> tuple[nn.Module, tuple[Tokenizer, ...], Labels]:
+    """Returns the model of a run, its tokenizers and its classes, without any parameters."""
+    kind = task_kind(config.task)
     has_text = kind not in ("images", OWN_TASK) or has_tokenizers(run.path)
     tokenizers = load_tokenizers(run.path) if has_text else ()
     has_classes = kind in ("classification", "images")
     labels = Labels.load(run.path) if has_classes else Labels([])
-    model = make_model(config, tokenizers, labels)
-    check_shapes(model, smallest_batch(config, labels), loaded.params)
-    name, step, num_averaged, params = loaded
-    return Restored(model, params, config, tokenizers, labels, run, name, step, num_averaged)
+    return make_model(config, tokenizers, labels), tokenizers, labels
 
 
 def cast_matrices(params: Params, config: Config) -> Params:

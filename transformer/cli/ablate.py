@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from transformer.cli.command_line import parse_flags_and_config, wants
-from transformer.cli.config_files import explaining_errors, find_config, run_file
+from transformer.cli.config_files import REGISTER, explaining_errors, find_config, run_file
 from transformer.cli.flags import check_flags, flag
 from transformer.cli.help_text import help_with_config, version_text
 from transformer.cli.hosts import HostFlags
@@ -37,6 +37,7 @@ class AblateFlags(HostFlags):
     table: str = flag(
         "configs/table3.py", "Python file with ROWS, or the name of a shipped one.", metavar="FILE"
     )
+    register: str = REGISTER
     rows: str = flag(
         "",
         "Rows to train, with commas between, instead of all; the others are compared with the "

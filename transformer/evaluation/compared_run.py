@@ -10,11 +10,10 @@ from typing import Any
 import jax
 from etils.epath import PathLike
 
-from transformer.checkpoint.task_model import abstract_params, make_model, smallest_batch
+from transformer.checkpoint.restore import load_model
+from transformer.checkpoint.task_model import abstract_params, smallest_batch
 from transformer.config import Config
-from transformer.data.labels import Labels
 from transformer.data.splits import folder_name
-from transformer.data.tokenizer_files import load_tokenizers
 from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.run_facts import read_facts
 from transformer.evaluation.scores import Perplexity, Score
@@ -109,10 +108,7 @@ def saved_run(path: PathLike) -> ComparedRun:
 
 def _describe_model(workdir: WorkDir, config: Config) -> tuple[int, int]:
     """Returns the number of parameters of a run and the checksum of its target vocabulary."""
-    tokenizers = () if config.task == "images" else load_tokenizers(workdir.path)
-    has_classes = config.task in ("classification", "images")
-    labels = Labels.load(workdir.path) if has_classes else Labels([])
-    model = make_model(config, tokenizers, labels)
+    model, tokenizers, labels = load_model(workdir, config)
     shapes = jax.tree.leaves(abstract_params(model, smallest_batch(config, labels)))
     vocabulary = zlib.crc32(tokenizers[1].to_bytes()) if tokenizers else 0
     return sum(math.prod(leaf.shape) for leaf in shapes), vocabulary

@@ -61,13 +61,13 @@ def paired_differences(
         for test_type, num_samples in (("bs", num_bootstrap), ("ar", num_trials))
     )
     found = []
-    for name in metrics:
-        scores: list[float] = [result.score for result in cast(list[Any], bootstrap[1][name])]
+    for name, key in zip(metrics, bootstrap[0], strict=True):  # sacrebleu has names of its own
+        scores: list[float] = [result.score for result in cast(list[Any], bootstrap[1][key])]
         p_bootstrap, p_randomisation = (
-            _p_values(test[1][name]) for test in (bootstrap, randomisation)
+            _p_values(test[1][key]) for test in (bootstrap, randomisation)
         )
         p_holm = holm(p_randomisation)
-        signatures = bootstrap[0][name].format(), randomisation[0][name].format()
+        signatures = bootstrap[0][key].format(), randomisation[0][key].format()
         found += [
             PairedDifference(
                 metric=name,
