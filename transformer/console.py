@@ -1,5 +1,6 @@
 """What a person reads while a command runs: lines on standard error, results on standard output."""
 
+import sys
 import threading
 import time
 import traceback
@@ -39,6 +40,12 @@ def tell(lines: Iterable[str]) -> None:
     """Prints results to standard output, on the first host alone."""
     if not _is_quiet:
         print(*lines, sep="\n", flush=True)
+
+
+def ask_for_lines(what: str) -> None:
+    """Says what is read from standard input, if a person types it; what: as "a sentence"."""
+    if sys.stdin and sys.stdin.isatty():
+        say(f"Type {what} per line; Ctrl-D ends.")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import jax
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import TestSet, read_test_set
 from transformer.config import Config
-from transformer.console import say, tell
+from transformer.console import phase, say, tell
 from transformer.evaluation.compare_runs import check_comparable, compare
 from transformer.evaluation.compared_run import ComparedRun, compared_run
 from transformer.evaluation.comparison_report import save_comparison
@@ -32,8 +32,8 @@ def compare_runs(flags: EvaluateFlags, config: Config) -> None:
     hosts.check_same("the test set", repr(test_set.pairs).encode)
     named = [(flags.workdir, flags.checkpoints), *flags.compared]
     runs = [_score_run(flags, test_set, path, checkpoint) for path, checkpoint in named]
-    say(f"testing the differences between {len(runs)} runs")
-    comparison = compare(runs)
+    with phase(f"testing the differences between {len(runs)} runs"):
+        comparison = compare(runs)
     tell([f"{test_set.corpus}:", *comparison_lines(comparison, terminal_width())])
     try:
         saved = save_comparison(

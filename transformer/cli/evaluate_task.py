@@ -12,7 +12,7 @@ from transformer.cli import compile_cache
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.flags import given_flags
 from transformer.config import Config
-from transformer.console import say, tell
+from transformer.console import ask_for_lines, say, tell
 from transformer.data import text_files
 from transformer.inference.language_model import LanguageModel
 from transformer.parallel import devices
@@ -33,6 +33,8 @@ def evaluate_task(flags: EvaluateFlags, config: Config) -> int:
     if flags.prompt is not None:
         continue_prompt(flags, flags.prompt, options)
     elif flags.input:
+        if flags.input == "-":
+            ask_for_lines("a text")
         answers = TASKS[config.task].predict_lines(
             flags.workdir,
             flags.checkpoints,

@@ -9,13 +9,12 @@ from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.hosts import connect_hosts
 from transformer.cli.process import exit_process
 from transformer.cli.score_translation import (
-    programs_line,
     read_test_set,
     read_texts,
     score_checkpoints,
 )
 from transformer.config import Config
-from transformer.console import say
+from transformer.console import ask_for_lines, say
 from transformer.evaluation import plots
 from transformer.evaluation.translation import attention_map
 from transformer.inference.file_job import Job
@@ -70,11 +69,14 @@ def write_translations(flags: EvaluateFlags) -> None:
     if flags.attention:
         draw_attention(flags, translator)
     else:
+        if flags.input == "-":
+            ask_for_lines("a sentence")
         code = run_job(translator, make_job(flags), say=say, command=this_command())
         if code != DONE:
             exit_process(code)
     if flags.output:
-        say(programs_line(translator, flags))
+        most = translator.max_num_programs(**flags.search_options)
+        say(f"compiled {translator.num_programs()} programs of at most {most} for this search")
     num_cut = sum(map(int, hosts.gather_from_hosts(str(translator.num_truncated).encode())))
     if num_cut:
         say(

@@ -18,7 +18,6 @@ from transformer.evaluation.checkpoint_series import (
 )
 from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.translation import evaluate_translator
-from transformer.inference.translator import Translator
 from transformer.parallel import hosts
 from transformer.workdir import WorkDir
 
@@ -31,25 +30,17 @@ class TestSet(NamedTuple):
     pairs: list[tuple[str, str]]
 
 
-class Scored(NamedTuple):
-    """The evaluation of one checkpoint, and a line on the programs compiled so far."""
-
-    evaluation: Evaluation
-    programs: str
-
-
 def score_checkpoints(flags: EvaluateFlags, config: Config) -> None:
     """Scores a test set with each of the checkpoints; the last is reported and saved in full."""
     names = choose_checkpoints(flags.workdir, flags.checkpoints)
     test_set = read_test_set(flags, config.data)
     hosts.check_same("the test set", repr(test_set.pairs).encode)
     scored = list(_score_each(flags, test_set, names))
-    result, programs = scored[-1]
+    result = scored[-1]
     say(f"{test_set.corpus}, checkpoint {result.checkpoint}:")
     tell([*result.lines(), *result.detail_lines()])
-    say(programs)
     workdir = WorkDir(flags.workdir, writes=jax.process_index() == 0)
-    rows = [checkpoint_row(evaluation) for evaluation, _ in scored]
+    rows = list(map(checkpoint_row, scored))
     try:
         saved = result.save(workdir, test_set.name, checkpoints=rows)
         say(f"scores: {saved}   report: {saved.with_name('report.html')}")
@@ -57,7 +48,9 @@ def score_checkpoints(flags: EvaluateFlags, config: Config) -> None:
         say(f"warning: the scores were not saved: {' '.join(str(error).split())}")
 
 
-def _score_each(flags: EvaluateFlags, test_set: TestSet, names: Sequence[str]) -> Iterator[Scored]:
+def _score_each(
+    flags: EvaluateFlags, test_set: TestSet, names: Sequence[str]
+) -> Iterator[Evaluation]:
     """Yields what each checkpoint reaches; if there are several, also prints a table row by row."""
     rows = []
     for translator in each_checkpoint(flags.workdir, names, **flags.compute_settings):
@@ -67,13 +60,7 @@ def _score_each(flags: EvaluateFlags, test_set: TestSet, names: Sequence[str]) -
         rows.append(checkpoint_row(result))
         if len(names) > 1:
             tell(table_lines(rows)[0 if len(rows) == 1 else -1 :])
-        yield Scored(result, programs_line(translator, flags))
-
-
-def programs_line(translator: Translator, flags: EvaluateFlags) -> str:
-    """Returns how many programs were compiled, of how many there can be."""
-    most = translator.max_num_programs(**flags.search_options)
-    return f"compiled {translator.num_programs()} programs of at most {most} for this search"
+        yield result
 
 
 def read_test_set(flags: EvaluateFlags, data: DataConfig) -> TestSet:

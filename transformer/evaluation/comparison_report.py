@@ -2,6 +2,7 @@
 
 from etils import epath
 
+from transformer.console import phase
 from transformer.evaluation import comparison_tables
 from transformer.evaluation.compare_runs import Comparison
 from transformer.evaluation.html_report import page_template
@@ -11,7 +12,8 @@ from transformer.workdir import WorkDir
 
 def save_comparison(workdir: WorkDir, name: str, comparison: Comparison) -> epath.Path:
     """Writes results/NAME/ of a work directory; returns the path of its report.json."""
-    files = {"report.html": render_comparison(comparison)}
+    with phase("writing the report"):
+        files = {"report.html": render_comparison(comparison)}
     return write_results(workdir, name, comparison.to_json(), files)
 
 

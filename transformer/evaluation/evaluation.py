@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from etils import epath
 
+from transformer.console import phase
 from transformer.evaluation import html_report, metrics
 from transformer.evaluation.output_checks import word_unit
 from transformer.evaluation.plots import AttentionMap
@@ -139,16 +140,18 @@ class Evaluation(TaskScores):
         checkpoints: all that were scored, if there were several.
         """
         record = self.to_json() | {"checkpoints": [row.to_json() for row in checkpoints]}
-        files = {
-            "translations.txt": "".join(f"{s.translation}\n" for s in self.segments),
-            "segments.jsonl": json_lines(segment.to_json() for segment in self.segments),
-            "report.html": html_report.render(
+        with phase("writing the report"):
+            page = html_report.render(
                 self,
                 title=str(workdir.path),
                 curves=workdir.read_metrics(),
                 checkpoints=checkpoints,
                 facts=read_facts(workdir),
-            ),
+            )
+        files = {
+            "translations.txt": "".join(f"{s.translation}\n" for s in self.segments),
+            "segments.jsonl": json_lines(segment.to_json() for segment in self.segments),
+            "report.html": page,
         }
         return write_results(workdir, name, record, files)
 

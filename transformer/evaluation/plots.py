@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import math
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ import numpy as np
 from etils import epath
 from etils.epath import PathLike
 
+from transformer.evaluation import fonts
 from transformer.registry import METRICS
 from transformer.storage import write_atomically
 
@@ -35,7 +35,7 @@ STYLE = {
     "axes.grid": True,
     "axes.labelcolor": INK,
     "axes.titlesize": 10,
-    "font.sans-serif": ["DejaVu Sans"],
+    "font.sans-serif": [fonts.OWN],
     "font.size": 9,
     "grid.alpha": 0.15,
     "grid.color": INK,
@@ -78,8 +78,12 @@ def render(draw: Draw, format: str, **options: Any) -> bytes:
             "Pictures need matplotlib: pip install matplotlib (the extra 'pictures')."
         ) from None
     picture = io.BytesIO()
-    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # a script that the font lacks
+    is_drawn = format != "svg"  # there text stays text, in whatever fonts the reader has
+    style = STYLE | ({"font.sans-serif": fonts.installed_fonts()} if is_drawn else {})
+    with (
+        matplotlib.rc_context(style),
+        fonts.one_warning_for_missing_glyphs(is_shown=is_drawn),
+    ):
         figure = Figure(layout="constrained")
         draw(figure)
         figure.savefig(picture, format=format, **options)
@@ -122,8 +126,9 @@ def draw_curves(figure: Figure, records: Sequence[dict[str, Any]], title: str = 
     """Draws losses, validation scores and the learning rate over the steps of a run."""
     figure.set_size_inches(8, 5.5)
     loss, rate = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    loss.plot(*_series(records, "loss"), label="training loss (smoothed, dropout)", color=GREY)
-    loss.plot(*_series(records, "validation_loss"), "o-", label="validation loss", color=BLUE)
+    kind = "label-smoothed loss" if _is_smoothed(records) else "loss"
+    loss.plot(*_series(records, "loss"), label=f"training {kind}, with dropout", color=GREY)
+    loss.plot(*_series(records, "validation_loss"), "o-", label=f"validation {kind}", color=BLUE)
     loss.set(ylabel="nats per token", title=title)
     handles = list(loss.lines)
     labels = {name: METRICS[name].label for name in METRICS} | {"accuracy": "accuracy"}
@@ -137,6 +142,16 @@ def draw_curves(figure: Figure, records: Sequence[dict[str, Any]], title: str = 
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     rate.plot(*_series(records, "learning_rate"), color=GREEN)
     rate.set(xlabel="step", ylabel="learning rate")
+
+
+def _is_smoothed(records: Sequence[dict[str, Any]]) -> bool:
+    """Whether the loss has label smoothing, which a perplexity never has."""
+    pairs = ((r.get("validation_loss"), r.get("validation_perplexity")) for r in records)
+    return any(
+        perplexity and not math.isclose(loss, math.log(perplexity), abs_tol=1e-4)
+        for loss, perplexity in pairs
+        if loss is not None
+    )
 
 
 def _series(records: Sequence[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:

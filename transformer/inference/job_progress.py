@@ -100,7 +100,8 @@ class JobProgress:
         now = self._clock()
         if not output and now - self._start < SHOW_EVERY:
             return
-        text = f"{self._num_lines:,} lines in {format_seconds(now - self._start)}"
+        lines = "line" if self._num_lines == 1 else "lines"
+        text = f"{self._num_lines:,} {lines} in {format_seconds(now - self._start)}"
         if self._num_lines > self._num_done_before:
             text += f", {self._rate(now):,.0f} lines/s"
         for count, what in (

@@ -14,6 +14,7 @@ from jax.typing import DTypeLike
 from transformer.checkpoint.restore import restore
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
+from transformer.console import counted
 from transformer.data.bucketing import plan_batches
 from transformer.data.labels import Labels
 from transformer.data.ragged import Ragged
@@ -154,11 +155,10 @@ class Translator(Predictor):
         nonempty = [i for i, (sentence, _) in enumerate(pairs) if sentence.strip()]
         source = Ragged.encode(self.source_tokenizer, [pairs[i][0] for i in nonempty])
         forced = Ragged.encode(self.tokenizer, [pairs[i][1] for i in nonempty])
-        batcher = ContinuousBatcher(
-            self._programs(search), self._params, self.config.decoding.batch_size
-        )
+        size = self.config.decoding.batch_size
+        batcher = ContinuousBatcher(self._programs(search), self._params, size)
         batches = SearchBatches(self._plan(source.lengths), source, forced, search)
-        for index, hypotheses in batcher.run(batches):
+        for index, hypotheses in counted(batcher.run(batches), "translating", len(nonempty)):
             best = best_translations(hypotheses, search.nbest, self.tokenizer)
             for translation in best if attention else []:
                 translation.attention = self._attention_weights(

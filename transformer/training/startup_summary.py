@@ -44,6 +44,10 @@ def summary_lines(config: Config, step: TrainStep, task: Task | None = None) -> 
     lines += device_lines(config, step.parallel, step.abstract_state)
     if task:
         lines += task.summary_lines()
+        if task.label_smoothing:
+            lines.append(
+                f"loss        with label smoothing {task.label_smoothing:g}; perplexity without it"
+            )
         if cost := task.cost_per_step:
             lines.append(work_line(cost))
     return [*lines, f"steps       {config.training.num_train_steps:,}"]
