@@ -43,10 +43,11 @@ def test_hangup_stops_a_run_unless_under_nohup(before, noted, stopping):
 
 
 def test_second_interrupt_ends_at_once(stopping):
-    """Catches a run that ignores Ctrl-C while it saves."""
+    """Catches a run that ignores Ctrl-C while it saves, and a third that breaks its clean-up."""
     os.kill(os.getpid(), signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_evaluation_is_cut_short_where_that_is_allowed(stopping):

@@ -19,13 +19,13 @@ class LiveLine:
     Several threads may use it. stream: None for standard error, whatever that is at the time.
     has_stamps: whether lines in a file begin with date and time. log: takes every line that stays
     and every state that was shown, with date and time; it ends each with a newline. is_silent:
-    whether nothing is printed, but only kept in the log.
+    whether nothing is printed, but only kept in the log. has_spoken: whether it said anything yet.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._given_stream, self._lock = stream, threading.RLock()
         self._text = self._note = ""  # what the live row holds
-        self.has_stamps = self.is_silent = False
+        self.has_stamps = self.is_silent = self.has_spoken = False
         self.log: Callable[[str], object] | None = None
 
     @property
@@ -91,7 +91,7 @@ class LiveLine:
 
     def _record(self, text: str) -> None:
         """Writes lines to the log, and to the stream if it is a file."""
-        stamped = stamp_lines(text)
+        stamped, self.has_spoken = stamp_lines(text), True
         if not self.is_live:
             self._print(stamped if self.has_stamps else f"{text}\n")
         if self.log:

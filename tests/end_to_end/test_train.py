@@ -1,6 +1,7 @@
 """train.py as a user meets it: killed, resumed, finished, misused."""
 
 import json
+import re
 import shutil
 import signal
 import time
@@ -21,6 +22,14 @@ def test_leaves_all_that_it_promises(finished, tiny):
     workdir, said = finished, (tiny / "said.txt").read_text()
     for name in ("config.json", "tokenizer.vocab", "metrics.jsonl", "samples.txt", "curves.png"):
         assert (workdir / name).stat().st_size > 0
+    log, (start,) = (
+        (workdir / "log.txt").read_text(),
+        json.loads((workdir / "environment.json").read_text()),
+    )
+    assert "train.py" in " ".join(start["command"])
+    for line in ("step      1/300", "step    150  validation: ", "test set, checkpoint "):
+        assert re.search(rf"^\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d {line}", log, re.M), line
+        assert re.search(rf"^\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d {line}", said, re.M), line
     assert list(workdir.glob("events.out.tfevents.*"))
     scores = json.loads((workdir / "results" / "test" / "report.json").read_text())
     assert scores["bleu"]["num_sentences"] == 20

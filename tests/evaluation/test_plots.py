@@ -2,6 +2,7 @@
 
 import math
 import re
+import warnings
 from functools import partial
 
 import numpy as np
@@ -77,6 +78,28 @@ def test_attention_with_tokens_that_matplotlib_would_misread(tmp_path):
     path = tmp_path / "map.png"
     plots.plot_attention(attention, path)
     assert is_png(path)
+
+
+def test_one_warning_names_the_characters_without_a_glyph(tmp_path):
+    """Catches boxes in silence, a warning per character, and one for an .svg that a page draws."""
+    pieces = ["\U000f0001", "\U000f0002", "a"]  # private: in no font
+    attention = AttentionMap("s", "\U000f0002", pieces, pieces, np.full((1, 3, 3), 1 / 3))
+    with pytest.warns(
+        UserWarning, match="no installed font has \U000f0001, \U000f0002: "
+    ) as caught:
+        plots.plot_attention(attention, tmp_path / "map.png")
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plots.plot_attention(attention, tmp_path / "map.svg")
+
+
+def test_the_legend_says_whether_losses_are_smoothed():
+    """Catches a smoothed loss beside a perplexity of exp(another loss), without a word."""
+    for loss, label in ((2.0, "validation loss"), (2.5, "validation label-smoothed loss")):
+        record = {"step": 1, "validation_loss": loss, "validation_perplexity": math.exp(2.0)}
+        svg = plots.render_svg(partial(plots.draw_curves, records=[record]), "x")
+        assert f">{label}<" in svg
 
 
 def test_a_map_shades_what_the_decoder_attended_to():

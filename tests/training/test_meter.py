@@ -99,6 +99,25 @@ def test_sums_are_read_late(meter):
         meter.add(step, {"loss": Unfinished()})
 
 
+def test_a_look_at_the_finished_steps_forgets_nothing(meter, clock):
+    """Catches a live line between two reports that takes steps from the next report."""
+    for step in range(1, 5):
+        meter.add(step, sums(10, float(step)))
+    clock.sleep(1)
+    assert meter.peek()["loss"] == pytest.approx(1.5)  # of the two that are no longer in flight
+    assert meter.peek()["gradient_norm"] == pytest.approx(2.0)
+    assert meter.read(4)["loss"] == pytest.approx(2.5)
+
+
+def test_totals_go_on_from_those_of_a_checkpoint(clock):
+    """Catches a resumption that begins to count anew, and device-hours of one device only."""
+    before = {"seconds": 100.0, "device_hours": 0.5, "target_tokens": 7}
+    meter = Meter(0, num_devices=4, trained=before, clock=clock)
+    meter.add(1, sums(10, 1.0), wait=True)
+    clock.sleep(900)
+    assert meter.trained() == {"seconds": 1000.0, "device_hours": 1.5, "target_tokens": 17}
+
+
 def test_utilisation_is_the_models_arithmetic_over_the_peak(meter, clock):
     """Catches tokens of padding or of the source in the arithmetic; 10 · 50 of 1e4 FLOP/s."""
     meter.add(1, sums(10, 1.0))

@@ -5,6 +5,7 @@ import io
 import pytest
 
 from tests.helpers.terminal import Terminal
+from transformer.evaluation import plots
 from transformer.training.progress import Progress
 from transformer.workdir import WorkDir
 
@@ -38,6 +39,45 @@ def test_the_time_left_leaves_out_what_came_before_the_first_line(tmp_path):
     first, second = stream.getvalue().splitlines()
     assert "left" not in first
     assert second.endswith("2 min 20 s left")  # 70 steps of 2 s
+
+
+def test_a_slow_step_is_shown_between_two_reports(tmp_path):
+    """Catches minutes of silence until the next report, and a log that fills with such lines."""
+    now, terminal, logged = [0.0], Terminal(), []
+    progress = Progress(WorkDir(tmp_path), 100, 0, stream=terminal, clock=lambda: now[0])
+    progress._line.log = logged.append
+    progress.show(10, METRICS)
+    assert not progress.is_due
+    now[0] = 1.0
+    assert progress.is_due
+    progress.show(11, METRICS, is_passing=True)
+    assert "11/100" in terminal.row() and not progress.is_due
+    assert len(logged) == 1
+    file = Progress(WorkDir(tmp_path), 100, 0, stream=io.StringIO(), clock=lambda: now[0])
+    now[0] = 10.0
+    assert progress.is_due and not file.is_due
+    for each in (progress, file):
+        each.close()
+
+
+def test_curves_are_drawn_while_training_as_time_allows(tmp_path, monkeypatch):
+    """Catches curves that come with the end alone, that slow training down, or that end it."""
+    now, drawn = [0.0], []
+
+    def draw(records, path, title):
+        drawn.append(now[0])
+        now[0] += 2.0
+        raise OSError("disk full")
+
+    monkeypatch.setattr(plots, "plot_curves", draw)
+    stream = io.StringIO()
+    progress = Progress(WorkDir(tmp_path), 100, 0, stream=stream, clock=lambda: now[0])
+    for now[0] in (10.0, 100.0, 200.0, 303.0):
+        progress.draw_curves()
+    assert drawn == [100.0, 303.0] and stream.getvalue() == ""
+    progress.draw_curves(is_last=True)
+    assert len(drawn) == 3 and stream.getvalue() == "curves.png was not drawn: disk full\n"
+    progress.close()
 
 
 def test_a_host_that_does_not_write_logs_nothing(tmp_path, capsys):

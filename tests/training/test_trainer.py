@@ -189,6 +189,40 @@ def test_an_evaluation_that_a_signal_cuts_short_is_made_up_for(tmp_path):
     assert resumed.checkpoints.best_step() in (3, 5)
 
 
+def test_a_failed_evaluation_loses_no_step(tmp_path):
+    """Catches a checkpoint that is written after its evaluation, and so never if that fails."""
+    failing = make_trainer(tmp_path)
+
+    def fail(params):
+        raise RuntimeError("no such metric")
+
+    failing.task.evaluate = fail
+    with pytest.raises(RuntimeError, match="no such metric"):
+        failing.run()
+    failing.checkpoints.close()
+    resumed = make_trainer(tmp_path)
+    assert resumed.run() == DONE
+    assert resumed.first_step == 3
+    assert [r["step"] for r in resumed.workdir.read_metrics() if "validation_loss" in r] == [3, 5]
+
+
+def test_records_tell_how_much_training_there_was_and_starts_with_what(tmp_path):
+    """Catches counts that begin anew at each start, and a run whose versions nobody knows."""
+    for num_steps in (2, 5):
+        trainer = make_trainer(tmp_path, num_train_steps=num_steps)
+        assert trainer.run() == DONE
+    records = [r for r in trainer.workdir.read_metrics() if "loss" in r]
+    assert [r["target_tokens"] for r in records] == [6, 12, 18, 24, 30]
+    assert [r["epoch"] for r in records] == [0.5, 1.0, 1.5, 2.0, 2.5]
+    for name in ("seconds", "device_hours"):
+        values = [r[name] for r in records]
+        assert values == sorted(values) and values[0] > 0
+    starts = json.loads((tmp_path / "environment.json").read_text())
+    assert [start["step"] for start in starts] == [0, 2]
+    assert starts[0]["packages"]["jax"] == jax.__version__ and starts[0]["command"]
+    assert starts[0]["devices"] == {"cpu": jax.device_count()}
+
+
 def test_one_bad_batch_is_skipped_and_three_end_the_run(tmp_path, capsys):
     """Catches a run that ends for one batch, or continues for days with NaN, or saves it."""
     trainer = make_trainer(tmp_path, num_train_steps=20, checkpoint_every=1)

@@ -61,6 +61,8 @@ def run_guarded(work: Callable[[], int]) -> int:
 
 def fail(text: str, code: int = WRONG_INPUT) -> NoReturn:
     """Prints `text` as an error and ends the process with `code`."""
+    line = live_line()
+    line.has_stamps &= line.has_spoken  # none for a mistake in the command line
     say(f"error: {text}", on_every_host=True)
     exit_process(code)
 
