@@ -35,3 +35,15 @@ def test_the_table_of_parameters_adds_up():
         "  decoder/kernel  30×50  1,500   75.0%",
         "  all                    2,000  100.0%",
     ]
+
+
+def test_layers_that_are_alike_share_a_line_of_the_table():
+    """Catches a summary that scrolls away, and layers of another shape counted as the same."""
+    small, large = ({"bias": np.zeros(size)} for size in (10, 30))
+    params = {"decoder": {"layer_0": small, "layer_1": small, "layer_2": large}}
+    assert parameter_table(params) == [
+        "  decoder/2 layers/bias  10  20   40.0%",
+        "  decoder/1 layer/bias   30  30   60.0%",
+        "  all                        50  100.0%",
+    ]
+    assert len(parameter_table(params, every_layer=True)) == 4

@@ -28,6 +28,9 @@ class TrainFlags(HostFlags):
     workdir: str = flag("runs/embedded_en_de", "Work directory of the run.", metavar="FOLDER")
     register: str = REGISTER
     dry_run: bool = flag(False, "Show parameters, memory and batch plan, then stop.")
+    all_parameters: bool = flag(
+        False, "List the parameters of each layer, not of all alike at once.", needs=("dry_run",)
+    )
     topology: str = flag(
         "",
         "TPU slice to compile for, such as v5litepod-16 or v5e:4x4; it need not be attached.",
@@ -75,7 +78,7 @@ def _train(argv: Sequence[str]) -> int:
         with phase("importing JAX"):
             from transformer.cli.dry_run import describe_run
 
-        return describe_run(config, flags.workdir, flags.topology)
+        return describe_run(config, flags.workdir, flags.topology, every_layer=flags.all_parameters)
     with phase("importing JAX"):
         from transformer.cli.run_training import run_training
 

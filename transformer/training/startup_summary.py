@@ -21,6 +21,7 @@ MIB = 2**20
 COLLECTIVE = re.compile(
     r" = (.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-done)?\("
 )
+LAYER = re.compile(r"/layer_\d+/")
 ARRAY = re.compile(r"[a-z]+(\d+)\[([\d,]*)\]")
 
 
@@ -58,17 +59,23 @@ def count_parameters(params: Params) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
-def parameter_table(params: Params) -> list[str]:
-    """Returns a line per array of parameters: name, shape, size and share of the whole."""
-    arrays = {
-        "/".join(str(key.key) for key in path): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-    }
-    total = sum(leaf.size for leaf in arrays.values())
-    rows = [
-        (f"  {name}", "×".join(map(str, leaf.shape)), leaf.size, leaf.size / total)
-        for name, leaf in arrays.items()
-    ]
+def parameter_table(params: Params, *, every_layer: bool = False) -> list[str]:
+    """Returns a line per kind of array of parameters: name, shape, size and share of the whole.
+
+    every_layer: each layer has lines of its own; else one line is for all layers that are alike.
+    """
+    alike: dict[tuple[str, tuple[int, ...]], list[Any]] = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        name = "/".join(str(key.key) for key in path)
+        kind = name if every_layer else LAYER.sub("/layer_*/", name)
+        alike.setdefault((kind, leaf.shape), []).append(leaf)
+    total = sum(leaf.size for leaves in alike.values() for leaf in leaves)
+    rows = []
+    for (name, shape), leaves in alike.items():
+        layers = f"{len(leaves)} layer{'s' * (len(leaves) > 1)}"
+        size = sum(leaf.size for leaf in leaves)
+        name = f"  {name.replace('layer_*', layers)}"
+        rows.append((name, "×".join(map(str, shape)), size, size / total))
     return tabulate(
         [*rows, ("  all", "", total, 1.0)],
         tablefmt="plain",
