@@ -1,0 +1,96 @@
+"""The program that restarts a preempted training, with a command that only counts its starts."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.helpers.scripts import ROOT
+
+SCRIPT = ROOT / "tools" / "train_until_done.py"
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts the program with a command that ends with these codes, one for each start."""
+    processes = []
+
+    def start(codes, *flags, command=""):
+        (tmp_path / "codes").write_text("".join(f"{code}\n" for code in codes))
+        text = f'echo >>starts; {command} exit "$(sed -n "$(wc -l <starts)p" codes)"'
+        arguments = [sys.executable, SCRIPT, "--pause_seconds=0.01", *flags, "sh", "-c", text]
+        processes.append(
+            subprocess.Popen(arguments, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        )
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def wait_for(condition):
+    """Waits until it is true, for ten seconds at most."""
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"), [([75, 134, 75, 0], 0), ([1], 1), ([2], 2), ([75, 3], 3), ([130], 130)]
+)
+def test_only_a_preempted_run_is_started_again(codes, code, start, tmp_path):
+    """Catches a mistake, or a finished run, that is started again for ever on a rented slice."""
+    process = start([*codes, 99])
+    assert process.wait(timeout=30) == code
+    assert (tmp_path / "starts").read_text().count("\n") == len(codes)
+
+
+def test_a_run_that_is_always_preempted_at_once_is_given_up(start, tmp_path):
+    """Catches a loop that spins, and pauses that do not grow."""
+    process = start([75] * 9, "--max_quick=3")
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 75
+    assert (tmp_path / "starts").read_text().count("\n") == 3
+    assert "restart 1 in 0.01 s" in said and "restart 2 in 0.02 s" in said
+    assert said.splitlines()[-1].endswith("giving up: the last 3 starts ended within 600 s")
+
+
+def test_long_runs_are_restarted_without_a_bound(start, tmp_path):
+    """Catches a run of weeks on spot machines that is given up at its sixth preemption."""
+    process = start([75] * 8 + [0], "--quick_seconds=0")
+    assert process.wait(timeout=30) == 0
+    assert (tmp_path / "starts").read_text().count("\n") == 9
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_reaches_the_run_which_is_not_started_again(number, start, tmp_path):
+    """Catches a run that is killed without saving, or survives its scheduler's notice."""
+    name = signal.Signals(number).name.removeprefix("SIG")
+    trap = f"trap 'echo >saved; exit 75' {name}; touch ready; while :; do sleep 0.05; done;"
+    process = start([0], command=trap)
+    wait_for((tmp_path / "ready").exists)
+    process.send_signal(number)
+    assert process.wait(timeout=30) == 75
+    assert (tmp_path / "saved").exists()
+    assert (tmp_path / "starts").read_text().count("\n") == 1
+
+
+def test_a_signal_ends_the_pause(start, tmp_path):
+    """Catches a program that starts training while its machine is being taken away."""
+    process = start([75, 0], "--pause_seconds=60")
+    assert "restart 1 in 60 s" in process.stderr.readline()
+    process.terminate()
+    assert process.wait(timeout=10) == 75
+    assert (tmp_path / "starts").read_text().count("\n") == 1
+
+
+def test_a_command_that_is_not_there(tmp_path):
+    """Catches a stack trace for a misspelt command, and a wait for nothing without one."""
+    for words, code, said in ((["no_such_command"], 127, "cannot be started"), ([], 2, "usage:")):
+        ended = subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True)
+        assert ended.returncode == code and said in ended.stderr
