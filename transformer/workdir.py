@@ -2,6 +2,7 @@
 
 config.json       the configuration
 tokenizer.*       the vocabularies
+base.json         of low-rank adapters: the run that they adapt
 classes.json      the names of the classes, of a task that has some
 checkpoints/      parameters and optimizer state, by step
 metrics.jsonl     a JSON line per report; events.* has the same for TensorBoard

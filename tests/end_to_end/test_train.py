@@ -7,6 +7,7 @@ import signal
 import time
 
 import jax
+import numpy as np
 import pytest
 
 from tests.helpers.commands import call
@@ -163,7 +164,7 @@ def test_fine_tuning_begins_where_the_other_run_ended_and_resumes_without_it(fin
     export(finished, small)
     workdir = tmp_path / "tuned ü"
     flags = [f"--config=fine_tune:{small}", f"--workdir={workdir}"]
-    flags += ["--config.data.validation_split=val", f"--config.data.corpus={corpus}"]
+    flags += [f"--config.data.corpus={corpus}"]
     for steps, said in ((2, "31 of 31 arrays"), (4, "resuming at step 2")):
         code, _, err = call("train.py", *flags, f"--config.training.num_train_steps={steps}")
         assert code == 0, err
@@ -176,6 +177,19 @@ def test_fine_tuning_begins_where_the_other_run_ended_and_resumes_without_it(fin
     assert ours[0]["step"] == 0
     assert ours[0]["validation_loss"] == pytest.approx(best, abs=0.02)
     assert (workdir / "tokenizer.vocab").read_bytes() == (finished / "tokenizer.vocab").read_bytes()
+
+
+def test_adapters_are_trained_scored_and_opened_with_their_base(finished, tmp_path):
+    """Catches adapters that nothing but training can open, and a base that is saved with them."""
+    workdir = tmp_path / "adapters"
+    flags = [f"--config=lora:{finished}", "--config.training.num_train_steps=2"]
+    code, _, err = call("train.py", *flags, f"--workdir={workdir}")
+    assert code == 0, err
+    assert "adapters    of rank 8: 9,216 parameters are trained" in err
+    adapted, base = Translator.from_checkpoint(workdir, "0"), Translator.from_checkpoint(finished)
+    jax.tree.map(np.testing.assert_array_equal, adapted.params, base.params)
+    saved = Checkpoints(workdir / "checkpoints", keep=1, read_only=True).load(2)
+    assert set(saved.params) == {"encoder", "decoder"}  # no embeddings
 
 
 def test_stray_files_change_nothing(finished, config, tmp_path):
