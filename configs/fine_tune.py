@@ -36,6 +36,7 @@ def get_config(workdir: str = "") -> Config:
     optimizer.peak_learning_rate = peak / 10
     optimizer.warmup_steps = 20
     optimizer.decay_steps = training.num_train_steps = 400
+    training.minutes = 0.0
     training.batch_tokens, training.accumulate_steps = min(1024, training.batch_tokens), 1
     training.log_every = 10
     training.eval_every = training.checkpoint_every = 40
