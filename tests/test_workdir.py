@@ -56,6 +56,38 @@ def test_only_some_settings_may_change_on_resumption(tmp_path):
         WorkDir(tmp_path).open_for_training(config)
 
 
+def test_a_run_knows_its_text_from_any_folder(tmp_path, monkeypatch):
+    """Catches a text that is only found from where training was started, or not after a move."""
+    for folder in ("data/text", "moved/text", "other"):
+        (tmp_path / folder).mkdir(parents=True)
+    config = Config()
+    config.data.corpus = "data/text@2, embedded,tfds:a/b,gs://c/d"
+    monkeypatch.chdir(tmp_path)
+    workdir = WorkDir("run")
+    workdir.open_for_training(config)
+    workdir.save_config(config)
+    workdir.close()
+    monkeypatch.chdir(tmp_path / "moved")
+    corpus = WorkDir(tmp_path / "run").load_config().data.corpus
+    assert corpus == f"{tmp_path}/data/text@2,embedded,tfds:a/b,gs://c/d"
+    config.data.corpus = corpus.replace(f"{tmp_path}/data/", "")
+    WorkDir(tmp_path / "run").is_finished(config)
+    config.data.corpus = corpus.replace("text", "other")
+    with pytest.raises(ValueError, match=r"data\.corpus is .*Leave out --config to go on with its"):
+        WorkDir(tmp_path / "run").is_finished(config)
+
+
+def test_a_start_without_a_run_leaves_no_folder(tmp_path):
+    """Catches empty folders of failed starts, and a folder of the user's that is removed."""
+    for path in (tmp_path / "runs" / "mine", tmp_path):
+        workdir = WorkDir(path)
+        workdir.open_for_training(Config())
+        workdir.append_log("error")
+        workdir.close()
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+    assert (tmp_path / "log.txt").exists()
+
+
 @pytest.mark.parametrize("name", ["with space", "ünïcode", "deep/er"])
 def test_any_name_will_do(tmp_path, name, monkeypatch):
     """Catches paths that are put together as text, or taken apart at blanks."""

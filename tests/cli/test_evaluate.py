@@ -1,11 +1,15 @@
-"""The evaluate command when it is misused: one line, exit code 2, and nothing is computed."""
+"""The evaluate command before it computes: what it accepts, reads and writes."""
 
 import pytest
 
 from tests.helpers.scripts import ROOT, run
+from transformer.cli import evaluate_translation
+from transformer.cli.evaluate import main
 from transformer.cli.evaluate_flags import EvaluateFlags
+from transformer.cli.evaluate_task import write_lines
 from transformer.cli.score_translation import read_test_set
 from transformer.config import DataConfig
+from transformer.data.text_files import read_text
 
 FILE = f"--input={ROOT / 'pyproject.toml'}"
 REFERENCE = f"--reference={ROOT / 'pyproject.toml'}"
@@ -34,6 +38,27 @@ def test_unequal_files_are_refused_before_anything_is_scored(tmp_path):
     flags = EvaluateFlags(input=str(tmp_path / "a"), reference=str(tmp_path / "b"))
     with pytest.raises(ValueError, match="--input has 2 lines and --reference 1; they must pair"):
         read_test_set(flags, DataConfig())
+
+
+def test_a_corpus_that_has_moved_is_named(make_run, monkeypatch):
+    """Catches a run that can no longer be scored, as its text is somewhere else now."""
+    scored = []
+    monkeypatch.setattr(
+        evaluate_translation, "evaluate_translation", lambda _, config: scored.append(config)
+    )
+    main(["eval.py", f"--workdir={make_run()}", "--corpus=moved"])
+    assert scored[0].data.corpus == "moved"
+
+
+@pytest.mark.parametrize("name", ["answers", "answers.gz", "answers.xz"])
+def test_answers_are_packed_as_their_file_is_called(tmp_path, name):
+    """Catches plain text in a file that ends in .gz, and half a file after an error."""
+    path = str(tmp_path / name)
+    with pytest.raises(ZeroDivisionError):
+        write_lines((str(1 / number) for number in (1, 0)), path)
+    assert not list(tmp_path.iterdir())
+    write_lines(["a\nb", "ä"], path)
+    assert read_text(path).lines == ["a b", "ä"]
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from transformer.cli import config_files, evaluate, train
 from transformer.cli.command_line import parse_flags_and_config
 from transformer.cli.config_files import DEFAULT_CONFIG
 from transformer.cli.train import TrainFlags
+from transformer.config import Config, DataConfig
 
 
 def parse(*words: str):
@@ -33,6 +34,35 @@ def test_settings_change_on_the_command_line_in_any_order():
     assert (flags.workdir, config.model.d_ff, config.tokenizer.shared) == ("x", 8, False)
     assert config.model.d_model == 128  # of the default configuration
     assert parse()[1].model.d_ff == 512
+
+
+def test_a_folder_is_enough(make_run, tmp_path, monkeypatch, capsys):
+    """Catches a run that is resumed with the default configuration, or changes that are lost."""
+    run = make_run("images")
+    _, config = parse(f"--workdir={run}", "--config.training.num_train_steps=7")
+    assert (config.task, config.training.num_train_steps) == ("images", 7)
+    assert capsys.readouterr().err == f"no --config: going on with {run}/config.json\n"
+    assert parse(f"--workdir={run}", "--config=embedded_en_de")[1].task == "translation"
+    assert parse(f"--workdir={tmp_path / 'none'}")[1].model.d_model == 128
+    monkeypatch.chdir(tmp_path)  # a path as version 0.2 wrote it: from the folder above `runs`
+    (tmp_path / "text").mkdir()
+    Path(run, "config.json").write_text(Config(data=DataConfig(corpus="text")).to_json())
+    monkeypatch.chdir("/")
+    assert parse("--workdir", run)[1].data.corpus == str(tmp_path / "text")
+
+
+def test_what_a_run_will_use_is_printed(call, tmp_path):
+    """Catches defaults that are shown in the place of the values that a file sets."""
+    printed = call(train.main, "--config=digits", "--config.model.d_ff=48", "--print_config").out
+    assert "config.model.d_ff = 48  # default: 2048\n" in printed
+    assert "config.model.norm = 'post'\n" in printed
+    code = f"from transformer.config import Config\nconfig = Config()\n{printed}"
+    exec(code, found := {})  # as a file of --config may have it
+    assert found["config"].model.d_ff == 48 and found["config"].task == "images"
+    assert "--config.task='images' " in call(train.main, "--help", "--config=digits").out
+    assert "--config.task='translation' " in call(train.main, "--help").out
+    for command in (train, evaluate):
+        assert call(command.main, "--version").out.startswith("transformer 0.")
 
 
 def test_configurations_are_found_from_anywhere(tmp_path, monkeypatch, capsys):

@@ -18,8 +18,8 @@ def strict(text):
 def test_everything_is_kept_with_its_signature(tmp_path):
     """Catches a score that is printed but not kept, and a file that lacks a segment."""
     result = evaluation()
-    path = result.save(WorkDir(tmp_path), "test")
-    assert path == tmp_path / "results" / "test" / "report.json"
+    path = result.save(WorkDir(tmp_path), "test[:5%]")
+    assert path == tmp_path / "results" / "test_0_5_" / "report.json"
     record = strict(path.read_text())
     scores = [record["bleu"], record["chrf"], record["perplexity"], *record["second"]]
     assert all(score["signature"] and score["interval"] is not None for score in scores)

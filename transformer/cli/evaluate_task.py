@@ -4,6 +4,7 @@ Scores a split, answers lines of text, or continues a prompt.
 """
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,10 @@ def write_lines(answers: Iterable[str], path: str) -> None:
             print(line, flush=True)
         return
     opener = text_files.OPENERS.get(Path(path).suffix)
-    with open_atomically(path) as file, opener(file, "wb") if opener else file as packed:
+    with (
+        open_atomically(path) as file,
+        opener(file, "wb") if opener else nullcontext(file) as packed,
+    ):
         packed.writelines(f"{line}\n".encode(errors="replace") for line in lines)
 
 
