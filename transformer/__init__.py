@@ -5,9 +5,11 @@ The axis key, used in every shape of this package (the letters of `jax.nn.dot_pr
     B batch          T target or query length   S source or key length   D model width, d_model
     N heads, h       H width of a head, d_k     F feed-forward width     V vocabulary   W beam width
 
-`Translator`, `Classifier` and `LanguageModel` use a trained run: `Translator.from_checkpoint(
+`train(config, "runs/x")` trains a run that a `Config` describes, and `evaluate("runs/x")` scores
+it; `Translator`, `Classifier` and `LanguageModel` use it: `Translator.from_checkpoint(
 "runs/x").translate(["…"])`. `restore("runs/x")` returns its model, parameters, configuration and
-tokenizers. `train.py` and `eval.py` are the commands.
+tokenizers. The functions `register_…` add attention functions, tasks and metrics of one's own.
+`train.py` and `eval.py` are the commands.
 """
 
 from importlib import import_module
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         register_position_encoding,
         register_task,
     )
+    from transformer.tasks.evaluate import evaluate
     from transformer.training.run import train
 
 __version__ = "0.2.0"
@@ -40,6 +43,7 @@ __all__ = [
     "LanguageModel",
     "Transformer",
     "Translator",
+    "evaluate",
     "register_attention",
     "register_block",
     "register_metric",
@@ -55,6 +59,7 @@ _MODULES = {
     "LanguageModel": "inference.language_model",
     "Transformer": "model.encoder_decoder",
     "Translator": "inference.translator",
+    "evaluate": "tasks.evaluate",
     "restore": "checkpoint.restore",
     "train": "training.run",
 }

@@ -23,6 +23,7 @@ from transformer.evaluation.checkpoint_series import (
     table_lines,
 )
 from transformer.evaluation.translation import evaluate_translator
+from transformer.inference.scoring import AttentionWeights
 from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
 from transformer.workdir import WorkDir
@@ -80,7 +81,8 @@ class ReversingTranslator:
     def attention(self, source, translation):
         sides = [*source.split(), "</s>"], [*translation.text.split(), "</s>"]
         shape = (2, 3, len(sides[1]), len(sides[0]))  # [layers, N, T, S]
-        return *sides, np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        weights = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        return AttentionWeights(*sides, weights, weights, weights)
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +160,7 @@ def test_maps_are_of_short_sentences_and_of_their_tokens():
         assert segment.translation == seen.translation != ""
         assert seen.source_pieces == [*seen.source.split(), "</s>"]
         translation = translator.translate([seen.source])[0]
-        weights = translator.attention(seen.source, translation)[2]
+        weights = translator.attention(seen.source, translation).encoder_decoder
         np.testing.assert_allclose(seen.weights, weights.mean(axis=1))
     lengths = [abs(len(seen.source.split()) - 8) for seen in result.maps]
     assert lengths == sorted(abs(len(s.split()) - 8) for s, _ in test_set[1:])[:2]

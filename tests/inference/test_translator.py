@@ -212,19 +212,26 @@ def test_attention_rows_are_distributions_over_the_source(translator):
     """Catches weights of padding, of another layer's or in another order of axes."""
     deep = make_translator(num_layers=2)
     ids = translator.tokenizer.encode(["w4 w5"])[0]
-    source, target, weights = deep.attention("w1 w2 w3", Translation("", 0.0, 0.0, ids))
-    assert source == ["w1", "w2", "w3", "</s>"] and target == ["w4", "w5", "</s>"]
-    assert weights.shape == (2, 2, 3, 4)  # [layers, N, T, S]
-    np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-5)
+    found = deep.attention("w1 w2 w3", Translation("", 0.0, 0.0, ids))
+    assert found.source_pieces == ["w1", "w2", "w3", "</s>"]
+    assert found.target_pieces == ["w4", "w5", "</s>"]
+    shapes = {"encoder": (4, 4), "decoder": (3, 3), "encoder_decoder": (3, 4)}
+    for name, shape in shapes.items():
+        weights = getattr(found, name)
+        assert weights.shape == (2, 2, *shape)  # [layers, N, …]
+        np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-5)
+    assert not np.triu(found.decoder, 1).any() and np.triu(found.encoder, 1).any()
+    again = deep.attention("w1 w2 w3", "w4 w5")
+    np.testing.assert_array_equal(again.encoder_decoder, found.encoder_decoder)
 
 
 def test_attention_comes_with_the_translation_if_asked(translator, monkeypatch):
     """Catches the weights of another sentence."""
 
     def ids_in_place_of_weights(params, source, target):
-        return [list(source), list(target)]
+        return None, None, [list(source), list(target)]
 
-    monkeypatch.setattr(translator, "_attention_weights", ids_in_place_of_weights)
+    monkeypatch.setattr(translator._functions, "attention", ids_in_place_of_weights)
     lines = ["w1 w2 w3", "w5", "w4 w6"]
     found = translator.translate(lines, attention=True)
     ids = translator.source_tokenizer.encode(lines)
@@ -255,6 +262,15 @@ def test_wrong_options_are_refused_before_any_compile(translator, options, said)
         translator.translate("w1 w2")
     with pytest.raises(ValueError, match="2 sources"):
         translator.score(["w1", "w2"], ["w1"])
+    for wrong in (None, 1, b"w1"):
+        with pytest.raises(ValueError, match=rf"type str, but number 1 is {wrong!r}"):
+            translator.translate(["w1", wrong])
+        with pytest.raises(ValueError, match=rf"type str, but number 1 is {wrong!r}"):
+            list(translator.translate(iter(["w1", wrong])))
+        with pytest.raises(ValueError, match=rf"targets .* number 0 is {wrong!r}"):
+            translator.score(["w1"], [wrong])
+    with pytest.raises(ValueError, match="encode takes a list of sentences"):
+        translator.tokenizer.encode("w1 w2")
     assert translator.num_programs() == before
 
 

@@ -40,6 +40,11 @@ class Restored:
     step: int
     num_averaged: int
 
+    def __repr__(self) -> str:
+        """As "Restored(runs/x, best (600), translation, 1.18M parameters)"."""
+        size = count_parameters(self.params)
+        return f"Restored({self.workdir.path}, {self.checkpoint}, {self.config.task}, {size})"
+
 
 def restore(
     workdir: PathLike,
@@ -96,6 +101,12 @@ def load_model(run: WorkDir, config: Config) -> tuple[nn.Module, tuple[Tokenizer
     has_classes = kind in ("classification", "images")
     labels = Labels.load(run.path) if has_classes else Labels([])
     return make_model(config, tokenizers, labels), tokenizers, labels
+
+
+def count_parameters(params: Params | None) -> str:
+    """Returns the number of parameters as text: "1.18M parameters"."""
+    number = sum(leaf.size for leaf in jax.tree.leaves(params))
+    return f"{number / 1e6:.3g}M parameters" if number >= 1e6 else f"{number:,} parameters"
 
 
 def cast_matrices(params: Params, config: Config) -> Params:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Self
 
-from transformer.data.tokenizer import SURROGATE, strip_control_ids
+from transformer.data.tokenizer import SURROGATE, check_texts, strip_control_ids
 from transformer.special_tokens import EOS, NUM_SPECIAL, SPECIAL_NAMES, UNK
 
 UNKNOWN = "\ufffd"  # Unicode's replacement character
@@ -42,6 +42,7 @@ class CharacterTokenizer:
         return len(self._characters) + NUM_SPECIAL
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        check_texts(sentences, "encode")
         return [[*(self._ids.get(character, UNK) for character in s), EOS] for s in sentences]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -107,6 +108,7 @@ class PiecesTokenizer:
         return len(self._vocabulary) + NUM_SPECIAL
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        check_texts(sentences, "encode")
         return [[*(self._ids.get(piece, UNK) for piece in s.split()), EOS] for s in sentences]
 
     def decode(self, ids: Iterable[int]) -> str:

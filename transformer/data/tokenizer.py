@@ -6,8 +6,8 @@ Other tokenizers: `simple_tokenizers`.
 
 import io
 import re
-from collections.abc import Iterable, Sequence
-from typing import Protocol, Self
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol, Self, cast
 
 import sentencepiece
 
@@ -28,7 +28,7 @@ class Tokenizer(Protocol):
         ...
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of each sentence, EOS at the end."""
+        """Returns the ids of each sentence, EOS at the end; raises ValueError for a single str."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -46,6 +46,35 @@ class Tokenizer(Protocol):
     def to_bytes(self) -> bytes:
         """Returns the vocabulary as the content of a file."""
         ...
+
+
+def check_texts(texts: object, name: str) -> None:
+    """Raises ValueError unless `texts` is a sequence of str, whose place is `name` in a call."""
+    if isinstance(texts, str | bytes):
+        raise ValueError(f"{name} takes a list of sentences, not a single one: give [text].")
+    for index, text in enumerate(cast(Iterable[object], texts)):
+        if not isinstance(text, str):
+            raise _wrong_text(name, index, text)
+
+
+def checked_texts(texts: Iterable[str], name: str) -> Iterable[str]:
+    """Returns `texts`, checked by `check_texts`: a list now, any other iterable as it is read."""
+    if isinstance(texts, str | bytes | list | tuple):
+        check_texts(texts, name)
+        return texts
+
+    def check_each() -> Iterator[str]:
+        for index, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise _wrong_text(name, index, text)
+            yield text
+
+    return check_each()
+
+
+def _wrong_text(name: str, index: int, text: object) -> ValueError:
+    hint = ": decode it first" if isinstance(text, bytes) else ""
+    return ValueError(f"{name} takes sentences of type str, but number {index} is {text!r}{hint}.")
 
 
 class SentencePieceTokenizer:
@@ -105,6 +134,7 @@ class SentencePieceTokenizer:
         return self._processor.get_piece_size()
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        check_texts(sentences, "encode")
         return [[*ids, EOS] for ids in self._processor.encode([_clean(s) for s in sentences])]
 
     def decode(self, ids: Iterable[int]) -> str:

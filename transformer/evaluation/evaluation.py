@@ -65,7 +65,7 @@ class EvaluationSettings:
         return "-".join(self.languages)
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class Evaluation(TaskScores):
     """What a translator reached on a test set.
 

@@ -96,11 +96,11 @@ def _by_readability(sources: Sequence[str], translations: Sequence[Translation])
 
 def attention_map(translator: Translator, source: str, translation: Translation) -> AttentionMap:
     """Computes the attention of a translation of the sentence `source`, as it is drawn."""
-    source_pieces, target_pieces, weights = translator.attention(source, translation)
+    found = translator.attention(source, translation)
     return AttentionMap(
         source=translator.source_tokenizer.join_pieces(source),
         translation=translation.text,
-        source_pieces=source_pieces,
-        target_pieces=target_pieces,
-        weights=np.mean(weights, axis=1),  # [layers, T, S] of [layers, N, T, S]
+        source_pieces=found.source_pieces,
+        target_pieces=found.target_pieces,
+        weights=np.mean(found.encoder_decoder, axis=1),  # [layers, T, S] of [layers, N, T, S]
     )

@@ -15,6 +15,7 @@ from transformer.data.bucketing import fill_inputs, plan_batches
 from transformer.data.images import ImageBatch, fill_images, to_patches
 from transformer.data.labels import Labels
 from transformer.data.ragged import Ragged
+from transformer.data.tokenizer import check_texts
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.predictor import Predictor
 from transformer.registry import task_kind
@@ -61,6 +62,9 @@ class Classifier(Predictor):
     def _without_params(cls, restored: Restored) -> Self:
         return cls(restored.config, None, restored.labels, *restored.tokenizers[:1])
 
+    def _facts(self) -> list[str]:
+        return [f"{len(self.labels.names)} classes"]
+
     def classify(self, examples: Sequence[str] | np.ndarray) -> list[Classification]:
         """Returns a `Classification` per example, in order.
 
@@ -69,9 +73,9 @@ class Classifier(Predictor):
         longer than `data.row_length` tokens are truncated and counted in `num_truncated`. Raises
         ValueError for a single str and for images of another shape or range.
         """
-        if isinstance(examples, str):
-            raise ValueError("classify takes a list of sentences: classify([text])[0].")
         is_image = task_kind(self.config.task) == "images"
+        if not is_image:
+            check_texts(examples, "classify")
         batches: Any = self._image_batches if is_image else self._sentence_batches
         found = np.zeros((len(examples), len(self.labels.names)), np.float32)
         for indices, batch in batches(examples):

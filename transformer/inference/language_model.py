@@ -11,6 +11,7 @@ from transformer.checkpoint.restore import Restored
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.labels import Labels
+from transformer.data.tokenizer import check_texts
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.predictor import Predictor
 from transformer.search.batches import make_rngs
@@ -46,6 +47,9 @@ class LanguageModel(Predictor):
     def _without_params(cls, restored: Restored) -> Self:
         return cls(restored.config, None, restored.tokenizers[0])
 
+    def _facts(self) -> list[str]:
+        return [f"{self.tokenizer.vocab_size:,} tokens"]
+
     def generate(
         self,
         prompts: Sequence[str],
@@ -68,8 +72,7 @@ class LanguageModel(Predictor):
 
         Raises ValueError for an unknown or impossible option.
         """
-        if isinstance(prompts, str):
-            raise ValueError("generate takes a list of prompts: generate([text])[0].")
+        check_texts(prompts, "generate")
         size, texts = self.config.decoding.batch_size, []
         for start in range(0, len(prompts), size):
             part = prompts[start : start + size]

@@ -7,7 +7,7 @@ import jax
 from etils.epath import PathLike
 from jax.typing import DTypeLike
 
-from transformer.checkpoint.restore import Restored, cast_matrices, restore
+from transformer.checkpoint.restore import Restored, cast_matrices, count_parameters, restore
 from transformer.checkpoint.task_model import make_model
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
@@ -19,7 +19,8 @@ from transformer.search.replicas import make_replicas, replicate
 class Predictor:
     """A model whose parameters can be replaced without compiling again.
 
-    checkpoint: the name of the checkpoint in use, "in memory" for parameters that were given.
+    checkpoint, workdir: the name of the checkpoint in use and where it lies; "in memory" and "" for
+    parameters that were given.
     step, num_averaged: its step (None in memory) and the number of checkpoints in its mean.
     num_truncated: examples so far that were longer than the longest that the model takes.
     """
@@ -37,7 +38,7 @@ class Predictor:
         self.config = config
         self.model = make_model(config, tokenizers, labels)
         self.replicas = make_replicas(devices)
-        self.checkpoint = "in memory"
+        self.checkpoint, self.workdir = "in memory", ""
         self.step: int | None = None
         self.num_averaged = 1
         self.num_truncated = 0
@@ -71,6 +72,7 @@ class Predictor:
         """Computes with the parameters of another checkpoint of the same run from now on."""
         self.params, self.checkpoint = restored.params, restored.checkpoint
         self.step, self.num_averaged = restored.step, restored.num_averaged
+        self.workdir = str(restored.workdir.path)
 
     @property
     def params(self) -> Params | None:
@@ -81,3 +83,15 @@ class Predictor:
     def params(self, params: Params | None) -> None:
         cast = None if params is None else cast_matrices(params, self.config)
         self._params = None if params is None else replicate(self.replicas, cast)
+
+    def __repr__(self) -> str:
+        """As "Translator(runs/x, best (600), en-de, 1.18M parameters, float32, 1 × cpu)"."""
+        devices = self.replicas.devices.ravel()
+        facts = [*filter(None, [self.workdir]), self.checkpoint, *self._facts()]
+        facts += [count_parameters(self._params), self.config.model.dtype]
+        facts.append(f"{len(devices)} × {devices[0].device_kind}")
+        return f"{type(self).__name__}({', '.join(facts)})"
+
+    def _facts(self) -> list[str]:
+        """Returns what is to be known of the run, for `repr`."""
+        return []

@@ -1,20 +1,98 @@
-"""Computes log-probabilities and attention weights of given translations in one pass each."""
+"""Computes what a translation model makes of given sentence pairs, in one pass each."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from jax.sharding import Mesh
 
 from transformer.checkpoint.train_state import Params
-from transformer.console import phase
 from transformer.data.batch import Batch
 from transformer.data.bucketing import bucket_lengths
 from transformer.data.ragged import Ragged
-from transformer.model.loss import cross_entropy
-from transformer.search.replicas import split_rows
+
+BatchFn = Callable[[Params, Batch], jax.Array]  # -> [B, S or T, …]
+
+
+class PerToken(NamedTuple):
+    """A value per token of several texts; rows of shorter texts end in zeros.
+
+    values: [B, L, …], L the tokens of the longest text, EOS included.
+    mask: [B, L], True on tokens and False behind them.
+    pieces: the tokens of each text as strings, EOS included.
+    """
+
+    values: np.ndarray
+    mask: np.ndarray
+    pieces: list[list[str]]
+
+
+@dataclass(frozen=True)
+class AttentionWeights:
+    """The attention weights of one sentence pair, of every layer and head.
+
+    source_pieces, target_pieces: the S and T tokens as strings, EOS included.
+    encoder: [layers, N, S, S], row s from source token s to the source.
+    decoder: [layers, N, T, T], row t from what predicts target token t to the tokens before it;
+        column 0 is BOS and column t the target token t - 1.
+    encoder_decoder: [layers, N, T, S], row t from what predicts target token t to the source.
+    """
+
+    source_pieces: list[str]
+    target_pieces: list[str]
+    encoder: np.ndarray
+    decoder: np.ndarray
+    encoder_decoder: np.ndarray
+
+
+class ModelFunctions:
+    """The compiled functions of (params, batch of a pair per row) of one encoder-decoder model."""
+
+    def __init__(self, model: nn.Module) -> None:
+        def logits(params: Params, batch: Batch) -> Any:  # [B, T, V]
+            return model.apply({"params": params}, batch, deterministic=True)
+
+        def encoded(params: Params, batch: Batch) -> Any:  # [B, S, D]
+            inputs = batch.inputs, batch.input_positions, batch.input_segments
+            return model.apply({"params": params}, *inputs, deterministic=True, method="encode")
+
+        def log_probs(params: Params, batch: Batch) -> jax.Array:  # [B, T]
+            every = jax.nn.log_softmax(logits(params, batch))
+            return jnp.take_along_axis(every, batch.targets[..., None], axis=-1)[..., 0]
+
+        def attention(params: Params, batch: Batch) -> Any:  # {stack: {layer: {sub-layer: …}}}
+            _, variables = model.apply(
+                {"params": params}, batch, deterministic=True, mutable="intermediates"
+            )
+            return variables["intermediates"]
+
+        self.logits, self.encoded = jax.jit(logits), jax.jit(encoded)
+        self.log_probs, self._attention = jax.jit(log_probs), jax.jit(attention)
+
+    def attention(
+        self, params: Params, source: Sequence[int] | np.ndarray, target: Sequence[int]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns the last three fields of `AttentionWeights` for the ids of one pair."""
+        s, t = len(source), len(target)
+        length = next(n for n in bucket_lengths(max(s, t)) if n >= max(s, t))
+        sides = Ragged.from_lists([source]), Ragged.from_lists([target])
+        batch = one_pair_per_row(*sides, np.array([0]), length)
+        found = jax.device_get(self._attention(params, batch))
+        return (
+            _weights_of(found["encoder"], "self_attention")[:, :, :s, :s],
+            _weights_of(found["decoder"], "self_attention")[:, :, :t, :t],
+            _weights_of(found["decoder"], "encoder_attention")[:, :, :t, :s],
+        )
+
+
+def _weights_of(blocks: dict[str, Any], sublayer: str) -> np.ndarray:
+    """Returns what the blocks of a stack sowed, [B=1, T, N, S] each, as [layers, N, T, S]."""
+    names = sorted(blocks, key=lambda name: int(name.rpartition("_")[2]))
+    weights = np.stack([blocks[name][sublayer]["weights"][0][0] for name in names])
+    return weights.transpose(0, 2, 1, 3)
 
 
 def one_pair_per_row(source: Ragged, target: Ragged, indices: np.ndarray, length: int) -> Batch:
@@ -29,56 +107,12 @@ def one_pair_per_row(source: Ragged, target: Ragged, indices: np.ndarray, length
     )
 
 
-def make_log_probs(model: nn.Module, replicas: Mesh) -> Callable[..., np.ndarray]:
-    """Returns log_probs(params, plan, source, target): log p of each target, EOS included."""
-
-    @jax.jit
-    def batch_log_probs(params: Params, batch: Batch) -> jax.Array:  # [B]
-        logits: Any = model.apply({"params": params}, batch, deterministic=True)
-
-        def nll(*row: Any) -> jax.Array:
-            return cross_entropy(*row)[0]
-
-        return -jax.vmap(nll)(logits, batch.targets, batch.weights)
-
-    def log_probs(
-        params: Params, plan: Iterable[tuple[np.ndarray, int]], source: Ragged, target: Ragged
-    ) -> np.ndarray:
-        """Computes the batches of a plan of `bucketing.plan_batches` by the longer sides."""
-        found = np.zeros(len(target), np.float32)
-        with phase("scoring references", len(target)) as scoring:
-            for indices, bucket in plan:
-                rows = indices.ravel()
-                batch = one_pair_per_row(source, target, rows, bucket)
-                values = jax.device_get(batch_log_probs(params, split_rows(replicas, batch)))
-                found[rows[rows >= 0]] = values[rows >= 0]
-                scoring.advance(int((rows >= 0).sum()))
-        return found
-
-    return log_probs
-
-
-def make_attention_weights(model: nn.Module) -> Callable[..., np.ndarray]:
-    """Returns attention_weights(params, source, target) of the ids of one pair.
-
-    Its result holds the weights of the decoder's attention to the source, [layers, N, T, S].
-    """
-
-    @jax.jit
-    def weights_per_layer(params: Params, batch: Batch) -> list[jax.Array]:  # [B, T, N, S] each
-        _, variables = model.apply(
-            {"params": params}, batch, deterministic=True, mutable="intermediates"
-        )
-        blocks: Any = variables["intermediates"]["decoder"]
-        names = sorted(blocks, key=lambda name: int(name.rpartition("_")[2]))
-        return [blocks[name]["encoder_attention"]["weights"][0] for name in names]
-
-    def attention_weights(params: Params, source: list[int], target: list[int]) -> np.ndarray:
-        lengths = len(target), len(source)
-        length = next(n for n in bucket_lengths(max(lengths)) if n >= max(lengths))
-        sides = Ragged.from_lists([source]), Ragged.from_lists([target])
-        batch = one_pair_per_row(*sides, np.array([0]), length)
-        weights = np.stack(jax.device_get(weights_per_layer(params, batch)))[:, 0]
-        return weights.transpose(0, 2, 1, 3)[:, :, : lengths[0], : lengths[1]]
-
-    return attention_weights
+def pad_rows(rows: list[np.ndarray], pieces: list[list[str]]) -> PerToken:
+    """Returns one array of rows [length, …] of different lengths."""
+    longest = max(map(len, rows), default=0)
+    shape = rows[0].shape[1:] if rows else ()
+    values = np.zeros((len(rows), longest, *shape), rows[0].dtype if rows else np.float32)
+    mask = np.zeros((len(rows), longest), bool)
+    for index, row in enumerate(rows):
+        values[index, : len(row)], mask[index, : len(row)] = row, True
+    return PerToken(values, mask, pieces)

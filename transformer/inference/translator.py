@@ -1,37 +1,29 @@
-"""Translates sentences and scores given translations with a trained model."""
+"""Translates sentences with a trained model."""
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Self, overload
+from typing import Any, overload
 
 import jax
-import numpy as np
-from etils.epath import PathLike
-from jax.typing import DTypeLike
 
-from transformer.checkpoint.restore import restore
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.console import counted
-from transformer.data.bucketing import plan_batches
-from transformer.data.labels import Labels
 from transformer.data.ragged import Ragged
+from transformer.data.tokenizer import checked_texts
 from transformer.data.tokenizer_files import Tokenizer
-from transformer.inference.predictor import Predictor
-from transformer.inference.scoring import make_attention_weights, make_log_probs
 from transformer.inference.translation import Translation, best_translations
+from transformer.inference.translation_model import TranslationModel
 from transformer.search.batches import SearchBatches, pair_with_prefixes
 from transformer.search.continuous_batching import ContinuousBatcher
-from transformer.search.decoding import make_length_penalty
 from transformer.search.options import SearchOptions
 from transformer.search.programs import SearchPrograms, max_num_programs
 
 WINDOW = 16_384  # sentences of an iterator that are sorted by length together
 
 
-class Translator(Predictor):
+class Translator(TranslationModel):
     """Translates with given parameters; `from_checkpoint` restores them.
 
     >>> translator = Translator.from_checkpoint("runs/m30k")
@@ -43,8 +35,6 @@ class Translator(Predictor):
     devices. `num_truncated` counts the sentences that were longer than `largest_bucket()`.
     """
 
-    tasks = ("translation",)
-
     def __init__(
         self,
         config: Config,
@@ -52,37 +42,8 @@ class Translator(Predictor):
         tokenizers: tuple[Tokenizer, Tokenizer],
         devices: Sequence[jax.Device] | None = None,
     ) -> None:
-        super().__init__(config, params, tokenizers, Labels([]), devices or jax.local_devices())
-        self.source_tokenizer, self.tokenizer = tokenizers
+        super().__init__(config, params, tokenizers, devices)
         self._searches: dict[SearchOptions, SearchPrograms] = {}
-        self._log_probs = make_log_probs(self.model, self.replicas)
-        self._attention_weights = make_attention_weights(self.model)
-
-    @classmethod
-    def from_checkpoint(
-        cls,
-        workdir: PathLike,
-        checkpoint: str | int = "default",
-        *,
-        dtype: DTypeLike | None = None,
-        batch_size: int | None = None,
-        devices: Sequence[jax.Device] | None = None,
-    ) -> Self:
-        """Restores a run from its work directory or an export of it, local or gs://.
-
-        Args:
-          workdir, checkpoint: as `transformer.restore` takes them.
-          dtype: number format of the computation, "float32" or "bfloat16"; None: the run's.
-          batch_size: sentences that a device searches at once; None: `decoding.batch_size`.
-          devices: each translates sentences of its own; None: all local devices.
-
-        Raises ValueError if there is no such run of translation or no such checkpoint.
-        """
-        restored = restore(workdir, checkpoint, tasks=cls.tasks, dtype=dtype, batch_size=batch_size)
-        source, target = restored.tokenizers
-        translator = cls(restored.config, None, (source, target), devices)
-        translator.use(restored)
-        return translator
 
     # ---- search
 
@@ -135,10 +96,9 @@ class Translator(Predictor):
 
         Raises ValueError for an unknown or impossible option before anything is compiled.
         """
-        if isinstance(sentences, str):
-            raise ValueError("translate takes a list of sentences: translate([text])[0].")
         search = SearchOptions.from_config(self.config.decoding, nbest=nbest or 1, **options)
-        pairs = pair_with_prefixes(sentences, prefixes)
+        texts = checked_texts(sentences, "translate")
+        pairs = pair_with_prefixes(texts, prefixes and checked_texts(prefixes, "prefixes"))
 
         def translations() -> Iterator[Translation | list[Translation]]:
             for window in iter(lambda: list(islice(pairs, WINDOW)), []):
@@ -161,19 +121,11 @@ class Translator(Predictor):
         for index, hypotheses in counted(batcher.run(batches), "translating", len(nonempty)):
             best = best_translations(hypotheses, search.nbest, self.tokenizer)
             for translation in best if attention else []:
-                translation.attention = self._attention_weights(
-                    self._params, source[index], translation.ids
-                )
+                weights = self._functions.attention(self._params, source[index], translation.ids)
+                translation.attention = weights[-1]
             results[nonempty[index]] = best
         self.num_truncated += batches.num_truncated
         return results
-
-    def largest_bucket(self) -> int:
-        """Returns the most source tokens that are translated: a training row, at least 256."""
-        longest = max(256, self.config.data.row_length)
-        if self.config.model.positions == "learned":
-            longest = min(longest, self.config.model.max_positions)
-        return longest
 
     def num_programs(self) -> int:
         """Returns the number of programs compiled so far, over all searches."""
@@ -190,51 +142,3 @@ class Translator(Predictor):
         if search not in self._searches:
             self._searches[search] = SearchPrograms(self.model, search.method(), self.replicas)
         return self._searches[search]
-
-    def _plan(self, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
-        size = self.config.decoding.batch_size
-        return plan_batches(lengths, self.largest_bucket(), size, self.replicas.size)
-
-    # ---- given translations
-
-    def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[Translation]:
-        """Returns `targets` as Translations of `sources`, with log-probability and score.
-
-        Where a side is longer than `largest_bucket()` both are nan, with a warning, as the cost
-        grows with the square of the length. Raises ValueError if the numbers of lines differ.
-        """
-        sources, targets = list(sources), list(targets)
-        if len(sources) != len(targets):
-            raise ValueError(
-                f"{len(sources)} sources cannot be scored with {len(targets)} targets."
-            )
-        source = Ragged.encode(self.source_tokenizer, sources)
-        target = Ragged.encode(self.tokenizer, targets)
-        decoding = self.config.decoding
-        penalty = make_length_penalty(decoding.length_penalty, decoding.alpha)
-        lengths, longest = np.maximum(source.lengths, target.lengths), self.largest_bucket()
-        fits = np.flatnonzero(lengths <= longest)
-        if len(fits) < len(targets):
-            warnings.warn(f"pairs of more than {longest} tokens get nan for a score", stacklevel=2)
-        log_probs = np.full(len(targets), np.nan, np.float32)
-        sides = source.take(fits), target.take(fits)
-        log_probs[fits] = self._log_probs(self._params, self._plan(lengths[fits]), *sides)
-        scored = []
-        for index, (text, log_prob) in enumerate(zip(targets, log_probs, strict=True)):
-            ids = target[index].tolist()
-            score = float(log_prob / penalty(len(ids)))
-            scored.append(Translation(text, score, float(log_prob), ids))
-        return scored
-
-    def attention(
-        self, source: str, translation: Translation
-    ) -> tuple[list[str], list[str], np.ndarray]:
-        """Computes the encoder-decoder attention of a `Translation` of the sentence `source`.
-
-        Returns (source pieces, target pieces, weights [layers, N, T, S]): row t holds the weights
-        with which target piece t was predicted.
-        """
-        ids = Ragged.encode(self.source_tokenizer, [source])[0]
-        weights = self._attention_weights(self._params, ids, translation.ids)
-        pieces = self.source_tokenizer.pieces(ids), self.tokenizer.pieces(translation.ids)
-        return *pieces, weights

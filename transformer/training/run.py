@@ -47,6 +47,13 @@ class TrainingResult:
         """Whether the run came to its end and was not stopped before."""
         return self.exit_code == DONE
 
+    def __repr__(self) -> str:
+        """As "TrainingResult(runs/x, finished at step 600: bleu 98.12, chrf 99.01)"."""
+        ended = "finished" if self.is_finished else f"stopped with exit code {self.exit_code}"
+        scores = ", ".join(f"{name} {value:.2f}" for name, value in self.scores.items())
+        facts = f"{self.workdir}, {ended} at step {self.step:,}"
+        return f"TrainingResult({facts}: {scores})" if scores else f"TrainingResult({facts})"
+
 
 def train(
     config: Config,

@@ -1,0 +1,97 @@
+"""What a user's own file registers works in train.py, eval.py and restore, without a fork."""
+
+import json
+
+import pytest
+
+import transformer
+from tests.helpers.commands import call
+from tests.helpers.registries import own_names
+from tests.helpers.scripts import write_corpus
+from tests.helpers.tiny_runs import SETTINGS
+
+OWN = '''
+import jax.numpy as jnp
+import transformer
+from transformer.config import Config
+from transformer.model.attention_functions import dot_product_attention
+from transformer.tasks.translation import TranslationTask
+
+
+@transformer.register_attention("cosine")
+def cosine(query, key, value, *, mask=None, dropout=None):
+    query, key = (x / (jnp.linalg.norm(x, axis=-1, keepdims=True) + 1e-6) for x in (query, key))
+    return dot_product_attention(10 * query, key, value, mask=mask, dropout=dropout)
+
+
+@transformer.register_metric("same_length", label="equally long")
+def same_length(translation, reference):
+    return 100.0 * (len(translation.split()) == len(reference.split()))
+
+
+@transformer.register_task("half_loss")
+class HalfLoss(TranslationTask):
+    """Translation, at half the price."""
+
+    def loss_fn(self, params, batch, rng):
+        loss, sums = super().loss_fn(params, batch, rng)
+        return loss / 2, sums | {"loss": sums["loss"] / 2}
+
+
+def get_config():
+    config = Config(task="half_loss")
+    config.model.attention, config.data.selection_metric = "cosine", "same_length"
+    config.tokenizer.kind = "pieces"
+    return config
+'''
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A folder with own.py and the run that it describes."""
+    folder = tmp_path_factory.mktemp("own")
+    corpus = write_corpus(folder / "corpus", num_train=60)
+    (folder / "own.py").write_text(OWN)
+    settings = SETTINGS | {"training.num_train_steps": 4, "training.eval_every": 2}
+    settings |= {"data.corpus": corpus, "data.validation_split": "val", "data.test_split": "val"}
+    settings |= {"decoding.beam_size": 1, "decoding.max_extra_length": 0, "model.d_model": 8}
+    arguments = [f"--config.{name}={value}" for name, value in settings.items()]
+    with own_names():
+        code, _, err = call(
+            "train.py", f"--config={folder / 'own.py'}", f"--workdir={folder / 'run'}", *arguments
+        )
+    assert code == 0, err
+    (folder / "said.txt").write_text(err)
+    return folder
+
+
+def test_training_uses_what_the_file_registers(own):
+    """Catches a registered loss or metric without effect, and a next command that fails."""
+    records = [json.loads(line) for line in (own / "run" / "metrics.jsonl").open()]
+    losses = [record["loss"] for record in records if "loss" in record]
+    assert losses[0] < 2.5  # half of what guessing costs
+    assert any("validation_same_length" in record for record in records)
+    assert 0 <= records[-1]["test_same_length"] <= 100
+    assert f"--register={own / 'own.py'}" in (own / "said.txt").read_text()
+
+
+def test_a_run_opens_once_its_names_are_registered(own):
+    """Catches code that a run brings along, and a name that stays unknown."""
+    words = "eval.py", f"--workdir={own / 'run'}"
+    code, _, err = call(*words)
+    assert code == 2 and err.count("\n") == 1
+    assert "task must be one of translation," in err and "--register=FILE" in err
+    code, _, err = call(*words, f"--register={own / 'no.py'}")
+    assert code == 2 and "--register must name a Python file" in err
+    with own_names():
+        code, out, err = call(*words, f"--register={own / 'own.py'}", "--batch_size=4")
+        assert code == 0, err
+        assert b"equally long" in out and b"BLEU" in out
+        assert transformer.restore(own / "run").config.model.attention == "cosine"
+        code, _, err = call("train.py", f"--workdir={own / 'run'}")
+        assert code == 0 and "already finished" in err
+        result = transformer.evaluate(own / "run", verbose=False)
+        assert repr(result).startswith(f"Evaluation({own / 'corpus'} val, best (")
+        assert "equally long" in repr(result)
+    report = json.loads((own / "run" / "results" / "val" / "report.json").read_text())
+    assert report["same_length"]["value"] == result.scores["same_length"].value

@@ -1,0 +1,85 @@
+"""Names of a user's own: what may be registered, and what a configuration then accepts."""
+
+import pytest
+
+import transformer
+from tests.helpers.registries import own_names
+from transformer.config import Config
+from transformer.registry import (
+    METRICS,
+    OWN_TASK,
+    REGISTRIES,
+    Registry,
+    registering_files,
+    task_kind,
+)
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    with own_names():
+        yield
+
+
+@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)
+def test_what_is_built_in_exists(registry):
+    """Catches a name that validates and then fails in the middle of making the model."""
+    assert [name for name in registry if registry[name] is None] == []
+    assert len(registry) == len(list(registry)) > 0
+
+
+def test_a_registered_name_is_a_choice_of_the_configuration():
+    """Catches a name that is registered and still refused, or refused without the way out."""
+    config = Config()
+    config.model.attention = "cosine"
+    with pytest.raises(
+        ValueError, match=r"performer, not 'cosine': one of your own is .*--register"
+    ):
+        config.validate()
+
+    @transformer.register_attention("cosine")
+    def cosine(query, key, value, *, mask=None, dropout=None):
+        return value
+
+    assert callable(cosine) and config.validate().model.attention == "cosine"
+    assert registering_files() == [__file__]
+
+
+def test_a_taken_name_is_refused_but_a_cell_may_run_again():
+    """Catches a built-in function that is replaced in silence."""
+
+    def define(value):
+        def function(*arrays, **options):
+            return value
+
+        return function
+
+    transformer.register_attention("own", define(1))
+    transformer.register_attention("own", define(2))  # the same definition, edited
+    with pytest.raises(ValueError, match="attention function 'own' exists already"):
+        transformer.register_attention("own", lambda *arrays, **options: 3)
+    with pytest.raises(ValueError, match="'fused' exists already"):
+        transformer.register_attention("fused", define(4))
+    with pytest.raises(ValueError, match="must be a text, not None"):
+        transformer.register_task(None, object)
+    with pytest.raises(ValueError, match="There is no metric 'own' but bleu, line_error_rate"):
+        METRICS["own"]
+
+
+def test_a_task_that_extends_another_is_of_its_kind():
+    """Catches a Translator that refuses a run of translation with another loss."""
+    from transformer.tasks.task import Task
+    from transformer.tasks.translation import TranslationTask
+
+    transformer.register_task("twice", type("Twice", (TranslationTask,), {}))
+    transformer.register_task("other", type("Other", (Task,), {}))
+    kinds = [task_kind(name) for name in ("twice", "other", "images")]
+    assert kinds == ["translation", OWN_TASK, "images"]
+
+
+def test_nothing_is_imported_before_it_is_used():
+    """Catches a registry that imports JAX for the sake of a name."""
+    lazy = Registry("thing", {"one": "no_such_module:thing"})
+    assert "one" in lazy and list(lazy) == ["one"]
+    with pytest.raises(ModuleNotFoundError):
+        lazy["one"]
