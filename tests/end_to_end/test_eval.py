@@ -5,12 +5,14 @@ import random
 import shutil
 import socket
 import time
+import weakref
 
 import pytest
 
 from tests.helpers.commands import call
 from tests.helpers.scripts import run, start
 from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.inference.translator import Translator
 
 HARD_LINES = [
     b"0 1 2",
@@ -113,8 +115,22 @@ def test_every_checkpoint_is_scored(workdir):
     assert "<h2>Checkpoints</h2>" in (copy / "results" / "test" / "report.html").read_text()
 
 
-def test_runs_are_compared_beside_the_report_of_the_run(workdir):
-    """Catches a comparison that replaces the run's own report, and runs with others' scores."""
+@pytest.fixture
+def one_at_a_time(monkeypatch):
+    """Restoring fails while an earlier translator is still in memory."""
+    restored, restore = [], Translator.from_checkpoint
+
+    def restore_alone(*args, **options):
+        assert not any(translator() for translator in restored)
+        translator = restore(*args, **options)
+        restored.append(weakref.ref(translator))
+        return translator
+
+    monkeypatch.setattr(Translator, "from_checkpoint", restore_alone)
+
+
+def test_runs_are_compared_beside_the_report_of_the_run(workdir, one_at_a_time):
+    """Catches a comparison that replaces the run's own report, and all models in memory at once."""
     early, *_ = Checkpoints(workdir / "checkpoints", keep=1, read_only=True).steps()
     other = workdir.parent / "other"
     shutil.copytree(workdir, other)
@@ -122,6 +138,8 @@ def test_runs_are_compared_beside_the_report_of_the_run(workdir):
     config["training"]["seed"], config["decoding"]["beam_size"] = 7, 3
     (other / "config.json").write_text(json.dumps(config))
     before = sorted((workdir / "results").rglob("*"))
+    wrong = call("eval.py", f"--workdir={workdir}", f"--compare={other}", "--compare_checkpoint=1")
+    assert wrong[0] == 2 and wrong[1] == b"" and "holds the steps" in wrong[2]
     code, out, err = call(
         "eval.py", f"--workdir={workdir}", f"--compare={other},{workdir}", "--beam_size=1",
         f"--compare_checkpoint=last,{early}",

@@ -12,6 +12,7 @@ from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import TestSet, read_test_set
 from transformer.config import Config
 from transformer.console import phase, say, tell
+from transformer.evaluation.checkpoint_series import check_checkpoint, saved_steps
 from transformer.evaluation.compare_runs import check_comparable, compare
 from transformer.evaluation.compared_run import ComparedRun, compared_run
 from transformer.evaluation.comparison_report import save_comparison
@@ -26,11 +27,13 @@ LONGEST_NAME = 100  # characters of the folder of a comparison
 
 def compare_runs(flags: EvaluateFlags, config: Config) -> None:
     """Compares the run of --workdir with each run of --compare; prints and saves the comparison."""
-    for path, _ in flags.compared:
-        check_comparable(config, WorkDir(path).load_config(), path)
+    named = [(flags.workdir, flags.checkpoints), *flags.compared]
+    for path, checkpoint in named:
+        workdir = WorkDir(path)
+        check_comparable(config, workdir.load_config(), path)
+        check_checkpoint(workdir, checkpoint, saved_steps(workdir))
     test_set = read_test_set(flags, config.data)
     hosts.check_same("the test set", repr(test_set.pairs).encode)
-    named = [(flags.workdir, flags.checkpoints), *flags.compared]
     runs = [_score_run(flags, test_set, path, checkpoint) for path, checkpoint in named]
     with phase(f"testing the differences between {len(runs)} runs"):
         comparison = compare(runs)
@@ -48,10 +51,11 @@ def compare_runs(flags: EvaluateFlags, config: Config) -> None:
 
 def _score_run(flags: EvaluateFlags, test_set: TestSet, path: str, checkpoint: str) -> ComparedRun:
     """Restores and scores a run, whose model nothing refers to when this returns."""
-    translator = Translator.from_checkpoint(path, checkpoint, **flags.compute_settings)
-    result = evaluate_translator(
-        translator, test_set.pairs, test_set.corpus, num_maps=0, **flags.search_options
-    )
+    with phase(f"scoring {path}"):
+        translator = Translator.from_checkpoint(path, checkpoint, **flags.compute_settings)
+        result = evaluate_translator(
+            translator, test_set.pairs, test_set.corpus, num_maps=0, **flags.search_options
+        )
     say(f"{path}, checkpoint {result.checkpoint}: {result.primary.name} {result.primary.figures}")
     return compared_run(path, result)
 

@@ -13,7 +13,7 @@ from transformer.cli import compile_cache
 from transformer.cli.compare_runs import terminal_width
 from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.cli.process import explain_runtime_error
-from transformer.console import phase, say, showing_phases, tell
+from transformer.console import phase, say, tell
 from transformer.evaluation.ablation_table import AblationTable, TableRow, make_table
 from transformer.evaluation.compared_run import saved_run
 from transformer.evaluation.comparison_report import render_comparison
@@ -82,7 +82,7 @@ def _explain(error: Exception) -> tuple[str, int]:
 
 def tabulate(rows: Sequence[Row], seeds: Sequence[int], root: epath.Path) -> None:
     """Prints the table of finished rows and writes it as table.md, table.json and report.html."""
-    with showing_phases(), phase("comparing the rows"):
+    with phase("comparing the rows"):
         table = make_table(
             [
                 TableRow(

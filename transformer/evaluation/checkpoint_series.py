@@ -26,19 +26,28 @@ def choose_checkpoints(path: PathLike, text: str) -> list[str]:
     if len(names) == 1 and names != ["all"]:
         return names
     workdir = WorkDir(path)
-    steps = list(map(str, open_for_reading(workdir.path, workdir.load_config()).steps()))
+    steps = saved_steps(workdir)
     for name in names:
-        if not re.fullmatch(r"all|last|best|default|\d+|average:[1-9]\d*", name):
-            raise ValueError(
-                f"--checkpoints are 'last', 'best', 'all', steps or 'average:N' with commas "
-                f"between, not '{name}'."
-            )
-        if name.isdigit() and name not in steps:
-            raise ValueError(
-                f"{workdir.checkpoints} holds the steps {', '.join(steps)}, not {name}."
-            )
+        if name != "all":
+            check_checkpoint(workdir, name, steps)
     chosen = [step for name in names for step in (steps if name == "all" else [name])]
     return list(dict.fromkeys(chosen))
+
+
+def saved_steps(workdir: WorkDir) -> list[str]:
+    """Returns the steps that a run has saved."""
+    return list(map(str, open_for_reading(workdir.path, workdir.load_config()).steps()))
+
+
+def check_checkpoint(workdir: WorkDir, name: str, steps: Sequence[str]) -> None:
+    """Raises ValueError if `name` is no name of a checkpoint, or a step that is not in `steps`."""
+    if not re.fullmatch(r"last|best|default|\d+|average:[1-9]\d*", name):
+        raise ValueError(
+            f"--checkpoints are 'last', 'best', 'all', steps or 'average:N' with commas between, "
+            f"not '{name}'."
+        )
+    if name.isdigit() and name not in steps:
+        raise ValueError(f"{workdir.checkpoints} holds the steps {', '.join(steps)}, not {name}.")
 
 
 def each_checkpoint(path: PathLike, names: Sequence[str], **settings: Any) -> Iterator[Translator]:
