@@ -22,7 +22,7 @@ def estimate_lines(
     """
     kind = devices[0].device_kind
     chip = find_chip(kind)
-    if not chip or not cost or num_steps < 1:
+    if not chip or not cost:
         reason = f"the peak of {kind}" if not chip else "what a step costs"
         return [f"estimate    none, as {reason} is not known"]
     has_cores = devices[0].platform == "tpu"  # of some TPUs, the two of a chip are two devices
