@@ -30,7 +30,7 @@ from transformer.config import Config
 
 TRACES = ("lock", "log.txt", "environment.json")  # of a start that came to no run
 OWN_FILES = re.compile(
-    r"(checkpoints|results)/|((source_|target_)?tokenizer|events|config|classes|metrics|samples"
+    r"(checkpoints|results)/|((source_|target_)?tokenizer|events|config|base|classes|metrics|samples"
     r"|curves|skipped_batches|environment|log|lock)(\.|$)"
 )
 

@@ -27,8 +27,8 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
     workdir: str = flag("runs/embedded_en_de", "Work directory of the run.", metavar="FOLDER")
     checkpoints: str = flag(
         "default",
-        "Checkpoint: last, best, a step, average:N, or default, as configured; to score, also "
-        "several with commas between, or all.",
+        "Checkpoint to use: last, best, a step, average:N, or default, which is as configured; to "
+        "score, also several with commas between, or all.",
         metavar="NAMES",
     )
     register: str = REGISTER
@@ -56,15 +56,15 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
     )
     output: str = flag(
         "",
-        "File for the answers, also .gz or .xz, instead of standard output. A new one, or that of "
-        "the same command when it was stopped.",
+        "File for the answers, also .gz or .xz, instead of standard output. It must be new, or "
+        "that of the same command, which was stopped.",
         metavar="FILE",
         tasks=LINE_TASKS,
         needs=("input",),
         excludes=WRITE_NO_LINES,
     )
     overwrite: bool = flag(
-        False, "Replace the file of --output.", tasks=LINE_TASKS, needs=("output",)
+        False, "Replace the file of --output if it exists.", tasks=LINE_TASKS, needs=("output",)
     )
     reference: str = flag(
         "",

@@ -1,7 +1,8 @@
 """What --help, --version and --print_config print."""
 
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 
 import transformer
 from transformer.cli.command_line import chosen_config
@@ -17,7 +18,8 @@ LAST_FLAGS = [
 
 def help_text(usage: str | None, kind: type) -> str:
     """Returns what --help prints. usage: the docstring of the command."""
-    return "\n".join([(usage or "").strip(), "", "Flags:", *help_lines(kind), *LAST_FLAGS])
+    lines = wrapped([*help_lines(kind), *LAST_FLAGS], indent=6)
+    return "\n".join([(usage or "").strip(), "", "Flags:", *lines])
 
 
 def help_with_config(usage: str | None, kind: type, argv: Sequence[str]) -> str:
@@ -31,18 +33,26 @@ def help_with_config(usage: str | None, kind: type, argv: Sequence[str]) -> str:
         config, values = Config(), "their defaults where the file of --config sets no other"
     else:
         config, values = chosen_config(kind, argv), "the values of the configuration named"
-    lines = [
-        help_text(usage, kind),
-        "  --config=FILE: Python file with get_config(), or the name of a shipped one.",
-        f"      default: config.json of the run in --workdir; without a run, {DEFAULT_CONFIG}",
-        "",
-        f"Settings, with {values}:",
-    ]
-    current = config.values()
+    current, settings = config.values(), []
     for setting in Config.settings():
         override = f"--config.{setting.name}={current[setting.name]!r}"
-        lines.append(f"  {override:<48} {setting.help_with_choices}")
-    return "\n".join(lines)
+        settings.append(f"  {override:<46} {setting.help_with_choices}")
+    return "\n".join(
+        [
+            help_text(usage, kind),
+            "  --config=FILE: Python file with get_config(), or the name of a shipped one.",
+            f"      default: config.json of the run in --workdir; without one, {DEFAULT_CONFIG}",
+            "",
+            f"Settings, with {values}:",
+            *wrapped(settings, indent=49),
+        ]
+    )
+
+
+def wrapped(lines: Iterable[str], indent: int) -> list[str]:
+    """Returns lines of at most 100 columns; those that continue another begin with blanks."""
+    wrapper = textwrap.TextWrapper(100, subsequent_indent=" " * indent, break_long_words=False)
+    return [part for line in lines for part in wrapper.wrap(line)]
 
 
 def version_text() -> str:

@@ -15,13 +15,13 @@ class HostFlags:
 
     coordinator: str = flag(
         "",
-        "Address of process 0; TPU slices, Slurm and Open MPI need none.",
+        "Address of process 0; not needed on TPU slices, Slurm and Open MPI.",
         metavar="HOST:PORT",
     )
-    num_processes: int = flag(0, "How many processes work together.", metavar="N")
-    process_id: int = flag(-1, "Which of them this is, from 0; -1: not given.", metavar="N")
+    num_processes: int = flag(0, "Number of processes in all; 0: not given.", metavar="N")
+    process_id: int = flag(-1, "Index of this process, from 0; -1: not given.", metavar="N")
     wait_seconds: int = flag(
-        300, "How long to wait for the other processes to start.", metavar="SECONDS"
+        300, "Time to wait for the other processes to start.", metavar="SECONDS"
     )
 
 
