@@ -78,5 +78,16 @@ def test_runs_without_translations_have_no_tests():
     rows = [row("base"), row("h1", WORSE)]
     for found in rows:
         found.runs[0] = dataclasses.replace(found.runs[0], segments=[])
-    cells = by_head(make_table(rows))
+    table = make_table(rows)
+    cells = by_head(table)
     assert "p" not in cells["h1"] and float(cells["h1"]["difference"]) < 0
+    assert not any("No paired tests" in note for note in table.notes())
+    other = row("h1", [(source, "etwas anderes", text) for source, _, text in WORSE])
+    notes = make_table([row("base"), other]).notes()
+    assert "No paired tests: rows have other references than base." in notes
+
+
+def test_a_single_row_is_a_table():
+    """Catches a division by the number of comparisons, where there is none."""
+    cells = by_head(make_table([row("base")]))
+    assert cells["base"]["difference"] == ""

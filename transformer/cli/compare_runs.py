@@ -1,7 +1,6 @@
 """Scores several runs of translation on one test set, one after the other, and compares them."""
 
 import re
-import shutil
 import sys
 import zlib
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from transformer.evaluation.comparison_tables import comparison_lines
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
+from transformer.terminal import columns_of
 from transformer.workdir import WorkDir
 
 LONGEST_NAME = 100  # characters of the folder of a comparison
@@ -62,7 +62,7 @@ def _score_run(flags: EvaluateFlags, test_set: TestSet, path: str, checkpoint: s
 
 def terminal_width() -> int | None:
     """Returns the width of the terminal that standard output is; None if it is none."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return columns_of(sys.stdout) if sys.stdout.isatty() else None
 
 
 def folder_of(test_set: str, names: Sequence[str]) -> str:

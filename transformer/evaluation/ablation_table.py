@@ -2,10 +2,11 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from transformer.evaluation.compare_runs import Comparison, compare
+from transformer.evaluation.compare_runs import Comparison, compare, without_tests
 from transformer.evaluation.compared_run import ComparedRun
 from transformer.evaluation.comparison_tables import perplexity_notes, score_figures, signatures
 from transformer.evaluation.paired_tests import PairedDifference
@@ -76,12 +77,12 @@ class AblationTable:
         """Returns the difference from the first row, of the runs with the same seeds."""
         if number == 0:
             return ""
-        first, ours = (
-            [run.scores[key].value for run in self.rows[index].runs] for index in (0, number)
-        )
-        if not self.has_seeds and (test := self._test(number)):
+        if test := self._test(number):
             return f"{test.difference:+.2f}"
-        return _mean([b - a for a, b in zip(first, ours, strict=False)], 2, sign="+")
+        pairs = zip(self.rows[0].runs, self.rows[number].runs, strict=True)
+        scores = [(first.scores[key], ours.scores.get(key)) for first, ours in pairs]
+        values = [ours.value - first.value for first, ours in scores if ours]
+        return _mean(values, 2, sign="+") if values else "–"
 
     def _p_value(self, number: int) -> str:
         test = self._test(number)
@@ -93,16 +94,18 @@ class AblationTable:
 
     def notes(self) -> list[str]:
         """Returns what the columns mean, and what else than the rows say differs between runs."""
-        count = len(self.rows) - 1
+        first, count = self.rows[0].name, len(self.rows) - 1
         if self.has_seeds:
             lines = ["±: standard deviation over the seeds; differences are between equal seeds."]
         else:
-            lines = ["±: half a 95% bootstrap interval over sentences."]
-            if self.comparison.differences:
-                lines.append(
-                    f"p: sacrebleu's paired approximate randomisation against "
-                    f"{self.rows[0].name}, corrected by Holm's method for {count} comparisons."
-                )
+            lines = ["±: half a 95% interval over the examples of the test set."]
+        if self.comparison.differences:
+            lines.append(
+                f"p: sacrebleu's paired approximate randomisation against {first}"
+                + (f", corrected by Holm's method for {count} comparisons." if count > 1 else ".")
+            )
+        elif count and not self.has_seeds and self.comparison.first.segments:
+            lines.append(f"No paired tests: rows have other references than {first}.")
         return lines + perplexity_notes(self.comparison) + self._other_differences()
 
     def _other_differences(self) -> list[str]:
@@ -147,8 +150,15 @@ class AblationTable:
 
 
 def make_table(rows: Sequence[TableRow]) -> AblationTable:
-    """Returns the table of rows, each compared with the first."""
-    return AblationTable(rows, compare([row.runs[0] for row in rows]))
+    """Returns the table of rows, each compared with the first.
+
+    There are no paired tests of rows with several seeds, or with other references than the first.
+    """
+    runs = [row.runs[0] for row in rows]
+    if all(len(row.runs) == 1 for row in rows):
+        with suppress(ValueError):
+            return AblationTable(rows, compare(runs))
+    return AblationTable(rows, without_tests(runs))
 
 
 def _mean(values: Sequence[float], digits: int, sign: str = "") -> str:

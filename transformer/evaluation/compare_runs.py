@@ -127,10 +127,10 @@ def compare(
     num_bootstrap, num_trials: number of samples of the paired bootstrap and of the randomisation.
     Raises ValueError if the runs were scored on different references.
     """
-    names = distinct_names([run.path for run in runs], [run.checkpoint for run in runs])
+    untested = without_tests(runs)
     if not all(run.segments for run in runs):
-        return Comparison(names, list(runs), [])
-    references = text_sides(runs[0].segments)[1]
+        return untested
+    names, references = untested.names, text_sides(runs[0].segments)[1]
     for name, run in zip(names, runs, strict=True):
         if text_sides(run.segments)[1] != references:
             raise ValueError(
@@ -151,6 +151,12 @@ def compare(
         num_trials=num_trials,
     )
     return Comparison(names, scored, differences)
+
+
+def without_tests(runs: Sequence[ComparedRun]) -> Comparison:
+    """Returns runs beside each other with the scores that they have."""
+    names = distinct_names([run.path for run in runs], [run.checkpoint for run in runs])
+    return Comparison(names, list(runs), [])
 
 
 def _score_as(first: ComparedRun, run: ComparedRun, num_bootstrap: int) -> ComparedRun:
