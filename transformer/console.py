@@ -64,9 +64,10 @@ def keeping_log(write: Callable[[str], object]) -> Generator[None]:
     before, _line.log = _line.log, write
     try:
         yield
-    except Exception:
+    except BaseException as error:
+        reason = traceback.format_exc() if isinstance(error, Exception) else type(error).__name__
         with suppress(OSError):
-            write(stamp_lines(traceback.format_exc().rstrip()))
+            write(stamp_lines(reason.rstrip()))
         raise
     finally:
         _line.log = before

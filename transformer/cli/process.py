@@ -7,6 +7,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from logging import LogRecord
 from typing import NoReturn
 
 from absl import flags, logging
@@ -24,6 +25,7 @@ def run_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
     """
     logging.set_verbosity(logging.ERROR)
     logging.use_absl_handler()
+    logging.get_absl_logger().addFilter(_is_no_interruption)
     flags.FLAGS.mark_as_parsed()  # libraries read theirs: they have the defaults
     warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
     with contextlib.suppress(RuntimeError, OSError, ValueError):  # there is no standard error
@@ -37,6 +39,11 @@ def run_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
             _end_now(INTERRUPTED)  # threads that still save would complain
         raise
     sys.exit(code)
+
+
+def _is_no_interruption(record: LogRecord) -> bool:
+    """Whether a library logs anything else than that Ctrl-C reached it."""
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 
 def run_guarded(work: Callable[[], int]) -> int:

@@ -81,7 +81,7 @@ class Progress:
         time_left = self._pace.time_left(self._num_steps - step)
         text = (
             f"step {step:>6,}/{self._num_steps:,}  {loss}"
-            f"lr {metrics['learning_rate']:.2e}  {metrics['tokens_per_second']:>9,.0f} tokens/s"
+            f"lr {metrics['learning_rate']:.2e}  {metrics['tokens_per_second']:>7,.0f} tokens/s"
             f"{time_left and f'  {time_left}'}{_format_shares(metrics)}"
         )
         self._line.show(text, is_passing=is_passing)

@@ -101,14 +101,16 @@ def train(
         stopping = Stopping(config.training.patience, is_alone=jax.process_count() == 1)
         try:
             folder.open_for_training(config)
-            with keeping_log(folder.append_log), _catching_signals(stopping):
-                result = _train(config, folder, stopping, task_type, on_report, trace, start)
+            with keeping_log(folder.append_log):
+                with _catching_signals(stopping):
+                    result = _train(config, folder, stopping, task_type, on_report, trace, start)
+                if result.exit_code in (INTERRUPTED, RESUMABLE):
+                    step = f"at step {result.step:,} and saved"
+                    where = step if result.step else "before the first step"
+                    say(f"stopped {where}; resume with: {resume_command}")
+                say(f"all of it took {format_seconds(time.monotonic() - start)}")
         finally:
             folder.close()
-        if result.exit_code in (INTERRUPTED, RESUMABLE):
-            where = f"at step {result.step:,} and saved" if result.step else "before the first step"
-            say(f"stopped {where}; resume with: {resume_command}")
-        say(f"all of it took {format_seconds(time.monotonic() - start)}")
     return result
 
 
