@@ -44,7 +44,7 @@ def test_a_language_gets_a_tokenisation_that_runs(code, missing, tokenize, reaso
 def test_what_cannot_run_is_refused_with_the_cure(monkeypatch):
     """Catches a metric that fails at the first evaluation, after hours of training."""
     monkeypatch.setattr(bleu_tokenisation, "BLEU", Tokenisers("ja-mecab"))
-    with pytest.raises(ValueError, match=r"^[^\n]*pip install 'sacrebleu\[ja\]'[^\n]*char\.$"):
+    with pytest.raises(ValueError, match=r"^[^\n]*pip install 'sacrebleu\[ja\]' [^\n]*\.$"):
         check_tokenisation("ja-mecab")
     check_tokenisation("13a")
 

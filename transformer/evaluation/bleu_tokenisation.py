@@ -74,6 +74,5 @@ def check_tokenisation(tokenize: str) -> None:
     except (AssertionError, ImportError, RuntimeError):
         raise ValueError(
             f"data.bleu_tokenize={tokenize} needs more packages: pip install "
-            f"'sacrebleu[{EXTRAS.get(tokenize, tokenize)}]', or set "
-            f"--config.data.bleu_tokenize=char."
+            f"'sacrebleu[{EXTRAS.get(tokenize, tokenize)}]' (data.bleu_tokenize=char needs none)."
         ) from None

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from transformer.console import counted, phase
+from transformer.evaluation.bleu_tokenisation import check_tokenisation
 from transformer.evaluation.evaluation import Evaluation, EvaluationSettings, make_evaluation
 from transformer.evaluation.plots import AttentionMap
 from transformer.evaluation.segments import make_segments
@@ -29,6 +30,7 @@ def evaluate_translator(
     corpus: the name of the test set. num_maps: number of sentences whose attention is kept.
     options: of the search, as `Translator.translate` takes them. Several hosts share the work.
     """
+    check_tokenisation(translator.config.data.bleu_tokenize)  # before anything is compiled
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
 
     def translate(part: Sequence[str]) -> list[dict[str, Any]]:

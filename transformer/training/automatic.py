@@ -23,6 +23,7 @@ from transformer.training import automatic_rules as rules
 from transformer.training.choices import Choices
 from transformer.training.prefetch import prefetch
 from transformer.training.trainer import Trainer
+from transformer.workdir import WorkDir
 
 Clock = Callable[[], float]  # seconds, from any start
 
@@ -36,6 +37,7 @@ WARM_STEPS = 3  # that compile and fill caches; they are not timed
 TRANSLATION_COST = 25  # translating a sentence takes as long as training on so many
 COMPILING_SEARCH = 1.5  # as long as the training step; once in training, once for the scores
 FINISHING_SECONDS = 8.0  # restoring, bootstrap, pictures
+NETWORK = ("model.d_model", "model.d_ff", "model.num_heads", "model.num_layers")
 VALIDATION_SHARE = 0.08  # of the minutes
 
 
@@ -61,6 +63,11 @@ def choose_settings(config: Config) -> Choices:
         raise ValueError(f"Only task=translation chooses settings by itself: set {names}.")
     _choose_budget(choices)
     _choose_data(choices)
+    if config.training.init_from:
+        run = WorkDir(config.training.init_from).load_config()
+        choices.take((*NETWORK, "tokenizer.vocab_size"), run, "as in the run to start from")
+    if not choices.config.automatic_settings():
+        return choices
     pairs = load_training_pairs(choices.config.data).pairs
     text = corpus_facts.measure_text(pairs)
     rules.choose_vocabulary(choices, text)

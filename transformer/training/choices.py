@@ -1,5 +1,6 @@
 """A configuration whose automatic settings are chosen one after the other, each with a reason."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from transformer.config import Config
@@ -25,6 +26,12 @@ class Choices:
         if name in self._automatic:
             self.config = self.config.with_values({name: value})
             self.reasons[name] = reason
+
+    def take(self, names: Iterable[str], run: Config, reason: str) -> None:
+        """Gives automatic settings the values that they have in another run, for good."""
+        for name in self._automatic.intersection(names):
+            self.set(name, run.values()[name], reason)
+        self._automatic = self._automatic.difference(names)
 
     def copy(self) -> "Choices":
         """Returns choices to try out, which leave these as they are."""
