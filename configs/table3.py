@@ -25,12 +25,12 @@ from transformer.config import Config
 
 def scaled(setting: str, value: int, paper: int) -> Callable[[Config], int]:
     """Returns base -> `value`, in proportion; paper: the setting's value in the paper's base."""
-    return lambda base: _round(attrgetter(setting)(base) * value / paper)
+    return lambda base: _share(attrgetter(setting)(base), value / paper)
 
 
 def key_dim(value: int) -> Callable[[Config], int]:
     """Returns base -> d_k, in proportion to the paper's 64."""
-    return lambda base: _round(base.model.widths_of_head[0] * value / 64)
+    return lambda base: _share(base.model.widths_of_head[0], value / 64)
 
 
 def value_dim(base: Config) -> int:
@@ -38,8 +38,8 @@ def value_dim(base: Config) -> int:
     return base.model.widths_of_head[1]
 
 
-def _round(value: float) -> int:
-    return max(1, round(value)) if value else 0
+def _share(number: int, share: float) -> int:
+    return max(1, round(number * share)) if number > 0 else number  # 0 is no size
 
 
 def num_heads(value: int) -> dict[str, Callable[[Config], int]]:
@@ -127,4 +127,4 @@ def get_config(row: str = "base") -> Config:
     config = wmt14_en_de_base.get_config()
     config.data.test_split = "validation"
     config.decoding.average_checkpoints = 1
-    return config.with_settings(ROWS[row])
+    return config.with_values(ROWS[row])

@@ -94,7 +94,7 @@ def test_rows_are_in_proportion_to_another_base():
     base = embedded_en_de.get_config()
 
     def changed(row):
-        config = base.with_settings(table3.ROWS[row]).validate()
+        config = base.with_values(table3.ROWS[row]).validate()
         return {name: value for name, (value, _) in config.differences(base).items()}
 
     assert changed("h1") == {"model.num_heads": 1} and changed("h16") == {"model.num_heads": 8}
@@ -108,10 +108,10 @@ def test_rows_are_in_proportion_to_another_base():
 def test_settings_are_changed_in_a_copy_and_by_their_names():
     """Catches a typing error that is passed over, and a base that its variations change."""
     base = Config()
-    other = base.with_settings({"model.d_ff": lambda config: config.model.d_ff + 1, "remat": True})
+    other = base.with_values({"model.d_ff": lambda config: config.model.d_ff + 1, "remat": True})
     assert other.differences(base) == {"model.d_ff": (2049, 2048), "remat": (True, False)}
     with pytest.raises(AttributeError, match=r"no model\.dff; did you mean model\.d_ff\?"):
-        base.with_settings({"model.dff": 1})
+        base.with_values({"model.dff": 1})
 
 
 def test_unknown_row_is_answered_with_the_rows():

@@ -81,13 +81,13 @@ class Config(Settings):
         """Returns every setting's value by its full name, as "model.d_ff"."""
         return {known.name: attrgetter(known.name)(self) for known in self.settings()}
 
-    def with_settings(self, changes: Mapping[str, Any]) -> "Config":
+    def with_values(self, changes: Mapping[str, Any]) -> "Config":
         """Returns a copy with other values of some settings, given by their full names.
 
         A value may be a function, which gets this configuration and returns the value. Raises
         AttributeError for an unknown name; the values are checked by `validate`.
 
-        >>> config.with_settings({"model.d_ff": lambda base: 2 * base.model.d_ff})
+        >>> config.with_values({"model.d_ff": lambda base: 2 * base.model.d_ff})
         """
         changed = deepcopy(self)
         for name, value in changes.items():
@@ -113,14 +113,6 @@ class Config(Settings):
         """Returns the names of the settings that are to be chosen when a new run starts."""
         values = self.values()
         return [known.name for known in self.settings() if known.is_automatic(values[known.name])]
-
-    def with_values(self, values: Mapping[str, Any]) -> "Config":
-        """Returns a copy with other values of some settings, by their full names."""
-        copy = deepcopy(self)
-        for known in copy.settings():
-            if known.name in values:
-                copy._change(known, lambda _, new=values[known.name]: new)
-        return copy
 
     def with_choices_of(self, run: "Config") -> "Config":
         """Returns a copy whose automatic settings are those that were chosen for a run."""

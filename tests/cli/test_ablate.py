@@ -31,7 +31,7 @@ ROWS = {
 PUBLISHED = {"wide": {"BLEU": 30.5}}
 
 def get_config():
-    return Config().with_settings({"model.d_model": 16, "model.num_heads": 2, "model.d_ff": 8})
+    return Config().with_values({"model.d_model": 16, "model.num_heads": 2, "model.d_ff": 8})
 """
 
 
@@ -106,7 +106,7 @@ def test_a_saved_run_is_the_run_that_was_scored(tmp_path):
     """Catches scores, sentences or settings that are lost on the way through the files."""
     workdir, result = WorkDir(tmp_path), evaluation()
     save_tokenizers(tmp_path, *[PiecesTokenizer(WORDS, "@@")] * 2)
-    workdir.save_config(Config().with_settings({"decoding.beam_size": 9}))
+    workdir.save_config(Config().with_values({"decoding.beam_size": 9}))
     result.save(workdir, "test")
     found = saved_run(tmp_path)
     assert found == compared_run(tmp_path, result)

@@ -141,7 +141,7 @@ def test_a_comparison_has_every_part(comparison):
 def test_the_run_is_described(tmp_path):
     """Catches a report that cannot say which settings and versions its scores are of."""
     workdir = WorkDir(tmp_path)
-    workdir.save_config(Config().with_settings({"model.d_ff": 7, "tokenizer.joiner": ""}))
+    workdir.save_config(Config().with_values({"model.d_ff": 7, "tokenizer.joiner": ""}))
     start = {"time": "2026-11-22T06:31:07Z", "devices": {"cpu": 2}, "command": ["x", "<y>"]}
     (tmp_path / "environment.json").write_text(json.dumps([{}, start | {"packages": {"jax": "1"}}]))
     shown = Page(render(evaluation(), "runs/x", facts=read_facts(workdir))).text

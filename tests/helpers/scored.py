@@ -72,7 +72,7 @@ def compared(
         path=path,
         checkpoint=result.checkpoint,
         step=20,
-        config=Config().with_settings(data | changes),
+        config=Config().with_values(data | changes),
         num_parameters=1_234_567,
         vocabulary=vocabulary,
         corpus=result.corpus,

@@ -45,8 +45,8 @@ def test_a_row_that_cannot_be_trained_is_named(changes, said):
 
 def test_the_schedule_goes_along_with_the_number_of_steps():
     """Catches a short budget that ends within the warm-up, and a decay that begins out of none."""
-    base = Config().with_settings({"training.num_train_steps": 1000, "optimizer.warmup_steps": 100})
-    base = base.with_settings({"training.eval_every": 250, "training.checkpoint_every": 2})
+    base = Config().with_values({"training.num_train_steps": 1000, "optimizer.warmup_steps": 100})
+    base = base.with_values({"training.eval_every": 250, "training.checkpoint_every": 2})
     values = with_num_steps(base, 100).validate().values()
     assert values["training.num_train_steps"] == 100 and values["optimizer.warmup_steps"] == 10
     assert values["training.eval_every"] == 25 and values["training.checkpoint_every"] == 1

@@ -53,7 +53,7 @@ def run_ablation(flags: HostFlags, folder: str, rows: Sequence[Row], seeds: Sequ
 
 def train_row(row: Row, seed: int, root: epath.Path) -> int:
     """Trains a row with a seed, unless that is done; returns its exit code, whatever fails."""
-    config = row.config.with_settings({"training.seed": seed})
+    config = row.config.with_values({"training.seed": seed})
     try:
         result = train(config, run_folder(row, seed, root), resume_command=this_command())
         return result.exit_code

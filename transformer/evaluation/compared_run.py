@@ -118,7 +118,7 @@ def _with_search(config: Config, search: dict[str, Any]) -> Config:
     """Returns the configuration with the options of the search in the place of its own."""
     known = config.values()
     options = {f"decoding.{name}": value for name, value in search.items()}
-    return config.with_settings({name: options[name] for name in options if name in known})
+    return config.with_values({name: options[name] for name in options if name in known})
 
 
 def _read_scores(record: dict[str, Any]) -> dict[str, Score]:

@@ -53,7 +53,7 @@ def plan_rows(
         if name not in rows:
             raise ValueError(f"there is no row '{name}'; the rows are {', '.join(rows)}.")
         try:
-            config = base.with_settings(rows[name]).validate()
+            config = base.with_values(rows[name]).validate()
         except (AttributeError, TypeError, ValueError) as error:
             raise ValueError(f"row {name}: {error}") from error
         same = [row.name for row in planned if row.config == config]
@@ -74,7 +74,10 @@ def describe_changes(changes: Mapping[str, tuple[Any, Any]]) -> str:
 
 def with_num_steps(config: Config, num_steps: int) -> Config:
     """Returns a configuration that trains for `num_steps`, with its schedule scaled along."""
-    scale = num_steps / config.training.num_train_steps
-    values = config.values()
-    scaled = {name: max(1, round(values[name] * scale)) for name in STEP_SETTINGS if values[name]}
-    return config.with_settings(scaled | {"training.num_train_steps": num_steps})
+    values, planned = config.values(), config.training.num_train_steps
+    scaled = {
+        name: max(1, round(values[name] * num_steps / planned))
+        for name in STEP_SETTINGS
+        if values[name] > 0 and planned > 0  # else it is off, or to be chosen
+    }
+    return config.with_values(scaled | {"training.num_train_steps": num_steps})
