@@ -21,7 +21,7 @@ def get_config(workdir: str = "") -> Config:
     if not workdir:
         raise ValueError("name the run to start from behind a colon, as fine_tune.py:runs/general.")
     config = WorkDir(workdir).load_config()
-    config.training.init_from = workdir
+    config.training.init_from, config.training.lora_rank = workdir, 0
     config.model.dtype = "float32"  # an export names bfloat16, which is slow to train with on CPUs
 
     splits = DataConfig()  # those of the general text may be parts of one split
@@ -31,7 +31,6 @@ def get_config(workdir: str = "") -> Config:
 
     if config.task == "translation":
         config.data.held_out = "auto"  # what this text has no files for
-    config.training.minutes = 0.0  # the steps below count
 
     optimizer, training = config.optimizer, config.training
     peak = optimizer.peak_learning_rate
@@ -39,11 +38,11 @@ def get_config(workdir: str = "") -> Config:
         peak = (config.model.d_model * optimizer.warmup_steps) ** -0.5
     optimizer.peak_learning_rate = peak / 10
     optimizer.warmup_steps = 20
-    optimizer.decay_steps = training.num_train_steps = 400
-    training.minutes = 0.0
+    optimizer.decay_steps = training.num_train_steps = 300
+    training.minutes = 0.0  # the steps count
     training.batch_tokens, training.accumulate_steps = min(1024, training.batch_tokens), 1
     training.log_every = 10
-    training.eval_every = training.checkpoint_every = 40
-    training.patience = 4
+    training.eval_every = training.checkpoint_every = 50
+    training.patience = 3
     config.decoding.average_checkpoints = 1  # the best one
     return config

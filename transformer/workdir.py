@@ -152,8 +152,7 @@ class WorkDir:
             raise ValueError(
                 f"{self.path} holds a run with another configuration: "
                 f"{'; '.join(differences)}. Leave out --config to go on with its own, use another "
-                f"--workdir, or start from its weights with "
-                f"--config.training.init_from={self.path}."
+                f"--workdir, or start from its weights: --config=configs/fine_tune.py:{self.path}"
             )
 
     def append_metrics(self, record: dict[str, Any]) -> None:
