@@ -20,10 +20,16 @@ OWN_TASK = "a task of your own"  # in `task_kind`: one that extends no built-in 
 
 
 class Registry(Collection[str]):
-    """Entries by name. kind: what they are, as "metric"; built_in: "module:attribute" by name."""
+    """Entries by name.
 
-    def __init__(self, kind: str, built_in: Mapping[str, str]) -> None:
-        self.kind, self.built_in = kind, built_in
+    kind: what they are, as "metric". built_in: "module:attribute" by name. holds_classes: whether
+    an entry has to be a class; else a function will do.
+    """
+
+    def __init__(
+        self, kind: str, built_in: Mapping[str, str], *, holds_classes: bool = False
+    ) -> None:
+        self.kind, self.built_in, self.holds_classes = kind, built_in, holds_classes
         self._registered: dict[str, Any] = {}
         self._files: dict[str, str] = {}  # where each was registered; "" at a prompt
 
@@ -56,6 +62,10 @@ class Registry(Collection[str]):
             return lambda entry: self.register(name, entry)
         if not isinstance(name, str) or not name:
             raise ValueError(f"The name of this {self.kind} must be a text, not {name!r}.")
+        is_class = isinstance(entry, type)
+        if not (is_class if self.holds_classes else callable(_definition(entry))):
+            what = "class" if self.holds_classes else "function or class"
+            raise ValueError(f"The {self.kind} {name!r} must be a {what}, not {entry!r}.")
         if name in self and not _is_same_definition(self._registered.get(name), entry):
             raise ValueError(f"The {self.kind} {name!r} exists already: choose another name.")
         self._registered[name] = entry
@@ -68,10 +78,15 @@ class Registry(Collection[str]):
         return set(filter(None, self._files.values()))
 
 
+def _definition(entry: Any) -> Any:
+    """Returns the function or class of an entry."""
+    return entry.metric if isinstance(entry, MetricEntry) else entry
+
+
 def _is_same_definition(old: Any, new: Any) -> bool:
     """Whether two functions or classes were defined under the same name in the same module."""
-    entries = [x.metric if isinstance(x, MetricEntry) else x for x in (old, new)]
-    origins = [(getattr(x, "__module__", ""), getattr(x, "__qualname__", "")) for x in entries]
+    found = _definition(old), _definition(new)
+    origins = [(getattr(x, "__module__", ""), getattr(x, "__qualname__", "")) for x in found]
     return origins[0] == origins[1] and all(origins[0])
 
 
@@ -103,8 +118,9 @@ POSITION_ENCODINGS = Registry(
         "sinusoidal": "transformer.model.embedding:SinusoidalPositions",
         "learned": "transformer.model.embedding:LearnedPositions",
     },
+    holds_classes=True,
 )
-BLOCKS = Registry("block", {"transformer": "transformer.model.layers:Block"})
+BLOCKS = Registry("block", {"transformer": "transformer.model.layers:Block"}, holds_classes=True)
 TASKS = Registry(
     "task",
     {
@@ -114,6 +130,7 @@ TASKS = Registry(
         "masked_lm": "transformer.tasks.masked_lm:MaskedLMTask",
         "images": "transformer.tasks.images:ImageTask",
     },
+    holds_classes=True,
 )
 METRICS = Registry(
     "metric",

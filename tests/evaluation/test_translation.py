@@ -97,7 +97,8 @@ def run(tmp_path_factory):
     checkpoints = Checkpoints(workdir.checkpoints, keep=3)
     for step in STEPS:
         scaled = jax.tree.map(lambda x, step=step: np.asarray(x) * (1 + step / 100), params)
-        checkpoints.save(TrainState(jnp.array(step), scaled, opt_state=()), score=float(-step))
+        checkpoints.save(TrainState(jnp.array(step), scaled, opt_state=()))
+        checkpoints.record_score(step, float(-step))
     checkpoints.close()
     return workdir.path
 

@@ -181,7 +181,7 @@ class TranslationModel(Predictor):
     ) -> list[np.ndarray]:
         """Returns function(params, batch) of each pair, cut to its one of `lengths`."""
         found = [np.zeros(0, np.float32)] * len(source)
-        with phase("scoring references", len(source)) as scoring:
+        with phase("scoring given texts", len(source)) as scoring:
             for indices, bucket in self._plan(np.maximum(source.lengths, target.lengths)):
                 rows = indices.ravel()
                 batch = one_pair_per_row(source, target, rows, bucket)

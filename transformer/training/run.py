@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 from etils import epath
@@ -46,6 +47,10 @@ class TrainingResult:
     def is_finished(self) -> bool:
         """Whether the run came to its end and was not stopped before."""
         return self.exit_code == DONE
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Returns the records of metrics.jsonl: the training reports and the validations."""
+        return WorkDir(self.workdir).read_metrics()
 
     def __repr__(self) -> str:
         """As "TrainingResult(runs/x, finished at step 600: bleu 98.12, chrf 99.01)"."""
