@@ -182,11 +182,14 @@ class WorkDir:
 
     def append_start(self, step: int, environment: dict[str, Any]) -> None:
         """Adds a start of the run, from `step` on, to the list in environment.json."""
-        file, starts = self.path / "environment.json", []
-        with suppress(ValueError, OSError):  # damaged, or there is none yet
-            starts = json.loads(file.read_text(encoding="utf-8"))
-        starts = [*starts, {"time": utc_now(), "step": step, **environment}]
+        starts = [*self.read_starts(), {"time": utc_now(), "step": step, **environment}]
         self._write("environment.json", json.dumps(starts, indent=2) + "\n")
+
+    def read_starts(self) -> list[dict[str, Any]]:
+        """Returns the records of environment.json, one for each start of the training."""
+        with suppress(ValueError, OSError):  # damaged, or there is none yet
+            return json.loads((self.path / "environment.json").read_text(encoding="utf-8"))
+        return []
 
     def append_log(self, text: str) -> None:
         """Appends lines to log.txt; an object store gets them with the next record of metrics."""

@@ -1,8 +1,6 @@
 """Where a run comes from: its settings, and when, with what and on what it was trained."""
 
-import json
 import shlex
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,10 +25,11 @@ class RunFacts:
             return {}
         last = self.starts[-1]
         devices = [f"{count} × {kind}" for kind, count in last.get("devices", {}).items()]
+        num_hosts, num_starts = last.get("num_hosts", 1), len(self.starts)
         versions = {"Python": last.get("python", "?"), **last.get("packages", {})}
         facts = {
-            "started": f"{last['time']}, {len(self.starts)} start{'s' * (len(self.starts) > 1)}",
-            "devices": f"{', '.join(devices)} on {last.get('num_hosts', 1)} host(s)",
+            "started": f"{last['time']}, {num_starts} start{'s' * (num_starts > 1)}",
+            "devices": f"{', '.join(devices)} on {num_hosts} host{'s' * (num_hosts > 1)}",
             "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
             "commit": last.get("commit") or "",
             "command": shlex.join(last.get("command", [])),
@@ -45,7 +44,4 @@ def read_facts(workdir: WorkDir) -> RunFacts:
     config, defaults = workdir.load_config(), Config()
     differences = config.differences(defaults)
     settings = {f"--config.{name}": pair for name, pair in differences.items()}
-    starts: list[dict[str, Any]] = []
-    with suppress(ValueError, OSError):  # damaged, or there is none
-        starts = json.loads((workdir / "environment.json").read_text(encoding="utf-8"))
-    return RunFacts(settings, starts)
+    return RunFacts(settings, workdir.read_starts())
