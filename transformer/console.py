@@ -39,6 +39,7 @@ def be_quiet() -> None:
 def tell(lines: Iterable[str]) -> None:
     """Prints results to standard output, on the first host alone."""
     if not _is_quiet:
+        _line.close()
         print(*lines, sep="\n", flush=True)
 
 

@@ -96,7 +96,7 @@ def test_one_warning_names_the_characters_without_a_glyph(tmp_path):
 
 def test_the_legend_says_whether_losses_are_smoothed():
     """Catches a smoothed loss beside a perplexity of exp(another loss), without a word."""
-    for loss, label in ((2.0, "validation loss"), (2.5, "validation label-smoothed loss")):
+    for loss, label in ((2.0, "validation loss"), (2.5, "label-smoothed validation loss")):
         record = {"step": 1, "validation_loss": loss, "validation_perplexity": math.exp(2.0)}
         svg = plots.render_svg(partial(plots.draw_curves, records=[record]), "x")
         assert f">{label}<" in svg

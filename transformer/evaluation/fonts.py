@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import warnings
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 OWN = "DejaVu Sans"  # comes with matplotlib: Latin, Greek, Cyrillic, Hebrew, Arabic, …
 # Of each group the first one that is installed: Chinese and Japanese; Korean; further scripts.
@@ -19,11 +20,17 @@ GROUPS = (
 )
 
 
+@functools.cache
 def installed_fonts() -> list[str]:
     """Returns the fonts to draw text with, in the order in which glyphs are looked for."""
     from matplotlib import font_manager
 
-    known = {font.name for font in font_manager.fontManager.ttflist}
+    fonts = font_manager.fontManager
+    listed = {font.fname for font in fonts.ttflist}  # by matplotlib, once and for all
+    for path in set(font_manager.findSystemFonts()) - listed:
+        with suppress(Exception):  # no font after all, in many ways
+            fonts.addfont(path)
+    known = {font.name for font in fonts.ttflist}
     groups = (group.split(", ") for group in GROUPS)
     found = (next((name for name in group if name in known), None) for group in groups)
     return [OWN, *filter(None, found)]

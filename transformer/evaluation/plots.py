@@ -79,7 +79,7 @@ def render(draw: Draw, format: str, **options: Any) -> bytes:
         ) from None
     picture = io.BytesIO()
     is_drawn = format != "svg"  # there text stays text, in whatever fonts the reader has
-    style = STYLE | ({"font.sans-serif": fonts.installed_fonts()} if is_drawn else {})
+    style = STYLE | ({"font.family": fonts.installed_fonts()} if is_drawn else {})
     with (
         matplotlib.rc_context(style),
         fonts.one_warning_for_missing_glyphs(is_shown=is_drawn),
@@ -126,9 +126,11 @@ def draw_curves(figure: Figure, records: Sequence[dict[str, Any]], title: str = 
     """Draws losses, validation scores and the learning rate over the steps of a run."""
     figure.set_size_inches(8, 5.5)
     loss, rate = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    kind = "label-smoothed loss" if _is_smoothed(records) else "loss"
-    loss.plot(*_series(records, "loss"), label=f"training {kind}, with dropout", color=GREY)
-    loss.plot(*_series(records, "validation_loss"), "o-", label=f"validation {kind}", color=BLUE)
+    kind = "label-smoothed " if _is_smoothed(records) else ""
+    loss.plot(*_series(records, "loss"), label=f"{kind}training loss (with dropout)", color=GREY)
+    loss.plot(
+        *_series(records, "validation_loss"), "o-", label=f"{kind}validation loss", color=BLUE
+    )
     loss.set(ylabel="nats per token", title=title)
     handles = list(loss.lines)
     labels = {name: METRICS[name].label for name in METRICS} | {"accuracy": "accuracy"}
