@@ -1,6 +1,7 @@
 """How a command ends: every mistake as one line, every defect with its traceback."""
 
 import sys
+import warnings
 
 import jax
 import pytest
@@ -31,6 +32,37 @@ def test_mistakes_and_ends_have_their_codes(monkeypatch, capsys):
     for defect in (RuntimeError("x"), KeyError("x")):
         with pytest.raises(type(defect)):
             run_raising(defect)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("not so")])
+def test_a_run_that_is_given_up_ends_at_once(error, monkeypatch, capsys):
+    """Catches threads that still save, and their tracebacks, after a second Ctrl-C."""
+    ended, logger = [], process.logging.get_absl_logger()
+    monkeypatch.setattr(process.os, "_exit", ended.append)
+    monkeypatch.setattr(process.faulthandler, "enable", lambda: None)
+    monkeypatch.setattr(process.live_line(), "has_stamps", False)
+    monkeypatch.setattr(process.live_line(), "has_spoken", False)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.setattr(logger, "filters", [])
+    verbosity = process.logging.get_verbosity()
+
+    def main(argv):
+        def work():
+            try:
+                raise error
+            except KeyboardInterrupt:
+                logger.exception("a thread was interrupted")
+                raise
+
+        return run_guarded(work)
+
+    with pytest.raises(SystemExit):
+        process.run_process(main)
+    process.logging.set_verbosity(verbosity)
+    gave_up = isinstance(error, KeyboardInterrupt)
+    assert ended == ([INTERRUPTED] if gave_up else [])
+    line = capsys.readouterr().err
+    assert line[20:] == "interrupted\n" if gave_up else line == "error: not so\n"
 
 
 def test_memory_that_does_not_suffice_gets_a_sentence_with_the_settings_to_lower():
