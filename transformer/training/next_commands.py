@@ -51,24 +51,16 @@ def _is_installed() -> bool:
 
 
 def _installed(name: str) -> str:
-    """Returns a command that `pip install` made, as a shell finds it: by name, or by its path."""
-    return _shortest(str(Path(sys.argv[0]).with_name(name)), name)
+    """Returns a command that `pip install` made, by its name or its path."""
+    return _program(str(Path(sys.argv[0]).with_name(name)), name)
 
 
 def _python() -> str:
-    """Returns the interpreter as it was typed, or a shorter word for the same."""
+    """Returns the interpreter that runs, as it was typed, or by its name."""
     typed = sys.orig_argv[0]
-    return _shortest(typed, "python") if "/" in typed else typed
+    return _program(typed, "python") if "/" in typed else typed
 
 
-def _shortest(path: str, name: str) -> str:
-    """Returns `name` if a shell finds the program `path` by it, else its path from here."""
-    if shutil.which(name) == os.path.abspath(path):
-        return name
-    here = _from_here(path)
-    return here if "/" in here else f"./{here}"
-
-
-def _from_here(path: str) -> str:
-    """Returns the shorter of a path and the same from the working directory."""
-    return min(path, os.path.relpath(path), key=len)
+def _program(path: str, name: str) -> str:
+    """Returns the name of a program if a shell finds it by that, else its path."""
+    return name if shutil.which(name) == os.path.abspath(path) else path
