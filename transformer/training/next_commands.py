@@ -64,3 +64,8 @@ def _python() -> str:
 def _program(path: str, name: str) -> str:
     """Returns the name of a program if a shell finds it by that, else its path."""
     return name if shutil.which(name) == os.path.abspath(path) else path
+
+
+def _from_here(path: str) -> str:
+    """Returns a path from the working directory on, if that is shorter."""
+    return min(path, os.path.relpath(path), key=len)
