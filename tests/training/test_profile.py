@@ -1,5 +1,6 @@
 """Traces of training steps, read back as TensorBoard's plugin reads them."""
 
+import socket
 from contextlib import nullcontext
 
 import jax
@@ -8,7 +9,7 @@ from etils import epath
 
 from tests.training.test_trainer import make_trainer
 from transformer.signals import DONE
-from transformer.training.profile import NO_PROFILE, Profile, make_profile
+from transformer.training.profile import NO_PROFILE, Profile, make_profile, serve_profiles
 from transformer.workdir import WorkDir
 
 
@@ -83,3 +84,17 @@ def test_a_profile_after_the_end_is_refused_and_one_host_traces(tmp_path):
         make_profile("1000:2", WorkDir(tmp_path), 1000)
     assert make_profile("5:2", WorkDir(tmp_path, writes=False), 1000) is NO_PROFILE
     assert make_profile("", WorkDir(tmp_path), 1000) is NO_PROFILE
+
+
+def test_profiles_are_served_at_a_free_port(monkeypatch):
+    """Catches a port that another process has, which JAX only logs, and one that cannot be."""
+    started = []
+    monkeypatch.setattr(jax.profiler, "start_server", started.append)
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        port = taken.getsockname()[1]
+        for wrong in (port, 70000):
+            with pytest.raises(ValueError, match=f"must be a free port .* not {wrong}"):
+                serve_profiles(wrong)
+    serve_profiles(port)
+    assert started == [port]

@@ -1,12 +1,11 @@
 """The train command: joins the other hosts and trains."""
 
-import jax
-
 from transformer.cli import compile_cache
 from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.config import Config
 from transformer.console import say
 from transformer.training.next_commands import this_command
+from transformer.training.profile import serve_profiles
 from transformer.training.run import train
 
 
@@ -15,11 +14,11 @@ def run_training(
 ) -> int:
     """Trains a run in the work directory `path`; returns the exit code.
 
-    config: a valid one. profile: as of `train`. profiler_port: where this process lets profiles be
-    captured; 0: nowhere.
+    config: a valid one. profile: as of `train`. profiler_port: where the first host lets profiles
+    be captured; 0: nowhere.
     """
     compile_cache.turn_on(say)
-    connect_hosts(flags)
-    if profiler_port:
-        jax.profiler.start_server(profiler_port)
+    is_first = connect_hosts(flags)
+    if profiler_port and is_first:
+        serve_profiles(profiler_port)
     return train(config, path, profile=profile, resume_command=this_command()).exit_code

@@ -45,7 +45,7 @@ class TrainFlags(HostFlags):
     )
     profiler_port: int = flag(
         0,
-        "Port of this machine at which xprof or TensorBoard may capture a profile at any time.",
+        "Port of the first host at which xprof or TensorBoard may capture a profile at any time.",
         metavar="PORT",
         excludes={"dry_run": "that trains no steps"},
         at_least=1,

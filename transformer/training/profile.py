@@ -5,6 +5,7 @@ the host does meanwhile, under the names `train` (a step), `input` and `evaluati
 """
 
 import re
+import socket
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -124,3 +125,18 @@ def make_profile(text: str, workdir: WorkDir, num_train_steps: int) -> Profile:
     if not workdir.writes:
         return NO_PROFILE
     return Profile(range(start + 1, start + count + 1), workdir / "profile")
+
+
+def serve_profiles(port: int) -> None:
+    """Lets xprof or TensorBoard capture a profile of this process at a port, at any time.
+
+    Raises ValueError if the port is not free.
+    """
+    try:
+        with socket.socket() as probe:
+            probe.bind(("", port))  # JAX would only log that it cannot
+    except (OSError, OverflowError) as error:
+        raise ValueError(
+            f"--profiler_port must be a free port of this machine, not {port} ({error})."
+        ) from None
+    jax.profiler.start_server(port)
