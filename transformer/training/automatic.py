@@ -34,8 +34,8 @@ CHIP_SHARE = 0.3  # of a chip's peak that training sustains
 UNKNOWN_CHIP = 10e12  # FLOP/s
 TIMED_SECONDS = 5.0
 WARM_STEPS = 3  # that compile and fill caches; they are not timed
-TRANSLATION_COST = 25  # translating a sentence takes as long as training on so many
-COMPILING_SEARCH = 1.5  # as long as the training step; once in training, once for the scores
+TRANSLATION_COST = 5  # translating a sentence takes as long as training on so many pairs
+COMPILING_SEARCH = 5.0  # times as long as compiling the training step, in all
 FINISHING_SECONDS = 8.0  # restoring, bootstrap, pictures
 NETWORK = ("model.d_model", "model.d_ff", "model.num_heads", "model.num_layers")
 VALIDATION_SHARE = 0.08  # of the minutes
@@ -173,7 +173,7 @@ def fix_steps(
     per_sentence = TRANSLATION_COST * timing.step / pairs_per_step
     _choose_validation(choices, per_sentence)
     left = 60 * training.minutes - (clock() - started) - FINISHING_SECONDS
-    left -= (1 + 2 * COMPILING_SEARCH) * timing.compiling
+    left -= (1 + COMPILING_SEARCH) * timing.compiling  # the step once more, with its schedule
     left -= _num_translated(choices.config, task) * per_sentence
     steps, most = left / timing.step, rules.MAX_EPOCHS * batches.batches_per_epoch
     reason = f"{training.minutes:g} minutes at {timing.step:.3g} s a step"
