@@ -61,16 +61,16 @@ class Checkpoints:
         another step to fall back on. trained: how much training led to the state, for `about`.
         """
         params, rest, step = state.params, state.without_params(), int(state.step)
+        if step in self.steps():
+            if step in self._known_good or len(self.steps()) == 1:
+                return
+            self._manager.delete(step)
         about = {
             "format": 1,
             "version": transformer.__version__,
             "trained": dict(trained or {}),
             "fingerprints": {"params": fingerprints(params), "rest": fingerprints(rest)},
         }
-        if step in self.steps():
-            if step in self._known_good or len(self.steps()) == 1:
-                return
-            self._manager.delete(step)
         self._manager.save(
             step,
             args=ocp.args.Composite(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
 from transformer.config import Config
-from transformer.console import Pace, live_line
+from transformer.console import Pace, live_line, phase
 from transformer.evaluation import plots
 from transformer.terminal import LiveLine
 from transformer.training.environment import describe_environment
@@ -16,7 +16,7 @@ from transformer.workdir import WorkDir
 
 OnReport = Callable[[int, dict[str, float]], object]
 SHOW_EVERY = 1.0, 20.0  # seconds between two lines on a terminal and in a file, if steps take long
-DRAWING_SHARE = 0.01  # of the time, at most, goes into drawing curves
+DRAWING_SHARE = 0.02  # of the time, at most, goes into drawing curves
 
 
 class Progress:
@@ -105,7 +105,8 @@ class Progress:
             return
         try:
             records, path = self._workdir.read_metrics(), self._workdir / "curves.png"
-            plots.plot_curves(records, path, str(self._workdir.path))
+            with phase("drawing the curves"):
+                plots.plot_curves(records, path, str(self._workdir.path))
         except Exception as error:  # any type: a run is worth more than its picture
             if is_last:
                 self.say(f"curves.png was not drawn: {error}")

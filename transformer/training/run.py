@@ -15,7 +15,7 @@ from etils import epath
 from etils.epath import PathLike
 
 from transformer.config import Config
-from transformer.console import format_seconds, keeping_log, say, showing_phases, silence
+from transformer.console import format_seconds, keeping_log, phase, say, showing_phases, silence
 from transformer.evaluation.task_scores import TaskScores
 from transformer.parallel import devices, hosts
 from transformer.signals import DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
@@ -196,7 +196,8 @@ def begin_run(trainer: Trainer) -> None:
 def conclude_run(trainer: Trainer, step: int) -> None:
     """Scores the test set, draws the curves, and marks the run as finished."""
     workdir = trainer.workdir
-    result = trainer.task.score_test_split()
+    with phase("scoring the test set"):
+        result = trainer.task.score_test_split()
     if not workdir.writes:
         return
     scores = _save_scores(workdir, result, trainer.config.data.test_split) if result else {}

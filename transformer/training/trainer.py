@@ -153,7 +153,8 @@ class Trainer:
         if is_evaluated or step % self.config.training.checkpoint_every == 0:
             self._save(state)  # first: an evaluation may fail
         if is_evaluated:
-            self._evaluate(step, state.model_params)
+            with self.meter.paused():
+                self._evaluate(step, state.model_params)
 
     def _is_evaluated(self, step: int) -> bool:
         training = self.config.training
@@ -163,12 +164,7 @@ class Trainer:
         """Scores the validation split, unless a signal cuts that short."""
         self.progress.pause()
         try:
-            with (
-                self.meter.paused(),
-                self.stopping.at_once(),
-                annotate("evaluation"),
-                phase("validating"),
-            ):
+            with self.stopping.at_once(), annotate("evaluation"), phase("validating"):
                 metrics, samples = self.task.evaluate(params)
         except Interruption:
             return
