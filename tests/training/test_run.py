@@ -4,6 +4,7 @@ import json
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
+import jax
 import pytest
 
 import transformer
@@ -67,3 +68,21 @@ def test_mistakes_are_value_errors(config, tmp_path):
     for _ in range(2):  # the second time the folder is free again
         with pytest.raises(ValueError, match="nowhere"):
             transformer.train(other, tmp_path / "run", verbose=False)
+
+
+def test_a_run_that_fails_keeps_its_profile_and_ends_it(config, tmp_path):
+    """Catches a profiler that goes on after the run, so that the next run cannot have one."""
+
+    def fail_at_two(step, metrics):
+        if step == 2:
+            raise KeyError("of the caller's own")
+
+    with pytest.raises(KeyError):
+        transformer.train(
+            config, tmp_path / "run", on_report=fail_at_two, verbose=False, profile="0:9"
+        )
+    assert len(list(tmp_path.rglob("run/profile/**/*.xplane.pb"))) == 1
+    with pytest.raises(RuntimeError, match="No profile started"):
+        jax.profiler.stop_trace()
+    with pytest.raises(ValueError, match="--profile must be STEP:COUNT"):
+        transformer.train(config, tmp_path / "other", verbose=False, profile="9")

@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -115,6 +115,7 @@ def train(
                     say(f"stopped {where}; resume with: {resume_command}")
                 say(f"all of it took {format_seconds(time.monotonic() - start)}")
         finally:
+            trace.close(nullcontext)  # that of a run which an exception ended
             folder.close()
     return result
 
