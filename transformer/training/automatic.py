@@ -174,8 +174,13 @@ def fix_steps(
     _choose_validation(choices, per_sentence)
     left = 60 * training.minutes - (clock() - started) - FINISHING_SECONDS
     left -= (1 + COMPILING_SEARCH) * timing.compiling  # the step once more, with its schedule
-    left -= _num_translated(choices.config, task) * per_sentence
-    steps, most = left / timing.step, rules.MAX_EPOCHS * batches.batches_per_epoch
+    left -= len(task.test_pairs) * per_sentence
+    validation = _num_validated(choices.config, task) * per_sentence
+    if choices.is_open("training.eval_every"):
+        steps = (left - rules.NUM_EVALUATIONS * validation) / timing.step
+    else:
+        steps = left / (timing.step + validation / training.eval_every)
+    most = rules.MAX_EPOCHS * batches.batches_per_epoch
     reason = f"{training.minutes:g} minutes at {timing.step:.3g} s a step"
     if steps < rules.NUM_CHECKPOINTS:
         reason = f"the fewest; {training.minutes:g} minutes are too short at {timing.step:.3g} s"
@@ -193,11 +198,10 @@ def _choose_validation(choices: Choices, per_sentence: float) -> None:
     choices.set("data.max_validation_sentences", number, reason)
 
 
-def _num_translated(config: Config, task: TranslationTask) -> int:
-    """Returns how many sentences a run translates, in its validations and for its scores."""
+def _num_validated(config: Config, task: TranslationTask) -> int:
+    """Returns how many sentences a validation translates."""
     available = len(task.validation_pairs)
-    each = min(config.data.max_validation_sentences or available, available)
-    return rules.NUM_EVALUATIONS * each + len(task.test_pairs)
+    return min(config.data.max_validation_sentences or available, available)
 
 
 def time_steps(trainer: Trainer, clock: Clock = time.monotonic) -> StepTiming:

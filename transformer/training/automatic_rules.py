@@ -17,15 +17,17 @@ from transformer.training.choices import Choices
 
 BYTES_PER_TOKEN = 5  # of UTF-8, with vocabularies of some thousand pieces
 OCCURRENCES = 50  # of the rarest pieces; Gowda & May find 100 best, for longer trainings
-VOCAB_SIZES = 500, 1000, 2000, 3000, 4000, 6000, 8000, 12_000, 16_000, 24_000, 32_000
+SMALL_TEXT = 100_000  # tokens, for which Sennrich & Zhang take 2,000 pieces
+VOCAB_SIZES = 1000, 2000, 3000, 4000, 6000, 8000, 12_000, 16_000, 24_000, 32_000
 CONTROL_PIECES = 260  # bytes, PAD, BOS, EOS, UNK
 ROW_LENGTHS = 64, 96, 128, 192, 256, 384, 512
 SENTENCES_PER_ROW = 6  # at least, of mean length: then rows are filled to 94% or more
+LONG_ROW = 192  # beyond it, attention costs more than fuller rows save
 LONGEST_SHARE = 99.9  # percent of the sentences that fit a row
 SIZES = (128, 2), (192, 3), (256, 3), (512, 6), (1024, 6)  # d_model, num_layers
 WEIGHTS_PER_CORPUS_TOKEN = 8  # more are learnt by heart
 TOKENS_PER_WEIGHT = 3  # seen in training, target tokens; a larger model is not ready by then
-DROPOUT = (10, 0.1), (40, 0.2), (math.inf, 0.3)  # up to so many epochs
+DROPOUT = (15, 0.1), (50, 0.2), (math.inf, 0.3)  # up to so many epochs
 MAX_EPOCHS = 150  # after so many the rest of a budget is better spent on more text
 WARMUP_SHARE, MAX_WARMUP = 0.1, 4000
 NUM_CHECKPOINTS = 40  # in a run; the last tenth of it is averaged
@@ -71,10 +73,11 @@ def choose_held_out(choices: Choices, missing: list[str], num_pairs: int) -> Non
 def choose_vocabulary(choices: Choices, text: TextFacts) -> None:
     """Chooses the largest vocabulary whose rarest pieces still occur often, by Zipf's law."""
     num_tokens = text.num_bytes / BYTES_PER_TOKEN
+    usual = VOCAB_SIZES[1 if num_tokens >= SMALL_TEXT else 0]
     often = [v for v in VOCAB_SIZES if v * math.log(v) * OCCURRENCES <= num_tokens]
     least = CONTROL_PIECES + text.num_characters  # SentencePiece asks for as many
     most = least + text.num_words
-    size = min(max(often[-1] if often else VOCAB_SIZES[0], 3 * least // 2), most)
+    size = min(max([usual, *often, -(-15 * least // 1000) * 100]), most)
     reason = f"about {num_tokens / 1e6:.1f} million tokens, {text.num_characters:,} characters"
     choices.set("tokenizer.vocab_size", size, reason)
 
@@ -83,7 +86,7 @@ def choose_rows(choices: Choices, facts: Facts) -> None:
     """Chooses the row length that fits the sentences, and how many rows a batch has."""
     lengths, machine = facts.lengths, facts.machine
     mean, longest = lengths.target.mean(), _percentile(lengths)
-    wanted = max(SENTENCES_PER_ROW * mean, longest)
+    wanted = max(longest, min(SENTENCES_PER_ROW * mean, LONG_ROW))
     length = next((n for n in ROW_LENGTHS if n >= wanted), ROW_LENGTHS[-1])
     reason = f"sentences of {mean:.0f} tokens, 99.9% of at most {longest:.0f}"
     choices.set("data.row_length", length, reason)
