@@ -4,7 +4,7 @@ import time
 
 from transformer.cli import compile_cache
 from transformer.config import Config
-from transformer.console import say
+from transformer.console import phase, say
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.topology import topology_devices
 from transformer.registry import TASKS
@@ -51,7 +51,8 @@ def describe_run(config: Config, workdir: str, topology: str, *, every_layer: bo
 def describe_compiled(step: TrainStep, *, every_layer: bool) -> None:
     """Prints what the compiler says of a training step, and the table of the parameters."""
     start = time.monotonic()
-    compiled = step.lower().compile()
+    with phase("compiling the training step"):
+        compiled = step.lower().compile()
     device = step.parallel.mesh.devices.ravel()[0]
     lines = [
         *startup_summary.compiled_lines(compiled, device.device_kind),
