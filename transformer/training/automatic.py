@@ -7,12 +7,11 @@ training step, and chooses how many of them fit the minutes that the run may tak
 import json
 import os
 import time
-from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 
 from transformer.config import Config
+from transformer.console import phase
 from transformer.data import corpus_facts
 from transformer.data.parallel_text import load_training_pairs
 from transformer.evaluation.bleu_tokenisation import choose_tokenisation
@@ -21,31 +20,20 @@ from transformer.parallel.devices import find_chip
 from transformer.tasks.translation import TranslationTask
 from transformer.training import automatic_rules as rules
 from transformer.training.choices import Choices
-from transformer.training.prefetch import prefetch
+from transformer.training.step_timing import Clock, time_steps
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
-
-Clock = Callable[[], float]  # seconds, from any start
 
 DEFAULT_MINUTES = 10.0
 TRAINING_SHARE = 0.7  # of the minutes, while nothing is measured
 FLOPS_PER_CORE = 50e9  # that training sustains; measured on AMD EPYC
 CHIP_SHARE = 0.3  # of a chip's peak that training sustains
 UNKNOWN_CHIP = 10e12  # FLOP/s
-TIMED_SECONDS = 5.0
-WARM_STEPS = 3  # that compile and fill caches; they are not timed
 TRANSLATION_COST = 5  # translating a sentence takes as long as training on so many pairs
 COMPILING_SEARCH = 5.0  # times as long as compiling the training step, in all
 FINISHING_SECONDS = 8.0  # restoring, bootstrap, pictures
 NETWORK = ("model.d_model", "model.d_ff", "model.num_heads", "model.num_layers")
 VALIDATION_SHARE = 0.08  # of the minutes
-
-
-class StepTiming(NamedTuple):
-    """What was measured. compiling: seconds to compile the step; step: seconds that one takes."""
-
-    compiling: float
-    step: float
 
 
 def choose_settings(config: Config) -> Choices:
@@ -66,8 +54,14 @@ def choose_settings(config: Config) -> Choices:
     if config.training.init_from:
         run = WorkDir(config.training.init_from).load_config()
         choices.take((*NETWORK, "tokenizer.vocab_size"), run, "as in the run to start from")
-    if not choices.config.automatic_settings():
-        return choices
+    if choices.config.automatic_settings():
+        with phase("choosing settings for the text"):
+            _choose_sizes(choices)
+    return _as_first_host(choices)
+
+
+def _choose_sizes(choices: Choices) -> None:
+    """Chooses vocabulary, batch and model, and a schedule by an estimate of the speed."""
     pairs = load_training_pairs(choices.config.data).pairs
     text = corpus_facts.measure_text(pairs)
     rules.choose_vocabulary(choices, text)
@@ -77,7 +71,6 @@ def choose_settings(config: Config) -> Choices:
     rules.choose_rows(choices, facts)
     rules.choose_model(choices, facts)
     _choose_estimates(choices, facts)
-    return _as_first_host(choices)
 
 
 def _check_budget(config: Config) -> None:
@@ -167,7 +160,8 @@ def fix_steps(
     if not (training.minutes and choices.is_open("training.num_train_steps")):
         return
     assert isinstance(task, TranslationTask)  # no other chooses its settings
-    timing = time_steps(trainer, clock)
+    with phase("timing the training step"):
+        timing = time_steps(trainer, clock)
     batches = task.training_batches
     pairs_per_step = len(batches.first_epoch) / batches.batches_per_epoch
     per_sentence = TRANSLATION_COST * timing.step / pairs_per_step
@@ -202,29 +196,3 @@ def _num_validated(config: Config, task: TranslationTask) -> int:
     """Returns how many sentences a validation translates."""
     available = len(task.validation_pairs)
     return min(config.data.max_validation_sentences or available, available)
-
-
-def time_steps(trainer: Trainer, clock: Clock = time.monotonic) -> StepTiming:
-    """Compiles the training step and times it for about `TIMED_SECONDS`; all hosts agree.
-
-    What it learns is thrown away.
-    """
-    state = trainer.train_step.init_state()
-    training_batches, put_batch = trainer.task.training_batches, trainer.train_step.put_batch
-    batches = prefetch(lambda step: put_batch(training_batches[step]), range(10_000))
-
-    def run(num_steps: int) -> float:
-        nonlocal state
-        start = clock()
-        for _ in range(num_steps):
-            state, _ = trainer.train_step(state, next(batches))
-        jax.block_until_ready(state)
-        seconds = clock() - start
-        return float(hosts.gather_from_hosts(repr(seconds).encode())[0])
-
-    first = run(1)
-    warm = run(WARM_STEPS) / WARM_STEPS
-    num_steps = max(WARM_STEPS, min(1000, int(TIMED_SECONDS / max(warm, 1e-6))))
-    seconds = run(num_steps) / num_steps
-    batches.close()
-    return StepTiming(max(0.0, first - seconds), seconds)
