@@ -131,13 +131,13 @@ class Phase:
 
     def advance(self, amount: int = 1) -> None:
         """Counts what was done."""
-        self.num_done = min(self.num_done + amount, self.total or self.num_done + amount)
+        self.num_done += amount
         self._pace.add(amount)
         self._pace.start()  # now: what came before compiled
 
     def __str__(self) -> str:
         """As "translating 320/1,000 (12 s, 25 s left)"."""
-        count = f" {self.num_done:,}/{self.total:,}" if self.total else ""
+        count = f" {min(self.num_done, self.total):,}/{self.total:,}" if self.total else ""
         seconds = self._clock() - self._start
         times = [format_seconds(seconds)] if seconds >= 1 else []
         times += filter(None, [self._pace.time_left(max(0, self.total - self.num_done))])

@@ -37,10 +37,11 @@ def test_metrics_are_in_groups_beside_samples_and_settings(tmp_path):
         "test/chrf": 40.0,
     }  # fmt: skip
     samples, step = values["samples/text_summary"]
-    assert step == 5 and b"        > c *d*" in samples.tensor.string_val[0]
+    assert step == 5 and samples.tensor.string_val == [b"    a\n    = b\n    > c *d*"]
     settings = values["settings/text_summary"][0].tensor.string_val[0]
     assert b"|model.d_model|" in settings
-    assert "_hparams_/session_start_info" in values
+    hyperparameters = values["_hparams_/session_start_info"][0].metadata.plugin_data.content
+    assert b"optimizer.warmup_steps" in hyperparameters and b"data.corpus" not in hyperparameters
 
 
 def test_a_resumption_hides_only_what_came_after_its_checkpoint(tmp_path):

@@ -1,6 +1,7 @@
 """TensorBoard's event files, in a folder or in an object store."""
 
 import json
+import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 
@@ -23,6 +24,7 @@ GROUPS = {  # of the names that do not begin with that of a split; None: not for
     "target_tokens": "progress",
     "num_train_steps": None,
 }
+COMPARED = ("model.", "optimizer.", "tokenizer.", "training.")  # hyperparameters
 NUM_SAMPLES = 8  # per validation
 CHARTS = {"loss": {"training and validation": ["Multiline", ["train/loss", "validation/loss"]]}}
 
@@ -55,10 +57,8 @@ class EventFile:
 
     def add_samples(self, step: int, samples: Sequence[str]) -> None:
         """Adds outputs for the validation set, as they are."""
-        text = "\n\n".join(samples[:NUM_SAMPLES])
-        self._writer.add_text(
-            "samples", "\n".join(f"    {line}" for line in text.split("\n")), step
-        )
+        text = textwrap.dedent("\n\n".join(samples[:NUM_SAMPLES]))
+        self._writer.add_text("samples", textwrap.indent(text, "    "), step)  # Markdown's code
 
     def close(self) -> None:
         """Writes what was added and ends the writer's thread."""
@@ -73,8 +73,13 @@ class EventFile:
         if config.task == "translation":
             metric = config.data.selection_metric
             columns += [f"validation/{metric}", f"test/{metric}"]
+        compared = {
+            setting.name: values[setting.name]
+            for setting in config.settings()
+            if setting.changes_result and setting.name.startswith(COMPARED)
+        }
         if self._writer.file_writer:  # None on hosts that do not write
-            for summary in hparams(values, dict.fromkeys(columns, 0.0))[:2]:
+            for summary in hparams(compared, dict.fromkeys(columns, 0.0))[:2]:
                 self._writer.file_writer.add_summary(summary, 0)
 
 
