@@ -14,6 +14,7 @@ from typing import Any, TypeVar, get_type_hints
 from transformer.registry import REGISTERING, Registry
 
 Value = TypeVar("Value", bool, int, float, str)
+WEIGHT = re.compile(r"@[\d.]+$")  # of a corpus
 NO_PATH = re.compile(r"\w+:|embedded(@|$)|$")  # tfds:NAME, sklearn:digits, gs://…, or nothing
 
 
@@ -112,7 +113,7 @@ class Setting:
         return ",".join(_absolute(part.strip(), folders) for part in value.split(","))
 
     def is_same(self, value: Any, other: Any) -> bool:
-        """Whether two values mean the same; paths do if they end in the same name.
+        """Whether two values mean the same; absolute paths do if they end in the same name.
 
         A corpus may have moved since a run began, or be elsewhere on another machine.
         """
@@ -130,9 +131,10 @@ def _absolute(part: str, folders: Sequence[str]) -> str:
     """Returns an absolute path, perhaps with @WEIGHT at its end; see `Setting.absolute`."""
     if NO_PATH.match(part):
         return part
-    path = os.path.expanduser(part)
-    found = [os.path.abspath(os.path.join(folder, path)) for folder in folders]
-    return next((p for p in found if os.path.exists(re.sub(r"@[\d.]+$", "", p))), found[0])
+    path = WEIGHT.sub("", part)
+    names = [os.path.join(folder, os.path.expanduser(path)) for folder in folders]
+    found = next(filter(os.path.exists, names), names[0])
+    return os.path.abspath(found) + part[len(path) :]
 
 
 @dataclasses.dataclass

@@ -143,6 +143,7 @@ class WorkDir:
 
     def _check_same(self, config: Config) -> None:
         settings = {known.name: known for known in config.settings()}
+        config = config.with_absolute_paths(os.getcwd())
         differences = [
             f"{name} is {there!r} there, {here!r} here"
             for name, (there, here) in self.load_config().differences(config).items()

@@ -5,7 +5,7 @@ import inspect
 import linecache
 import sys
 import traceback
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -87,9 +87,8 @@ def register_files(paths: str) -> None:
             run_file(path)
 
 
-def _arguments(get_config: object, path: str, argument: str) -> list[str]:
+def _arguments(get_config: Callable[..., object], path: str, argument: str) -> list[str]:
     """Returns what to call `get_config` with; raises ValueError if it takes no argument."""
-    assert callable(get_config)
     parameters = inspect.signature(get_config).parameters.values()
     if argument and not parameters:
         raise ValueError(f"get_config() takes no argument: leave out :{argument}.")
