@@ -4,6 +4,7 @@ import pytest
 
 from transformer.config import DataConfig
 from transformer.data.corpus_facts import find_languages, measure_text, missing_splits
+from transformer.data.tokenizer import SentencePieceTokenizer
 
 AUTO = {"source_language": "auto", "target_language": "auto"}
 
@@ -62,4 +63,13 @@ def test_splits_without_files_are_found(tmp_path):
 
 def test_text_is_measured_on_both_sides():
     """Catches a side that is not counted, and characters where bytes are meant."""
-    assert measure_text([("a b", "ä b"), ("a", "c")]) == (2, 9, 5, 4)
+    assert measure_text([("a bc", "ä bc"), ("a", "cd")]) == (2, 12, 6, 2)
+
+
+@pytest.mark.parametrize(
+    "lines", [["1 2 3"], ["a. a, a!", "a? b"], ["the house", "the houses-to-be 12a"], ["日本語"]]
+)
+def test_the_largest_vocabulary_can_be_made(lines):
+    """Catches a size that SentencePiece refuses, of a text with few words or little else."""
+    text = measure_text([(line, line) for line in lines])
+    assert SentencePieceTokenizer.train(lines * 2, text.largest_vocabulary).vocab_size > 260

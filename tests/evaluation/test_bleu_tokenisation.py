@@ -1,7 +1,11 @@
 """bleu_tokenisation.py: scores of languages whose words 13a does not find."""
 
+from types import SimpleNamespace
+
 import pytest
 
+import transformer
+from transformer.config import Config
 from transformer.evaluation import bleu_tokenisation
 from transformer.evaluation.bleu_tokenisation import (
     LANGUAGES,
@@ -9,6 +13,7 @@ from transformer.evaluation.bleu_tokenisation import (
     choose_tokenisation,
     tokenisation_note,
 )
+from transformer.evaluation.translation import evaluate_translator
 
 
 class Tokenisers:
@@ -47,6 +52,16 @@ def test_what_cannot_run_is_refused_with_the_cure(monkeypatch):
     with pytest.raises(ValueError, match=r"^[^\n]*pip install 'sacrebleu\[ja\]' [^\n]*\.$"):
         check_tokenisation("ja-mecab")
     check_tokenisation("13a")
+
+
+def test_training_and_evaluation_refuse_it_before_any_work(monkeypatch, tmp_path):
+    """Catches a check that comes after the corpus was read, or a sentence translated."""
+    monkeypatch.setattr(bleu_tokenisation, "BLEU", Tokenisers("ja-mecab"))
+    config = Config().with_values({"data.bleu_tokenize": "ja-mecab", "data.corpus": "no/folder"})
+    with pytest.raises(ValueError, match=r"sacrebleu\[ja\]"):
+        transformer.train(config, tmp_path / "run", verbose=False)
+    with pytest.raises(ValueError, match=r"sacrebleu\[ja\]"):
+        evaluate_translator(SimpleNamespace(config=config), [("a", "b")], "corpus")
 
 
 def test_sacrebleu_knows_what_may_be_chosen():

@@ -148,7 +148,7 @@ def own_text(tmp_path):
         for file in corpus.glob(f"{split}.*"):
             file.unlink()
     values = {"data.corpus": str(corpus), "model.d_model": 8, "model.num_layers": 1}
-    values |= {"tokenizer.kind": "pieces", "decoding.beam_size": 1}
+    values["decoding.beam_size"] = 1
     return all_automatic().with_values(values)
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,10 +14,13 @@ from transformer.data.ragged import Ragged
 from transformer.data.splits import parse_split
 from transformer.data.text_files import OPENERS, describe_folder, name_in_folder
 from transformer.data.tokenizer_files import train_tokenizers
+from transformer.special_tokens import NUM_SPECIAL
 
 AUTO = "auto"
 SAMPLE = 20_000  # pairs that lengths are measured on
 EMBEDDED = ("en", "de")
+NUM_BYTES = 256
+WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 class TextFacts(NamedTuple):
@@ -25,7 +29,17 @@ class TextFacts(NamedTuple):
     num_pairs: int
     num_bytes: int
     num_characters: int  # different ones
-    num_words: int  # different ones, between spaces
+    num_words: int  # different ones, of two letters or more
+
+    @property
+    def least_vocabulary(self) -> int:
+        """The pieces that SentencePiece cannot do without: bytes, control pieces, characters."""
+        return NUM_BYTES + NUM_SPECIAL + self.num_characters
+
+    @property
+    def largest_vocabulary(self) -> int:
+        """A number of pieces that the text is sure to have: it can make one of each word."""
+        return self.least_vocabulary + self.num_words
 
 
 class Lengths(NamedTuple):
@@ -102,7 +116,7 @@ def measure_text(pairs: Pairs) -> TextFacts:
     num_bytes = 0
     for side in (text for pair in pairs for text in pair):
         characters.update(side)
-        words.update(side.split())
+        words.update(WORD.findall(side))
         num_bytes += len(side.encode(errors="replace"))
     return TextFacts(len(pairs), num_bytes, len(characters), len(words))
 
@@ -110,7 +124,8 @@ def measure_text(pairs: Pairs) -> TextFacts:
 def measure_lengths(pairs: Pairs, config: Config) -> Lengths:
     """Returns the lengths in tokens of a sample, by tokenizers that are trained on that sample."""
     sample = pairs[:: -(-len(pairs) // SAMPLE)]
-    tokenizers = train_tokenizers(config.tokenizer, sample)
+    size = min(config.tokenizer.vocab_size, measure_text(sample).largest_vocabulary)
+    tokenizers = train_tokenizers(replace(config.tokenizer, vocab_size=size), sample)
     source, target = (
         Ragged.encode(tokenizer, [pair[side] for pair in sample]).lengths
         for side, tokenizer in enumerate(tokenizers)

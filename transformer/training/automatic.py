@@ -112,7 +112,7 @@ def _choose_data(choices: Choices) -> None:
 def _choose_estimates(choices: Choices, facts: rules.Facts) -> None:
     """Chooses what depends on the speed: as it is given, or from an estimate of it."""
     model_type = "bfloat16" if facts.machine.has_bfloat16 else "float32"
-    reason = "the devices are fastest in it" if facts.machine.has_bfloat16 else "exact"
+    reason = "fast on these devices" if facts.machine.has_bfloat16 else "bfloat16 is no faster here"
     choices.set("model.dtype", model_type, reason)
     training = choices.config.training
     if steps := training.num_train_steps:

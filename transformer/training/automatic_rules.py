@@ -19,7 +19,6 @@ BYTES_PER_TOKEN = 5  # of UTF-8, with vocabularies of some thousand pieces
 OCCURRENCES = 50  # of the rarest pieces; Gowda & May find 100 best, for longer trainings
 SMALL_TEXT = 100_000  # tokens, for which Sennrich & Zhang take 2,000 pieces
 VOCAB_SIZES = 1000, 2000, 3000, 4000, 6000, 8000, 12_000, 16_000, 24_000, 32_000
-CONTROL_PIECES = 260  # bytes, PAD, BOS, EOS, UNK
 ROW_LENGTHS = 64, 96, 128, 192, 256, 384, 512
 SENTENCES_PER_ROW = 6  # at least, of mean length: then rows are filled to 94% or more
 LONG_ROW = 192  # beyond it, attention costs more than fuller rows save
@@ -75,9 +74,8 @@ def choose_vocabulary(choices: Choices, text: TextFacts) -> None:
     num_tokens = text.num_bytes / BYTES_PER_TOKEN
     usual = VOCAB_SIZES[1 if num_tokens >= SMALL_TEXT else 0]
     often = [v for v in VOCAB_SIZES if v * math.log(v) * OCCURRENCES <= num_tokens]
-    least = CONTROL_PIECES + text.num_characters  # SentencePiece asks for as many
-    most = least + text.num_words
-    size = min(max([usual, *often, -(-15 * least // 1000) * 100]), most)
+    for_characters = -(-15 * text.least_vocabulary // 1000) * 100  # half as many again
+    size = min(max([usual, *often, for_characters]), text.largest_vocabulary)
     reason = f"about {num_tokens / 1e6:.1f} million tokens, {text.num_characters:,} characters"
     choices.set("tokenizer.vocab_size", size, reason)
 
@@ -124,7 +122,7 @@ def choose_model(choices: Choices, facts: Facts) -> None:
     choices.set("model.num_heads", model.num_heads, "of 32 to 64 dimensions each")
     epochs = seen / facts.corpus_tokens
     rate = next(rate for most, rate in DROPOUT if epochs <= most)
-    choices.set("model.dropout_rate", rate, f"each pair is seen about {epochs:.0f} times")
+    choices.set("model.dropout_rate", rate, f"each pair is seen about {epochs:.2g} times")
 
 
 def _sized(choices: Choices, d_model: int, num_layers: int) -> Choices:
