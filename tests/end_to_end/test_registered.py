@@ -52,7 +52,7 @@ def own(tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
     corpus = write_corpus(folder / "corpus", num_train=60)
     (folder / "own.py").write_text(OWN)
-    settings = SETTINGS | {"training.num_train_steps": 4, "training.eval_every": 2}
+    settings = SETTINGS | {"training.num_train_steps": 4, "training.eval_every": 4}
     settings |= {"data.corpus": corpus, "data.validation_split": "val", "data.test_split": "val"}
     settings |= {"decoding.beam_size": 1, "decoding.max_extra_length": 0, "model.d_model": 8}
     arguments = [f"--config.{name}={value}" for name, value in settings.items()]
@@ -90,8 +90,3 @@ def test_a_run_opens_once_its_names_are_registered(own):
         assert transformer.restore(own / "run").config.model.attention == "cosine"
         code, _, err = call("train.py", f"--workdir={own / 'run'}")
         assert code == 0 and "already finished" in err
-        result = transformer.evaluate(own / "run", verbose=False)
-        assert repr(result).startswith(f"Evaluation({own / 'corpus'} val, best (")
-        assert "equally long" in repr(result)
-    report = json.loads((own / "run" / "results" / "val" / "report.json").read_text())
-    assert report["same_length"]["value"] == result.scores["same_length"].value

@@ -26,7 +26,7 @@ def parse_flags(kind: type[F], argv: Sequence[str]) -> F:
     """
     expected, values = _expected_values(kind), _define_flags(kind)
     _refuse_unknown_names(argv, expected)
-    _register(argv)
+    run_registering_files(argv)
     _parse(values, argv, expected)
     return _flags_from(kind, values)
 
@@ -55,17 +55,19 @@ def chosen_config(kind: type, argv: Sequence[str]) -> Config:
     """Returns the configuration that --config and --workdir choose, before any other flag."""
     files, _ = _take_values("config", argv)
     folders, _ = _take_values("workdir", argv)
-    _register(argv)
+    run_registering_files(argv)
     if len(files) > 1:
         raise ValueError(f"--config was given {len(files)} times: {', '.join(files)}; name one.")
     workdir = folders[-1] if folders else flags_of(kind)["workdir"].default
     return choose_config(files[0] if files else None, workdir)
 
 
-def _register(argv: Sequence[str]) -> None:
-    """Runs the files of --register, whose names the configuration may use."""
-    for paths in _take_values("register", argv)[0]:
+def run_registering_files(argv: Sequence[str]) -> list[str]:
+    """Runs the files of --register and returns the command line without that flag."""
+    files, rest = _take_values("register", argv)
+    for paths in files:
         register_files(paths)
+    return rest
 
 
 def wants(name: str, argv: Sequence[str]) -> bool:

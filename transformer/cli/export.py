@@ -3,12 +3,13 @@
 It takes a sixth of a training checkpoint: half the bytes of the parameters, and no optimizer.
 FOLDER is again a work directory, for eval.py, for `Translator.from_checkpoint` and to start other
 runs from (--config.training.init_from=FOLDER). CHECKPOINT is as eval.py's --checkpoints takes it.
+A run with an attention function or a task of one's own needs --register=FILE, as for eval.py.
 """
 
 from collections.abc import Sequence
 from typing import NoReturn
 
-from transformer.cli.command_line import wants
+from transformer.cli.command_line import run_registering_files, wants
 from transformer.cli.help_text import version_text
 from transformer.cli.process import run_guarded, run_process
 from transformer.console import say
@@ -28,7 +29,7 @@ def _export(argv: Sequence[str]) -> int:
     if wants("version", argv):
         print(version_text(), flush=True)
         return DONE
-    words = argv[1:]
+    words = run_registering_files(argv)[1:]
     if len(words) not in (2, 3) or any(word.startswith("-") for word in words):
         raise ValueError(f"expected {usage.splitlines()[0].split(': ')[1]}")
     from transformer.checkpoint.export import export  # late: it imports jax
