@@ -1,4 +1,4 @@
-"""What `pip install` takes along: every package, the configurations and three commands."""
+"""What `pip install` takes along: every package, the configurations and the commands."""
 
 import importlib
 import tomllib
