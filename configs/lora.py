@@ -2,8 +2,8 @@
 
 As configs/fine_tune.py, but the parameters of the run WORKDIR stay as they are. To every matrix of
 attention and feed-forward a product of two thin ones is added; these alone are trained and saved.
-WORKDIR must stay where it is; transformer-export makes one model of both. docs/fine_tuning.md has
-the scores of both ways.
+WORKDIR must stay where it is; transformer-export makes one model of both. Reached on
+2,000 captions: BLEU 12.94, where the general model has 9.31 (docs/fine_tuning.md).
 
     python train.py --config=configs/lora.py:runs/general --workdir=runs/adapter \\
         --config.data.corpus=path/to/domain
