@@ -103,6 +103,9 @@ def test_a_file_gets_a_line_of_a_phase_that_takes_long(monkeypatch):
     for _ in range(3):
         with display.lasting(console.Phase("reading", 0, clock)):
             clock.now += 3
+    with display.lasting(console.Phase("on any host", 0, clock), is_logged=False):
+        clock.now += 30
+        display.show()
     assert stream.getvalue() == ""
     with display.lasting(console.Phase("compiling", 0, clock)):
         for _ in range(60):

@@ -158,11 +158,12 @@ class PhaseDisplay:
         self._last_remark, self._next_remark = float("-inf"), float("inf")
 
     @contextmanager
-    def lasting(self, phase: Phase) -> Generator[None]:
+    def lasting(self, phase: Phase, is_logged: bool = True) -> Generator[None]:
         """Shows a phase for as long as the block lasts; phases may be nested."""
         self._phases.append(phase)
-        due = max(self.clock() + FIRST_REMARK, self._last_remark + REMARK_EVERY)
-        self._next_remark = min(self._next_remark, due)
+        if is_logged:
+            due = max(self.clock() + FIRST_REMARK, self._last_remark + REMARK_EVERY)
+            self._next_remark = min(self._next_remark, due)
         try:
             with self._ticking() if len(self._phases) == 1 else nullcontext():
                 self.show()
@@ -216,15 +217,16 @@ def showing_phases() -> Generator[None]:
 
 
 @contextmanager
-def phase(name: str, total: int = 0) -> Generator[Phase]:
+def phase(name: str, total: int = 0, *, is_logged: bool = True) -> Generator[Phase]:
     """Shows on standard error what is done in the block, for how long and how far it is.
 
     name: as "translating". total: of what `advance` of the phase counts; 0 if that is not known.
+    is_logged: whether a file gets a line too; not before it is known which host this is.
     """
     this = Phase(name, total, _display.clock)
     is_main = threading.current_thread() is threading.main_thread()
     is_shown = _display.is_on and not _is_quiet and is_main
-    with _display.lasting(this) if is_shown else nullcontext():
+    with _display.lasting(this, is_logged) if is_shown else nullcontext():
         yield this
 
 

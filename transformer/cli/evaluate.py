@@ -55,11 +55,11 @@ def _evaluate(argv: Sequence[str]) -> int:
         WorkDir(path).load_config()  # raises now if it is no work directory
     # Imported here, as they import jax: --help and wrong flags need not wait for it.
     if task == "translation":
-        with phase("importing JAX"):
+        with phase("importing JAX", is_logged=False):
             from transformer.cli.evaluate_translation import evaluate_translation
 
         return evaluate_translation(flags, config)
-    with phase("importing JAX"):
+    with phase("importing JAX", is_logged=False):
         from transformer.cli.evaluate_task import evaluate_task
 
     return evaluate_task(flags, config)

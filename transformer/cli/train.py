@@ -75,11 +75,11 @@ def _train(argv: Sequence[str]) -> int:
         return DONE
     # Imported here, as they import jax: --help and wrong flags need not wait for it.
     if flags.dry_run:
-        with phase("importing JAX"):
+        with phase("importing JAX", is_logged=False):
             from transformer.cli.dry_run import describe_run
 
         return describe_run(config, flags.workdir, flags.topology, every_layer=flags.all_parameters)
-    with phase("importing JAX"):
+    with phase("importing JAX", is_logged=False):
         from transformer.cli.run_training import run_training
 
     return run_training(flags, config, flags.workdir, flags.profile, flags.profiler_port)
