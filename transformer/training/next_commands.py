@@ -67,5 +67,6 @@ def _program(path: str, name: str) -> str:
 
 
 def _from_here(path: str) -> str:
-    """Returns a path from the working directory on, if that is shorter."""
-    return min(path, os.path.relpath(path), key=len)
+    """Returns a path from the working directory on, if it lies below."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith(os.pardir) else relative
