@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from transformer.cli.command_line import parse_flags_and_config, wants
+from transformer.cli.command_line import parse_flags_and_config
 from transformer.cli.config_files import REGISTER, explaining_errors, find_config, run_file
 from transformer.cli.flags import check_flags, flag
-from transformer.cli.help_text import help_with_config, version_text
+from transformer.cli.help_text import answers_information, help_with_config
 from transformer.cli.hosts import HostFlags
 from transformer.cli.process import run_guarded, run_process
 from transformer.config import Config
@@ -78,11 +78,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _ablate(argv: Sequence[str]) -> int:
-    if wants("help", argv):
-        print(help_with_config(__doc__, AblateFlags, argv), flush=True)
-        return DONE
-    if wants("version", argv):
-        print(version_text(), flush=True)
+    if answers_information(argv, lambda: help_with_config(__doc__, AblateFlags, argv)):
         return DONE
     flags, base = parse_flags_and_config(AblateFlags, argv)
     check_flags(flags)

@@ -20,9 +20,9 @@ On several hosts, start it on each. Exit codes: 0 done, 2 wrong input, 75 stoppe
 from collections.abc import Sequence
 from typing import NoReturn
 
-from transformer.cli.command_line import parse_flags, wants
+from transformer.cli.command_line import parse_flags
 from transformer.cli.evaluate_flags import EvaluateFlags
-from transformer.cli.help_text import help_text, version_text
+from transformer.cli.help_text import answers_information, help_text
 from transformer.cli.process import run_guarded, run_process
 from transformer.console import phase
 from transformer.registry import task_kind
@@ -39,11 +39,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _evaluate(argv: Sequence[str]) -> int:
-    if wants("help", argv):
-        print(help_text(__doc__, EvaluateFlags), flush=True)
-        return DONE
-    if wants("version", argv):
-        print(version_text(), flush=True)
+    if answers_information(argv, lambda: help_text(__doc__, EvaluateFlags)):
         return DONE
     flags = parse_flags(EvaluateFlags, argv)
     config = WorkDir(flags.workdir).load_config()

@@ -9,8 +9,8 @@ A run with an attention function or a task of one's own needs --register=FILE, a
 from collections.abc import Sequence
 from typing import NoReturn
 
-from transformer.cli.command_line import run_registering_files, wants
-from transformer.cli.help_text import version_text
+from transformer.cli.command_line import run_registering_files
+from transformer.cli.help_text import answers_information
 from transformer.cli.process import run_guarded, run_process
 from transformer.console import say
 from transformer.signals import DONE
@@ -23,11 +23,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _export(argv: Sequence[str]) -> int:
     usage = (__doc__ or "").strip()
-    if wants("help", argv):
-        print(usage, flush=True)
-        return DONE
-    if wants("version", argv):
-        print(version_text(), flush=True)
+    if answers_information(argv, lambda: usage):
         return DONE
     words = run_registering_files(argv)[1:]
     if len(words) not in (2, 3) or any(word.startswith("-") for word in words):

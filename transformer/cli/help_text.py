@@ -2,10 +2,10 @@
 
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import transformer
-from transformer.cli.command_line import chosen_config
+from transformer.cli.command_line import chosen_config, wants
 from transformer.cli.config_files import DEFAULT_CONFIG
 from transformer.cli.flags import help_lines
 from transformer.config import Config
@@ -14,6 +14,18 @@ LAST_FLAGS = [
     "  --help: Print this, and stop.",
     "  --version: Print the versions of this package and of Python, and stop.",
 ]
+
+
+def answers_information(argv: Sequence[str], make_help: Callable[[], str]) -> bool:
+    """Prints what --help or --version asks for; returns whether the command line has either."""
+    if wants("help", argv):
+        text = make_help()
+    elif wants("version", argv):
+        text = version_text()
+    else:
+        return False
+    print(text, flush=True)
+    return True
 
 
 def help_text(usage: str | None, kind: type) -> str:

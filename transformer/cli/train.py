@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from transformer.cli.command_line import parse_flags_and_config, wants
+from transformer.cli.command_line import parse_flags_and_config
 from transformer.cli.config_files import REGISTER
 from transformer.cli.flags import check_flags, flag
-from transformer.cli.help_text import config_text, help_with_config, version_text
+from transformer.cli.help_text import answers_information, config_text, help_with_config
 from transformer.cli.hosts import HostFlags
 from transformer.cli.process import run_guarded, run_process
 from transformer.console import phase
@@ -62,11 +62,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _train(argv: Sequence[str]) -> int:
-    if wants("help", argv):
-        print(help_with_config(__doc__, TrainFlags, argv), flush=True)
-        return DONE
-    if wants("version", argv):
-        print(version_text(), flush=True)
+    if answers_information(argv, lambda: help_with_config(__doc__, TrainFlags, argv)):
         return DONE
     flags, config = parse_flags_and_config(TrainFlags, argv)
     check_flags(flags)
