@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from etils.epath import PathLike
 
 from transformer.checkpoint.checkpoints import Checkpoints
-from transformer.checkpoint.open_run import open_for_reading
+from transformer.checkpoint.open_run import load_checkpoint
 from transformer.checkpoint.train_state import TrainState
 from transformer.storage import write_atomically
 from transformer.workdir import WorkDir
@@ -23,9 +23,7 @@ def export(workdir: PathLike, folder: PathLike, checkpoint: str | int = "default
     config = source.load_config()
     if target.has_run:
         raise ValueError(f"{target.path} holds a run already; name a new folder.")
-    loaded = open_for_reading(source.path, config).load(
-        checkpoint, config.decoding.average_checkpoints
-    )
+    loaded = load_checkpoint(source, config, checkpoint)
     params = jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), loaded.params)
     target.open_for_training(config)
     checkpoints = Checkpoints(target.checkpoints, keep=1)

@@ -38,12 +38,15 @@ class AdapterCheckpoints(Checkpoints):
         return load_base(WorkDir(self.folder.parent))
 
 
+def load_checkpoint(workdir: WorkDir, config: Config, checkpoint: str | int) -> Loaded:
+    """Loads a checkpoint of a run by its name; `config` is the run's."""
+    num_averaged = config.decoding.average_checkpoints
+    return open_for_reading(workdir.path, config).load(checkpoint, num_averaged)
+
+
 def load_default(workdir: WorkDir) -> Loaded:
     """Loads the default checkpoint of a run."""
-    config = workdir.load_config()
-    return open_for_reading(workdir.path, config).load(
-        "default", config.decoding.average_checkpoints
-    )
+    return load_checkpoint(workdir, workdir.load_config(), "default")
 
 
 def choose_base(workdir: WorkDir, init_from: str) -> Params:

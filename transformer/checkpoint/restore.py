@@ -9,7 +9,7 @@ from etils.epath import PathLike
 from flax import linen as nn
 from jax.typing import DTypeLike
 
-from transformer.checkpoint.open_run import open_for_reading
+from transformer.checkpoint.open_run import load_checkpoint
 from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
@@ -84,9 +84,7 @@ def restore(
         config.decoding.batch_size = batch_size
     config.validate()
     with phase(f"restoring {run.path}"):
-        loaded = open_for_reading(run.path, config).load(
-            checkpoint, config.decoding.average_checkpoints
-        )
+        loaded = load_checkpoint(run, config, checkpoint)
     model, tokenizers, labels = load_model(run, config)
     check_shapes(model, smallest_batch(config, labels), loaded.params)
     name, step, num_averaged, params = loaded
