@@ -12,35 +12,24 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, get_type_hints
 
-from transformer.config_groups import (
+from transformer.config.groups import (
     DataConfig,
     DecodingConfig,
     MeshConfig,
-    ModelConfig,
     OptimizerConfig,
     TokenizerConfig,
     TrainingConfig,
 )
-from transformer.config_rules import (
+from transformer.config.model import ModelConfig
+from transformer.config.rules import (
     check_adapters,
     check_averaging,
     check_mesh,
     check_model,
     check_tokenizer,
 )
-from transformer.config_setting import Setting, Settings, setting, settings_of
+from transformer.config.setting import Setting, Settings, setting, settings_of
 from transformer.registry import TASKS, task_kind
-
-__all__ = [
-    "Config",
-    "DataConfig",
-    "DecodingConfig",
-    "MeshConfig",
-    "ModelConfig",
-    "OptimizerConfig",
-    "TokenizerConfig",
-    "TrainingConfig",
-]
 
 
 @dataclass

@@ -4,74 +4,13 @@ Every default is the paper's base model where the paper says something.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
-from transformer.config_setting import Settings, setting
-from transformer.registry import ATTENTION_FUNCTIONS, BLOCKS, METRICS, POSITION_ENCODINGS
+from transformer.config.setting import Settings, count, rate, setting
+from transformer.registry import METRICS
 
 BLEU_TOKENISATIONS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
-DTYPES = ("float32", "bfloat16")
 TOKENIZERS = ("sentencepiece", "pieces", "characters")
 SPEED_ALONE = {"resumable": True, "changes_result": False}  # facts of a setting
-
-
-def _count(default: int, help: str, **facts: Any) -> int:
-    """A whole number from 1 on; 0 has it chosen when a new run starts."""
-    return setting(default, help, at_least=1, automatic=0, **facts)
-
-
-def _rate(default: float, help: str, **facts: Any) -> float:
-    """A share of a whole."""
-    return setting(default, help, at_least=0, below=1, **facts)
-
-
-@dataclass
-class ModelConfig(Settings):
-    """The network (paper, sections 3 and 5.4; letters as in Table 3)."""
-
-    d_model: int = _count(512, "Width of the model, d_model.")
-    d_ff: int = _count(2048, "Width inside the feed-forward layers, d_ff.")
-    num_heads: int = _count(8, "Number of attention heads, h.")
-    head_dim: int = setting(
-        0, "Width of a head's queries and keys, d_k; 0: d_model / num_heads.", at_least=0
-    )
-    value_dim: int = setting(0, "Width of a head's values, d_v; 0: d_k.", at_least=0)
-    num_layers: int = _count(6, "Layers of the encoder, and of the decoder, N.")
-    dropout_rate: float = _rate(
-        0.1, "Dropout of embeddings and of the output of every sub-layer.", automatic=-1
-    )
-    attention_dropout_rate: float = _rate(
-        0.0, "Dropout of the attention weights; the paper has none."
-    )
-    norm: str = setting(
-        "post", "Layer normalisation after each sub-layer or before.", choices=("post", "pre")
-    )
-    positions: str = setting("sinusoidal", "Position encoding.", choices=POSITION_ENCODINGS)
-    max_positions: int = setting(512, "Number of learned positions.", at_least=1)
-    embedding_sharing: str = setting(
-        "all",
-        "Embeddings that are one matrix: source, target and softmax; target and softmax; none.",
-        choices=("all", "target", "none"),
-    )
-    attention: str = setting(
-        "scaled_dot_product", "Attention function.", choices=ATTENTION_FUNCTIONS
-    )
-    block: str = setting("transformer", "What a layer is made of.", choices=BLOCKS)
-    attention_block: int = setting(
-        64, "With attention=local: how many positions a query sees on either side.", at_least=1
-    )
-    attention_features: int = setting(
-        256, "With attention=performer: number of random features; more are more exact.", at_least=1
-    )
-    dtype: str = setting(
-        "float32", "Computing type; parameters are float32.", choices=DTYPES, automatic="auto"
-    )
-
-    @property
-    def widths_of_head(self) -> tuple[int, int]:
-        """(d_k, d_v): the widths of a head's queries and keys, and of its values."""
-        key_dim = self.head_dim or self.d_model // self.num_heads
-        return key_dim, self.value_dim or key_dim
 
 
 @dataclass
@@ -103,12 +42,12 @@ class DataConfig(Settings):
         resumable=True,
         automatic="auto",
     )
-    row_length: int = _count(256, "Tokens in a packed row; longer sentences are left out.")
+    row_length: int = count(256, "Tokens in a packed row; longer sentences are left out.")
     max_length_ratio: float = setting(
         9.0, "Largest ratio of a training pair's two lengths in tokens; 0: no limit.", at_least=0
     )
     drop_identical: bool = setting(True, "Leave out training pairs whose two sides are equal.")
-    mask_rate: float = _rate(0.15, "Share of the tokens that a masked language model has to guess.")
+    mask_rate: float = rate(0.15, "Share of the tokens that a masked language model has to guess.")
     patch_size: int = setting(
         4, "Side of an image's square patches in pixels; a patch is one position.", at_least=1
     )
@@ -127,7 +66,7 @@ class TokenizerConfig(Settings):
     model: str = setting(
         "", "File of the SentencePiece model; empty: train one from the corpus.", is_path=True
     )
-    vocab_size: int = _count(37_000, "Size of a SentencePiece vocabulary to train.")
+    vocab_size: int = count(37_000, "Size of a SentencePiece vocabulary to train.")
     shared: bool = setting(True, "One vocabulary for both languages.")
     joiner: str = setting(
         "@@", "With kind=pieces: marks the end of a piece that the next one continues."
@@ -143,15 +82,15 @@ class TokenizerConfig(Settings):
 class OptimizerConfig(Settings):
     """Adam and the paper's schedule (section 5.3)."""
 
-    warmup_steps: int = _count(4000, "Steps over which the learning rate rises.")
+    warmup_steps: int = count(4000, "Steps over which the learning rate rises.")
     peak_learning_rate: float = setting(
         0.0,
         "Highest rate; 0: (d_model · warmup_steps)^-0.5, the paper's.",
         at_least=0,
         automatic=-1,
     )
-    beta1: float = _rate(0.9, "Adam's decay of the mean of gradients.")
-    beta2: float = _rate(0.98, "Adam's decay of the mean of squares.")
+    beta1: float = rate(0.9, "Adam's decay of the mean of gradients.")
+    beta2: float = rate(0.98, "Adam's decay of the mean of squares.")
     epsilon: float = setting(1e-9, "Adam's ε.", at_least=0)
     clip_norm: float = setting(
         0.0, "Largest norm of the gradient; 0: no clipping, as in the paper.", at_least=0
@@ -169,19 +108,19 @@ class TrainingConfig(Settings):
     """How long, how much at a time, and what to write when. Periods count steps."""
 
     seed: int = setting(0, "Seed of parameters, batches and dropout.", at_least=0)
-    num_train_steps: int = _count(100_000, "Training steps in all.", resumable=True)
+    num_train_steps: int = count(100_000, "Training steps in all.", resumable=True)
     minutes: float = setting(
         0.0, "Minutes for a run whose num_train_steps is 0; 0: no limit.", at_least=0, automatic=-1
     )
-    batch_tokens: int = _count(25_000, "Target positions in a batch (section 5.1).")
-    accumulate_steps: int = _count(
+    batch_tokens: int = count(25_000, "Target positions in a batch (section 5.1).")
+    accumulate_steps: int = count(
         1, "Micro-batches in a batch: more need less memory.", resumable=True
     )
-    label_smoothing: float = _rate(0.1, "Label smoothing, ε_ls.")
-    log_every: int = _count(100, "Steps between two reports.", **SPEED_ALONE)
-    eval_every: int = _count(5000, "Steps between two evaluations.", resumable=True)
-    checkpoint_every: int = _count(1000, "Steps between two checkpoints.", resumable=True)
-    keep_checkpoints: int = _count(
+    label_smoothing: float = rate(0.1, "Label smoothing, ε_ls.")
+    log_every: int = count(100, "Steps between two reports.", **SPEED_ALONE)
+    eval_every: int = count(5000, "Steps between two evaluations.", resumable=True)
+    checkpoint_every: int = count(1000, "Steps between two checkpoints.", resumable=True)
+    keep_checkpoints: int = count(
         5, "Newest checkpoints kept for averaging, besides the best.", resumable=True
     )
     patience: int = setting(
@@ -211,7 +150,7 @@ class DecodingConfig(Settings):
     max_extra_length: int = setting(
         50, "Tokens that a translation may have beyond its source's.", at_least=0, resumable=True
     )
-    average_checkpoints: int = _count(
+    average_checkpoints: int = count(
         1, "Newest checkpoints to average where none is named; 1: the best one.", resumable=True
     )
     batch_size: int = setting(

@@ -1,12 +1,12 @@
 """Settings that are right alone and wrong together: each rule raises ValueError in one sentence."""
 
-from transformer.config_groups import (
+from transformer.config.groups import (
     DecodingConfig,
     MeshConfig,
-    ModelConfig,
     TokenizerConfig,
     TrainingConfig,
 )
+from transformer.config.model import ModelConfig
 
 
 def check_model(model: ModelConfig, task: str, row_length: int) -> None:

@@ -177,3 +177,13 @@ def settings_of(config: type[Any], prefix: str = "") -> Iterator[Setting]:
             yield from settings_of(value_type, f"{name}.")
         else:
             yield Setting(name=name, type=value_type, **field.metadata)
+
+
+def count(default: int, help: str, **facts: Any) -> int:
+    """A whole number from 1 on; 0 has it chosen when a new run starts."""
+    return setting(default, help, at_least=1, automatic=0, **facts)
+
+
+def rate(default: float, help: str, **facts: Any) -> float:
+    """A share of a whole."""
+    return setting(default, help, at_least=0, below=1, **facts)

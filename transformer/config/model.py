@@ -1,0 +1,57 @@
+"""The settings of the network; the defaults are the paper's base model."""
+
+from dataclasses import dataclass
+
+from transformer.config.setting import Settings, count, rate, setting
+from transformer.registry import ATTENTION_FUNCTIONS, BLOCKS, POSITION_ENCODINGS
+
+DTYPES = ("float32", "bfloat16")
+
+
+@dataclass
+class ModelConfig(Settings):
+    """The network (paper, sections 3 and 5.4; letters as in Table 3)."""
+
+    d_model: int = count(512, "Width of the model, d_model.")
+    d_ff: int = count(2048, "Width inside the feed-forward layers, d_ff.")
+    num_heads: int = count(8, "Number of attention heads, h.")
+    head_dim: int = setting(
+        0, "Width of a head's queries and keys, d_k; 0: d_model / num_heads.", at_least=0
+    )
+    value_dim: int = setting(0, "Width of a head's values, d_v; 0: d_k.", at_least=0)
+    num_layers: int = count(6, "Layers of the encoder, and of the decoder, N.")
+    dropout_rate: float = rate(
+        0.1, "Dropout of embeddings and of the output of every sub-layer.", automatic=-1
+    )
+    attention_dropout_rate: float = rate(
+        0.0, "Dropout of the attention weights; the paper has none."
+    )
+    norm: str = setting(
+        "post", "Layer normalisation after each sub-layer or before.", choices=("post", "pre")
+    )
+    positions: str = setting("sinusoidal", "Position encoding.", choices=POSITION_ENCODINGS)
+    max_positions: int = setting(512, "Number of learned positions.", at_least=1)
+    embedding_sharing: str = setting(
+        "all",
+        "Embeddings that are one matrix: source, target and softmax; target and softmax; none.",
+        choices=("all", "target", "none"),
+    )
+    attention: str = setting(
+        "scaled_dot_product", "Attention function.", choices=ATTENTION_FUNCTIONS
+    )
+    block: str = setting("transformer", "What a layer is made of.", choices=BLOCKS)
+    attention_block: int = setting(
+        64, "With attention=local: how many positions a query sees on either side.", at_least=1
+    )
+    attention_features: int = setting(
+        256, "With attention=performer: number of random features; more are more exact.", at_least=1
+    )
+    dtype: str = setting(
+        "float32", "Computing type; parameters are float32.", choices=DTYPES, automatic="auto"
+    )
+
+    @property
+    def widths_of_head(self) -> tuple[int, int]:
+        """(d_k, d_v): the widths of a head's queries and keys, and of its values."""
+        key_dim = self.head_dim or self.d_model // self.num_heads
+        return key_dim, self.value_dim or key_dim
