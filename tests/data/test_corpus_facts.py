@@ -2,9 +2,16 @@
 
 import pytest
 
-from transformer.config import DataConfig
-from transformer.data.corpus_facts import find_languages, measure_text, missing_splits
+from transformer.config import Config, DataConfig
+from transformer.data.corpus_facts import (
+    find_languages,
+    measure_lengths,
+    measure_text,
+    missing_splits,
+)
+from transformer.data.simple_tokenizers import CharacterTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.tokenizer_files import save_tokenizers
 
 AUTO = {"source_language": "auto", "target_language": "auto"}
 
@@ -73,3 +80,13 @@ def test_the_largest_vocabulary_can_be_made(lines):
     """Catches a size that SentencePiece refuses, of a text with few words or little else."""
     text = measure_text([(line, line) for line in lines])
     assert SentencePieceTokenizer.train(lines * 2, text.largest_vocabulary).vocab_size > 260
+
+
+def test_lengths_are_those_of_the_run_to_start_from(tmp_path):
+    """Catches a vocabulary that is learnt anew, which an imported one cannot be."""
+    characters = CharacterTokenizer.train(["abc"])
+    save_tokenizers(tmp_path, characters, characters)
+    config = Config()
+    config.tokenizer.kind, config.training.init_from = "imported", str(tmp_path)
+    lengths = measure_lengths([("abc", "a"), ("", "ab")], config)
+    assert lengths.source.tolist() == [4, 1] and lengths.target.tolist() == [2, 3]

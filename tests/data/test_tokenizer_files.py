@@ -4,6 +4,7 @@ import pytest
 
 from transformer.config import TokenizerConfig
 from transformer.data import tokenizer_files
+from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
 
@@ -102,3 +103,23 @@ def test_missing_half_and_damaged_files_are_refused_by_name(tmp_path):
     (tmp_path / "target_tokenizer.model.tmp").write_bytes(data)  # a crash while it was written
     with pytest.raises(ValueError, match="holds no tokenizer"):
         load_tokenizers(tmp_path)
+
+
+def test_two_imported_tokenizers_may_share_one_list(tmp_path):
+    """Catches a target that splits as the source does, and lists that differ after loading."""
+    models = [t.to_bytes() for t in train_tokenizers(KINDS["separate"], PAIRS)]
+    pieces = ["<pad>", "<s>", "</s>", "<unk>", *"▁thecadio"]
+    saved = [PieceListTokenizer(model, pieces) for model in models]
+    save_tokenizers(tmp_path, *saved)
+    source, target = load_tokenizers(tmp_path)
+    assert source.vocab_size == target.vocab_size == len(pieces)
+    assert [t.to_bytes() for t in (source, target)] == [t.to_bytes() for t in saved]
+    assert source.to_bytes() != target.to_bytes()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_an_imported_tokenizer_is_not_trained(shared):
+    """Catches a new vocabulary under the weights of an imported model."""
+    config = TokenizerConfig(kind="imported", shared=shared)
+    with pytest.raises(ValueError, match=r"training\.init_from[^\n]*\.$"):
+        train_tokenizers(config, PAIRS)

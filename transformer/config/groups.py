@@ -9,7 +9,7 @@ from transformer.config.setting import Settings, count, rate, setting
 from transformer.registry import METRICS
 
 BLEU_TOKENISATIONS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
-TOKENIZERS = ("sentencepiece", "pieces", "characters")
+TOKENIZERS = ("sentencepiece", "pieces", "characters", "imported")
 SPEED_ALONE = {"resumable": True, "changes_result": False}  # facts of a setting
 
 
@@ -58,7 +58,9 @@ class TokenizerConfig(Settings):
     """How text becomes tokens."""
 
     kind: str = setting(
-        "sentencepiece", "Tokenizer; pieces: the text is tokenised already.", choices=TOKENIZERS
+        "sentencepiece",
+        "Tokenizer; pieces: the text is tokenised already; imported: that of training.init_from.",
+        choices=TOKENIZERS,
     )
     target_kind: str = setting(
         "", "Another tokenizer for the target; needs shared=False.", choices=("", *TOKENIZERS)

@@ -13,8 +13,9 @@ from transformer.data.parallel_text import Pairs, parse_corpora
 from transformer.data.ragged import Ragged
 from transformer.data.splits import parse_split
 from transformer.data.text_files import OPENERS, describe_folder, name_in_folder
-from transformer.data.tokenizer_files import train_tokenizers
+from transformer.data.tokenizer_files import load_tokenizers, train_tokenizers
 from transformer.special_tokens import NUM_SPECIAL
+from transformer.storage import locate
 
 AUTO = "auto"
 SAMPLE = 20_000  # pairs that lengths are measured on
@@ -122,10 +123,17 @@ def measure_text(pairs: Pairs) -> TextFacts:
 
 
 def measure_lengths(pairs: Pairs, config: Config) -> Lengths:
-    """Returns the lengths in tokens of a sample, by tokenizers that are trained on that sample."""
+    """Returns the lengths in tokens of a sample.
+
+    They are counted by the tokenizers of the run to start from, or by some that are trained on that
+    sample.
+    """
     sample = pairs[:: -(-len(pairs) // SAMPLE)]
-    size = min(config.tokenizer.vocab_size, measure_text(sample).largest_vocabulary)
-    tokenizers = train_tokenizers(replace(config.tokenizer, vocab_size=size), sample)
+    if config.training.init_from:
+        tokenizers = load_tokenizers(locate(config.training.init_from))
+    else:
+        size = min(config.tokenizer.vocab_size, measure_text(sample).largest_vocabulary)
+        tokenizers = train_tokenizers(replace(config.tokenizer, vocab_size=size), sample)
     source, target = (
         Ragged.encode(tokenizer, [pair[side] for pair in sample]).lengths
         for side, tokenizer in enumerate(tokenizers)

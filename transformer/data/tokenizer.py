@@ -1,7 +1,7 @@
 """What a tokenizer does, and the default one: SentencePiece BPE, trained on the corpus.
 
 Every sentence ends with EOS. Ids below `NUM_SPECIAL` are control ids, which no text can produce.
-Other tokenizers: `simple_tokenizers`.
+Other tokenizers: `simple_tokenizers`, and `piece_list_tokenizer` of imported models.
 """
 
 import io
@@ -88,16 +88,8 @@ class SentencePieceTokenizer:
 
     def __init__(self, model: bytes) -> None:
         """Raises ValueError if `model` is damaged or has other control ids than ours."""
-        if not model:
-            raise ValueError("The SentencePiece model is empty; restore the file or train it anew.")
         self.model = model
-        try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError:
-            raise ValueError(
-                "This is not a SentencePiece model, or only a part of one; restore the file or "
-                "train it anew."
-            ) from None
+        self._processor = read_sentencepiece(model)
         special = tuple(
             getattr(self._processor, f"{name}_id")() for name in ("pad", "bos", "eos", "unk")
         )
@@ -149,6 +141,19 @@ class SentencePieceTokenizer:
 
     def to_bytes(self) -> bytes:
         return self.model
+
+
+def read_sentencepiece(model: bytes) -> sentencepiece.SentencePieceProcessor:
+    """Returns the processor of a SentencePiece model; raises ValueError if that is damaged."""
+    if not model:
+        raise ValueError("The SentencePiece model is empty; restore the file or train it anew.")
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=model)
+    except RuntimeError:
+        raise ValueError(
+            "This is not a SentencePiece model, or only a part of one; restore the file or "
+            "train it anew."
+        ) from None
 
 
 def strip_control_ids(ids: Iterable[int]) -> list[int]:

@@ -6,6 +6,7 @@ from etils import epath
 
 from transformer.config import TokenizerConfig
 from transformer.console import phase
+from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.storage import PathLike, locate, write_atomically
@@ -16,6 +17,7 @@ READERS: dict[str, Callable[[bytes], Tokenizer]] = {
     SentencePieceTokenizer.suffix: SentencePieceTokenizer,
     PiecesTokenizer.suffix: PiecesTokenizer.from_bytes,
     CharacterTokenizer.suffix: CharacterTokenizer.from_bytes,
+    PieceListTokenizer.suffix: PieceListTokenizer.from_bytes,
 }
 
 
@@ -46,6 +48,11 @@ def train_tokenizer(config: TokenizerConfig, sentences: Sequence[str]) -> Tokeni
 
 
 def _train(config: TokenizerConfig, kind: str, sentences: Sequence[str]) -> Tokenizer:
+    if kind == "imported":
+        raise ValueError(
+            "tokenizer.kind=imported is the tokenizer of an imported model and cannot be trained: "
+            "name the run that has it with training.init_from, or set another tokenizer.kind."
+        )
     with phase("learning the vocabulary"):
         if kind == "pieces":
             return PiecesTokenizer.train(sentences, config.joiner)

@@ -171,7 +171,8 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
 
     def summary_lines(self) -> list[str]:
         batches, validation = self.training_batches, self.validation_batches
-        sizes = (f"{t.vocab_size:,}" for t in dict.fromkeys(self.tokenizers))
+        tokenizers = self.tokenizers[: 1 if self.config.tokenizer.shared else 2]
+        sizes = (f"{tokenizer.vocab_size:,}" for tokenizer in tokenizers)
         source_length, target_length = batches.shape
         lines = [
             f"data        {self.config.data.corpus} {self.direction}: {len(batches.source):,} "
