@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / "transformer"
 # A package (or a module at the top) may import those to its right and never those to its left.
 # Those between bars have no order among each other and may not import each other.
-LAYERS = """cli > training > tasks > evaluation > inference > checkpoint > search | model
+LAYERS = """cli > training > tasks > evaluation > interop > inference > checkpoint > search | model
     > data > parallel | workdir > config > registry | storage | console | signals | special_tokens
     > terminal"""
 RANK = {

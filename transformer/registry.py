@@ -116,6 +116,8 @@ POSITION_ENCODINGS = Registry(
     "position encoding",
     {
         "sinusoidal": "transformer.model.embedding:SinusoidalPositions",
+        "sinusoidal_tensor2tensor": "transformer.model.embedding:Tensor2TensorPositions",
+        "sinusoidal_fairseq": "transformer.model.embedding:FairseqPositions",
         "learned": "transformer.model.embedding:LearnedPositions",
     },
     holds_classes=True,

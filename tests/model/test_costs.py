@@ -23,7 +23,7 @@ def products(jaxpr):
     return int(total)
 
 
-@pytest.mark.parametrize("changes", [{}, {"num_layers": 3, "head_dim": 4, "value_dim": 6}])
+@pytest.mark.parametrize("changes", [{}, dict(num_decoder_layers=3, head_dim=4, value_dim=6)])
 def test_flops_are_those_of_the_products(changes):
     """Catches a forgotten projection, a factor of 2, source for target; the causal half apart."""
     rng = np.random.default_rng(0)
@@ -36,7 +36,7 @@ def test_flops_are_those_of_the_products(changes):
     forward = jax.make_jaxpr(lambda v: model.apply(v, batch, deterministic=True))(variables)
     c = model.config
     heads = c.num_heads * sum(c.widths_of_head)
-    causal_half = 2 * c.num_layers * heads * (target**2 - target * (target + 1) / 2)
+    causal_half = 2 * c.depth(is_decoder=True) * heads * (target**2 - target * (target + 1) / 2)
     expected = 3 * (products(forward.jaxpr) - causal_half)
     assert training_flops(c, VOCAB_SIZE, [source], [target]) == pytest.approx(expected)
 

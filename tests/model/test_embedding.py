@@ -37,6 +37,31 @@ def test_sinusoids_take_positions_of_any_shape():
     np.testing.assert_allclose(sinusoids(positions, D), table[positions], atol=1e-6)
 
 
+def test_sinusoids_of_tensor2tensor_and_fairseq():
+    """Catches the paper's exponent in them, and fairseq's first position not being 2."""
+    expected = np.zeros((50, D))
+    for pos in range(50):
+        for i in range(D // 2):
+            angle = pos / 10_000 ** (i / (D // 2 - 1))
+            expected[pos, 2 * i : 2 * i + 2] = math.sin(angle), math.cos(angle)
+    for name, first in (("sinusoidal_tensor2tensor", 0), ("sinusoidal_fairseq", 2)):
+        module = make_position_encoding(ModelConfig(d_model=D, positions=name))
+        vectors = module.apply({}, jnp.arange(50 - first))
+        np.testing.assert_allclose(vectors, expected[first:], atol=1e-5)
+
+
+def test_lookup_without_scale_and_scores_with_a_bias():
+    """Catches options that are accepted and not applied."""
+    config = ModelConfig(d_model=D, scale_embedding=False, output_bias=True)
+    module = Embedding(config, V, has_logits=True)
+    params = random_params(module.init, np.arange(3))
+    table, bias = params["table"], params["bias"]
+    ids = jnp.array([2, 5])
+    np.testing.assert_array_equal(module.apply({"params": params}, ids), table[ids])
+    logits = module.apply({"params": params}, table[:1], method="logits")
+    np.testing.assert_allclose(logits, table[:1] @ table.T + bias, atol=1e-5)
+
+
 def test_lookup_is_scaled_by_the_root_of_the_width():
     """Catches a missing × √d_model, which leaves the positions louder than the words."""
     module, variables, table = embedding()

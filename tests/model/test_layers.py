@@ -1,11 +1,13 @@
 """Sub-layers by hand formula in numpy, and another block in a model's stead."""
 
+import math
+
 import jax
 import numpy as np
 import pytest
 
 from tests.helpers.tiny_models import random_params, tiny_config
-from transformer.model.layers import FeedForward, Residual
+from transformer.model.layers import ACTIVATIONS, FeedForward, Residual
 
 B, T, D = 2, 4, 16
 
@@ -41,6 +43,22 @@ def test_residual_drops_the_sublayer_only(norm):
     x, ours = run_residual(norm, 0.999, lambda y: 1000 + 0 * y, deterministic=False)
     is_untouched = np.isclose(ours, layer_norm(x) if norm == "post" else x, atol=1e-5)
     assert is_untouched.mean() > 0.7
+
+
+def test_activations_by_hand():
+    """Catches the tanh approximation under the name of the exact GELU, 7e-4 beside it."""
+    x = np.linspace(-4, 4, 33)
+    sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
+    expected = {
+        "relu": np.maximum(x, 0),
+        "swish": x * sigmoid(x),
+        "gelu": x * [(1 + math.erf(v / math.sqrt(2))) / 2 for v in x],
+        "gelu_tanh": x * sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)),
+        "gelu_sigmoid": x * sigmoid(1.702 * x),
+    }
+    assert expected.keys() == ACTIVATIONS.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(ACTIVATIONS[name](x), values, atol=2e-6, err_msg=name)
 
 
 def test_feed_forward_by_hand():

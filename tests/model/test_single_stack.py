@@ -4,11 +4,14 @@ from functools import partial
 
 import jax
 import numpy as np
+import pytest
+from flax import linen as nn
 
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, sentence, tiny_config
 from transformer.data.batch import Batch
 from transformer.data.images import ImageBatch
 from transformer.data.lm_batches import MASK, WindowBatch
+from transformer.model.arrays import as_batch
 from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassifier
 from transformer.search.decoding import FREE, HypothesisRules, Limits, search_to_end
@@ -45,11 +48,13 @@ def padded(sentences, length):
     return np.array([[*ids, *[0] * (length - len(ids))] for ids in sentences], np.int32)
 
 
-def test_a_class_does_not_depend_on_neighbours_or_padding():
+@pytest.mark.parametrize("pooling", ["mean", "first", "pooler"])
+def test_a_class_does_not_depend_on_neighbours_or_padding(pooling):
     """Catches a mean over padding or over the neighbours of a packed row, and wrong positions."""
     sentences = [sentence(RNG, n) for n in (3, 5, 2, 4)]
     batch = packed([sentences[:3], sentences[3:]], 12, 3)
-    run = make_run(TextClassifier(CONFIG, VOCAB_SIZE, num_classes=3), batch)
+    config = tiny_config(num_layers=1, pooling=pooling)
+    run = make_run(TextClassifier(config, VOCAB_SIZE, num_classes=3), batch)
     together, alone = run(batch), run(padded(sentences, 8))
     assert alone.shape == (4, 1, 3)
     found = np.concatenate([together[0], together[1, :1]])
@@ -66,6 +71,49 @@ def test_a_class_depends_on_every_token():
     rows = padded([ids, *others], 8)
     logits = make_run(TextClassifier(CONFIG, VOCAB_SIZE, num_classes=3), rows)(rows)[:, 0]
     assert (abs(logits[1:] - logits[0]).max(-1) > 1e-4).all()
+
+
+def test_pooling_takes_what_it_says():
+    """Catches the first position of a row for that of a sentence, and a pooler without tanh."""
+    rows = padded([sentence(RNG, 5)], 8)
+    config = tiny_config(num_layers=1, pooling="pooler")
+    model = TextClassifier(config, VOCAB_SIZE, num_classes=3)
+    params = random_params(model.init, rows, deterministic=True)
+    run = partial(model.apply, {"params": params}, as_batch(rows), deterministic=True)
+    dense, classes = params["pooler"]["dense"], params["classes"]
+    pooled = np.tanh(run(method="encode")[:, 0] @ dense["kernel"] + dense["bias"])
+    np.testing.assert_allclose(run()[:, 0], pooled @ classes["kernel"] + classes["bias"], atol=1e-5)
+
+
+def test_a_masked_lm_with_a_prediction_head_by_hand():
+    """Catches a head that is left out, or whose norm comes before its activation."""
+    rows = padded([sentence(RNG, 5)], 8)
+    config = tiny_config(num_layers=1, prediction_head=True, output_bias=True, activation="swish")
+    model = MaskedLM(config, VOCAB_SIZE)
+    params = random_params(model.init, rows, deterministic=True)
+    run = partial(model.apply, {"params": params}, as_batch(rows), deterministic=True)
+    dense, norm = params["prediction"]["dense"], params["prediction"]["norm"]
+    x = nn.swish(run(method="encode") @ dense["kernel"] + dense["bias"])
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
+    x = x * norm["scale"] + norm["bias"]
+    table = params["tokens"]["table"]
+    np.testing.assert_allclose(run(), x @ table["table"].T + table["bias"], atol=1e-4)
+
+
+def test_the_class_token_of_an_image_is_one_more_position():
+    """Catches a class token without a position, and pooling that still takes the mean."""
+    patches = RNG.normal(size=(2, 4, 5)).astype(np.float32)
+    config = tiny_config(num_layers=1, pooling="first", positions="learned", max_positions=5)
+    model = ImageClassifier(config, 3)
+    params = random_params(model.init, patches, deterministic=True)
+    logits = model.apply({"params": params}, patches, deterministic=True)
+    table = params["positions"]["table"]
+    moved = {**params, "class_token": params["class_token"] + table[0]}
+    moved["positions"] = {"table": table.at[0].set(0)}
+    same = model.apply({"params": moved}, patches, deterministic=True)
+    np.testing.assert_allclose(logits, same, atol=1e-5)
+    other = {**params, "class_token": -params["class_token"]}
+    assert abs(model.apply({"params": other}, patches, deterministic=True) - logits).max() > 1e-3
 
 
 def test_a_causal_model_depends_on_the_past_only():

@@ -22,9 +22,11 @@ from transformer.workdir import WorkDir
 
 # Settings that say what a parameter is for, even where they leave its shape as it is.
 SAME = ("model.d_model", "model.d_ff", "model.num_heads", "model.head_dim", "model.value_dim")
-SAME += ("model.norm", "model.positions", "model.block")
+SAME += ("model.norm", "model.positions", "model.block", "model.norm_epsilon", "model.activation")
+SAME += ("model.projection_bias", "model.scale_embedding", "model.embedding_norm")
 SAME_TEXT = ("tokenizer.kind", "tokenizer.joiner")
-SAME_TASK = ("model.embedding_sharing", "tokenizer.target_kind", "tokenizer.shared")
+SAME_TASK = ("model.embedding_sharing", "model.num_decoder_layers", "model.output_bias")
+SAME_TASK += ("model.prediction_head", "model.pooling", "tokenizer.target_kind", "tokenizer.shared")
 SAME_IMAGES = ("data.patch_size",)
 
 

@@ -6,6 +6,7 @@ from transformer.config.setting import Settings, count, rate, setting
 from transformer.registry import ATTENTION_FUNCTIONS, BLOCKS, POSITION_ENCODINGS
 
 DTYPES = ("float32", "bfloat16")
+ACTIVATIONS = ("relu", "swish", "gelu", "gelu_tanh", "gelu_sigmoid")
 
 
 @dataclass
@@ -20,6 +21,9 @@ class ModelConfig(Settings):
     )
     value_dim: int = setting(0, "Width of a head's values, d_v; 0: d_k.", at_least=0)
     num_layers: int = count(6, "Layers of the encoder, and of the decoder, N.")
+    num_decoder_layers: int = setting(
+        0, "Layers of the decoder of a translation model; 0: num_layers.", at_least=0
+    )
     dropout_rate: float = rate(
         0.1, "Dropout of embeddings and of the output of every sub-layer.", automatic=-1
     )
@@ -28,6 +32,29 @@ class ModelConfig(Settings):
     )
     norm: str = setting(
         "post", "Layer normalisation after each sub-layer or before.", choices=("post", "pre")
+    )
+    norm_epsilon: float = setting(1e-6, "ε of layer normalisation.", at_least=0)
+    activation: str = setting(
+        "relu",
+        "Between the feed-forward layers; gelu_tanh and gelu_sigmoid approximate gelu.",
+        choices=ACTIVATIONS,
+    )
+    projection_bias: bool = setting(
+        False, "Biases in the projections of attention; the paper has none."
+    )
+    output_bias: bool = setting(False, "A bias on the scores of tokens; the paper has none.")
+    scale_embedding: bool = setting(True, "Multiply embeddings by √d_model (section 3.4).")
+    embedding_norm: bool = setting(
+        False, "Layer normalisation of the sum of embedding and position; the paper has none."
+    )
+    prediction_head: bool = setting(
+        False, "A dense layer and a normalisation before the scores of a masked LM, as in BERT."
+    )
+    pooling: str = setting(
+        "mean",
+        "What a classifier sees: the mean over the positions, the first position (of images a "
+        "class token), or that through a dense layer with tanh, BERT's pooler.",
+        choices=("mean", "first", "pooler"),
     )
     positions: str = setting("sinusoidal", "Position encoding.", choices=POSITION_ENCODINGS)
     max_positions: int = setting(512, "Number of learned positions.", at_least=1)
@@ -55,3 +82,7 @@ class ModelConfig(Settings):
         """(d_k, d_v): the widths of a head's queries and keys, and of its values."""
         key_dim = self.head_dim or self.d_model // self.num_heads
         return key_dim, self.value_dim or key_dim
+
+    def depth(self, *, is_decoder: bool) -> int:
+        """Returns the number of layers of the encoder, or of a decoder that attends to it."""
+        return (is_decoder and self.num_decoder_layers) or self.num_layers

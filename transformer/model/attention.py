@@ -41,9 +41,9 @@ def make_attention_fn(name: str, config: ModelConfig) -> AttentionFunction:
 class MultiHeadAttention(nn.Module):
     """Concat(head_1 … head_N) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
 
-    As in the paper the four projections have no bias. Keys and values are projected apart, by
-    `project_keys_values`, so that a search projects the encoded source only once. `attention` is a
-    name in `registry.ATTENTION_FUNCTIONS`.
+    As in the paper the four projections have no bias, unless `config.projection_bias`. Keys and
+    values are projected apart, by `project_keys_values`, so that a search projects the encoded
+    source only once. `attention` is a name in `registry.ATTENTION_FUNCTIONS`.
     """
 
     config: ModelConfig
@@ -55,7 +55,8 @@ class MultiHeadAttention(nn.Module):
 
         def projection(width: int) -> nn.Dense:
             init = nn.initializers.xavier_uniform()
-            return nn.Dense(width, use_bias=False, kernel_init=init, dtype=jnp.dtype(c.dtype))
+            bias, dtype = c.projection_bias, jnp.dtype(c.dtype)
+            return nn.Dense(width, use_bias=bias, kernel_init=init, dtype=dtype)
 
         self.query, self.key = (projection(c.num_heads * key_dim) for _ in range(2))
         self.value = projection(c.num_heads * value_dim)

@@ -26,7 +26,8 @@ def fits_a_core(config: ModelConfig) -> bool:
 def num_layer_weights(config: ModelConfig) -> int:
     """Returns the number of weights in the layers of a `Transformer`, encoder and decoder."""
     attention, feed_forward = _weights(config)
-    return config.num_layers * (3 * attention + 2 * feed_forward)
+    encoder, decoder = (config.depth(is_decoder=side) for side in (False, True))
+    return encoder * (attention + feed_forward) + decoder * (2 * attention + feed_forward)
 
 
 def _weights(config: ModelConfig) -> tuple[int, int]:
@@ -76,5 +77,6 @@ def training_flops(
     decoder = target * (1.5 * attention + feed_forward) + source * attention / 2
     decoder += heads_width * (target * (target + 1) / 2 + source * target)
     softmax = target * config.d_model * target_vocab_size
-    products = config.num_layers * (encoder + decoder) + softmax
+    products = config.depth(is_decoder=False) * encoder + softmax
+    products += config.depth(is_decoder=True) * decoder
     return FLOPS_PER_PRODUCT * float(products.sum())

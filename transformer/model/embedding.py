@@ -1,5 +1,7 @@
 """Ids to vectors and back: token embedding (paper, section 3.4) and positions (section 3.5)."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -7,31 +9,39 @@ from flax import linen as nn
 from transformer.config import ModelConfig
 from transformer.model.arrays import Array
 from transformer.model.dropout import Dropout
+from transformer.model.layer_norm import make_embedding_norm
 from transformer.registry import POSITION_ENCODINGS
 
 
 class Embedding(nn.Module):
-    """A table [V, D]: looked up times √d_model on the way in, its transpose on the way out."""
+    """A table [V, D]: looked up times √d_model on the way in, its transpose on the way out.
+
+    has_logits: whether `logits` is used; only then there is a bias, if the configuration has one.
+    """
 
     config: ModelConfig
     vocab_size: int
+    has_logits: bool = False
 
     def setup(self) -> None:
         width = self.config.d_model
         init = nn.initializers.normal(width**-0.5)
         self.table = self.param("table", init, (self.vocab_size, width))
+        if self.has_logits and self.config.output_bias:
+            self.bias = self.param("bias", nn.initializers.zeros, (self.vocab_size,))
 
     def __call__(self, ids: Array) -> jax.Array:
         """Returns the vectors [..., D] of ids [...]."""
         table = self.table.astype(self.config.dtype)
         # Gathered on every device, if it was split: rows are looked up by ids that lie elsewhere.
         table = nn.with_logical_constraint(table, ("vocab", "embed"))
-        return table[ids] * self.config.d_model**0.5
+        return table[ids] * self.config.d_model**0.5 if self.config.scale_embedding else table[ids]
 
     def logits(self, x: jax.Array) -> jax.Array:
         """Returns float32 scores of every token, [..., V], of x [..., D]."""
         table = self.table.astype(self.config.dtype)
-        return jnp.einsum("...D,VD->...V", x, table, preferred_element_type=jnp.float32)
+        logits = jnp.einsum("...D,VD->...V", x, table, preferred_element_type=jnp.float32)
+        return logits + self.bias if self.config.output_bias else logits
 
 
 def sinusoids(positions: Array, d_model: int) -> jax.Array:
@@ -40,9 +50,14 @@ def sinusoids(positions: Array, d_model: int) -> jax.Array:
     positions [...]; returns [..., D] float32.
     """
     frequencies = 10_000.0 ** -(jnp.arange(0, d_model, 2) / d_model)
+    return _sines_and_cosines(positions, frequencies)
+
+
+def _sines_and_cosines(positions: Array, frequencies: jax.Array) -> jax.Array:
+    """Returns sin(pos·f_0), cos(pos·f_0), sin(pos·f_1), …: [..., D] of frequencies f [D / 2]."""
     angles = positions[..., None] * frequencies
     pairs = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
-    return pairs.reshape(*positions.shape, d_model)
+    return pairs.reshape(*positions.shape, 2 * len(frequencies))
 
 
 class SinusoidalPositions(nn.Module):
@@ -53,6 +68,28 @@ class SinusoidalPositions(nn.Module):
     def __call__(self, positions: Array) -> jax.Array:
         """Returns vectors [..., D] of positions [...], which count from 0 in each sentence."""
         return sinusoids(positions, self.config.d_model)
+
+
+class Tensor2TensorPositions(nn.Module):
+    """The sinusoids of tensor2tensor and Marian: wavelengths from 2π to exactly 10,000 · 2π.
+
+    The paper's longest wavelength depends on d_model: 10,000^((d_model - 2) / d_model) · 2π.
+    """
+
+    config: ModelConfig
+    first_position: ClassVar[int] = 0
+
+    def __call__(self, positions: Array) -> jax.Array:
+        """Returns vectors [..., D] of positions [...], which count from 0 in each sentence."""
+        num_frequencies = self.config.d_model // 2
+        frequencies = 10_000.0 ** -(jnp.arange(num_frequencies) / max(1, num_frequencies - 1))
+        return _sines_and_cosines(positions + self.first_position, frequencies)
+
+
+class FairseqPositions(Tensor2TensorPositions):
+    """The same where the first token stands at position 2, as in fairseq: M2M100 and NLLB."""
+
+    first_position = 2
 
 
 class LearnedPositions(nn.Module):
@@ -77,10 +114,16 @@ def make_position_encoding(config: ModelConfig, name: str | None = None) -> nn.M
 
 
 def add_positions(
-    x: jax.Array, position_vectors: jax.Array, dropout: Dropout, *, deterministic: bool
+    x: jax.Array,
+    position_vectors: jax.Array,
+    norm: nn.LayerNorm | None,
+    dropout: Dropout,
+    *,
+    deterministic: bool,
 ) -> jax.Array:
-    """Returns the input of a Stack, Dropout(x + position vectors), both [..., D]."""
-    x = dropout(x + position_vectors.astype(x.dtype), deterministic=deterministic)
+    """Returns the input of a Stack, Dropout(norm(x + position vectors)), both [..., D]."""
+    x = x + position_vectors.astype(x.dtype)
+    x = dropout(norm(x) if norm else x, deterministic=deterministic)
     return nn.with_logical_constraint(x, ("batch", "length", "embed"))
 
 
@@ -89,16 +132,18 @@ class TokenEmbedding(nn.Module):
 
     config: ModelConfig
     vocab_size: int
+    has_logits: bool = True
 
     def setup(self) -> None:
-        self.table = Embedding(self.config, self.vocab_size)
+        self.table = Embedding(self.config, self.vocab_size, self.has_logits)
         self.positions = make_position_encoding(self.config)
+        self.norm = make_embedding_norm(self.config)
         self.dropout = Dropout(self.config.dropout_rate)
 
     def __call__(self, ids: Array, positions: Array, *, deterministic: bool) -> jax.Array:
         """Returns [..., D] of ids [...] at positions [...]."""
-        vectors = self.positions(positions)
-        return add_positions(self.table(ids), vectors, self.dropout, deterministic=deterministic)
+        x, vectors = self.table(ids), self.positions(positions)
+        return add_positions(x, vectors, self.norm, self.dropout, deterministic=deterministic)
 
     def logits(self, x: jax.Array) -> jax.Array:
         """Returns float32 scores [..., V] of x [..., D] (paper, section 3.4)."""

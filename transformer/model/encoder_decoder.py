@@ -10,6 +10,7 @@ from transformer.model.arrays import Array, as_batch
 from transformer.model.dropout import Dropout
 from transformer.model.embedding import Embedding, add_positions, make_position_encoding
 from transformer.model.kv_cache import KVCache
+from transformer.model.layer_norm import make_embedding_norm
 from transformer.model.masks import causal_mask, segment_mask
 from transformer.model.stack import DecoderModel
 
@@ -38,15 +39,17 @@ class Transformer(DecoderModel):
     def setup(self) -> None:
         c = self.config
         if c.embedding_sharing == "all":
-            self.shared_embedding = Embedding(c, self.target_vocab_size)
+            self.shared_embedding = Embedding(c, self.target_vocab_size, has_logits=True)
         else:
             self.source_embedding = Embedding(c, self.source_vocab_size)
-            self.target_embedding = Embedding(c, self.target_vocab_size)
+            has_logits = c.embedding_sharing == "target"
+            self.target_embedding = Embedding(c, self.target_vocab_size, has_logits)
         if c.embedding_sharing == "none":
-            self.softmax = Embedding(c, self.target_vocab_size)
-        # If learned, the source and the target learn theirs apart.
+            self.softmax = Embedding(c, self.target_vocab_size, has_logits=True)
+        # What is learnt of positions, the source and the target learn apart.
         self.source_positions = make_position_encoding(c)
         self.target_positions = make_position_encoding(c)
+        self.source_norm, self.target_norm = make_embedding_norm(c), make_embedding_norm(c)
         self.dropout = Dropout(c.dropout_rate)
         self.encoder = self.make_stack()
         self.decoder = self.make_stack(cross_attention=True)
@@ -87,7 +90,7 @@ class Transformer(DecoderModel):
         """
         x = self._table("source_embedding")(inputs)
         vectors = self.source_positions(positions)
-        x = add_positions(x, vectors, self.dropout, deterministic=deterministic)
+        x = add_positions(x, vectors, self.source_norm, self.dropout, deterministic=deterministic)
         return self.encoder(x, mask=segment_mask(segments, segments), deterministic=deterministic)
 
     def encode_for_search(self, inputs: Array, lengths: Array) -> EncodedSource:
@@ -124,7 +127,9 @@ class Transformer(DecoderModel):
     def _embed_target(self, ids: Array, positions: Array, *, deterministic: bool) -> jax.Array:
         x = self._table("target_embedding")(ids)
         vectors = self.target_positions(positions)
-        return add_positions(x, vectors, self.dropout, deterministic=deterministic)
+        return add_positions(
+            x, vectors, self.target_norm, self.dropout, deterministic=deterministic
+        )
 
     def _logits(self, x: jax.Array) -> jax.Array:
         name = "softmax" if self.config.embedding_sharing == "none" else "target_embedding"

@@ -1,14 +1,19 @@
 """The models of an encoder alone: masked language models, classifiers of text and of images."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from transformer.config import ModelConfig
 from transformer.data.batch import Batch
 from transformer.data.images import ImageBatch
 from transformer.model.arrays import Array, as_batch
 from transformer.model.dropout import Dropout
 from transformer.model.embedding import TokenEmbedding, add_positions, make_position_encoding
+from transformer.model.layer_norm import make_embedding_norm, make_layer_norm
+from transformer.model.layers import ACTIVATIONS
 from transformer.model.masks import segment_mask
 from transformer.model.stack import StackModel
 
@@ -17,9 +22,10 @@ class SentenceEncoder(StackModel):
     """The part that models of sentences share, so that one can start from another's weights."""
 
     vocab_size: int
+    predicts_tokens: ClassVar[bool] = False
 
     def setup(self) -> None:
-        self.tokens = TokenEmbedding(self.config, self.vocab_size)
+        self.tokens = TokenEmbedding(self.config, self.vocab_size, self.predicts_tokens)
         self.encoder = self.make_stack()
 
     def encode(self, batch: Batch, *, deterministic: bool) -> jax.Array:
@@ -29,20 +35,51 @@ class SentenceEncoder(StackModel):
         return self.encoder(x, mask=mask, deterministic=deterministic)
 
 
+class PredictionHead(nn.Module):
+    """Dense layer, activation and layer normalisation before the softmax, as in BERT."""
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Returns [..., D] of x [..., D]."""
+        x = nn.Dense(self.config.d_model, dtype=jnp.dtype(self.config.dtype), name="dense")(x)
+        return make_layer_norm(self.config, name="norm")(ACTIVATIONS[self.config.activation](x))
+
+
+class Pooler(nn.Module):
+    """tanh(xW + b) of the first position, as in BERT."""
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Returns [..., D] of x [..., D]."""
+        dtype = jnp.dtype(self.config.dtype)
+        return jnp.tanh(nn.Dense(self.config.d_model, dtype=dtype, name="dense")(x))
+
+
 class MaskedLM(SentenceEncoder):
     """Predicts hidden tokens from both sides (Devlin et al. 2019)."""
+
+    predicts_tokens = True
+
+    def setup(self) -> None:
+        super().setup()
+        if self.config.prediction_head:
+            self.prediction = PredictionHead(self.config)
 
     def __call__(self, inputs: Batch | Array, *, deterministic: bool) -> jax.Array:
         """Returns logits [B, S, V] float32 of the token at each position.
 
         inputs: a packed `Batch`, or ids [B, S] of one sentence per row with PAD behind it.
         """
-        encoded = self.encode(as_batch(inputs), deterministic=deterministic)
-        return self.tokens.logits(encoded)
+        x = self.encode(as_batch(inputs), deterministic=deterministic)
+        return self.tokens.logits(self.prediction(x) if self.config.prediction_head else x)
 
 
 class TextClassifier(SentenceEncoder):
-    """Embedding and positions, encoder, mean over the sentence, softmax.
+    """Embedding and positions, encoder, `config.pooling` of the sentence, softmax.
 
     The target of a sentence is one id, its class, so batches are packed as those of translation.
     """
@@ -51,6 +88,8 @@ class TextClassifier(SentenceEncoder):
 
     def setup(self) -> None:
         super().setup()
+        if self.config.pooling == "pooler":
+            self.pooler = Pooler(self.config)
         self.classes = nn.Dense(self.num_classes, dtype=jnp.float32)
 
     def __call__(self, inputs: Batch | Array, *, deterministic: bool) -> jax.Array:
@@ -61,13 +100,20 @@ class TextClassifier(SentenceEncoder):
         """
         batch = as_batch(inputs)
         x = self.encode(batch, deterministic=deterministic)
-        mask = segment_mask(batch.target_segments, batch.input_segments)[:, 0].astype(x.dtype)
-        weights = mask / jnp.maximum(mask.sum(-1, keepdims=True), 1)  # [B, T, S]
-        return self.classes(weights @ x)
+        mask = segment_mask(batch.target_segments, batch.input_segments)[:, 0]
+        if self.config.pooling != "mean":
+            mask = mask & (batch.input_positions == 0)[:, None]
+        weights = mask.astype(x.dtype)
+        weights = weights / jnp.maximum(weights.sum(-1, keepdims=True), 1)  # [B, T, S]
+        x = weights @ x  # [B, T, D]
+        return self.classes(self.pooler(x) if self.config.pooling == "pooler" else x)
 
 
 class ImageClassifier(StackModel):
-    """Patches for tokens (Dosovitskiy et al. 2021), with the mean over them for a class token."""
+    """Patches for tokens (Dosovitskiy et al. 2021), with `config.pooling` over them.
+
+    The mean needs no class token; the other two see one, a learned vector before the patches.
+    """
 
     num_classes: int
 
@@ -81,7 +127,14 @@ class ImageClassifier(StackModel):
         if isinstance(patches, ImageBatch):
             patches = patches.patches
         x = nn.Dense(c.d_model, dtype=jnp.dtype(c.dtype), name="patches")(patches)
+        if c.pooling != "mean":
+            class_token = self.param("class_token", nn.initializers.zeros, (c.d_model,))
+            first = jnp.broadcast_to(class_token.astype(x.dtype), (len(x), 1, c.d_model))
+            x = jnp.concatenate([first, x], axis=1)
         vectors = make_position_encoding(c, name="positions")(jnp.arange(x.shape[1]))
-        x = add_positions(x, vectors, Dropout(c.dropout_rate), deterministic=deterministic)
+        norm, dropout = make_embedding_norm(c), Dropout(c.dropout_rate)
+        x = add_positions(x, vectors, norm, dropout, deterministic=deterministic)
         x = self.make_stack(name="encoder")(x, mask=None, deterministic=deterministic)
-        return nn.Dense(self.num_classes, dtype=jnp.float32, name="classes")(x.mean(1))[:, None]
+        x = x.mean(1) if c.pooling == "mean" else x[:, 0]
+        x = Pooler(c, name="pooler")(x) if c.pooling == "pooler" else x
+        return nn.Dense(self.num_classes, dtype=jnp.float32, name="classes")(x)[:, None]

@@ -1,5 +1,8 @@
 """Feed-forward, residual connection and Block: a layer of the paper's Figure 1."""
 
+from collections.abc import Callable
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -9,10 +12,19 @@ from transformer.model.arrays import Array
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.dropout import Dropout
 from transformer.model.kv_cache import KVCache
+from transformer.model.layer_norm import make_layer_norm
+
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "relu": nn.relu,
+    "swish": nn.swish,
+    "gelu": partial(nn.gelu, approximate=False),
+    "gelu_tanh": nn.gelu,
+    "gelu_sigmoid": lambda x: x * nn.sigmoid(1.702 * x),
+}
 
 
 class FeedForward(nn.Module):
-    """max(0, xW_1 + b_1)W_2 + b_2, equation (2)."""
+    """max(0, xW_1 + b_1)W_2 + b_2, equation (2), with `config.activation` for max(0, ·)."""
 
     config: ModelConfig
 
@@ -21,7 +33,8 @@ class FeedForward(nn.Module):
         """Returns [..., D] of x [..., D]."""
         init, dtype = nn.initializers.xavier_uniform(), jnp.dtype(self.config.dtype)
         x = nn.Dense(self.config.d_ff, kernel_init=init, dtype=dtype, name="inner")(x)
-        x = nn.with_logical_constraint(nn.relu(x), ("batch", "length", "mlp"))
+        x = ACTIVATIONS[self.config.activation](x)
+        x = nn.with_logical_constraint(x, ("batch", "length", "mlp"))
         return nn.Dense(self.config.d_model, kernel_init=init, dtype=dtype, name="outer")(x)
 
 
@@ -37,7 +50,7 @@ class Residual(nn.Module):
     config: ModelConfig
 
     def setup(self) -> None:
-        self.layer_norm = nn.LayerNorm(dtype=jnp.dtype(self.config.dtype), name="LayerNorm_0")
+        self.layer_norm = make_layer_norm(self.config, name="LayerNorm_0")
         self.dropout = Dropout(self.config.dropout_rate, name="Dropout_0")
 
     def sublayer_input(self, x: jax.Array) -> jax.Array:

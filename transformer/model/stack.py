@@ -14,13 +14,14 @@ from flax import linen as nn
 from transformer.config import ModelConfig
 from transformer.model.arrays import Array
 from transformer.model.kv_cache import KVCache, empty_cache, lengthen, to_cache_layout
+from transformer.model.layer_norm import make_layer_norm
 from transformer.model.layers import Block
 from transformer.model.masks import ancestor_mask
 from transformer.registry import BLOCKS
 
 
 class Stack(nn.Module):
-    """N identical blocks; pre-norm ends with a LayerNorm of its own.
+    """N identical blocks (`config.depth`); pre-norm ends with a LayerNorm of its own.
 
     remat: the backward pass computes the inside of each block again instead of keeping it.
     scan_layers: the blocks are one compiled loop. Neither changes a weight's name or shape.
@@ -34,9 +35,10 @@ class Stack(nn.Module):
     def setup(self) -> None:
         c = self.config
         block_class = BLOCKS[c.block]
-        self.layer = [block_class(c, self.cross_attention) for _ in range(c.num_layers)]
+        depth = c.depth(is_decoder=self.cross_attention)
+        self.layer = [block_class(c, self.cross_attention) for _ in range(depth)]
         if c.norm == "pre":
-            self.last_norm = nn.LayerNorm(dtype=jnp.dtype(c.dtype))
+            self.last_norm = make_layer_norm(c)
 
     def __call__(
         self,
@@ -98,7 +100,9 @@ class Stack(nn.Module):
         """Returns an empty cache per block, for self-attention of `length` positions per beam."""
         c = self.config
         sizes = batch_size, num_beams, length, c.num_heads
-        return [empty_cache(*sizes, c.widths_of_head, jnp.dtype(c.dtype))] * c.num_layers
+        return [empty_cache(*sizes, c.widths_of_head, jnp.dtype(c.dtype))] * c.depth(
+            is_decoder=self.cross_attention
+        )
 
     def lengthen_cache(
         self, cache: list[KVCache], num_beams: int, lengths: list[int]

@@ -19,6 +19,9 @@ PARAMETER_AXES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("output", "kernel"): ("tensor", "fsdp"),  # [N·H, D]
     ("inner", "kernel"): ("fsdp", "tensor"),  # [D, F]
     ("inner", "bias"): ("tensor",),
+    ("query", "bias"): ("tensor",),
+    ("key", "bias"): ("tensor",),
+    ("value", "bias"): ("tensor",),
     ("outer", "kernel"): ("tensor", "fsdp"),  # [F, D]
     ("table",): ("tensor", "fsdp"),  # [V, D]
 }

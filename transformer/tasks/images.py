@@ -27,11 +27,12 @@ class ImageTask(LabelledTask[ImageBatches]):
         self.validation = load_images(data, data.validation_split)
         self.labels.encode(load_images(data, data.test_split)[1])  # refuses unknown classes
         self.num_patches = to_patches(images[:1], data.patch_size).shape[1]
+        num_positions = self.num_patches + (config.model.pooling != "mean")  # a class token
         max_positions = config.model.max_positions
-        if config.model.positions == "learned" and self.num_patches > max_positions:
+        if config.model.positions == "learned" and num_positions > max_positions:
             raise ValueError(
-                f"model.max_positions ({max_positions}) must be at least {self.num_patches}, the "
-                f"patches of an image; raise it or data.patch_size."
+                f"model.max_positions ({max_positions}) must be at least {num_positions}, the "
+                f"positions of an image; raise it or data.patch_size."
             )
         self.classifier = Classifier(config, None, self.labels)
         self.model = with_training_options(self.classifier.model, config)

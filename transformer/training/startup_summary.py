@@ -89,7 +89,7 @@ def parameter_table(params: Params, *, every_layer: bool = False) -> list[str]:
 def model_line(config: Config, num_params: int) -> str:
     """Returns the line on the network."""
     m, has_decoder = config.model, task_kind(config.task) == "translation"
-    layers = f"{m.num_layers}+{m.num_layers}" if has_decoder else m.num_layers
+    layers = f"{m.num_layers}+{m.depth(is_decoder=True)}" if has_decoder else m.num_layers
     return (
         f"model       {layers} layers, d_model {m.d_model}, d_ff {m.d_ff}, "
         f"{m.num_heads} heads, {m.norm}-norm, {m.dtype}: {num_params:,} parameters"

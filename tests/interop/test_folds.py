@@ -1,0 +1,71 @@
+"""Changes of weights that undo a difference between systems: the model computes the same."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from tests.helpers.tiny_models import VOCAB_SIZE, random_params, tiny_config
+from transformer.interop.folds import (
+    interleaved_columns,
+    map_arrays,
+    permute_model_axis,
+    reorder_rows,
+)
+from transformer.model.encoder_decoder import Transformer
+from transformer.model.encoder_only import MaskedLM, TextClassifier
+
+IDS = np.array([[5, 6, 7, 2], [8, 9, 2, 0]])
+OPTIONS = dict(positions="learned", projection_bias=True, output_bias=True, embedding_norm=True)
+
+
+def make_runs():
+    """(model, its inputs) of every kind of part that has a name of its own."""
+    config = tiny_config(
+        num_layers=1, norm="pre", prediction_head=True, pooling="pooler", **OPTIONS
+    )
+    sharing = tiny_config(num_layers=1, embedding_sharing="none", **OPTIONS)
+    yield Transformer(sharing, VOCAB_SIZE, VOCAB_SIZE), (IDS, IDS)
+    yield MaskedLM(config, VOCAB_SIZE), (IDS,)
+    yield TextClassifier(config, VOCAB_SIZE, num_classes=3), (IDS,)
+
+
+@pytest.mark.parametrize("model, inputs", make_runs(), ids=lambda x: type(x).__name__)
+def test_permuted_columns_change_nothing(model, inputs):
+    """Catches a kernel, bias, norm or table whose d_model axis is forgotten, or another's taken."""
+    params = random_params(model.init, *inputs, deterministic=True)
+    flat = {name: np.asarray(array) for name, array in flatten_dict(params, sep="/").items()}
+    columns = np.random.default_rng(0).permutation(model.config.d_model)
+    moved = permute_model_axis(flat, columns)
+    run = partial(model.apply, deterministic=True)
+    expected = run({"params": params}, *inputs)
+    found = run({"params": unflatten_dict(moved, sep="/")}, *inputs)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    back = permute_model_axis(moved, np.argsort(columns))
+    assert all((back[name] == flat[name]).all() for name in flat)
+    assert any((moved[name] != flat[name]).any() for name in flat)
+
+
+def test_halves_become_pairs():
+    """Catches the inverse permutation in its stead: with 6 columns they differ."""
+    assert interleaved_columns(6).tolist() == [0, 3, 1, 4, 2, 5]
+
+
+def test_rows_take_the_order_that_is_given():
+    """Catches a new row that is a copy of the last one."""
+    table = np.arange(6.0).reshape(3, 2)
+    found = reorder_rows(table, [2, -1, 0, 0], new_row=-7)
+    assert found.tolist() == [[4, 5], [-7, -7], [0, 1], [0, 1]]
+
+
+def test_a_parameter_that_nobody_knows_is_refused():
+    """Catches an array whose axes are guessed."""
+    with pytest.raises(ValueError, match="memory/gate is no parameter"):
+        permute_model_axis({"memory/gate": np.zeros(4)}, np.arange(4))
+
+
+def test_map_arrays_takes_whole_names():
+    """Catches a pattern that hits the middle of a name."""
+    params = {"a/bias": np.ones(1), "b/a/bias": np.ones(1)}
+    assert map_arrays(params, "a/bias", np.negative)["b/a/bias"] == 1

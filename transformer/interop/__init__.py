@@ -1,0 +1,1 @@
+"""Weights of other systems in, and ours out: one module per format."""

@@ -1,0 +1,76 @@
+"""Differences between systems that a change of the weights undoes exactly."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from transformer.interop.imported_model import FlatParams
+
+# The axes along d_model, by the ends of names; the first that fits counts.
+MODEL_AXES: tuple[tuple[str, tuple[int, ...]], ...] = (
+    (r"(query|key|value|inner)/kernel", (0,)),
+    (r"(output|outer)/kernel", (1,)),
+    (r"(query|key|value|inner)/bias", ()),
+    (r"prediction/dense/kernel|pooler/dense/kernel", (0, 1)),
+    (r"classes/kernel", (0,)),
+    (r"classes/bias", ()),
+    (r"patches/kernel", (1,)),
+    (r"table", (1,)),
+    (r"(embedding|softmax|tokens/table)/bias", ()),
+    (r"scale|bias|class_token", (0,)),
+)
+
+
+def interleaved_columns(d_model: int) -> np.ndarray:
+    """Returns which column of [sin … | cos …] each column of sin, cos, sin, cos, … takes.
+
+    Hugging Face's Marian, CTranslate2 and Marian itself have the halves, the paper pairs. With
+    d_model = 6, [s0 s1 s2 c0 c1 c2] becomes [s0 c0 s1 c1 s2 c2] by the columns [0 3 1 4 2 5].
+    """
+    return np.arange(d_model).reshape(2, -1).T.ravel()
+
+
+def permute_model_axis(params: Mapping[str, np.ndarray], columns: np.ndarray) -> FlatParams:
+    """Returns the parameters of the same function whose vectors [..., D] have permuted columns.
+
+    Column j of every vector that a Stack adds to is then what column `columns[j]` was. Undone by
+    `np.argsort(columns)`.
+    """
+
+    def permuted(name: str, array: np.ndarray) -> np.ndarray:
+        for axis in model_axes(name):
+            array = array.take(columns, axis)
+        return array
+
+    return {name: permuted(name, array) for name, array in params.items()}
+
+
+def model_axes(name: str) -> tuple[int, ...]:
+    """Returns the axes of a parameter that run along d_model; ValueError for an unknown name."""
+    for pattern, axes in MODEL_AXES:
+        if re.search(f"(^|/)({pattern})$", name):
+            return axes
+    raise ValueError(f"{name} is no parameter of a model of this package.")
+
+
+def reorder_rows(array: np.ndarray, order: Sequence[int], new_row: float = 0.0) -> np.ndarray:
+    """Returns rows `order` of a table [V, D] or a bias [V]; -1 is a new row, of `new_row`.
+
+    >>> reorder_rows(np.array([10.0, 11.0, 12.0]), [2, -1, 0, 0])
+    array([12.,  0., 10., 10.])
+    """
+    indices = np.asarray(order)
+    rows = array[np.maximum(indices, 0)]
+    rows[indices < 0] = new_row
+    return rows
+
+
+def map_arrays(
+    params: Mapping[str, np.ndarray], pattern: str, change: Callable[[np.ndarray], np.ndarray]
+) -> FlatParams:
+    """Returns the parameters with `change` applied to those whose whole name fits `pattern`."""
+    return {
+        name: change(array) if re.fullmatch(pattern, name) else array
+        for name, array in params.items()
+    }

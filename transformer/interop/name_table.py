@@ -1,0 +1,105 @@
+"""Names and layouts of arrays, ours beside another system's: one table serves both directions.
+
+PyTorch's Linear holds [out, in], a kernel of Flax [in, out].
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from transformer.interop.imported_model import FlatParams
+
+Tensors = Mapping[str, np.ndarray]  # of another system, by its names; perhaps read when asked for
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An array of ours, and where it lies in another system.
+
+    transposed: whether theirs is the transpose of ours.
+    part: (index, count) where theirs holds `count` of ours, one after another along its last axis:
+        GPT-2's c_attn [D, 3D] is query (0, 3), key (1, 3) and value (2, 3).
+    """
+
+    ours: str
+    theirs: str
+    transposed: bool = False
+    part: tuple[int, int] = (0, 1)
+
+
+def dense(
+    ours: str,
+    theirs: str,
+    *,
+    bias: bool = True,
+    transposed: bool = True,
+    part: tuple[int, int] = (0, 1),
+) -> list[Entry]:
+    """Returns the entries of a dense layer: kernel and bias, which they call weight and bias."""
+    kernel = Entry(f"{ours}/kernel", f"{theirs}.weight", transposed, part)
+    return [kernel, Entry(f"{ours}/bias", f"{theirs}.bias", part=part)] if bias else [kernel]
+
+
+def layer_norm(ours: str, theirs: str) -> list[Entry]:
+    """Returns the entries of a layer normalisation, whose scale they call weight."""
+    return [Entry(f"{ours}/scale", f"{theirs}.weight"), Entry(f"{ours}/bias", f"{theirs}.bias")]
+
+
+def read(
+    entries: Sequence[Entry], tensors: Tensors, *, ignored: Collection[str] = ()
+) -> FlatParams:
+    """Returns our arrays, float32, of their tensors.
+
+    ignored: names of tensors that hold nothing of their own, as a second copy of a table. Raises
+    ValueError, naming it, for a tensor that is missing or that the table does not know.
+    """
+    wanted = {entry.theirs for entry in entries}
+    if missing := sorted(wanted - tensors.keys()):
+        raise ValueError(
+            f"{_listed(missing)} missing: the files are incomplete, or of another model."
+        )
+    if unknown := sorted(tensors.keys() - wanted - set(ignored)):
+        raise ValueError(f"{_listed(unknown)} unknown: this is a model of another kind.")
+    return {entry.ours: _ours(entry, tensors[entry.theirs]) for entry in entries}
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Returns "The tensor a is" or "The tensors a, b, c and 7 more are"."""
+    if len(names) == 1:
+        return f"The tensor {names[0]} is"
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"The tensors {', '.join(names[:3])}{more} are"
+
+
+def _ours(entry: Entry, tensor: np.ndarray) -> np.ndarray:
+    """Returns our array of their tensor: [out, in] -> [in, out] if transposed."""
+    tensor = tensor.T if entry.transposed else tensor
+    index, count = entry.part
+    if tensor.shape[-1] % count:
+        raise ValueError(
+            f"The tensor {entry.theirs} {tensor.shape} does not divide into {count} equal parts."
+        )
+    width = tensor.shape[-1] // count
+    part = tensor[..., index * width : (index + 1) * width]
+    return np.ascontiguousarray(part, np.float32)
+
+
+def write(entries: Iterable[Entry], params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns their tensors of our arrays: the inverse of `read`.
+
+    Raises KeyError if an array is missing, and ValueError, naming it, for one that is left over.
+    """
+    parts: dict[str, dict[int, np.ndarray]] = {}
+    left = set(params)
+    for entry in entries:
+        parts.setdefault(entry.theirs, {})[entry.part[0]] = (
+            params[entry.ours].T if entry.transposed else params[entry.ours]
+        )
+        left.discard(entry.ours)
+    if left:
+        raise ValueError(f"The other system has nothing for {', '.join(sorted(left))}.")
+    return {
+        name: np.ascontiguousarray(np.concatenate([of[i] for i in sorted(of)], axis=-1))
+        for name, of in parts.items()
+    }
