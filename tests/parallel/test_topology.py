@@ -81,9 +81,8 @@ def search_of(config, beam_size, rows):
 
 
 @pytest.mark.parametrize("platform, beam_size", [("tpu", 1), ("tpu", 4), ("cuda", 4)])
-def test_search_lowers_for_accelerators(platform, beam_size, monkeypatch):
+def test_search_lowers_for_accelerators(platform, beam_size):
     """Catches an operation that only the CPU has, in what it does not run itself."""
-    monkeypatch.setattr(jax, "default_backend", lambda: platform)
     model, method, params, inputs = search_of(small_config(), beam_size, rows=4)
     start = partial(begin_slots, model, method)
     slots = jax.eval_shape(start, params, *inputs)
@@ -105,9 +104,8 @@ def test_search_lowers_for_accelerators(platform, beam_size, monkeypatch):
 
 @needs_libtpu
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_search_compiles_for_a_slice(beam_size, monkeypatch):
+def test_search_compiles_for_a_slice(beam_size):
     """Catches what lowers and then does not compile, and a step that sorts the vocabulary."""
-    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
     config = small_config()
     devices = topology.topology_devices("v5e:2x2")
     model, method, params, inputs = search_of(config, beam_size, rows=4 * len(devices))

@@ -90,9 +90,22 @@ def attend_to_cache(query: jax.Array, cache: KVCache, mask: jax.Array) -> jax.Ar
         logits = jnp.einsum("BNH,BNHS->BNS", query[:, 0], key, preferred_element_type=jnp.float32)
         weights = masked_softmax(logits, mask[:, :, 0]).astype(value.dtype)
         return jnp.einsum("BNS,BNSH->BNH", weights, value)[:, None]
-    if jax.default_backend() == "cpu":
-        logits = (query[..., None] * key[:, None]).astype(jnp.float32).sum(3)
-        weights = masked_softmax(logits, mask.swapaxes(1, 2)).astype(value.dtype)
-        return (weights[..., None] * value[:, None]).sum(3)
+    # Chosen by the platform that a program is compiled for, which need not be the one it is traced
+    # on; a program that is exported for several has both.
+    arrays = query, cache, mask
+    return jax.lax.platform_dependent(*arrays, cpu=attend_in_loop, default=attend_by_products)
+
+
+def attend_in_loop(query: jax.Array, cache: KVCache, mask: jax.Array) -> jax.Array:
+    """Computes `attend_to_cache` without a matrix product."""
+    key, value = cache
+    logits = (query[..., None] * key[:, None]).astype(jnp.float32).sum(3)
+    weights = masked_softmax(logits, mask.swapaxes(1, 2)).astype(value.dtype)
+    return (weights[..., None] * value[:, None]).sum(3)
+
+
+def attend_by_products(query: jax.Array, cache: KVCache, mask: jax.Array) -> jax.Array:
+    """Computes `attend_to_cache` by a matrix product for each sentence and head."""
+    key, value = cache
     logits = jnp.einsum("BWNH,BNHS->BNWS", query, key, preferred_element_type=jnp.float32)
     return attend(logits, value, mask, None).swapaxes(1, 2)

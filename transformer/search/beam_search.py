@@ -110,7 +110,7 @@ class BeamSearch:
         continued = Continuations(
             jnp.concatenate([log_probs, none], axis=1),
             jnp.concatenate([beams, beams], axis=1),
-            jnp.broadcast_to(token, (len(token), 2 * self.width)),
+            jnp.broadcast_to(token, (token.shape[0], 2 * self.width)),
         )
         is_free = (forced == FREE)[:, None]
         return jax.tree.map(lambda a, b: jnp.where(is_free, a, b), best, continued)

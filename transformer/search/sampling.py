@@ -81,7 +81,7 @@ class Sampling:
         tokens = jax.lax.dynamic_index_in_dim(state.ids, position, axis=2, keepdims=False)
         ancestors = jnp.broadcast_to(
             self._own_ancestors(position, limits.forced.shape[1]),
-            (len(tokens), self.width, limits.forced.shape[1]),
+            (tokens.shape[0], self.width, limits.forced.shape[1]),
         )
         logits, cache = step_fn(tokens, state.cache, position, ancestors)
         allowed = self.rules.mask_early_end(logits, position)
