@@ -14,11 +14,13 @@ from tests.helpers.random_runs import WORDS, make_config
 from tests.helpers.tiny_models import random_params
 from transformer.data import bucketing
 from transformer.data.batch import Batch
+from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.inference import translator as translator_module
 from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
-from transformer.special_tokens import EOS
+from transformer.special_tokens import EOS, NUM_SPECIAL, SPECIAL_NAMES
 
 BEAM = dict(beam_size=4, nbest=4)
 
@@ -181,6 +183,24 @@ def test_prefixes_begin_the_translations(translator):
     assert_same([found[i] for i in (1, 3, 4)], [free[i] for i in (1, 3, 4)])
     scored = translator.score(lines, [t.text for t in found])
     np.testing.assert_allclose([t.score for t in found], [t.score for t in scored], atol=1e-5)
+
+
+def test_a_target_tokenizer_with_a_language_forces_it(translator):
+    """Catches a language lost without a prefix, with one, in n-best lists or in what is scored."""
+    letters = SentencePieceTokenizer.train(["abc"] * 9, NUM_SPECIAL + 256 + 4).to_bytes()
+    other = [f"p{i}" for i in range(len(WORDS) - 5)]
+    pieces = [*SPECIAL_NAMES, *"▁abc", *other, "__de__"]
+    target = PieceListTokenizer(letters, pieces, ["__de__"])
+    tokenizers = translator.source_tokenizer, target
+    multilingual = Translator(translator.config, translator.params, tokenizers)
+    lines, language = sentences(3, seed=13), len(pieces) - 1
+    prefixes = ["", "ab", "c"]
+    starts = [ids[:-1] for ids in target.encode(prefixes)]
+    found = multilingual.translate(lines, prefixes=prefixes, **BEAM)
+    for start, best in zip(starts, found, strict=True):
+        assert start[0] == language and len(best) == 4
+        assert all(t.ids[: len(start)] == start and "__" not in t.text for t in best)
+    assert multilingual.score(lines[:1], ["ab"])[0].ids == [*starts[1], EOS]
 
 
 def test_more_devices_change_nothing(translator, monkeypatch):
