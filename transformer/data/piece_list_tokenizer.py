@@ -30,6 +30,7 @@ class PieceListTokenizer:
     """
 
     suffix = ".pieces"
+    line_breaks_are_text = False
 
     def __init__(self, model: bytes, pieces: Sequence[str], first: Sequence[str] = ()) -> None:
         """Takes a SentencePiece model with any control ids of its own.

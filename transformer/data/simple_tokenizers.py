@@ -18,6 +18,7 @@ class CharacterTokenizer:
     """
 
     suffix = ".characters"
+    line_breaks_are_text = False
 
     def __init__(self, characters: Iterable[str]) -> None:
         """Raises ValueError if there is no character, or one of them twice."""
@@ -84,6 +85,7 @@ class PiecesTokenizer:
     """
 
     suffix = ".vocab"
+    line_breaks_are_text = False
 
     def __init__(self, vocabulary: Iterable[str], joiner: str) -> None:
         """Raises ValueError if there is no piece, or one of them twice."""

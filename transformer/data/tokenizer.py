@@ -21,6 +21,7 @@ class Tokenizer(Protocol):
     """Turns text into ids and back."""
 
     suffix: str  # the ending of the file that holds its vocabulary
+    line_breaks_are_text: bool  # so that EOS ends a text of many lines, and not each line of it
 
     @property
     def vocab_size(self) -> int:
@@ -85,6 +86,7 @@ class SentencePieceTokenizer:
     """
 
     suffix = ".model"
+    line_breaks_are_text = False
 
     def __init__(self, model: bytes) -> None:
         """Raises ValueError if `model` is damaged or has other control ids than ours."""

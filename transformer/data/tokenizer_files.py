@@ -6,6 +6,7 @@ from etils import epath
 
 from transformer.config import TokenizerConfig
 from transformer.console import phase
+from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
@@ -18,6 +19,7 @@ READERS: dict[str, Callable[[bytes], Tokenizer]] = {
     PiecesTokenizer.suffix: PiecesTokenizer.from_bytes,
     CharacterTokenizer.suffix: CharacterTokenizer.from_bytes,
     PieceListTokenizer.suffix: PieceListTokenizer.from_bytes,
+    HuggingFaceTokenizer.suffix: HuggingFaceTokenizer.from_bytes,
 }
 
 
