@@ -6,7 +6,7 @@ import pytest
 
 from transformer.search.top_k import first_largest, log_sum_exp, top_continuations
 
-SIZES = 3, 65, 127, 256  # fewer than k, several blocks, a prime, the blocks of a TPU
+SIZES = 3, 65, 127, 256  # fewer than k, several blocks, a last block that is not full, a TPU's
 
 
 def make_scores(*shape):

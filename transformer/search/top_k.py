@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 TPU_LANES = 128  # blocks of this size need no copy on a TPU
 
@@ -23,16 +24,17 @@ class Continuations(NamedTuple):
 
 def log_sum_exp(x: jax.Array) -> jax.Array:
     """Returns log Σ exp over the last axis, [..., V] -> [...]; not all may be -inf."""
-    largest = _in_blocks(x).max(-1).max(-1)
+    largest = _block_maxima(x, _block_size(x.shape[-1])).max(-1)
     return largest + jnp.log(jnp.exp(x - largest[..., None]).sum(-1))
 
 
 def first_largest(x: jax.Array) -> jax.Array:
     """Returns the argmax over the last axis, [..., V] -> [...]."""
-    blocks = _in_blocks(x)
-    block = _argmax(blocks.max(-1))
-    scores = jnp.take_along_axis(blocks, block[..., None, None], axis=-2)[..., 0, :]
-    return block * blocks.shape[-1] + _argmax(scores)
+    size = _block_size(x.shape[-1])
+    block = _argmax(_block_maxima(x, size))
+    rows = x.reshape(-1, 1, x.shape[-1])
+    scores = _take_blocks(rows, block.reshape(-1, 1), size).reshape(*block.shape, size)
+    return block * size + _argmax(scores)
 
 
 def top_continuations(logits: jax.Array, totals: jax.Array, count: int) -> Continuations:
@@ -46,40 +48,60 @@ def top_continuations(logits: jax.Array, totals: jax.Array, count: int) -> Conti
     Of the maxima the two best are 5 and the first 4, of blocks 0 and 1 of beam 0. Only their scores
     5 1 0 4 are ranked: the results are 5 (beam 0, token 0) and 4 (beam 0, token 3).
     """
-    blocks = _in_blocks(logits)
-    rows, width, num_blocks, block_size = blocks.shape
-    maxima = (blocks.max(-1) + totals[..., None]).reshape(rows, -1)  # [B, W · num_blocks]
+    size = _block_size(logits.shape[-1])
+    maxima = _block_maxima(logits, size) + totals[..., None]
+    rows, width, num_blocks = maxima.shape
     # Results of top_k are never sliced: XLA on the CPU would sort all scores at every step.
-    _, best = jax.lax.top_k(maxima, min(count, width * num_blocks))
+    _, best = jax.lax.top_k(maxima.reshape(rows, -1), min(count, width * num_blocks))
     best = jnp.sort(best, axis=-1)  # of equal scores the first has to win
     beams = best // num_blocks
     # Totals are added to the chosen blocks alone: sums of all would be stored and read again.
-    scores = jnp.take_along_axis(blocks.reshape(rows, -1, block_size), best[..., None], axis=1)
+    scores = _take_blocks(logits, best, size)
     scores += jnp.take_along_axis(totals, beams, axis=1)[..., None]
     values, index = jax.lax.top_k(scores.reshape(rows, -1), count)
-    block = jnp.take_along_axis(best, index // block_size, axis=1)
-    tokens = block % num_blocks * block_size + index % block_size
+    block = jnp.take_along_axis(best, index // size, axis=1)
+    tokens = block % num_blocks * size + index % size
     return Continuations(values, block // num_blocks, tokens)
 
 
-def _in_blocks(x: jax.Array) -> jax.Array:
-    """Divides the last axis into blocks, [..., V] -> [..., blocks, size], padded with -inf.
+def _block_size(vocab_size: int) -> int:
+    """Returns the size of the blocks into which V scores are divided.
 
     V = 37,000 becomes 296 blocks of 125, the divisor nearest to the ideal of 136; V = 32,000, which
-    128 divides, 250 blocks of 128; and V = 127, a prime, 16 blocks of 8 with one -inf.
+    128 divides, 250 blocks of 128; and V = 127, a prime, 15 blocks of 8 and a last one of 7.
     """
+    if vocab_size % TPU_LANES == 0:
+        return TPU_LANES
     # The size with the least work: W·V / size block maxima are scanned, and 2W·size scores ranked.
-    ideal = (x.shape[-1] / 2) ** 0.5
+    ideal = (vocab_size / 2) ** 0.5
     sizes = range(round(ideal / 2), round(ideal * 2) + 1)
-    divisors = [size for size in sizes if size and x.shape[-1] % size == 0]
-    size = min(divisors or [round(ideal)], key=lambda size: abs(size - ideal))
-    if x.shape[-1] % TPU_LANES == 0:
-        size = TPU_LANES
+    divisors = [size for size in sizes if size and vocab_size % size == 0]
+    return min(divisors or [round(ideal)], key=lambda size: abs(size - ideal))
+
+
+def _block_maxima(x: jax.Array, size: int) -> jax.Array:
+    """Returns the largest score of each block, [..., V] -> [..., num_blocks]."""
     missing = -x.shape[-1] % size
-    if missing:  # padding copies all scores, which costs several times the rest
-        padding = [(0, 0)] * (x.ndim - 1) + [(0, missing)]
-        x = jnp.pad(x, padding, constant_values=-jnp.inf)
-    return x.reshape(*x.shape[:-1], -1, size)
+    if not missing:
+        return x.reshape(*x.shape[:-1], -1, size).max(-1)
+    # A window knows where x ends; x padded to whole blocks would be a copy of all scores.
+    shape, unpadded = (*[1] * (x.ndim - 1), size), [(0, 0)] * (x.ndim - 1)
+    return jax.lax.reduce_window(x, -np.inf, jax.lax.max, shape, shape, [*unpadded, (0, missing)])
+
+
+def _take_blocks(x: jax.Array, chosen: jax.Array, size: int) -> jax.Array:
+    """Returns the scores [B, K, size] of the blocks `chosen` [B, K] of x [B, W, V].
+
+    Blocks are numbered through the W beams; behind the end of a beam's last block is -inf.
+    """
+    rows, _, vocab_size = x.shape
+    if vocab_size % size == 0:
+        return jnp.take_along_axis(x.reshape(rows, -1, size), chosen[..., None], axis=1)
+    num_blocks = -(-vocab_size // size)
+    tokens = (chosen % num_blocks * size)[..., None] + jnp.arange(size)
+    indices = (chosen // num_blocks)[..., None] * vocab_size + jnp.minimum(tokens, vocab_size - 1)
+    taken = jnp.take_along_axis(x.reshape(rows, -1), indices.reshape(rows, -1), axis=1)
+    return jnp.where(tokens < vocab_size, taken.reshape(indices.shape), -jnp.inf)
 
 
 def _argmax(x: jax.Array) -> jax.Array:
