@@ -1,0 +1,193 @@
+"""Files of tensors: safetensors and PyTorch's, whole, in parts, damaged and malicious."""
+
+import json
+import pickle
+import shutil
+import zipfile
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from transformer.interop.pytorch_files import read_pytorch
+from transformer.interop.tensor_files import (
+    TensorFiles,
+    open_tensors,
+    read_safetensors,
+    save_tensors,
+)
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "pytorch"
+TENSORS = {
+    "flags": np.array([True, False, True]),
+    "half": np.array([[0.5, -1.25]], np.float16),
+    "brain": np.array([3.0, -2.0, 7.0], ml_dtypes.bfloat16),
+    "transposed": np.arange(6, dtype=np.float32).reshape(2, 3).T,
+    "scalar": np.array(2.5, np.float32),
+    "empty": np.zeros((0, 3), np.float32),
+}
+
+
+def assert_equal(found, expected):
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert (found[name].dtype, found[name].shape) == (tensor.dtype, tensor.shape), name
+        np.testing.assert_array_equal(found[name], tensor, name)
+
+
+def header(about, numbers=b""):
+    encoded = json.dumps(about).encode()
+    return len(encoded).to_bytes(8, "little") + encoded + numbers
+
+
+def test_safetensors_come_back(tmp_path):
+    """Catches a type, an order of axes, or an empty tensor that is not written as it is."""
+    save_tensors(tmp_path / "model.safetensors", TENSORS, {"format": "pt"})
+    assert_equal(open_tensors(tmp_path), TENSORS)
+    load = pytest.importorskip("safetensors").safe_open
+    with load(tmp_path / "model.safetensors", "np") as file:
+        assert file.metadata() == {"format": "pt"}
+        np.testing.assert_array_equal(file.get_tensor("transposed"), TENSORS["transposed"])
+
+
+def test_a_file_of_pytorch_is_read_without_it():
+    """Catches offsets, strides or shared storages that are taken wrong."""
+    assert_equal(
+        open_tensors(GOLDEN), TensorFiles(read_safetensors(GOLDEN / "expected.safetensors"))
+    )
+
+
+def test_a_model_in_parts(tmp_path):
+    """Catches parts that are not all read, and an index that leads out of the folder."""
+    index = {name: f"part{i % 2}.safetensors" for i, name in enumerate(TENSORS)}
+    for part in set(index.values()):
+        save_tensors(tmp_path / part, {n: TENSORS[n] for n in TENSORS if index[n] == part})
+
+    def write(weight_map):
+        content = json.dumps({"weight_map": weight_map})
+        (tmp_path / "model.safetensors.index.json").write_text(content)
+
+    write(index)
+    assert_equal(open_tensors(tmp_path), TENSORS)
+    for weight_map, expected in [
+        (index | {"more": "part1.safetensors"}, "no file that it names holds more"),
+        (index | {"more": "part2.safetensors"}, "part2.safetensors, which it names, is missing"),
+        (index | {"more": "../part1.safetensors"}, "no index of files in its folder"),
+        ([1], "no index of files in its folder"),
+    ]:
+        write(weight_map)
+        with pytest.raises(ValueError, match=rf"index\.json is damaged .*{expected}"):
+            open_tensors(tmp_path)
+
+
+@pytest.mark.parametrize("length", [0, 5, 60, -1])
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_a_file_that_is_cut_short(name, length, tmp_path):
+    """Catches a part of a file that is taken for all of it."""
+    save_tensors(tmp_path / "model.safetensors", TENSORS)
+    shutil.copy(GOLDEN / "pytorch_model.bin", tmp_path)
+    whole = (tmp_path / name).read_bytes()
+    for file in tmp_path.iterdir():
+        file.unlink()
+    (tmp_path / name).write_bytes(whole[:length])
+    with pytest.raises(ValueError, match=f"{name} is damaged or incomplete: .*;"):
+        open_tensors(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content, expected",
+    [
+        (b"\xff" * 100, "ends before its header"),
+        ((2**40).to_bytes(8, "little") + b"{}", "ends before its header"),
+        (header([1, 2]), "header cannot be read"),
+        (header({"a": {"dtype": "F32"}}), "header cannot be read"),
+        (header({"a": {"dtype": "F32", "shape": [1.0], "data_offsets": [0, 4]}}), "cannot be read"),
+        (
+            header({"a": {"dtype": "F32", "shape": [2**20] * 2, "data_offsets": [0, 2**42]}}),
+            "it ends before the tensor a",
+        ),
+        (header({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, -4]}}), "has -4 bytes"),
+        (
+            header({"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}, bytes(8)),
+            "has 8 bytes",
+        ),
+        (
+            header({"a": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}, b"1"),
+            "the tensor a is of type F8_E4M3",
+        ),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "pointer of Git LFS"),
+    ],
+)
+def test_a_header_that_lies(content, expected, tmp_path):
+    """Catches memory allocated, or other tensors' numbers read, because a file says so."""
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(ValueError, match=rf"model\.safetensors.*{expected}"):
+        open_tensors(tmp_path)
+
+
+class Call:
+    """What a pickle turns into a call of a function."""
+
+    def __init__(self, function, *args):
+        self.reduced = function, args
+
+    def __reduce__(self):
+        return self.reduced
+
+
+def write_archive(path, pickled, compression=zipfile.ZIP_STORED, **members):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        for name, content in members.items():
+            archive.writestr(f"archive/{name}", content)
+
+
+def golden_pickle(old=b"", new=b""):
+    """The list of tensors of the golden file, with some bytes replaced."""
+    with zipfile.ZipFile(GOLDEN / "pytorch_model.bin") as archive:
+        content = archive.read("pytorch_model/data.pkl")
+    assert old in content
+    return content.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    "pickled, options, expected",
+    [
+        (pickle.dumps(Call(print, "run")), {}, "asks for builtins.print, .* is not run"),
+        (pickle.dumps(Call(pickle.loads, b"")), {}, r"asks for _pickle.loads, .* is not run"),
+        (pickle.dumps({"epoch": 3}), {}, "holds more than tensors"),
+        (pickle.dumps(bytearray(5), 5), {}, "list of tensors cannot be read"),
+        (b"\x80\x05\x96" + (2**60).to_bytes(8, "little"), {}, "list of tensors cannot be read"),
+        (b"\x80\x02Nr\xff\xff\xff\x7f.", {}, "holds more than tensors"),  # memo of 2³¹ places
+        (golden_pickle(), {}, "list of tensors cannot be read"),  # the numbers are missing
+        (golden_pickle(), {"compression": zipfile.ZIP_DEFLATED}, "it is compressed"),
+        (golden_pickle(), {"byteorder": b"big"}, "big-endian machine"),
+    ],
+)
+def test_a_pickle_runs_nothing(pickled, options, expected, tmp_path):
+    """Catches a function that is called because a file says so."""
+    write_archive(tmp_path / "pytorch_model.bin", pickled, **options)
+    with pytest.raises(ValueError, match=rf"pytorch_model\.bin .*{expected}"):
+        open_tensors(tmp_path)
+
+
+def test_a_view_beyond_its_numbers(tmp_path):
+    """Catches a tensor that shows other bytes of the file than its own, or claims terabytes."""
+    path = tmp_path / "pytorch_model.bin"
+    for old, new in [(b"K\x04K\x06", b"K\x04K\x07"), (b"K\x04K\x06", b"M\xff\xffM\xff\xff")]:
+        with zipfile.ZipFile(GOLDEN / "pytorch_model.bin") as archive:
+            numbers = {
+                name.removeprefix("pytorch_model/"): archive.read(name)
+                for name in archive.namelist()
+                if "/data/" in name
+            }
+        write_archive(path, golden_pickle(old, new), **numbers)
+        with pytest.raises(ValueError, match="lies beyond its numbers"):
+            read_pytorch(path)
+
+
+def test_a_folder_without_weights(tmp_path):
+    """Catches a missing file that is reported by its number."""
+    with pytest.raises(ValueError, match=r"neither model\.safetensors nor pytorch_model\.bin"):
+        open_tensors(tmp_path)

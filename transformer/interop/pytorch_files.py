@@ -1,0 +1,137 @@
+"""Reads pytorch_model.bin without PyTorch: nothing that such a file names is imported or run.
+
+It is a zip archive of a pickle and of uncompressed numbers. The reader of the pickle knows the
+names of the types of numbers and three functions, all of which only note where a tensor lies.
+"""
+
+import io
+import math
+import pickle
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from operator import index
+from pathlib import Path
+from typing import Any, ClassVar
+
+import ml_dtypes
+import numpy as np
+
+from transformer.interop.stored_tensor import StoredTensor, TensorFileError, damaged
+
+STORAGES: dict[str, np.dtype] = {
+    "FloatStorage": np.dtype(np.float32), "HalfStorage": np.dtype(np.float16),
+    "BFloat16Storage": np.dtype(ml_dtypes.bfloat16), "DoubleStorage": np.dtype(np.float64),
+    "LongStorage": np.dtype(np.int64), "IntStorage": np.dtype(np.int32),
+    "ShortStorage": np.dtype(np.int16), "CharStorage": np.dtype(np.int8),
+    "ByteStorage": np.dtype(np.uint8), "BoolStorage": np.dtype(np.bool_),
+}  # fmt: skip
+LONGEST_PICKLE = 100 * 2**20  # bytes
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Numbers that tensors are views of; offset: their first byte in the file."""
+
+    offset: int
+    dtype: np.dtype
+    num_numbers: int
+
+
+def read_pytorch(path: Path) -> dict[str, StoredTensor]:
+    """Returns where each tensor of a file of `torch.save` lies.
+
+    Raises ValueError if the file is damaged, older than PyTorch 1.6, or holds more than tensors.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            content = _PickleReader(path, archive).load()
+    except TensorFileError:
+        raise
+    except zipfile.BadZipFile:
+        reason = "it is no zip archive, as what PyTorch writes since 1.6"
+        raise damaged(path, reason, "take the model.safetensors of this model") from None
+    except Exception:  # a damaged pickle raises a dozen types of error
+        raise damaged(path, "its list of tensors cannot be read") from None
+    if not isinstance(content, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, StoredTensor)
+        for name, tensor in content.items()
+    ):
+        raise TensorFileError(f"{path} holds more than tensors by name.")
+    return dict(content)
+
+
+class _PickleReader(pickle._Unpickler):
+    """Reads the pickle of an archive; the C version would allocate whatever a file claims."""
+
+    dispatch: ClassVar = dict(pickle._Unpickler.dispatch)
+    del dispatch[pickle.BYTEARRAY8[0]]  # would do so too, and no list of tensors has it
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
+        self._path, self._archive = path, archive
+        self._members = {info.filename: info for info in archive.infolist()}
+        pickles = [name for name in self._members if name.split("/")[1:] == ["data.pkl"]]
+        if len(pickles) != 1:
+            raise damaged(path, "it holds no data.pkl")
+        self._folder = pickles[0].removesuffix("data.pkl")
+        if self._member("data.pkl").file_size > LONGEST_PICKLE:
+            raise damaged(path, "its list of tensors is too long")
+        order = self._folder + "byteorder"
+        if order in self._members and archive.open(order).read(6) != b"little":
+            raise TensorFileError(f"{path} comes from a big-endian machine, which is not read.")
+        super().__init__(io.BytesIO(archive.read(pickles[0])))
+
+    def _member(self, name: str) -> zipfile.ZipInfo:
+        info = self._members[self._folder + name]
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise damaged(self._path, "it is compressed, as torch.save never does")
+        return info
+
+    def find_class(self, module: str, name: str) -> Callable[..., Any] | np.dtype:
+        """Returns what stands for a name in the pickle; raises ValueError for any but a few."""
+        full = f"{module}.{name}"
+        if module == "torch" and name in STORAGES:
+            return STORAGES[name]
+        known: dict[str, Callable[..., Any]] = {
+            "collections.OrderedDict": OrderedDict,
+            "torch._utils._rebuild_tensor_v2": partial(_rebuild_tensor, self._path),
+            "torch._utils._rebuild_parameter": lambda tensor, *_: tensor,
+        }
+        if full not in known:
+            raise TensorFileError(
+                f"{self._path} asks for {full}, which is no part of a list of tensors and is not "
+                f"run: take the model.safetensors of this model."
+            )
+        return known[full]
+
+    def persistent_load(self, pid: tuple[str, np.dtype, str, str, int]) -> Storage:
+        """Returns where the numbers of a storage lie in the archive."""
+        _, dtype, key, _, num_numbers = pid
+        info = self._member(f"data/{key}")
+        with self._path.open("rb") as file:  # the numbers come after a header of their own
+            file.seek(info.header_offset + 26)
+            offset = info.header_offset + 30 + int(np.frombuffer(file.read(4), np.uint16).sum())
+        rest = self._path.stat().st_size - offset
+        if num_numbers * dtype.itemsize > min(info.file_size, rest):
+            raise damaged(self._path, f"data/{key} is shorter than its tensors")
+        return Storage(offset, dtype, num_numbers)
+
+
+def _rebuild_tensor(
+    path: Path,
+    storage: Storage,
+    first: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    *_: object,
+) -> StoredTensor:
+    """Returns a view of a storage, from its number `first` on."""
+    shape, strides = tuple(map(index, shape)), tuple(map(index, strides))
+    offset = storage.offset + first * storage.dtype.itemsize
+    tensor = StoredTensor(path, offset, storage.dtype, shape, strides)
+    fits = 0 <= first <= storage.num_numbers - tensor.num_spanned()
+    if min((0, *shape, *strides)) < 0 or not fits or math.prod(shape) > storage.num_numbers:
+        raise damaged(path, f"a tensor {shape} lies beyond its numbers")
+    return tensor
