@@ -29,9 +29,7 @@ def export(workdir: PathLike, folder: PathLike, checkpoint: str | int = "default
     checkpoints = Checkpoints(target.checkpoints, keep=1)
     checkpoints.save(TrainState(jnp.array(loaded.step), params, opt_state=()))
     checkpoints.close()
-    for file in source.path.iterdir():
-        if file.stem in COPIED_FILES:
-            write_atomically(target / file.name, file.read_bytes())
+    copy_vocabularies(source, target)
     config.model.dtype, config.decoding.average_checkpoints = "bfloat16", 1
     config.training.lora_rank = 0  # adapters are merged
     target.save_config(config)
@@ -40,3 +38,14 @@ def export(workdir: PathLike, folder: PathLike, checkpoint: str | int = "default
     return (
         f"{target.path}: {loaded.name} of {source.path} in bfloat16, {mib:,.1f} MiB of parameters"
     )
+
+
+def copy_vocabularies(source: WorkDir, target: WorkDir) -> list[str]:
+    """Copies the tokenizers and the names of the classes of a run; returns the names of the files.
+
+    Raises OSError if `target` is no folder.
+    """
+    files = [file for file in source.path.iterdir() if file.stem in COPIED_FILES]
+    for file in files:
+        write_atomically(target / file.name, file.read_bytes())
+    return sorted(file.name for file in files)

@@ -8,6 +8,7 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import export
 
 from transformer.model.arrays import Array
 from transformer.model.attention_functions import (
@@ -44,7 +45,9 @@ def local_attention(
             f"Local attention is of a sequence to itself: {length} queries and {key.shape[1]} keys "
             "have no positions in common."
         )
-    if length <= 3 * block:  # no more products than in blocks
+    # Up to three blocks there are no more products than in blocks; and the length of a program that
+    # is exported for every length cannot be compared.
+    if export.is_symbolic_dim(length) or length <= 3 * block:
         positions = jnp.arange(length)
         window = is_in_window(positions[:, None], positions, block)[None, None]
         mask = window if mask is None else window & mask

@@ -23,6 +23,7 @@ from transformer.search.decoding import (
     Hypotheses,
     Limits,
     SearchMethod,
+    StepFn,
     advance,
 )
 from transformer.search.replicas import REPLICA
@@ -94,6 +95,18 @@ def begin_slots(
     return SearchSlots(limits, encoded, method.start(limits, cache, rngs))
 
 
+def make_step_fn(model: SearchModel, params: Params, encoded: Any) -> StepFn:
+    """Returns the step of `decoding` by the model; encoded: as `encode_for_search` returns it."""
+
+    def step_fn(
+        tokens: jax.Array, cache: Cache, position: jax.Array, ancestors: jax.Array
+    ) -> tuple[jax.Array, Cache]:
+        inputs = tokens, cache, position, ancestors, encoded
+        return model.apply({"params": params}, *inputs, method="decode_step")
+
+    return step_fn
+
+
 def advance_slots(
     model: SearchModel,
     method: Method,
@@ -106,13 +119,7 @@ def advance_slots(
 ) -> Advanced:
     """Runs `decoding.advance` with the model from position `start` to at most `stop`."""
     limits, encoded = fixed
-
-    def step_fn(
-        tokens: jax.Array, cache: Cache, position: jax.Array, ancestors: jax.Array
-    ) -> tuple[jax.Array, Cache]:
-        inputs = tokens, cache, position, ancestors, encoded
-        return model.apply({"params": params}, *inputs, method="decode_step")
-
+    step_fn = make_step_fn(model, params, encoded)
     state, position = advance(method, step_fn, limits, state, start[0], stop, max_unfinished[0])
     finished = method.is_finished(limits, state)
     return Advanced(state, position[None], finished, method.results(state))

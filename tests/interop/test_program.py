@@ -1,0 +1,197 @@
+"""A search as a program, and named parameters: used in a process that has neither us nor Flax."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from tests.helpers.random_runs import TASKS, make_config, write_run
+from tests.helpers.tiny_models import random_params
+from transformer.checkpoint.restore import Restored, restore
+from transformer.checkpoint.task_model import abstract_params, make_model, smallest_batch
+from transformer.data.labels import Labels
+from transformer.data.simple_tokenizers import CharacterTokenizer
+from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.tokenizer_files import save_tokenizers
+from transformer.inference.translator import Translator
+from transformer.interop.parameters import export_parameters, meaning, save_parameters
+from transformer.interop.program import export_program, export_search
+from transformer.search.options import SearchOptions
+from transformer.workdir import WorkDir
+
+pytest.importorskip("safetensors")
+pytest.importorskip("flatbuffers")
+
+SENTENCES = ["ab ba", "a", "b b b a abba ab a a b", "abba b", "b"]
+BATCHES = [[2], [0, 1, 3, 4]]  # indices of sentences; the second batch is shorter and wider
+# Runs each README's lines as they are, then `translate` with each of the batches of ids.
+USER = """
+import json, os, re, sys
+sys.modules |= dict.fromkeys(["transformer", "flax"])  # neither can be imported
+for folder in sys.argv[2:]:
+    os.chdir(folder)
+    exec(re.search("```python\\n(.*?)```", open("README.md").read(), re.S)[1])
+    found = []
+    for rows in json.loads(sys.argv[1]):
+        lengths = np.array([len(row) for row in rows] + [0], np.int32)  # the last row is empty
+        inputs = np.stack([np.pad(row, (0, max(lengths) - len(row))) for row in [*rows, []]])
+        ids, scores = translate(params, inputs.astype(np.int32), lengths)
+        found += zip(np.asarray(ids).tolist()[:-1], np.asarray(scores).tolist()[:-1])
+    print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of a tiny model with random weights and a SentencePiece vocabulary."""
+    workdir = WorkDir(tmp_path_factory.mktemp("run"))
+    config, labels = make_config(), Labels([])
+    tokenizer = SentencePieceTokenizer.train(SENTENCES, 268)
+    tokenizers = tokenizer, tokenizer
+    save_tokenizers(workdir.path, *tokenizers)
+    model = make_model(config, tokenizers, labels)
+    params = random_params(model.init, smallest_batch(config, labels), deterministic=True)
+    params = jax.tree.map(np.asarray, params)
+    return Restored(model, params, config, tokenizers, labels, workdir, "last (1)", 1, 1)
+
+
+def test_a_program_finds_what_the_translator_finds(run, tmp_path):
+    """Catches a README that does not run, and a search whose results depend on the padding."""
+    source, target = run.tokenizers
+    translator = Translator(run.config, run.params, (source, target), jax.devices()[:1])
+    folders = {beam_size: tmp_path / f"beam {beam_size}" for beam_size in (1, 2)}
+    for beam_size, folder in folders.items():
+        assert "cpu, tpu, cuda" in export_program(run, folder, beam_size=beam_size)
+    ids = source.encode(SENTENCES)
+    batches = json.dumps([[ids[i] for i in batch] for batch in BATCHES])
+    process = subprocess.run(
+        [sys.executable, "-c", USER, batches, *folders.values()], capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
+    results = [line for line in process.stdout.splitlines() if line.startswith("[")]
+    order = [index for batch in BATCHES for index in batch]
+    for beam_size, found in zip(folders, results, strict=True):
+        expected = translator.translate(SENTENCES, beam_size=beam_size)
+        for index, (ids, score) in zip(order, json.loads(found), strict=True):
+            end = len(expected[index].ids)
+            assert (ids[:end], any(ids[end:])) == (expected[index].ids, False)
+            assert score == pytest.approx(expected[index].score, abs=1e-4)
+
+
+PUBLISHED = dict(  # what models of others have besides
+    norm="pre", positions="learned", embedding_sharing="none", projection_bias=True,
+    output_bias=True, embedding_norm=True, dtype="bfloat16",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, PUBLISHED | {"attention": "fused"}, {"attention": "local", "attention_block": 2}],
+)
+def test_a_program_has_the_products_of_every_platform(run, settings):
+    """Catches attention chosen by the devices, or the lengths, of the process that exports."""
+    search = SearchOptions.from_config(run.config.decoding)
+    model = run.model.clone(config=replace(run.config.model, **settings))
+    params = abstract_params(model, smallest_batch(run.config, run.labels))
+    program = export_search(model, search, flat(params))
+    assert program.platforms == ("cpu", "tpu", "cuda")
+    # The product of queries and cached keys, which a program for a CPU alone does without.
+    assert "BWNH,BNHS->BNWS/dot_general" in program.mlir_module()
+    lengths = {str(aval.shape) for aval in program.in_avals[-2:]}
+    assert lengths == {"(b, s)", "(b,)"}
+
+
+def flat(params):
+    return {
+        "/".join(key.key for key in path): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+    }
+
+
+def read_by_numpy(path):
+    """The arrays of a safetensors file, read without the library."""
+    data = path.read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    arrays = {}
+    for name, facts in json.loads(data[8:start]).items():
+        first, last = facts["data_offsets"]
+        assert facts["dtype"] == "F32"
+        values = np.frombuffer(data[start + first : start + last], np.float32)
+        arrays[name] = values.reshape(facts["shape"])
+    return arrays
+
+
+def test_parameters_are_read_by_numpy_alone(run, tmp_path):
+    """Catches names or axes that change on the way, and an array that the README leaves out."""
+    export_parameters(run, tmp_path / "weights")
+    arrays = read_by_numpy(tmp_path / "weights" / "params.safetensors")
+    jax.tree.map(np.testing.assert_array_equal, arrays, flat(run.params))
+    readme = (tmp_path / "weights" / "README.md").read_text()
+    described = dict(re.findall(r"^\| (\S+) \| (\[.*?\]) \|", readme, re.M))
+    assert described == {name: str(list(array.shape)) for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_parameter_has_a_meaning(task):
+    """Catches a weight of a new setting that the README cannot explain."""
+    options = dict(pooling="pooler", prediction_head=True) | PUBLISHED
+    config = make_config(task, **({} if task == "translation" else options))
+    labels = Labels(["no", "yes"], [4, 4, 1] if task == "images" else [])
+    tokenizer = CharacterTokenizer("ab")
+    params = abstract_params(
+        make_model(config, (tokenizer, tokenizer), labels), smallest_batch(config, labels)
+    )
+    assert not [name for name in flat(params) if " of the module " in meaning(name)]
+
+
+def test_the_model_is_restored_from_named_parameters(run, tmp_path, monkeypatch):
+    """Catches a README whose lines do not run, and a folder that lacks a vocabulary."""
+    export_parameters(run, tmp_path / "weights")
+    monkeypatch.chdir(tmp_path / "weights")
+    lines = re.findall(
+        "```python\n(.*?)```", (tmp_path / "weights" / "README.md").read_text(), re.S
+    )
+    names = {}
+    exec(lines[-1], names)
+    batch = smallest_batch(run.config, run.labels)
+    ours, theirs = (
+        run.model.apply(variables, batch, deterministic=True)
+        for variables in ({"params": run.params}, names["variables"])
+    )
+    np.testing.assert_array_equal(ours, theirs)
+    assert names["model"] == run.model
+
+
+def test_an_array_is_written_in_its_own_order(tmp_path):
+    """Catches a transposed array whose memory is written as it lies."""
+    array = np.arange(6, dtype=np.float32).reshape(2, 3).T
+    save_parameters(tmp_path / "a.safetensors", {"a": array, "b": np.float32(3)})
+    arrays = read_by_numpy(tmp_path / "a.safetensors")
+    np.testing.assert_array_equal(arrays["a"], array)
+    assert arrays["b"] == 3
+
+
+def test_what_cannot_be_a_program_is_refused(run, tmp_path, monkeypatch):
+    """Catches an export that fails late, overwrites another, or asks for seeds that it has not."""
+    classifier = restore(write_run(tmp_path / "classifier", "classification"))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "config.json").write_text("{}")
+    for restored, folder, options, problem in (
+        (classifier, "a", {}, "holds a run of classification: export its parameters"),
+        (run, "a", {"sample": True}, "leave out sample and nbest"),
+        (run, "a", {"beams": 3}, "not beams"),
+        (run, "full", {}, "name a new folder"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            export_program(restored, tmp_path / folder, **options)
+    monkeypatch.setitem(sys.modules, "flatbuffers", None)
+    with pytest.raises(
+        ValueError, match=r"needs flatbuffers: pip install 'transformer\[interop\]'"
+    ):
+        export_program(run, tmp_path / "a")
+    assert not (tmp_path / "a").exists()

@@ -1,0 +1,13 @@
+"""Libraries that only the formats of others need."""
+
+from importlib import import_module
+from types import ModuleType
+
+
+def require(name: str) -> ModuleType:
+    """Returns the module of that name; raises ValueError if its library is not installed."""
+    try:
+        return import_module(name)
+    except ImportError:
+        library = name.partition(".")[0]
+        raise ValueError(f"This needs {library}: pip install 'transformer[interop]'.") from None

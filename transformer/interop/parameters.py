@@ -1,0 +1,133 @@
+"""Writes the parameters of a run as named arrays that any language reads, with their description.
+
+params.safetensors  the arrays: names as the modules of the model, joined by "/"
+config.json         the configuration
+tokenizer.*         the vocabularies; classes.json: the names of the classes
+README.md           every array's shape and meaning
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from etils.epath import PathLike
+from flax.traverse_util import flatten_dict
+
+from transformer.checkpoint.export import copy_vocabularies
+from transformer.checkpoint.restore import Restored
+from transformer.interop.libraries import require
+from transformer.storage import write_atomically
+from transformer.workdir import WorkDir
+
+FILE = "params.safetensors"
+MEANINGS = {  # by the end of a name; the first that matches
+    r"(query|key|value)/kernel": "projects to the {0} vectors of all heads, head after head",
+    r"attention/output/kernel": "projects the results of all heads, head after head",
+    r"inner/kernel": "W_1 of the feed-forward layer",
+    r"inner/bias": "b_1 of the feed-forward layer",
+    r"outer/kernel": "W_2 of the feed-forward layer",
+    r"outer/bias": "b_2 of the feed-forward layer",
+    r"alignment/\w+": "weights of the attention function",
+    r"(LayerNorm_0|norm)/scale": "scale of a layer normalisation",
+    r"(LayerNorm_0|norm)/bias": "shift of a layer normalisation",
+    r"positions/table": "row p is the vector of position p",
+    r"softmax/table": "row i gives the score of token i",
+    r"(shared_embedding|tokens/table)/table": "row i is token i: its vector, and for its score",
+    r"embedding/table": "row i is the vector of token i",
+    r"(embedding|softmax|table)/bias": "added to the score of each token",
+    r"class_token": "the vector before the patches",
+    r"kernel": "matrix of a dense layer",
+    r"bias": "bias of a dense layer",
+}
+README = """# The parameters of {name}
+
+`params.safetensors` holds the {count:,} arrays of {checkpoint} of a run of {task}, written by
+`transformer`. `config.json` has the settings of the model; the vocabularies are {vocabularies}.
+
+```python
+from safetensors.numpy import load_file
+
+params = load_file("params.safetensors")  # arrays by name
+```
+
+A kernel is [in, out]: y = x @ kernel + bias. Column n·d_k + j of a query's kernel is component j of
+head n. The vector of a token is multiplied by √d_model if `model.scale_embedding` says so;
+`model.norm_epsilon` is added to the variance. `transformer` computes with them as follows:
+
+```python
+from flax.traverse_util import unflatten_dict
+from safetensors.numpy import load_file
+from transformer.checkpoint.restore import load_model
+from transformer.workdir import WorkDir
+
+folder = WorkDir(".")
+model, tokenizers, labels = load_model(folder, folder.load_config())
+variables = {{"params": unflatten_dict(load_file("params.safetensors"), sep="/")}}
+# model.apply(variables, …, deterministic=True)
+```
+
+| array | shape | type | meaning |
+|---|---|---|---|
+{rows}
+"""
+
+
+def export_parameters(restored: Restored, folder: PathLike) -> str:
+    """Writes the parameters of a run of any task; returns a sentence that says what it wrote.
+
+    Raises ValueError if `folder` holds a run already, or safetensors is not installed.
+    """
+    require("safetensors")
+    target = new_folder(folder)
+    params = flat_parameters(restored.params)
+    save_parameters(target.path / FILE, params)
+    vocabularies = copy_vocabularies(restored.workdir, target)
+    rows = "\n".join(map(_row, params, params.values()))
+    facts = dict(name=target.path.name, checkpoint=restored.checkpoint, task=restored.config.task)
+    text = README.format(
+        **facts, count=len(params), vocabularies=", ".join(vocabularies) or "none", rows=rows
+    )
+    write_atomically(target / "README.md", text)
+    target.save_config(restored.config)
+    mib = sum(array.nbytes for array in params.values()) / 2**20
+    return (
+        f"{target.path}: {restored.checkpoint} of {restored.workdir.path} as {len(params):,} named "
+        f"arrays, {mib:,.1f} MiB"
+    )
+
+
+def new_folder(folder: PathLike) -> WorkDir:
+    """Makes the folder of an export; raises ValueError if it holds a run or an export already."""
+    target = WorkDir(folder)
+    if target.has_run:
+        raise ValueError(f"{target.path} holds a run or an export already; name a new folder.")
+    target.path.mkdir(parents=True, exist_ok=True)
+    return target
+
+
+def flat_parameters(params: Any) -> dict[str, np.ndarray]:
+    """Returns nested parameters as arrays by name: "encoder/layer_0/feed_forward/inner/bias"."""
+    flat: dict[str, Any] = flatten_dict(params, sep="/")
+    return {name: np.asarray(jax.device_get(flat[name])) for name in sorted(flat)}
+
+
+def save_parameters(path: PathLike, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes arrays as a safetensors file, local or gs://."""
+    # The library writes the memory of an array as it lies, whatever its strides say.
+    dense = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    write_atomically(path, require("safetensors.numpy").save(dense))
+
+
+def _row(name: str, array: np.ndarray) -> str:
+    """Returns the line of the table for an array."""
+    return f"| {name} | {list(array.shape)} | {array.dtype} | {meaning(name)} |"
+
+
+def meaning(name: str) -> str:
+    """Returns what an array is for; that of a registered module says only where it belongs."""
+    for pattern, meaning in MEANINGS.items():
+        if found := re.search(f"(?:{pattern})$", name):
+            return meaning.format(*found.groups())
+    return f"{name.rpartition('/')[2]} of the module {name.rpartition('/')[0]}"

@@ -1,0 +1,111 @@
+"""Writes the search of a translation run as a program that needs neither this package nor Flax.
+
+program.jaxexport   the search by `jax.export`: compiled where it is called, on a CPU, TPU or GPU
+params.safetensors  its first argument
+tokenizer.*, config.json, README.md  the vocabularies, the settings, and how to call it
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from etils.epath import PathLike
+from flax.traverse_util import unflatten_dict
+from jax import export
+
+from transformer.checkpoint.export import copy_vocabularies
+from transformer.checkpoint.restore import Restored, cast_matrices
+from transformer.interop.libraries import require
+from transformer.interop.parameters import FILE, flat_parameters, new_folder, save_parameters
+from transformer.interop.program_readme import program_readme
+from transformer.model.encoder_decoder import Transformer
+from transformer.registry import task_kind
+from transformer.search.decoding import FREE, Limits, search_to_end
+from transformer.search.options import SearchOptions
+from transformer.search.programs import Method, make_step_fn
+from transformer.storage import write_atomically
+
+PLATFORMS = "cpu", "tpu", "cuda"
+
+FlatParams = dict[str, np.ndarray]  # by name, see `flat_parameters`
+# (params, inputs [B, S], lengths [B]) -> (ids [B, T], scores [B])
+Translate = Callable[[FlatParams, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+
+
+def export_program(restored: Restored, folder: PathLike, **options: Any) -> str:
+    """Writes one search of a run as a program; returns a sentence that says what it wrote.
+
+    options: those of `Translator.translate` that change the search, as beam_size=1; None given, the
+    configuration's. Matrices are written in `model.dtype`, in which they are used.
+
+    Raises ValueError for a run of another task, an option that a program cannot have, a folder that
+    holds a run already, or if safetensors or flatbuffers is not installed.
+    """
+    for library in ("safetensors", "flatbuffers"):
+        require(library)
+    _check_task(restored)
+    search = SearchOptions.from_config(restored.config.decoding, **options)
+    if search.sample or search.nbest > 1:
+        raise ValueError("A program finds the best translation: leave out sample and nbest.")
+    target = new_folder(folder)
+    params = flat_parameters(cast_matrices(restored.params, restored.config))
+    program = export_search(restored.model, search, params).serialize()
+    write_atomically(target / "program.jaxexport", bytes(program))
+    save_parameters(target / FILE, params)
+    files = copy_vocabularies(restored.workdir, target)
+    write_atomically(target / "README.md", program_readme(restored, search, files))
+    target.save_config(restored.config)
+    return (
+        f"{target.path}: the search of {restored.checkpoint} of {restored.workdir.path} as a "
+        f"program for {', '.join(PLATFORMS)}, {len(program) / 1024:,.0f} KiB without its parameters"
+    )
+
+
+def export_search(model: Any, search: SearchOptions, params: FlatParams) -> export.Exported:
+    """Returns the search of `make_translate` for every batch size, source length and platform."""
+    if model.config.attention == "fused":  # chooses its kernel by the devices of this process
+        model = model.clone(config=replace(model.config, attention="scaled_dot_product"))
+    batch_size, length = export.symbolic_shape("b, s")
+    shapes = {name: jax.ShapeDtypeStruct(a.shape, a.dtype) for name, a in params.items()}
+    inputs = jax.ShapeDtypeStruct((batch_size, length), jnp.int32)
+    lengths = jax.ShapeDtypeStruct((batch_size,), jnp.int32)
+    translate = jax.jit(make_translate(model, search))
+    return export.export(translate, platforms=PLATFORMS)(shapes, inputs, lengths)
+
+
+def make_translate(model: Transformer, search: SearchOptions) -> Translate:
+    """Returns the search as one function, with a cache for its longest translation.
+
+    It returns the best translation of each sentence: ids [B, T] with T = S + max_extra_length, 0
+    behind EOS, and its score. A row of length 0 holds no sentence, and no result.
+    """
+    method: Method = search.method()
+    extra = search.max_extra_length
+
+    def translate(
+        params: FlatParams, inputs: jax.Array, lengths: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        nested = unflatten_dict(params, sep="/")
+        variables, (num_rows, source_length) = {"params": nested}, inputs.shape
+        forced = jnp.full((num_rows, source_length + extra), FREE)
+        limits = Limits(jnp.where(lengths > 0, lengths + extra, 0), forced)
+        encoded = model.apply(variables, inputs, lengths, method="encode_for_search")
+        sizes = num_rows, method.width, source_length + extra
+        cache = model.apply(variables, *sizes, method="init_cache")
+        step_fn = make_step_fn(model, nested, encoded)
+        found = search_to_end(method, step_fn, limits, cache)
+        return found.ids[:, 0], found.scores[:, 0]
+
+    return translate
+
+
+def _check_task(restored: Restored) -> None:
+    task = restored.config.task
+    if task_kind(task) != "translation":
+        raise ValueError(
+            f"A program is the search of a translation, and {restored.workdir.path} holds a run of "
+            f"{task}: export its parameters (safetensors) instead."
+        )
