@@ -8,7 +8,7 @@ from transformer.data.lm_batches import MASK, MaskedBatches
 from transformer.data.packing import PackedBatches
 from transformer.data.ragged import Ragged
 from transformer.data.simple_tokenizers import PiecesTokenizer
-from transformer.special_tokens import EOS, NUM_SPECIAL, PAD
+from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD
 from transformer.tasks.masked_lm import make_masked_batches
 
 VOCAB_SIZE = 1000
@@ -62,6 +62,15 @@ def test_only_pieces_are_chosen_and_only_chosen_ones_are_changed():
         assert chosen.any() and not chosen[(batch.targets == EOS) | (batch.targets == PAD)].any()
         assert np.array_equal(batch.inputs[~chosen], batch.targets[~chosen])
         assert np.array_equal(batch.weights, chosen)
+
+
+def test_a_beginning_is_not_to_be_guessed():
+    """Catches [CLS] of BERT hidden, which stands before every sentence."""
+    text = Ragged.from_lists([[BOS, 7, EOS]] * 50)
+    packed = PackedBatches(text, text, row_length=16, rows_per_batch=8, seed=0)
+    batch = MaskedBatches(packed, rate=0.99, vocab_size=VOCAB_SIZE, seed=0)[0]
+    assert set(batch.targets[batch.target_segments != 0].tolist()) == {7}
+    assert (batch.inputs == BOS).sum() == (batch.targets == BOS).sum() > 0
 
 
 def test_all_else_is_as_it_was_packed():

@@ -54,7 +54,9 @@ class HuggingFaceTokenizer:
 
     def _makes_control_ids(self, names: Sequence[str | None]) -> bool:
         encoded = (self._tokenizer.encode(name, add_special_tokens=False) for name in names if name)
-        return None in names or any(min(text.ids, default=EOS) < NUM_SPECIAL for text in encoded)
+        return None in names or any(
+            min(text.ids, default=NUM_SPECIAL) < NUM_SPECIAL for text in encoded
+        )
 
     @property
     def vocab_size(self) -> int:

@@ -3,13 +3,44 @@
 A batch is a function of (seed, step), as in `packing`.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from transformer.data.batch import Batch
 from transformer.data.packing import PackedBatches
-from transformer.special_tokens import EOS, NUM_SPECIAL, PAD, UNK
+from transformer.data.ragged import Ragged
+from transformer.data.tokenizer import Tokenizer
+from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
+
+
+def encode_text(tokenizer: Tokenizer, lines: Sequence[str]) -> np.ndarray:
+    """Returns the ids of one text: EOS ends each line, or all of it where line breaks are text.
+
+    Two lines of the ids 5 6 and 7 become 5 6 2 7 2, or 5 6 9 7 2 with 9 for the line break.
+    """
+    if not tokenizer.line_breaks_are_text:
+        return Ragged.encode(tokenizer, lines).flat
+    encoded = Ragged.encode(tokenizer, list(_separable_parts(lines)))
+    ends = encoded.starts + encoded.lengths - 1
+    return np.delete(encoded.flat, ends[:-1])
+
+
+def _separable_parts(lines: Sequence[str]) -> Iterator[str]:
+    """Yields a text in parts whose tokens are those of the whole: a long one needs much memory.
+
+    It is divided after single line breaks between characters that are no white space. How GPT-2
+    splits a run of white space depends on what follows: of three line breaks before a letter, two
+    can be one token; at the end of a text, all three.
+    """
+    part: list[str] = []
+    for line in lines:
+        if part and line[:1].strip() and part[-1][-1:].strip():
+            yield "\n".join([*part, ""])
+            part = []
+        part.append(line)
+    yield "\n".join(part)
 
 
 class WindowBatch(NamedTuple):
@@ -87,9 +118,9 @@ HIDDEN, SWAPPED = 0.8, 0.1  # shares of the tokens to guess; the others are show
 class MaskedBatches:
     """`batches[step]` is a batch of `packed` in which some tokens are to be guessed.
 
-    As in BERT (section 3.1) a token is to be guessed with probability `rate`, unless it is EOS. Its
-    input is then MASK (80%), a random token (10%) or itself (10%). `target_segments` are 0 on every
-    other token. An example with EOS = 2, MASK = 3 and 6 and 9 to be guessed:
+    As in BERT (section 3.1) a token is to be guessed with probability `rate`, unless it is BOS or
+    EOS. Its input is then MASK (80%), a random token (10%) or itself (10%). `target_segments` are 0
+    on every other token. An example with EOS = 2, MASK = 3 and 6 and 9 to be guessed:
 
         packed.inputs     5 6 7 2 8 9 2 0       targets           5 6 7 2 8 9 2 0
         inputs            5 3 7 2 8 9 2 0       target_segments   0 1 0 0 0 2 0 0
@@ -105,7 +136,7 @@ class MaskedBatches:
     def __getitem__(self, step: int) -> Batch:
         batch = self.packed[step]
         rng = np.random.default_rng((self.seed, step, 1))  # 1: a stream apart from the packing's
-        is_maskable = (batch.input_segments != 0) & (batch.inputs != EOS)
+        is_maskable = (batch.input_segments != 0) & ~np.isin(batch.inputs, (BOS, EOS))
         is_chosen = is_maskable & (rng.random(batch.inputs.shape) < self.rate)
         draw = rng.random(batch.inputs.shape)
         other = rng.integers(NUM_SPECIAL, self.vocab_size, batch.inputs.shape)

@@ -11,6 +11,7 @@ from transformer.checkpoint.restore import Restored
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.labels import Labels
+from transformer.data.lm_batches import encode_text
 from transformer.data.tokenizer import check_texts
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.predictor import Predictor
@@ -18,7 +19,7 @@ from transformer.search.batches import make_rngs
 from transformer.search.decoding import FREE, HypothesisRules, Limits
 from transformer.search.programs import SearchPrograms, cache_lengths
 from transformer.search.sampling import Sampling
-from transformer.special_tokens import EOS, UNK
+from transformer.special_tokens import EOS, NUM_SPECIAL, UNK
 
 OPTIONS = ("temperature", "top_k", "top_p")
 NO_END = FREE  # an id that no token has, so that a text which "ends" with it never ends
@@ -32,7 +33,8 @@ class LanguageModel(Predictor):
     >>> for text in model.stream("ROMEO:", num_pieces=500, top_k=20):
     ...     print(text, end="", flush=True)
 
-    EOS marks a line break and also stands before the first line. The context is `data.row_length`
+    EOS marks a line break and also stands before the first line. Where line breaks are text, as for
+    GPT-2, EOS ends the text and stands before an empty one only. The context is `data.row_length`
     tokens; when it is full, generation continues from its second half.
     """
 
@@ -100,11 +102,13 @@ class LanguageModel(Predictor):
         yield text[len(shown) :]
 
     def encode(self, text: str) -> np.ndarray:
-        """Returns the ids of a text, each line ended by EOS."""
-        return np.concatenate(self.tokenizer.encode(text.split("\n"))).astype(np.int32)
+        """Returns the ids of a text: EOS ends each line, or all if line breaks are text."""
+        return encode_text(self.tokenizer, text.split("\n"))
 
     def decode(self, ids: np.ndarray) -> str:
-        """Returns the text of ids, with a line break between an EOS and what follows it."""
+        """Returns the text of ids: lines before each EOS, or all before one with line breaks."""
+        if self.tokenizer.line_breaks_are_text:
+            return self.tokenizer.decode(ids)
         ends = np.flatnonzero(np.asarray(ids) == EOS) + 1
         return "\n".join(self.tokenizer.decode(part) for part in np.split(ids, ends))
 
@@ -120,24 +124,37 @@ class LanguageModel(Predictor):
         """Yields the ids generated so far for each prompt, every `STRIDE` positions."""
         if num_pieces < 1:
             raise ValueError(f"num_pieces must be at least 1, not {num_pieces}.")
-        end = EOS if one_line else NO_END
+        ends = self._ends(one_line)
         if unknown := sampling.keys() - set(OPTIONS):
             raise ValueError(
                 f"{unknown.pop()} is no option of generate; they are {', '.join(OPTIONS)}."
             )
-        method = Sampling(HypothesisRules(EOS, end, "power", 0.0), **sampling)
+        method = Sampling(HypothesisRules(EOS, ends[0], "power", 0.0), **sampling)
         given = [self.encode(prompt)[:-1] for prompt in prompts]
         if num_unknown := sum(int((ids == UNK).sum()) for ids in given):
             warnings.warn(f"the prompts have {num_unknown} unknown tokens", stacklevel=4)
         generated = [np.zeros(0, np.int32) for _ in prompts]
-        while any(len(ids) < num_pieces and end not in ids for ids in generated):
+
+        def is_complete(ids: np.ndarray) -> bool:
+            return len(ids) >= num_pieces or bool(np.isin(ids, ends).any())
+
+        while not all(map(is_complete, generated)):
             num_left = [num_pieces - len(ids) for ids in generated]
             before = generated
             texts = map(np.append, given, before)
             contexts = [self._context(text, n) for text, n in zip(texts, num_left, strict=True)]
             for new in self._fill_window(method, num_rows, contexts, num_left, seed):
                 generated = [np.append(old, ids) for old, ids in zip(before, new, strict=True)]
-                yield [_up_to(end, ids) for ids in generated]
+                yield [_up_to(ends, ids) for ids in generated]
+                if all(map(is_complete, generated)):
+                    return
+
+    def _ends(self, one_line: bool) -> list[int]:
+        """Returns the ids that end a continuation, first the one that also ends a hypothesis."""
+        if not self.tokenizer.line_breaks_are_text:
+            return [EOS if one_line else NO_END]
+        ids = range(NUM_SPECIAL, self.tokenizer.vocab_size if one_line else 0)
+        return [EOS, *(i for i in ids if "\n" in self.tokenizer.decode([i]))]
 
     def _context(self, text: np.ndarray, num_left: int) -> np.ndarray:
         """Returns the end of a text that the model is given to generate `num_left` tokens more.
@@ -158,6 +175,10 @@ class LanguageModel(Predictor):
     ) -> Iterator[list[np.ndarray]]:
         """Yields the new ids of each text every `STRIDE` positions, until the window is full."""
         window = self.config.data.row_length
+        starts = np.full(num_rows, EOS, np.int32)
+        if self.tokenizer.line_breaks_are_text:  # such models see a text without EOS before it
+            starts[: len(contexts)] = [ids[0] if len(ids) else EOS for ids in contexts]
+            contexts = [ids[1:] for ids in contexts]
         forced = np.full((num_rows, window), FREE, np.int32)
         stops = np.zeros(num_rows, np.int32)  # the position up to which each text is generated
         for row, (ids, number) in enumerate(zip(contexts, num_left, strict=True)):
@@ -171,6 +192,8 @@ class LanguageModel(Predictor):
         no_source = np.zeros((num_rows, 1), np.int32), np.ones(num_rows, np.int32)
         rngs = make_rngs(seed, np.maximum(forced, 0))
         slots = programs.begin(self._params, *no_source, limits, rngs)
+        ids = slots.state.ids.at[:, 0, 0].set(starts)
+        slots = slots._replace(state=slots.state._replace(ids=ids))
         position, lengths = 0, cache_lengths(window)
         while position < stops.max():
             if position in lengths:
@@ -191,7 +214,7 @@ class LanguageModel(Predictor):
                 return
 
 
-def _up_to(end: int, ids: np.ndarray) -> np.ndarray:
-    """Returns the ids before the first `end`, or all."""
-    ends = np.flatnonzero(ids == end)
-    return ids[: ends[0]] if len(ends) else ids
+def _up_to(ends: Sequence[int], ids: np.ndarray) -> np.ndarray:
+    """Returns the ids before the first of `ends`, or all."""
+    found = np.flatnonzero(np.isin(ids, ends))
+    return ids[: found[0]] if len(found) else ids

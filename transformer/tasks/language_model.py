@@ -10,8 +10,12 @@ from etils.epath import PathLike
 
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
-from transformer.data.lm_batches import ConsecutiveWindows, RandomWindows, WindowBatch
-from transformer.data.ragged import Ragged
+from transformer.data.lm_batches import (
+    ConsecutiveWindows,
+    RandomWindows,
+    WindowBatch,
+    encode_text,
+)
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.language_model import LanguageModel
 from transformer.model.costs import StepCost, stack_flops
@@ -43,7 +47,7 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
         config: Config, tokenizer: Tokenizer, lines: Sequence[str]
     ) -> RandomWindows:
         return RandomWindows(
-            Ragged.encode(tokenizer, lines).flat,
+            encode_text(tokenizer, lines),
             length=config.data.row_length,
             rows_per_batch=rows_per_batch(config),
             seed=config.training.seed,
@@ -54,7 +58,7 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
         config: Config, tokenizer: Tokenizer, lines: Sequence[str], *, num_parts: int = 1
     ) -> ConsecutiveWindows:
         return ConsecutiveWindows(
-            Ragged.encode(tokenizer, lines).flat,
+            encode_text(tokenizer, lines),
             length=config.data.row_length,
             rows_per_batch=-(-rows_per_batch(config) // num_parts),
         )

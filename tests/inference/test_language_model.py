@@ -1,0 +1,99 @@
+"""language_model.py: continuations where line breaks are text, as the texts of GPT-2 have them."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from tests.helpers.random_runs import make_config
+from tests.helpers.tiny_models import random_params
+from transformer.data.lm_batches import WindowBatch, encode_text
+from transformer.data.tokenizers_json import GPT2, gpt2_json, renumber
+from transformer.inference.language_model import LanguageModel
+from transformer.model.decoder_only import CausalLM
+from transformer.special_tokens import BOS, EOS, PAD, UNK
+
+WINDOW = 16
+
+
+def make_tokenizer():
+    """Byte-level BPE whose vocabulary has few letters, and runs of line breaks."""
+    tokens = [*"abcĠĊ", "ĊĊ", "ĊĊĊ", "Ġa", "<|endoftext|>"]
+    vocabulary = json.dumps({token: i for i, token in enumerate(tokens)})
+    return renumber(gpt2_json(vocabulary, "Ċ Ċ\nĊĊ Ċ\nĠ a"), GPT2)[0]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    config = make_config("language_model")
+    config.data.row_length = WINDOW
+    made = LanguageModel(config, None, tokenizer)
+    blank = WindowBatch(*np.zeros((2, 1, 1), np.int32))
+    made.params = random_params(made.model.init, blank, deterministic=True)
+    return made
+
+
+def greedy(model, ids, num_pieces):
+    """The most probable continuation, each token from one pass over all before it."""
+    network = CausalLM(model.config.model, model.tokenizer.vocab_size)
+    apply = jax.jit(lambda ids: network.apply({"params": model.params}, ids, deterministic=True))
+    found = list(ids) or [EOS]
+    length = len(found) + num_pieces
+    while len(found) < length:
+        padded = np.array([found + [PAD] * (length - len(found))], np.int32)
+        logits = np.array(apply(padded)[0, len(found) - 1])
+        logits[[PAD, BOS, UNK]] = -np.inf
+        found.append(int(logits.argmax()))
+        if found[-1] == EOS:
+            break
+    return found[max(len(ids), 1) :]
+
+
+@pytest.mark.parametrize("prompts", [["a"], ["ab c", "", "c\n\na b", "ba"]])
+def test_a_prompt_is_given_as_it_is(model, prompts):
+    """Catches EOS before a prompt, which such a model takes for the end of another text."""
+    found = model.generate(prompts, num_pieces=8, temperature=0)
+    for prompt, text in zip(prompts, found, strict=True):
+        ids = greedy(model, model.encode(prompt)[:-1].tolist(), 8)
+        assert text == model.tokenizer.decode(ids)
+        assert "".join(model.stream(prompt, num_pieces=8, temperature=0)) == text
+
+
+def test_a_continuation_may_be_longer_than_the_window(model):
+    """Catches tokens lost or doubled where the window is moved."""
+    (text,) = model.generate(["ab"], num_pieces=40, seed=5)
+    ids = model.encode(text)[:-1]
+    assert 0 < len(ids) <= 40
+    assert "".join(model.stream("ab", num_pieces=40, seed=5)) == text
+
+
+def test_one_line_ends_at_the_first_line_break(model):
+    """Catches a line break inside a token of several, and an answer of two lines to one."""
+    prompts = ["a", "b", "c", "ab", "ba", "ca"]
+    whole = model.generate(prompts, num_pieces=30, seed=1)
+    assert sum("\n" in text for text in whole) > 2
+    lines = model.generate(prompts, num_pieces=30, seed=1, one_line=True)
+    assert lines == [text.split("\n")[0] for text in whole]
+
+
+def test_a_text_ends_once(model):
+    """Catches EOS at every line break, and a text that goes on behind its end."""
+    ids = model.encode("a\nb\n\n\nc")
+    assert (ids == EOS).sum() == 1 and ids[-1] == EOS and ids.dtype == np.int32
+    assert model.decode(ids) == "a\nb\n\n\nc" == model.decode([*ids, *ids])
+    assert model.encode("").tolist() == [EOS]
+
+
+def test_parts_of_a_text_have_the_tokens_of_the_whole(tokenizer):
+    """Catches other tokens where a long text is divided to be tokenised."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        text = "".join(rng.choice(list("ab c\n\n"), size=30))
+        assert encode_text(tokenizer, text.split("\n")).tolist() == tokenizer.encode([text])[0]
+    assert encode_text(tokenizer, []).tolist() == [EOS]
