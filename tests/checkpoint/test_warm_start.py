@@ -11,6 +11,7 @@ from transformer.checkpoint.open_run import open_for_reading
 from transformer.checkpoint.task_model import make_model, smallest_batch
 from transformer.checkpoint.warm_start import check_init_from, warm_start
 from transformer.data.labels import Labels
+from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.data.tokenizer_files import save_tokenizers
@@ -139,6 +140,25 @@ def test_a_size_or_a_file_of_another_vocabulary_is_refused(tmp_path):
     check_init_from(config)
     config.tokenizer.model = str(tmp_path / "ours.model")
     with pytest.raises(ValueError, match=r"Set --config\.tokenizer\.model=, or take"):
+        check_init_from(config)
+
+
+def test_an_imported_vocabulary_is_taken_with_its_run(tmp_path):
+    """Catches a size of the default vocabulary asked of an imported one, and another kind."""
+    config = make_config()
+    config.tokenizer.kind, config.training.init_from = "imported", str(tmp_path / "run")
+    workdir = WorkDir(tmp_path / "run")
+    workdir.path.mkdir()
+    workdir.save_config(config)
+    model = SentencePieceTokenizer.train(["the cat"] * 9, 270).to_bytes()
+    pieces = ["<pad>", "<s>", "</s>", "<unk>", *"▁thecadio", "__de__"]
+    source, target = (PieceListTokenizer(model, pieces, first) for first in ([], ["__de__"]))
+    save_tokenizers(workdir.path, source, target)
+    for size in (config.tokenizer.vocab_size, len(pieces), 8000):
+        config.tokenizer.vocab_size = size
+        check_init_from(config)
+    config.tokenizer.kind = "sentencepiece"
+    with pytest.raises(ValueError, match=r"Set --config\.tokenizer\.kind=imported"):
         check_init_from(config)
 
 
