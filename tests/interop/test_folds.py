@@ -10,6 +10,7 @@ from tests.helpers.tiny_models import VOCAB_SIZE, random_params, tiny_config
 from transformer.interop.folds import (
     interleaved_columns,
     map_arrays,
+    model_axes,
     permute_model_axis,
     reorder_rows,
 )
@@ -45,6 +46,14 @@ def test_permuted_columns_change_nothing(model, inputs):
     back = permute_model_axis(moved, np.argsort(columns))
     assert all((back[name] == flat[name]).all() for name in flat)
     assert any((moved[name] != flat[name]).any() for name in flat)
+
+
+@pytest.mark.parametrize(
+    "owner", ["shared_embedding", "target_embedding", "softmax", "tokens/table"]
+)
+def test_the_bias_of_the_scores_has_no_model_axis(owner):
+    """Catches a bias [V] that is cut to d_model, whichever table the softmax shares."""
+    assert model_axes(f"{owner}/bias") == ()
 
 
 def test_halves_become_pairs():

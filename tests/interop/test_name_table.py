@@ -49,3 +49,9 @@ def test_uneven_parts_are_refused():
     """Catches a last axis that is cut short."""
     with pytest.raises(ValueError, match=r"attn.c.bias \(7,\) does not divide into 2"):
         read(TABLE, THEIRS | {"attn.c.bias": np.zeros(7)})
+
+
+def test_integers_are_refused():
+    """Catches quantised weights that are taken for the numbers that they stand for."""
+    with pytest.raises(ValueError, match=r"ln\.bias is int8: take the file of before"):
+        read(TABLE, THEIRS | {"ln.bias": np.zeros(3, np.int8)})

@@ -17,7 +17,7 @@ MODEL_AXES: tuple[tuple[str, tuple[int, ...]], ...] = (
     (r"classes/bias", ()),
     (r"patches/kernel", (1,)),
     (r"table", (1,)),
-    (r"(embedding|softmax|tokens/table)/bias", ()),
+    (r"(\w+_embedding|softmax|tokens/table)/bias", ()),
     (r"scale|bias|class_token", (0,)),
 )
 

@@ -52,7 +52,7 @@ def read(
     """Returns our arrays, float32, of their tensors.
 
     ignored: names of tensors that hold nothing of their own, as a second copy of a table. Raises
-    ValueError, naming it, for a tensor that is missing or that the table does not know.
+    ValueError, naming it, for a tensor that is missing, of integers or unknown to the table.
     """
     wanted = {entry.theirs for entry in entries}
     if missing := sorted(wanted - tensors.keys()):
@@ -74,6 +74,10 @@ def _listed(names: Sequence[str]) -> str:
 
 def _ours(entry: Entry, tensor: np.ndarray) -> np.ndarray:
     """Returns our array of their tensor: [out, in] -> [in, out] if transposed."""
+    if tensor.dtype.kind in "iub":
+        raise ValueError(
+            f"The tensor {entry.theirs} is {tensor.dtype}: take the file of before quantisation."
+        )
     tensor = tensor.T if entry.transposed else tensor
     index, count = entry.part
     if tensor.shape[-1] % count:
