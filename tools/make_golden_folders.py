@@ -2,7 +2,8 @@
 
     python tools/make_golden_folders.py [NAME …]
 
-Run once, with torch and transformers installed; the tests read the folders without either. Each
+Run once, with torch and transformers installed, for marian_* instead with pymarian, which is Marian
+itself, and sentencepiece; the tests read the folders without any of them. Each
 function writes one folder, below 100 kB; versions.json there says what made it.
 """
 
@@ -10,6 +11,8 @@ import importlib.metadata
 import json
 import sys
 from pathlib import Path
+
+from golden_folders import marian
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
 
@@ -45,7 +48,13 @@ def pytorch(folder):
     save_versions(folder, "torch", "safetensors")
 
 
-FOLDERS = {"pytorch": pytorch}
+def native_marian(folder):
+    """A package as Marian writes it; expected.json holds what Marian makes of some text."""
+    marian.write_package(folder)
+    save_versions(folder, "pymarian", "sentencepiece")
+
+
+FOLDERS = {"pytorch": pytorch, **dict.fromkeys(marian.MODELS, native_marian)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or FOLDERS:
