@@ -11,8 +11,10 @@ from collections.abc import Callable
 
 import ctranslate2
 from search_workload import SearchWorkload
-from to_ctranslate2 import OurConverter
 from tuning import Tuned
+
+from transformer.config import ModelConfig
+from transformer.interop.ctranslate2 import MAX_INPUT_LENGTH, make_spec, save_spec
 
 BATCHES = "32 examples", "64 examples", "1024 tokens"
 EXTRA = 50  # tokens that a translation may have beyond those of the longest source
@@ -58,7 +60,9 @@ def make_search(workload: SearchWorkload) -> Tuned:
 def make_translators(workload: SearchWorkload) -> dict[int, ctranslate2.Translator]:
     """Returns {number of batches at a time: translator}, whose threads share a batch or do not."""
     folder = str(pathlib.Path(workload.folder) / "ctranslate2")
-    OurConverter(*workload.model()).convert(folder, force=True)
+    config, weights, vocabulary = workload.model()
+    spec = make_spec(ModelConfig(**config), weights, [vocabulary] * 2, MAX_INPUT_LENGTH)
+    save_spec(spec, pathlib.Path(folder))
     if workload.device == "gpu":
         return {1: ctranslate2.Translator(folder, "cuda", compute_type="float16")}
     counts = (1, workload.num_threads) if workload.num_threads > 1 else (1,)

@@ -3,7 +3,7 @@
 python benchmarks/translate.py --torch_python=PYTHON
 python benchmarks/translate.py --torch_python=PYTHON --workdir=RUN --input=FILE --reference=FILE
 
-PYTHON is a Python that has ctranslate2, torch, transformers and sentencepiece (default: this one).
+PYTHON has ctranslate2, torch, transformers, sentencepiece and etils[epath] (default: this one).
 A contestant that is not installed is skipped with a message.
 
 Without a run, the model has random weights, and all sources and all translations have the same

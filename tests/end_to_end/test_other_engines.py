@@ -7,57 +7,29 @@ translations of many lengths win.
 import dataclasses
 from types import SimpleNamespace
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax.traverse_util import flatten_dict
 
-from tests.helpers.tiny_models import make_batch, random_params, tiny_config
-from transformer.config import Config, DecodingConfig
-from transformer.data.simple_tokenizers import PiecesTokenizer
-from transformer.inference.translator import Translator
-from transformer.model.embedding import sinusoids
-from transformer.model.encoder_decoder import Transformer
+from tests.helpers.random_translators import (
+    EXTRA,
+    LIKELY,
+    NEVER,
+    WORDS,
+    as_written,
+    random_sentences,
+    random_translator,
+)
+from transformer.interop.ctranslate2 import save_ctranslate2
+from transformer.interop.position_table import position_table
 from transformer.special_tokens import EOS
 
-WORDS = [f"w{i}" for i in range(36)]
 VOCABULARY = ["<pad>", "<s>", "</s>", "<unk>", *WORDS]
-LIKELY, NEVER = 1.4, -30.0  # what the row of EOS adds to its logit
-EXTRA = 12  # pieces that a translation may have more than its source
 BEAM = 4
-
-
-def make_translator(eos_logit):
-    """A `Translator` with random weights."""
-    model = tiny_config(d_model=32, d_ff=64, num_heads=4)
-    tokenizer = PiecesTokenizer(WORDS, "@@")
-    network = Transformer(model, tokenizer.vocab_size, tokenizer.vocab_size)
-    batch = make_batch([[([EOS], [EOS])]], 1, 1)
-    params = random_params(network.init, batch, deterministic=True)
-    bias = params["decoder"]["layer_1"]["feed_forward_residual"]["LayerNorm_0"]["bias"]
-    table = params["shared_embedding"]["table"]
-    params["shared_embedding"]["table"] = table.at[EOS].add(eos_logit * bias / (bias @ bias))
-    config = Config(model=model, decoding=DecodingConfig(batch_size=8, max_extra_length=EXTRA))
-    return Translator(config, params, (tokenizer, tokenizer))
-
-
-def make_sentences(number=16, longest=12):
-    """Random words, of random lengths."""
-    rng = np.random.default_rng(0)
-    return [" ".join(rng.choice(WORDS, rng.integers(1, longest))) for _ in range(number)]
-
-
-def export(translator):
-    """Returns (fields of ModelConfig, {name: array}) as the others' makers take them."""
-    weights = flatten_dict(translator.params, sep="/")
-    weights["positions"] = sinusoids(jnp.arange(64), translator.config.model.d_model)
-    weights = {name: np.asarray(array) for name, array in weights.items()}
-    return dataclasses.asdict(translator.config.model), weights
 
 
 @pytest.fixture(scope="module")
 def ours():
-    return make_translator(LIKELY)
+    return random_translator(LIKELY)
 
 
 # ---- Hugging Face's Marian
@@ -70,7 +42,9 @@ def marian(ours):
     torch = pytest.importorskip("torch")
     from benchmarks.to_marian import make_marian
 
-    model = make_marian(*export(ours))
+    weights = as_written(ours).params
+    weights["positions"] = position_table(ours.config.model, weights, "target", 64)
+    model = make_marian(dataclasses.asdict(ours.config.model), weights)
 
     def generate(sentences, width, **options):
         ids = [torch.tensor(ids) for ids in ours.tokenizer.encode(sentences)]
@@ -106,7 +80,7 @@ def to_eos(ids):
 
 def test_greedy_equals_marians(ours, marian):
     """Catches a wrong step, cache, mask or end of the greedy search."""
-    sentences = make_sentences()
+    sentences = random_sentences()
     theirs = marian.generate(sentences, 1)
     log_probs = marian.torch.stack(theirs.logits, 1).log_softmax(-1)
     found = ours.translate(sentences, beam_size=1, alpha=0.0)
@@ -126,7 +100,7 @@ def test_beams_equal_marians(ours, marian, monkeypatch, alpha, min_length):
     the first W, a heuristic that can lose the best translation: as it comes, it never finds a
     better one than ours; where all may end, the W best of both are the same.
     """
-    sentences, rule = make_sentences(), marian.model._update_finished_beams
+    sentences, rule = random_sentences(), marian.model._update_finished_beams
 
     def let_all_end(*, top_num_beam_mask, **kwargs):
         return rule(top_num_beam_mask=top_num_beam_mask | True, **kwargs)
@@ -157,12 +131,11 @@ def test_beams_equal_marians(ours, marian, monkeypatch, alpha, min_length):
 def make_ctranslate2(tmp_path_factory):
     """A function that makes CTranslate2's translator with the weights of ours."""
     ctranslate2 = pytest.importorskip("ctranslate2")
-    from benchmarks.to_ctranslate2 import OurConverter
 
     def make(translator):
-        folder = str(tmp_path_factory.mktemp("ctranslate2"))
-        OurConverter(*export(translator), VOCABULARY).convert(folder, force=True)
-        return ctranslate2.Translator(folder, compute_type="float32", intra_threads=1)
+        folder = tmp_path_factory.mktemp("ctranslate2") / "model"
+        save_ctranslate2(as_written(translator), folder)
+        return ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
 
     return make
 
@@ -181,7 +154,7 @@ def search_with(theirs, sentences, **options):
 
 def test_greedy_equals_ctranslate2s(ours, make_ctranslate2):
     """Catches what Marian's test does, by another implementation, which may end without EOS."""
-    sentences = make_sentences()
+    sentences = random_sentences()
     length = max(len(s.split()) for s in sentences) + 1 + EXTRA
     theirs = search_with(make_ctranslate2(ours), sentences, beam_size=1, max_decoding_length=length)
     found = ours.translate(sentences, beam_size=1, alpha=0.0)
@@ -195,8 +168,8 @@ def test_live_beams_equal_ctranslate2s(make_ctranslate2):
 
     Nothing ends before: CTranslate2 would stop at the W-th hypothesis that ends, if lengths count.
     """
-    translator = make_translator(NEVER)
-    sentences = [s for s in make_sentences(64) if len(s.split()) == 5]
+    translator = random_translator(NEVER)
+    sentences = [s for s in random_sentences(64) if len(s.split()) == 5]
     options = dict(beam_size=BEAM, max_decoding_length=20, num_hypotheses=BEAM, length_penalty=0)
     theirs = search_with(make_ctranslate2(translator), sentences, **options)
     found = translator.translate(
@@ -210,7 +183,7 @@ def test_live_beams_equal_ctranslate2s(make_ctranslate2):
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_no_translation_of_ctranslate2s_is_better(ours, make_ctranslate2, alpha):
     """Catches a wrong end or score: each of ours has the score that their model gives to it."""
-    translate, sentences = make_ctranslate2(ours), make_sentences()
+    translate, sentences = make_ctranslate2(ours), random_sentences()
     options = dict(beam_size=BEAM, length_penalty=alpha, max_decoding_length=60)
     theirs = search_with(translate, sentences, **options)
     found = ours.translate(sentences, beam_size=BEAM, alpha=alpha, length_penalty="power")
@@ -224,7 +197,7 @@ def test_no_translation_of_ctranslate2s_is_better(ours, make_ctranslate2, alpha)
 
 def test_early_stopping_is_ctranslate2s(ours, make_ctranslate2):
     """Catches hypotheses that count though the beam left them out, and an end a step too late."""
-    translate, sentences = make_ctranslate2(ours), make_sentences()
+    translate, sentences = make_ctranslate2(ours), random_sentences()
     options = dict(beam_size=BEAM, num_hypotheses=BEAM, length_penalty=1.0, max_decoding_length=60)
     theirs = search_with(translate, sentences, **options)
     options = dict(beam_size=BEAM, nbest=BEAM, alpha=1.0, length_penalty="power")

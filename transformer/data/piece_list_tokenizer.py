@@ -39,7 +39,7 @@ class PieceListTokenizer:
         put before every text that does not begin with a language. Raises ValueError if the model is
         damaged, if two ids have the same piece, or if `first` is not in the list.
         """
-        self._model, self._pieces, self._first = model, list(pieces), list(first)
+        self.model, self._pieces, self.first = model, list(pieces), list(first)
         self._processor = read_sentencepiece(model)
         # No text becomes a control id, even if a piece or an unknown text is spelled like one.
         self._ids = {piece: i for i, piece in enumerate(self._pieces) if i >= NUM_SPECIAL}
@@ -48,12 +48,12 @@ class PieceListTokenizer:
                 f"A list of pieces must hold {NUM_SPECIAL} control pieces and at least one more, "
                 f"and none of them twice; import the model again."
             )
-        if missing := [piece for piece in self._first if piece not in self._ids]:
+        if missing := [piece for piece in self.first if piece not in self._ids]:
             raise ValueError(
                 f"The vocabulary has no piece {missing[0]!r} to begin texts with; import the model "
                 f"with another language."
             )
-        self._first_ids = [self._ids[piece] for piece in self._first]
+        self._first_ids = [self._ids[piece] for piece in self.first]
         # As Hugging Face does: a text shows a Marian language, which is no control token there.
         self._hidden = {
             i
@@ -116,8 +116,8 @@ class PieceListTokenizer:
 
     def to_bytes(self) -> bytes:
         """Writes JSON with a piece per line, and the model in base64."""
-        model = base64.b64encode(self._model).decode()
-        content = {"first": self._first, "pieces": self._pieces, "model": model}
+        model = base64.b64encode(self.model).decode()
+        content = {"first": self.first, "pieces": self._pieces, "model": model}
         return json.dumps(content, indent=0).encode()
 
 

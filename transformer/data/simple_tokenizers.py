@@ -89,7 +89,7 @@ class PiecesTokenizer:
 
     def __init__(self, vocabulary: Iterable[str], joiner: str) -> None:
         """Raises ValueError if there is no piece, or one of them twice."""
-        self._vocabulary, self._joiner = list(vocabulary), joiner
+        self._vocabulary, self.joiner = list(vocabulary), joiner
         self._ids = {piece: i + NUM_SPECIAL for i, piece in enumerate(self._vocabulary)}
         if not self._ids or len(self._ids) != len(self._vocabulary):
             raise ValueError(
@@ -118,7 +118,7 @@ class PiecesTokenizer:
 
     def join_pieces(self, text: str) -> str:
         """Joins pieces to words: "a@@ b c" becomes "ab c"."""
-        text = f"{text} ".replace(f"{self._joiner} ", "") if self._joiner else text
+        text = f"{text} ".replace(f"{self.joiner} ", "") if self.joiner else text
         return text.strip()
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -136,4 +136,4 @@ class PiecesTokenizer:
 
     def to_bytes(self) -> bytes:
         """Writes the joiner and then the pieces, one per line."""
-        return "\n".join([self._joiner, *self._vocabulary]).encode()
+        return "\n".join([self.joiner, *self._vocabulary]).encode()

@@ -1,0 +1,48 @@
+"""Translators with random weights with which translations of many lengths win."""
+
+import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from tests.helpers.tiny_models import make_batch, random_params, tiny_config
+from transformer.config import Config, DecodingConfig
+from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.inference.translator import Translator
+from transformer.interop.imported_model import ImportedModel
+from transformer.interop.parameters import flat_parameters
+from transformer.model.encoder_decoder import Transformer
+from transformer.special_tokens import EOS, PAD
+
+WORDS = [f"w{i}" for i in range(36)]
+LIKELY, NEVER = 1.4, -30.0  # what the row of EOS or PAD adds to its logit
+EXTRA = 12  # pieces that a translation may have more than its source
+
+
+def random_translator(eos_logit=LIKELY, tokenizers=None, **changes):
+    """A `Translator` with random weights, which never gives PAD; changes: of the ModelConfig."""
+    tokenizers = tokenizers or (PiecesTokenizer(WORDS, "@@"),) * 2
+    model = tiny_config(**(dict(d_model=32, d_ff=64, num_heads=4) | changes))
+    network = Transformer(model, *(tokenizer.vocab_size for tokenizer in tokenizers))
+    batch = make_batch([[([EOS], [EOS])]], 1, 1)
+    params = random_params(network.init, batch, deterministic=True)
+    flat = {name: np.array(array) for name, array in flatten_dict(params, sep="/").items()}
+    last = f"layer_{model.depth(is_decoder=True) - 1}/feed_forward_residual/LayerNorm_0"
+    bias = flat[f"decoder/{'last_norm' if model.norm == 'pre' else last}/bias"]
+    name = {"all": "shared_embedding", "target": "target_embedding", "none": "softmax"}
+    table = flat[f"{name[model.embedding_sharing]}/table"]
+    for token, logit in ((EOS, eos_logit), (PAD, NEVER)):
+        table[token] += logit * bias / (bias @ bias)
+    config = Config(model=model, decoding=DecodingConfig(batch_size=8, max_extra_length=EXTRA))
+    config.data.row_length = 64
+    return Translator(config, unflatten_dict(flat, sep="/"), tokenizers)
+
+
+def random_sentences(number=16, longest=12):
+    """Random words, of random lengths."""
+    rng = np.random.default_rng(0)
+    return [" ".join(rng.choice(WORDS, rng.integers(1, longest))) for _ in range(number)]
+
+
+def as_written(translator):
+    """The model of a translator as the writers of formats take it."""
+    tokenizers = translator.source_tokenizer, translator.tokenizer
+    return ImportedModel(translator.config, flat_parameters(translator.params), tokenizers)

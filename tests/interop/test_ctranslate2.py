@@ -1,0 +1,132 @@
+"""A folder of CTranslate2 translates as the run that it was made of."""
+
+import io
+from contextlib import redirect_stdout
+
+import numpy as np
+import pytest
+
+from tests.helpers.random_translators import (
+    WORDS,
+    as_written,
+    random_sentences,
+    random_translator,
+)
+from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
+from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.interop.ctranslate2 import save_ctranslate2
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+
+BEAM = 4
+SEPARATE = PiecesTokenizer(WORDS, "@@"), PiecesTokenizer([f"t{i}" for i in range(25)], "@@")
+MODELS = {
+    "the paper's": (None, {}),
+    "every option": (
+        SEPARATE,
+        dict(
+            norm="pre", embedding_sharing="target", positions="learned", activation="swish",
+            projection_bias=True, output_bias=True, embedding_norm=True, scale_embedding=False,
+            num_decoder_layers=1, norm_epsilon=1e-3, max_positions=64,
+        ),
+    ),
+    "three tables": (
+        SEPARATE,
+        dict(
+            embedding_sharing="none", positions="sinusoidal_tensor2tensor", activation="gelu",
+            output_bias=True, num_decoder_layers=3,
+        ),
+    ),
+    "approximate gelu": (None, dict(positions="sinusoidal_fairseq", activation="gelu_tanh")),
+}  # fmt: skip
+
+
+def load(folder):
+    return ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_lists_are_equal(tmp_path, name):
+    """Catches a part that is left out, in another order, transposed, or of the other stack."""
+    tokenizers, changes = MODELS[name]
+    ours, sentences = random_translator(4.5, tokenizers, **changes), random_sentences()
+    save_ctranslate2(as_written(ours), tmp_path / "model")
+    options = dict(beam_size=BEAM, max_decoding_length=60, length_penalty=1.0)
+    options |= dict(return_scores=True, return_end_token=True, min_decoding_length=0)
+    theirs = load(tmp_path / "model").translate_batch(
+        [s.split() for s in sentences], num_hypotheses=BEAM, **options
+    )
+    options = dict(beam_size=BEAM, nbest=BEAM, alpha=1.0, length_penalty="power")
+    options |= dict(early_stopping=True, max_extra_length=60)
+    num_compared = 0
+    for best, others in zip(ours.translate(sentences, **options), theirs, strict=True):
+        if all(len(words) < 60 for words in others.hypotheses):  # else they are cut off
+            num_compared += 1
+            assert [ours.tokenizer.pieces(t.ids) for t in best] == others.hypotheses
+            np.testing.assert_allclose([t.score for t in best], others.scores, atol=1e-5)
+    assert num_compared >= len(sentences) / 2
+
+
+def test_quantisation_leaves_our_parameters_alone(tmp_path):
+    """Catches arrays that CTranslate2 scales in place, and a format that it cannot load."""
+    model = as_written(random_translator())
+    before = {name: array.copy() for name, array in model.params.items()}
+    sizes = {}
+    for quantization in ("", "int8", "bfloat16"):
+        folder = tmp_path / f"model_{quantization}"
+        said = save_ctranslate2(model, folder, quantization)
+        assert (quantization or "float32") in said
+        assert load(folder).translate_batch([["w1", "w2"]])[0].hypotheses[0]
+        sizes[quantization] = (folder / "model.bin").stat().st_size
+    assert max(sizes["int8"], sizes["bfloat16"]) < sizes[""]
+    assert all((model.params[name] == before[name]).all() for name in before)
+
+
+TEXT = ["eine kleine Katze", "ein großer Hund", "die Katze und der Hund", "zwei Hunde, 3 Katzen"]
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "characters", "pieces"])
+def test_the_readme_translates(tmp_path, monkeypatch, kind):
+    """Catches instructions that do not run, or that split or join text otherwise than we do."""
+    tokenizer = {
+        "sentencepiece": lambda: SentencePieceTokenizer.train(TEXT, 300),
+        "characters": lambda: CharacterTokenizer.train(["One sentence.", "Another one."]),
+        "pieces": lambda: PiecesTokenizer(["One", "senten@@", "ce.", "Another", "one."], "@@"),
+    }[kind]()
+    ours = random_translator(3.0, (tokenizer, tokenizer))
+    ours.config.decoding.length_penalty, ours.config.decoding.max_extra_length = "power", 60
+    save_ctranslate2(as_written(ours), tmp_path / "model")
+    monkeypatch.chdir(tmp_path / "model")
+    program = (tmp_path / "model" / "README.md").read_text().split("```")[1]
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(program.removeprefix("python\n"), {})
+    texts = ["One sentence.", "Another one."]
+    expected = ours.translate(texts, early_stopping=True, min_length=2)
+    assert all(map(str, expected))
+    assert printed.getvalue().split() == " ".join(map(str, expected)).split()
+
+
+@pytest.mark.parametrize(
+    "changes, problem",
+    [
+        (dict(head_dim=4, attention="dot_product"), "model.attention=dot_product, heads of"),
+        (dict(value_dim=4), r"heads of \(8, 4\)"),
+    ],
+)
+def test_what_cannot_be_held_is_refused(tmp_path, changes, problem):
+    """Catches a model that is written although CTranslate2 computes something else."""
+    with pytest.raises(ValueError, match=f"CTranslate2 cannot hold {problem}"):
+        save_ctranslate2(as_written(random_translator(**changes)), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_wrong_formats_and_vocabularies_are_refused(tmp_path):
+    """Catches a number format that fails after minutes, and two ids that become one."""
+    model = as_written(random_translator())
+    with pytest.raises(ValueError, match=r"quantization is one of int8, .*, not int4"):
+        save_ctranslate2(model, tmp_path / "model", "int4")
+    model.tokenizers = (PiecesTokenizer(["<unk>", *WORDS[1:]], "@@"),) * 2
+    with pytest.raises(ValueError, match="the piece '<unk>' twice"):
+        save_ctranslate2(model, tmp_path / "model")
+    assert not (tmp_path / "model").exists()

@@ -1,0 +1,93 @@
+"""README.md of a folder of CTranslate2: the lines of Python that translate with it."""
+
+from transformer.data.piece_list_tokenizer import PieceListTokenizer
+from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
+from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
+from transformer.interop.imported_model import ImportedModel
+from transformer.interop.written_model import longest_translation, sentencepiece_files
+from transformer.special_tokens import EOS
+
+TEXT = """\
+# A translation model for CTranslate2
+
+```python
+{program}
+```
+
+It needs `pip install {packages}` and nothing else. The arguments are the settings of the run. A
+search of CTranslate2 ends with the {beam_size}th finished translation, as that of
+`Translator.translate(…, early_stopping=True)` does.
+"""
+PROCESSOR = "sentencepiece.SentencePieceProcessor"
+GNMT = """
+This run divides log-probabilities by ((5+n)/6)^α, which CTranslate2 does not have: it divides by
+n^α, so that with the same α a translation of another length can win.
+"""
+
+
+def readme(model: ImportedModel) -> str:
+    """Returns README.md."""
+    decoding, (source, target) = model.config.decoding, model.tokenizers
+    files = sentencepiece_files(model.tokenizers)
+    languages = _first(target)
+    options = [
+        "pieces",
+        *([f"target_prefix=[{languages}] * len(pieces)"] if languages else []),
+        f"beam_size={decoding.beam_size}",
+        f"length_penalty={decoding.alpha:g}",
+        f"max_decoding_length={longest_translation(model.config)}",
+        "return_end_token=True",  # else the length penalty would not count it
+    ]
+    program = [
+        "import ctranslate2",
+        *(["import sentencepiece"] if files else []),
+        "",
+        'translator = ctranslate2.Translator(".", device="cpu")  # this folder; or "cuda"',
+        *(f"{name[:6]} = {PROCESSOR}(model_file={name!r})" for name in files),
+        'texts = ["One sentence.", "Another one."]',
+        f"pieces = [{_split(source)} for text in texts]",
+        "results = translator.translate_batch(",
+        *(f"    {option}," for option in options),
+        ")",
+        "for result in results:",
+        f"    found = [p for p in result.hypotheses[0] if p != {target.pieces([EOS])[0]!r}]",
+        f"    print({_join(target)})",
+    ]
+    text = TEXT.format(
+        program="\n".join(program),
+        packages="ctranslate2 sentencepiece" if files else "ctranslate2",
+        beam_size=decoding.beam_size,
+    )
+    return text + (GNMT if decoding.length_penalty == "gnmt" and decoding.alpha else "")
+
+
+def _first(tokenizer: Tokenizer) -> list[str]:
+    """Returns the pieces that every text begins with: languages."""
+    return tokenizer.first if isinstance(tokenizer, PieceListTokenizer) else []
+
+
+def _split(tokenizer: Tokenizer) -> str:
+    """Returns the Python expression of a source's pieces."""
+    match tokenizer:
+        case PieceListTokenizer() if tokenizer.first:
+            return f"{tokenizer.first} + source.encode(text, out_type=str)"
+        case PieceListTokenizer() | SentencePieceTokenizer():
+            return "source.encode(text, out_type=str)"
+        case CharacterTokenizer():
+            return "list(text)"
+    return "text.split()"
+
+
+def _join(tokenizer: Tokenizer) -> str:
+    """Returns the Python expression of the text of a translation."""
+    match tokenizer:
+        case PieceListTokenizer():  # the model leaves "▁" in pieces that it does not know
+            start = f"[{len(tokenizer.first)}:]" if tokenizer.first else ""
+            return f'target.decode(found{start}).replace("▁", " ").strip()'
+        case SentencePieceTokenizer():
+            return "target.decode(found)"
+        case PiecesTokenizer() if tokenizer.joiner:
+            return f'" ".join([*found, ""]).replace("{tokenizer.joiner} ", "").strip()'
+        case CharacterTokenizer():
+            return '"".join(found)'
+    return '" ".join(found)'

@@ -1,0 +1,57 @@
+"""What writers of translation models have in common: what they cannot hold, and vocabularies."""
+
+from collections.abc import Sequence
+
+from transformer.config import Config
+from transformer.data.piece_list_tokenizer import PieceListTokenizer
+from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
+from transformer.registry import POSITION_ENCODINGS, task_kind
+
+
+def unsupported_settings(config: Config) -> list[str]:
+    """Returns the settings, as "model.norm=pre", that no format of translation models can hold."""
+    model = config.model
+    widths = (model.d_model // model.num_heads,) * 2
+    wrong = {
+        f"task={config.task}": task_kind(config.task) != "translation",
+        f"model.block={model.block}": model.block != "transformer",
+        f"model.attention={model.attention}": model.attention
+        not in ("scaled_dot_product", "fused"),
+        f"model.positions={model.positions}": model.positions not in POSITION_ENCODINGS.built_in,
+        f"heads of {model.widths_of_head}, not d_model / num_heads": model.widths_of_head != widths,
+    }
+    return [setting for setting, is_wrong in wrong.items() if is_wrong]
+
+
+def refuse(reasons: Sequence[str], format_name: str, way_out: str) -> None:
+    """Raises ValueError with all reasons in one sentence, if there is any."""
+    if reasons:
+        raise ValueError(f"{format_name} cannot hold {', '.join(reasons)}; {way_out}.")
+
+
+def vocabulary(tokenizer: Tokenizer) -> list[str]:
+    """Returns the piece of every id; raises ValueError if two ids have the same one."""
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    if len({*pieces}) < len(pieces):
+        seen: set[str] = set()
+        double = next(piece for piece in pieces if piece in seen or seen.add(piece))
+        raise ValueError(
+            f"The vocabulary has the piece {double!r} twice, once as a control token, and other "
+            f"systems know pieces by their text: train with a tokenizer that has another."
+        )
+    return pieces
+
+
+def sentencepiece_files(tokenizers: Sequence[Tokenizer]) -> dict[str, bytes]:
+    """Returns source.spm and target.spm, the SentencePiece models; none for other tokenizers."""
+    sides = dict(zip(("source.spm", "target.spm"), tokenizers, strict=True))
+    return {
+        name: tokenizer.model
+        for name, tokenizer in sides.items()
+        if isinstance(tokenizer, SentencePieceTokenizer | PieceListTokenizer)
+    }
+
+
+def longest_translation(config: Config) -> int:
+    """Returns the most tokens that a source, or a translation of one, has in our search."""
+    return max(256, config.data.row_length) + config.decoding.max_extra_length
