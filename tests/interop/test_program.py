@@ -15,6 +15,7 @@ from tests.helpers.tiny_models import random_params
 from transformer.checkpoint.restore import Restored, restore
 from transformer.checkpoint.task_model import abstract_params, make_model, smallest_batch
 from transformer.data.labels import Labels
+from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.simple_tokenizers import CharacterTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.data.tokenizer_files import save_tokenizers
@@ -22,6 +23,7 @@ from transformer.inference.translator import Translator
 from transformer.interop.parameters import export_parameters, meaning, save_parameters
 from transformer.interop.program import export_program, export_search
 from transformer.search.options import SearchOptions
+from transformer.special_tokens import SPECIAL_NAMES
 from transformer.workdir import WorkDir
 
 pytest.importorskip("safetensors")
@@ -61,26 +63,38 @@ def run(tmp_path_factory):
 
 
 def test_a_program_finds_what_the_translator_finds(run, tmp_path):
-    """Catches a README that does not run, and a search whose results depend on the padding."""
-    source, target = run.tokenizers
-    translator = Translator(run.config, run.params, (source, target), jax.devices()[:1])
-    folders = {beam_size: tmp_path / f"beam {beam_size}" for beam_size in (1, 2)}
-    for beam_size, folder in folders.items():
-        assert "cpu, tpu, cuda" in export_program(run, folder, beam_size=beam_size)
+    """Catches a README that does not run, a language that is lost, and padding that is translated.
+
+    The second run has an imported tokenizer, whose translations begin with a language.
+    """
+    source = run.tokenizers[0]
+    pieces = [*SPECIAL_NAMES, *source.pieces(range(4, source.vocab_size - 1)), "__de__"]
+    target = PieceListTokenizer(source.to_bytes(), pieces, ["__de__"])
+    other = WorkDir(tmp_path)
+    save_tokenizers(other.path, source, target)
+    runs = {1: run, 2: replace(run, tokenizers=(source, target), workdir=other)}
+    folders = [tmp_path / f"beam {beam_size}" for beam_size in runs]
+    for (beam_size, restored), folder in zip(runs.items(), folders, strict=True):
+        assert "cpu, tpu, cuda" in export_program(restored, folder, beam_size=beam_size)
     ids = source.encode(SENTENCES)
     batches = json.dumps([[ids[i] for i in batch] for batch in BATCHES])
     process = subprocess.run(
-        [sys.executable, "-c", USER, batches, *folders.values()], capture_output=True, text=True
+        [sys.executable, "-c", USER, batches, *folders], capture_output=True, text=True
     )
     assert process.returncode == 0, process.stderr
-    results = [line for line in process.stdout.splitlines() if line.startswith("[")]
-    order = [index for batch in BATCHES for index in batch]
-    for beam_size, found in zip(folders, results, strict=True):
-        expected = translator.translate(SENTENCES, beam_size=beam_size)
-        for index, (ids, score) in zip(order, json.loads(found), strict=True):
+    shown = [float(score) for score in re.findall(r"^(-\d+\.\d{3}) ", process.stdout, re.M)]
+    results = [json.loads(line) for line in re.findall(r"^\[\[\[.*", process.stdout, re.M)]
+    for (beam_size, restored), found in zip(runs.items(), results, strict=True):
+        translator = Translator(run.config, run.params, restored.tokenizers, jax.devices()[:1])
+        sentences = [*SENTENCES, "One sentence.", "Another, longer sentence."]
+        expected = translator.translate(sentences, beam_size=beam_size)
+        order = [index for batch in BATCHES for index in batch]
+        for index, (ids, score) in zip(order, found, strict=True):
             end = len(expected[index].ids)
             assert (ids[:end], any(ids[end:])) == (expected[index].ids, False)
             assert score == pytest.approx(expected[index].score, abs=1e-4)
+        assert shown[:2] == pytest.approx([t.score for t in expected[-2:]], abs=2e-3)
+        shown = shown[2:]
 
 
 PUBLISHED = dict(  # what models of others have besides
@@ -98,7 +112,7 @@ def test_a_program_has_the_products_of_every_platform(run, settings):
     search = SearchOptions.from_config(run.config.decoding)
     model = run.model.clone(config=replace(run.config.model, **settings))
     params = abstract_params(model, smallest_batch(run.config, run.labels))
-    program = export_search(model, search, flat(params))
+    program = export_search(model, search, flat(params), start=[])
     assert program.platforms == ("cpu", "tpu", "cuda")
     # The product of queries and cached keys, which a program for a CPU alone does without.
     assert "BWNH,BNHS->BNWS/dot_general" in program.mlir_module()

@@ -5,13 +5,12 @@ params.safetensors  its first argument
 tokenizer.*, config.json, README.md  the vocabularies, the settings, and how to call it
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from etils.epath import PathLike
 from flax.traverse_util import unflatten_dict
 from jax import export
@@ -30,7 +29,7 @@ from transformer.storage import write_atomically
 
 PLATFORMS = "cpu", "tpu", "cuda"
 
-FlatParams = dict[str, np.ndarray]  # by name, see `flat_parameters`
+FlatParams = dict[str, Any]  # arrays or their shapes by name, see `flat_parameters`
 # (params, inputs [B, S], lengths [B]) -> (ids [B, T], scores [B])
 Translate = Callable[[FlatParams, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
@@ -52,7 +51,8 @@ def export_program(restored: Restored, folder: PathLike, **options: Any) -> str:
         raise ValueError("A program finds the best translation: leave out sample and nbest.")
     target = new_folder(folder)
     params = flat_parameters(cast_matrices(restored.params, restored.config))
-    program = export_search(restored.model, search, params).serialize()
+    start = restored.tokenizers[1].encode([""])[0][:-1]
+    program = export_search(restored.model, search, params, start).serialize()
     write_atomically(target / "program.jaxexport", bytes(program))
     save_parameters(target / FILE, params)
     files = copy_vocabularies(restored.workdir, target)
@@ -64,7 +64,9 @@ def export_program(restored: Restored, folder: PathLike, **options: Any) -> str:
     )
 
 
-def export_search(model: Any, search: SearchOptions, params: FlatParams) -> export.Exported:
+def export_search(
+    model: Any, search: SearchOptions, params: FlatParams, start: Sequence[int]
+) -> export.Exported:
     """Returns the search of `make_translate` for every batch size, source length and platform."""
     if model.config.attention == "fused":  # chooses its kernel by the devices of this process
         model = model.clone(config=replace(model.config, attention="scaled_dot_product"))
@@ -72,15 +74,17 @@ def export_search(model: Any, search: SearchOptions, params: FlatParams) -> expo
     shapes = {name: jax.ShapeDtypeStruct(a.shape, a.dtype) for name, a in params.items()}
     inputs = jax.ShapeDtypeStruct((batch_size, length), jnp.int32)
     lengths = jax.ShapeDtypeStruct((batch_size,), jnp.int32)
-    translate = jax.jit(make_translate(model, search))
+    translate = jax.jit(make_translate(model, search, start))
     return export.export(translate, platforms=PLATFORMS)(shapes, inputs, lengths)
 
 
-def make_translate(model: Transformer, search: SearchOptions) -> Translate:
+def make_translate(model: Transformer, search: SearchOptions, start: Sequence[int]) -> Translate:
     """Returns the search as one function, with a cache for its longest translation.
 
     It returns the best translation of each sentence: ids [B, T] with T = S + max_extra_length, 0
     behind EOS, and its score. A row of length 0 holds no sentence, and no result.
+
+    start: the ids that every translation begins with, as its language.
     """
     method: Method = search.method()
     extra = search.max_extra_length
@@ -90,11 +94,13 @@ def make_translate(model: Transformer, search: SearchOptions) -> Translate:
     ) -> tuple[jax.Array, jax.Array]:
         nested = unflatten_dict(params, sep="/")
         variables, (num_rows, source_length) = {"params": nested}, inputs.shape
-        forced = jnp.full((num_rows, source_length + extra), FREE)
+        max_length = source_length + extra
+        forced = jnp.full((num_rows, max_length), FREE)
+        for position, token in enumerate(start):
+            forced = jnp.where(jnp.arange(max_length) == position, token, forced)
         limits = Limits(jnp.where(lengths > 0, lengths + extra, 0), forced)
         encoded = model.apply(variables, inputs, lengths, method="encode_for_search")
-        sizes = num_rows, method.width, source_length + extra
-        cache = model.apply(variables, *sizes, method="init_cache")
+        cache = model.apply(variables, num_rows, method.width, max_length, method="init_cache")
         step_fn = make_step_fn(model, nested, encoded)
         found = search_to_end(method, step_fn, limits, cache)
         return found.ids[:, 0], found.scores[:, 0]

@@ -1,15 +1,18 @@
 """The README.md beside an exported search: how to call it, without this package."""
 
+from pathlib import Path
+
 import jax
 
 from transformer.checkpoint.restore import Restored
+from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.search.options import SearchOptions
 
 README = """# {languages}: a translation search as a program
 
 `program.jaxexport` is the search of {checkpoint} of a run of `transformer`: {search}.
-It needs JAX, and neither the package that trained it nor Flax:
+{start}It needs JAX, and neither the package that trained it nor Flax:
 
     pip install jax flatbuffers numpy safetensors{sentencepiece}
 
@@ -54,32 +57,63 @@ window of StableHLO); versions beyond that may refuse it. So keep the weights an
 the run can be exported again, and `params.safetensors`, `config.json` and the vocabulary last.
 """
 
-LOAD = """from sentencepiece import SentencePieceProcessor
+PIECE_LISTS = '''
 
-source, target = (SentencePieceProcessor(model_file=file) for file in ({files}))
-"""
+class PieceList:
+    """A SentencePiece model that splits text into pieces, and a list that gives their ids."""
+
+    def __init__(self, file):
+        content = json.load(open(file))
+        self.pieces, self.first = content["pieces"], content["first"]
+        self.ids = {piece: i for i, piece in enumerate(self.pieces)}
+        self.model = SentencePieceProcessor(model_proto=base64.b64decode(content["model"]))
+
+    def encode(self, text):
+        return [self.ids.get(p, 3) for p in [*self.first, *self.model.encode(text, out_type=str)]]
+
+    def decode(self, ids):
+        pieces = [self.pieces[i] for i in ids if self.pieces[i] not in self.first]
+        return self.model.decode_pieces(pieces).replace("▁", " ").strip()
+
+'''
+READERS = {  # in the README, of the files of vocabularies that SentencePiece reads
+    SentencePieceTokenizer.suffix: 'SentencePieceProcessor(model_file="{}")',
+    PieceListTokenizer.suffix: 'PieceList("{}")',
+}
 TEXT_ROWS = """sentences = ["One sentence.", "Another, longer sentence."]
 rows = [[*source.encode(sentence), 2] for sentence in sentences]"""
-ID_ROWS = "rows = [[4, 5, 2], [4, 5, 4, 5, 2]]  # the ids of each sentence"
+ID_ROWS = """# The ids of each sentence: transformer.data.tokenizer_files.load_tokenizers(".")
+rows = [[4, 5, 2], [4, 5, 4, 5, 2]]"""
 
 
 def program_readme(restored: Restored, search: SearchOptions, files: list[str]) -> str:
     """Returns the text; files: the names of the tokenizers' files, source before target."""
-    has_text = all(isinstance(t, SentencePieceTokenizer) for t in restored.tokenizers)
-    pair = [f'"{file}"' for file in (files[0], files[-1])]
-    data = restored.config.data
+    has_text = {tokenizer.suffix for tokenizer in restored.tokenizers} <= READERS.keys()
+    data, target = restored.config.data, restored.tokenizers[1]
+    start = " ".join(target.pieces(target.encode([""])[0][:-1]))
     return README.format(
         languages=f"{data.source_language}-{data.target_language}",
         checkpoint=restored.checkpoint,
         search=_describe(search),
+        start=f"Every translation begins with `{start}`. " if start else "",
         sentencepiece=" sentencepiece" if has_text else "",
-        load_tokenizers=LOAD.format(files=", ".join(pair)) if has_text else "",
+        load_tokenizers=_load(files) if has_text else "",
         rows=TEXT_ROWS if has_text else ID_ROWS,
         show="target.decode(row[: row.index(2)])" if has_text else "row[: row.index(2)]",
         extra=search.max_extra_length,
         longest=data.row_length,
         version=jax.__version__,
     )
+
+
+def _load(files: list[str]) -> str:
+    """Returns the lines that read the source's and the target's tokenizer; one file is of both."""
+    pair = [READERS[Path(file).suffix].format(file) for file in (files[0], files[-1])]
+    has_lists = any(file.endswith(PieceListTokenizer.suffix) for file in files)
+    lines = ["import base64, json"] if has_lists else []
+    lines += ["from sentencepiece import SentencePieceProcessor", PIECE_LISTS if has_lists else ""]
+    lines += [f"{name} = {reader}" for name, reader in zip(("source", "target"), pair, strict=True)]
+    return "\n".join([*lines, ""])
 
 
 def _describe(search: SearchOptions) -> str:
