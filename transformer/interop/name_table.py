@@ -46,6 +46,24 @@ def layer_norm(ours: str, theirs: str) -> list[Entry]:
     return [Entry(f"{ours}/scale", f"{theirs}.weight"), Entry(f"{ours}/bias", f"{theirs}.bias")]
 
 
+def layers(
+    count: int, ours: str, theirs: str, names: Mapping[str, str], *, transposed: bool = True
+) -> list[Entry]:
+    """Returns the entries of the layers of a Stack.
+
+    ours, theirs: what precedes the number of a layer, as "encoder/layer_" and "encoder.layer.".
+    names: their part of a layer for each part of ours; all have biases, and all but those that are
+    named LayerNorm_0 are dense layers.
+    """
+    entries: list[Entry] = []
+    for i in range(count):
+        for part, theirs_part in names.items():
+            pair = f"{ours}{i}/{part}", f"{theirs}{i}.{theirs_part}"
+            is_norm = part.endswith("LayerNorm_0")
+            entries += layer_norm(*pair) if is_norm else dense(*pair, transposed=transposed)
+    return entries
+
+
 def read(
     entries: Sequence[Entry], tensors: Tensors, *, ignored: Collection[str] = ()
 ) -> FlatParams:

@@ -1,0 +1,94 @@
+"""Settings of a Hugging Face folder: reading them, and refusing what has no counterpart."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from etils import epath
+
+from transformer.config import Config
+from transformer.interop.written_model import refuse, unsupported_settings
+from transformer.storage import PathLike
+
+# Their names of activations and ours; of several the first is written.
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "quick_gelu": "gelu_sigmoid",
+    "relu": "relu",
+    "silu": "swish",
+    "swish": "swish",
+}
+
+
+def their_activation(activation: str) -> str:
+    """Returns their name of an activation of ours."""
+    return next(theirs for theirs, ours in ACTIVATIONS.items() if ours == activation)
+
+
+def read_settings(folder: PathLike, name: str = "config.json") -> dict[str, Any]:
+    """Returns the settings in a JSON file of a folder; raises ValueError without such a file."""
+    path = epath.Path(folder) / name
+    try:
+        settings = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError):
+        settings = None
+    if not isinstance(settings, dict):
+        raise ValueError(f"{path} holds no settings in JSON; restore the file.")
+    return settings
+
+
+def check_settings(
+    settings: Mapping[str, Any], sizes: Sequence[str], possible: Mapping[str, Sequence[Any]]
+) -> None:
+    """Raises ValueError, naming each, for settings of a config.json that we cannot honour.
+
+    sizes: settings that must be positive integers. possible: the values that others may have, if
+    they are there and not null.
+    """
+    wrong = [name for name in sizes if not _is_count(settings.get(name))]
+    if wrong:
+        raise ValueError(f"config.json lacks a positive number as {', '.join(wrong)}; restore it.")
+    refused = [
+        f"{name}={settings[name]!r} (possible: {', '.join(map(str, values))})"
+        for name, values in possible.items()
+        if settings.get(name) is not None and settings[name] not in values
+    ]
+    if refused:
+        raise ValueError(
+            f"config.json has settings that no model of this package has: {'; '.join(refused)}."
+        )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def class_names(settings: Mapping[str, Any], count: int) -> list[str]:
+    """Returns the names of a classifier's classes; a config.json leaves out those that say nothing.
+
+    Raises ValueError if two classes have one name, or if one number is all that is predicted.
+    """
+    names = dict(settings.get("id2label") or {})
+    found = [str(names.get(str(i), f"LABEL_{i}")) for i in range(count)]
+    if len({*found}) < len(found) or count < 2:
+        raise ValueError(
+            f"config.json must name at least 2 classes, each otherwise, as id2label, not {names}."
+        )
+    return found
+
+
+def check_holds(kind: str, task: str, config: Config, possible: Mapping[str, Any]) -> None:
+    """Raises ValueError, naming each, for settings of a run that a model of theirs cannot have.
+
+    kind: the class of their model. task: what it is for. possible: the only value that a setting of
+    ours may have, by name.
+    """
+    values = config.values()
+    refused = unsupported_settings(config, task)
+    refused += [f"{name}={values[name]}" for name in possible if values[name] != possible[name]]
+    refuse(refused, kind, "export this run with --format=safetensors")
