@@ -38,12 +38,16 @@ def permute_model_axis(params: Mapping[str, np.ndarray], columns: np.ndarray) ->
     `np.argsort(columns)`.
     """
 
-    def permuted(name: str, array: np.ndarray) -> np.ndarray:
-        for axis in model_axes(name):
-            array = array.take(columns, axis)
-        return array
+    return {name: permute_array(name, array, columns) for name, array in params.items()}
 
-    return {name: permuted(name, array) for name, array in params.items()}
+
+def permute_array(name: str, array: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Returns one parameter as `permute_model_axis` does; ValueError if it has another width."""
+    for axis in model_axes(name):
+        if array.shape[axis] != len(columns):
+            raise ValueError(f"{name} is {array.shape}, which does not fit d_model={len(columns)}.")
+        array = array.take(columns, axis)
+    return array
 
 
 def model_axes(name: str) -> tuple[int, ...]:

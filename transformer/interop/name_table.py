@@ -3,7 +3,7 @@
 PyTorch's Linear holds [out, in], a kernel of Flax [in, out].
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,12 +65,18 @@ def layers(
 
 
 def read(
-    entries: Sequence[Entry], tensors: Tensors, *, ignored: Collection[str] = ()
+    entries: Sequence[Entry],
+    tensors: Tensors,
+    *,
+    ignored: Collection[str] = (),
+    change: Callable[[str, np.ndarray], np.ndarray] = lambda name, array: array,
 ) -> FlatParams:
     """Returns our arrays, float32, of their tensors.
 
-    ignored: names of tensors that hold nothing of their own, as a second copy of a table. Raises
-    ValueError, naming it, for a tensor that is missing, of integers or unknown to the table.
+    ignored: names of tensors that hold nothing of their own, as a second copy of a table. change:
+    what becomes of each array of ours, by name, before the next one is read: a large model is never
+    in memory twice. Raises ValueError, naming it, for a tensor that is missing, of integers or
+    unknown to the table.
     """
     wanted = {entry.theirs for entry in entries}
     if missing := sorted(wanted - tensors.keys()):
@@ -79,7 +85,9 @@ def read(
         )
     if unknown := sorted(tensors.keys() - wanted - set(ignored)):
         raise ValueError(f"{_listed(unknown)} unknown: this is a model of another kind.")
-    return {entry.ours: _ours(entry, tensors[entry.theirs]) for entry in entries}
+    return {
+        entry.ours: change(entry.ours, _ours(entry, tensors[entry.theirs])) for entry in entries
+    }
 
 
 def _listed(names: Sequence[str]) -> str:

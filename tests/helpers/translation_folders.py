@@ -1,0 +1,198 @@
+"""Folders of Hugging Face with random translation models, and what those compute; needs torch."""
+
+import io
+import json
+
+import numpy as np
+
+ENGLISH = [f"The cat no. {i} sat on the mat, isn't it?" for i in range(200)]
+GERMAN = [f"Die Katze Nr. {i} saß auf der Matte, über {i % 7} Mäusen." for i in range(200)]
+CONTROL = ["<s>", "<pad>", "</s>", "<unk>"]
+SIZES = dict(d_model=16, num_layers=2, num_decoder_layers=1, num_heads=2, d_ff=24)
+END = 1.5  # what makes the end of a sentence likelier than a random piece, in nats
+FAIRSEQ = {"m2m100": "m2m_100", "nllb": "m2m_100", "mbart": "mbart"}
+LANGUAGES = {"m2m100": ("en", "de"), "nllb": ("eng_Latn", "deu_Latn"), "mbart": ("en_XX", "de_DE")}
+
+
+def train_sentencepiece(text, size):
+    """Returns a small SentencePiece model and its pieces without the control ids."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text), model_writer=model, vocab_size=size, minloglevel=2,
+        num_threads=1, hard_vocab_limit=False,
+    )  # fmt: skip
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    return model.getvalue(), [processor.id_to_piece(i) for i in range(3, len(processor))]
+
+
+def make_marian(folder, *, is_shared=True, texts=(ENGLISH, GERMAN), vocab_size=40, **changes):
+    """Writes a random MarianMT model with its tokenizer; returns (model, tokenizer) of theirs."""
+    import transformers
+
+    models = [train_sentencepiece(text, vocab_size) for text in texts]
+    lists = [pieces for _, pieces in models]
+    if is_shared:
+        lists = [list(dict.fromkeys([*lists[0], *lists[1]]))] * 2
+    lists = [["</s>", "<unk>", *pieces, "<pad>"] for pieces in lists]
+    if not is_shared:  # theirs have one id for padding on both sides
+        longest = max(map(len, lists))
+        lists = [
+            [*pieces[:-1], *(f"⟨{i}⟩" for i in range(longest - len(pieces))), "<pad>"]
+            for pieces in lists
+        ]
+    for name, pieces in zip(("vocab", "target_vocab")[: 2 - is_shared], lists, strict=False):
+        content = json.dumps({piece: i for i, piece in enumerate(pieces)}, ensure_ascii=False)
+        (folder / f"{name}.json").write_text(content)
+    for side, (model, _) in zip(("source", "target"), models, strict=True):
+        (folder / f"{side}.spm").write_bytes(model)
+    about = {"source_lang": "en", "target_lang": "de", "separate_vocabs": not is_shared}
+    about["tokenizer_class"] = "MarianTokenizer"
+    (folder / "tokenizer_config.json").write_text(json.dumps(about))
+    pad = len(lists[1]) - 1
+    config = transformers.MarianConfig(
+        **settings_of(changes), vocab_size=len(lists[0]), decoder_vocab_size=len(lists[1]),
+        share_encoder_decoder_embeddings=is_shared, pad_token_id=pad, decoder_start_token_id=pad,
+        eos_token_id=0, bos_token_id=0, forced_eos_token_id=0,
+    )  # fmt: skip
+    model = transformers.MarianMTModel(config)
+    randomize(model, eos=0)
+    model.generation_config.update(
+        bad_words_ids=[[pad]], num_beams=4, max_length=512, renormalize_logits=True
+    )
+    model.save_pretrained(folder)
+    return model, transformers.MarianTokenizer.from_pretrained(folder)
+
+
+def make_fairseq(folder, kind, *, text=(*ENGLISH, *GERMAN), vocab_size=60, **changes):
+    """Writes a random model of kind m2m100, nllb or mbart; returns (model, tokenizer) of theirs."""
+    import transformers
+
+    sentencepiece, pieces = train_sentencepiece(text, vocab_size)
+    (folder / "sentencepiece.bpe.model").write_bytes(sentencepiece)
+    source, target = LANGUAGES[kind]
+    name = {"m2m100": "M2M100", "nllb": "Nllb", "mbart": "MBart50"}[kind] + "Tokenizer"
+    if kind == "m2m100":
+        content = {piece: i for i, piece in enumerate([*CONTROL, *pieces])}
+        (folder / "vocab.json").write_text(json.dumps(content, ensure_ascii=False))
+    about = {"tokenizer_class": name, "src_lang": source, "tgt_lang": target}
+    (folder / "tokenizer_config.json").write_text(json.dumps(about))
+    tokenizer = getattr(transformers, name).from_pretrained(
+        folder, src_lang=source, tgt_lang=target
+    )
+    count = {"m2m100": 100 + 8, "nllb": 202 + 3, "mbart": 52 + 1}[kind]
+    kinds = {
+        "m2m_100": (transformers.M2M100Config, transformers.M2M100ForConditionalGeneration),
+        "mbart": (transformers.MBartConfig, transformers.MBartForConditionalGeneration),
+    }
+    make_config, make_model = kinds[FAIRSEQ[kind]]
+    config = make_config(
+        **settings_of(changes), vocab_size=len(CONTROL) + len(pieces) + count,
+        pad_token_id=1, bos_token_id=0, eos_token_id=2, decoder_start_token_id=2,
+    )  # fmt: skip
+    model = make_model(config)
+    randomize(model, eos=2)
+    model.generation_config.update(num_beams=4, max_length=200)
+    model.save_pretrained(folder)
+    return model, tokenizer
+
+
+def settings_of(changes):
+    """The settings of a config.json with the sizes of this file but for `changes`."""
+    sizes = SIZES | {name: value for name, value in changes.items() if name in SIZES}
+    rest = {name: value for name, value in changes.items() if name not in SIZES}
+    sides = {}
+    for stack, depth in (("encoder", "num_layers"), ("decoder", "num_decoder_layers")):
+        sides |= {f"{stack}_layers": sizes[depth], f"{stack}_ffn_dim": sizes["d_ff"]}
+        sides[f"{stack}_attention_heads"] = sizes["num_heads"]
+    return {
+        "d_model": sizes["d_model"], **sides, "activation_function": "swish",
+        "scale_embedding": True, "max_position_embeddings": 256, **rest,
+    }  # fmt: skip
+
+
+def randomize(model, eos, seed=0):
+    """Draws weights with which the model has opinions, and translations of many lengths."""
+    import torch
+
+    rng = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, array in model.named_parameters():
+            noise = torch.randn(array.shape, generator=rng)
+            if "embed_positions" in name and model.config.model_type == "marian":
+                continue
+            if array.ndim > 1:
+                array.copy_(noise / array.shape[-1] ** 0.5)
+            else:
+                array.copy_(
+                    0.1 * noise + name.endswith("norm.weight") + name.endswith("ing.weight")
+                )
+        bias = getattr(model, "final_logits_bias", None)
+        if bias is not None:
+            bias.copy_(0.3 * torch.randn(bias.shape, generator=rng))
+            bias[0, eos] += END
+        else:
+            shift = model.model.decoder.layer_norm.bias
+            model.model.shared.weight[eos] += END * shift / (shift @ shift)
+    model.eval()
+
+
+def tokenize(tokenizer, sentences):
+    """Returns their ids of sentences, padded, and which of them are no padding."""
+    batch = tokenizer(sentences, return_tensors="pt", padding=True)
+    return batch.input_ids, batch.attention_mask
+
+
+def compute_logits(model, inputs, mask, targets):
+    """Returns their float32 logits [B, T, V] of targets [B, T], which they shift themselves."""
+    import torch
+
+    with torch.no_grad():
+        output = model(input_ids=inputs, attention_mask=mask, labels=targets)
+    return output.logits.float().numpy()
+
+
+def search(model, inputs, mask, width, *, extra, alpha=1.0, first=None, num_best=1):
+    """Returns their translations as ours search: (sequences [B, num_best, T], scores).
+
+    Every sentence ends `extra` pieces after its source at the latest, with the probability that it
+    has there. first: the language that they are to begin with. Their "never" is the exact end of a
+    search; of the 2W best continuations they let only those end that are among the first W.
+    """
+    import torch
+
+    model._update_finished_beams = _letting_all_end(type(model)._update_finished_beams, model)
+    end, num_rows = model.config.eos_token_id, len(inputs)
+    longest = (mask.sum(1) + extra).repeat_interleave(width)
+    vocabulary = torch.arange(
+        model.config.get_text_config().vocab_size
+        if not hasattr(model.config, "decoder_vocab_size")
+        else model.config.decoder_vocab_size
+    )
+
+    def end_in_time(ids, scores):
+        scores = scores.log_softmax(-1)  # once more, as some words have been forbidden
+        is_last = (ids.shape[1] >= longest)[:, None]
+        if first is not None and ids.shape[1] == 1:
+            scores = scores.masked_fill(vocabulary != first, -np.inf)
+        return scores.masked_fill(is_last & (vocabulary != end), -np.inf)
+
+    found = model.generate(
+        inputs, attention_mask=mask, num_beams=width, num_return_sequences=num_best,
+        do_sample=False, max_new_tokens=int(longest.max()), max_length=None, length_penalty=alpha,
+        early_stopping="never" if width > 1 else None, forced_eos_token_id=None,
+        renormalize_logits=False, logits_processor=[end_in_time], return_dict_in_generate=True,
+        output_scores=True,
+    )  # fmt: skip
+    sequences = found.sequences.view(num_rows, num_best, -1)
+    if width > 1:
+        return sequences, found.sequences_scores.view(num_rows, num_best).numpy()
+    return sequences, None
+
+
+def _letting_all_end(rule, model):
+    def update(*, top_num_beam_mask, **kwargs):
+        return rule(model, top_num_beam_mask=top_num_beam_mask | True, **kwargs)
+
+    return update
