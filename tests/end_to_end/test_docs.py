@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.commands import one_device
 from tests.helpers.registries import own_names
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +36,7 @@ def test_python_blocks_run(page, runs, monkeypatch, capsys):
     """Catches a snippet that has not kept up with the code; a page is one program."""
     monkeypatch.chdir(runs)
     namespace = {"__name__": "__main__"}
-    with own_names():
+    with own_names(), one_device():
         for number, block in enumerate(blocks_of(page), 1):
             exec(compile(block, f"{NAMES[page]}, block {number}", "exec"), namespace)
 

@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 from tests.helpers.commands import call
-from tests.helpers.scripts import losses, run, start, write_corpus
+from tests.helpers.scripts import losses, start, write_corpus
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.export import export
 from transformer.inference.translator import Translator
 from transformer.workdir import WorkDir
+
+QUICKLY = ["--config.decoding.beam_size=1", "--config.decoding.max_extra_length=0"]
+QUICKLY += ["--config.data.max_validation_sentences=4", "--config.data.test_split=test[:20%]"]
 
 
 def test_leaves_all_that_it_promises(finished, tiny):
@@ -80,13 +83,14 @@ def test_killed_and_resumed_equals_undisturbed(finished, config, tmp_path):
     assert code == 75
     assert "resuming at step" in said
     assert "resume with: " in said and f"train.py --config={config}" in said
-    code, _, err = run(*command)
-    assert code == 0, err
-    assert losses(workdir) == losses(finished)
+    code, said = interrupt(config, workdir, signal.SIGTERM, 260)
+    assert code in (75, 0), said  # 0: it was faster than the signal
+    ours, theirs = losses(workdir), losses(finished)
+    assert ours == {step: theirs[step] for step in range(1, max(ours) + 1)}
     ours, theirs = (
         Checkpoints(w / "checkpoints", keep=1, read_only=True) for w in (workdir, finished)
     )
-    assert ours.about(300)["fingerprints"] == theirs.about(300)["fingerprints"]
+    assert ours.about(240)["fingerprints"] == theirs.about(240)["fingerprints"]
 
 
 def num_lines(workdir):
@@ -164,7 +168,7 @@ def test_fine_tuning_begins_where_the_other_run_ended_and_resumes_without_it(fin
     export(finished, small)
     workdir = tmp_path / "tuned ü"
     flags = [f"--config=fine_tune:{small}", f"--workdir={workdir}"]
-    flags += [f"--config.data.corpus={corpus}"]
+    flags += [f"--config.data.corpus={corpus}", *QUICKLY]
     for steps, said in ((2, "31 of 31 arrays"), (4, "resuming at step 2")):
         code, _, err = call("train.py", *flags, f"--config.training.num_train_steps={steps}")
         assert code == 0, err
@@ -182,7 +186,7 @@ def test_fine_tuning_begins_where_the_other_run_ended_and_resumes_without_it(fin
 def test_adapters_are_trained_scored_and_opened_with_their_base(finished, tmp_path):
     """Catches adapters that nothing but training can open, and a base that is saved with them."""
     workdir = tmp_path / "adapters"
-    flags = [f"--config=lora:{finished}", "--config.training.num_train_steps=2"]
+    flags = [f"--config=lora:{finished}", "--config.training.num_train_steps=2", *QUICKLY]
     code, _, err = call("train.py", *flags, f"--workdir={workdir}")
     assert code == 0, err
     assert "adapters    of rank 8: 9,216 parameters are trained" in err
@@ -204,6 +208,7 @@ def test_stray_files_change_nothing(finished, config, tmp_path):
         f"--config={config}",
         f"--workdir={workdir}",
         "--config.training.num_train_steps=301",
+        *QUICKLY,
     )
     assert code == 0, err
     assert "resuming at step 300" in err

@@ -8,6 +8,8 @@ import warnings
 from contextlib import contextmanager, nullcontext
 from unittest.mock import patch
 
+import jax
+
 from transformer import console
 from transformer.cli import evaluate, train
 from transformer.evaluation.plots import NoMatplotlibError
@@ -19,8 +21,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def call(script, *arguments, stdin=b"", pictures=False):
     """Runs train.py or eval.py to its end: (exit code, standard output, standard error).
 
-    Like `scripts.run`, but on the devices of this process. Output is bytes. pictures: whether
-    matplotlib is there, which takes its time for curves and reports that most tests do not read.
+    Like `scripts.run`, and on one device too. Output is bytes. pictures: whether matplotlib is
+    there, which takes its time for curves and reports that most tests do not read.
     """
     missing = NoMatplotlibError("There is no matplotlib.")
     drawing = (
@@ -32,6 +34,7 @@ def call(script, *arguments, stdin=b"", pictures=False):
     with (
         drawing,
         alone,
+        one_device(),
         streams(stdin) as (out, err),
         restored_signals(),
         warnings.catch_warnings(),
@@ -44,6 +47,17 @@ def call(script, *arguments, stdin=b"", pictures=False):
         except SystemExit as end:
             code = end.code
     return code, out.getvalue(), err.getvalue().decode()
+
+
+@contextmanager
+def one_device():
+    """Hides the devices of this process but the first: programs for several compile for longer."""
+    first = jax.local_devices()[:1]
+    functions = {"devices": first, "local_devices": first} | dict.fromkeys(
+        ("device_count", "local_device_count"), 1
+    )
+    with patch.multiple(jax, **{n: lambda *_, v=v, **__: v for n, v in functions.items()}):
+        yield
 
 
 @contextmanager
