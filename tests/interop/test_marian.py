@@ -168,8 +168,11 @@ def test_a_damaged_file_is_named(tmp_path):
     whole = (GOLDEN / "marian_pieces" / MODEL).read_bytes()
     pickled = io.BytesIO()
     np.savez(pickled, a=np.array([{}], dtype=object))
-    for content in (b"", b"PK\3\4", whole[:30_000], whole[:-10_000], pickled.getvalue()):
-        folder = copy_package(tmp_path / f"a{len(content)}")
+    encrypted = whole.replace(b"PK\1\2\x14\0\x14\0\0", b"PK\1\2\x14\0\x14\0\1", 1)
+    assert encrypted != whole
+    contents = b"", b"PK\3\4", whole[:30_000], whole[:-10_000], pickled.getvalue(), encrypted
+    for number, content in enumerate(contents):
+        folder = copy_package(tmp_path / str(number))
         (folder / MODEL).write_bytes(content)
         with pytest.raises(ValueError, match=f"{MODEL} is not a .npz file"):
             read_marian(folder)
