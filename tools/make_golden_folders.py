@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from golden_folders import marian
+from golden_folders import marian, stacks
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
 
@@ -54,7 +54,17 @@ def native_marian(folder):
     save_versions(folder, "pymarian", "sentencepiece")
 
 
-FOLDERS = {"pytorch": pytorch, **dict.fromkeys(marian.MODELS, native_marian)}
+def stack(folder):
+    """A BERT, GPT-2 or ViT as transformers writes it."""
+    stacks.MODELS[folder.name](folder)
+    save_versions(folder, "torch", "transformers")
+
+
+FOLDERS = {
+    "pytorch": pytorch,
+    **dict.fromkeys(marian.MODELS, native_marian),
+    **dict.fromkeys(stacks.MODELS, stack),
+}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or FOLDERS:

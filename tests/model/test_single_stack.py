@@ -202,3 +202,18 @@ def test_the_encoder_of_a_masked_model_fits_a_classifier():
     assert set(masked) < set(classifier)
     assert all(classifier[path] == shape for path, shape in masked.items())
     assert len(set(classifier) - set(masked)) == 2  # the weights and bias of the classes
+
+
+def test_a_masked_lm_keeps_a_pooler_for_classifiers():
+    """Catches an imported pooler that is lost on its way to the classifier that is fine-tuned."""
+    rows = padded([sentence(RNG, 5)], 8)
+    mean, pooler = (
+        MaskedLM(tiny_config(num_layers=1, pooling=pooling), VOCAB_SIZE)
+        for pooling in ("mean", "pooler")
+    )
+    params = random_params(pooler.init, rows, deterministic=True)
+    without = {name: part for name, part in params.items() if name != "pooler"}
+    assert without.keys() == random_params(mean.init, rows, deterministic=True).keys()
+    expected = mean.apply({"params": without}, rows, deterministic=True)
+    found = pooler.apply({"params": params}, rows, deterministic=True)
+    np.testing.assert_array_equal(found, expected)

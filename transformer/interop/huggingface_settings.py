@@ -6,6 +6,8 @@ from typing import Any
 
 from etils import epath
 
+from transformer.config import Config
+from transformer.interop.written_model import refuse, unsupported_settings
 from transformer.storage import PathLike
 
 # Their names of activations and ours; of several the first is written.
@@ -19,6 +21,11 @@ ACTIVATIONS = {
     "silu": "swish",
     "swish": "swish",
 }
+
+
+def their_activation(activation: str) -> str:
+    """Returns their name of an activation of ours."""
+    return next(theirs for theirs, ours in ACTIVATIONS.items() if ours == activation)
 
 
 def read_settings(folder: PathLike, name: str = "config.json") -> dict[str, Any]:
@@ -73,3 +80,15 @@ def class_names(settings: Mapping[str, Any], count: int) -> list[str]:
             f"config.json must name at least 2 classes, each otherwise, as id2label, not {names}."
         )
     return found
+
+
+def check_holds(kind: str, task: str, config: Config, possible: Mapping[str, Any]) -> None:
+    """Raises ValueError, naming each, for settings of a run that a model of theirs cannot have.
+
+    kind: the class of their model. task: what it is for. possible: the only value that a setting of
+    ours may have, by name.
+    """
+    values = config.values()
+    refused = unsupported_settings(config, task)
+    refused += [f"{name}={values[name]}" for name in possible if values[name] != possible[name]]
+    refuse(refused, kind, "export this run with --format=safetensors")

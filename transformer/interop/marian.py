@@ -41,10 +41,10 @@ def read_marian(folder: PathLike) -> ImportedModel:
     try:
         config = config_of(settings, decoder, shared=have_one_vocabulary(*tokenizers))
         params = read([*_entries(config, settings)], _with_one_softmax(tensors, settings))
-        params = _with_our_rows(params, orders)
+        tensors.clear()  # so that folding frees each array
+        _fold(params, orders, interleaved_columns(config.model.d_model))
     except ValueError as error:
         raise ValueError(f"{model_file}: {error}") from None
-    params = permute_model_axis(params, interleaved_columns(config.model.d_model))
     return ImportedModel(config, params, tokenizers, notes=_notes(folder, decoder))
 
 
@@ -181,23 +181,21 @@ def _norm_entries(ours: str, theirs: str, suffix: str = "") -> Iterator[Entry]:
     yield Entry(f"{ours}/bias", f"{theirs}_bias{suffix}")
 
 
-def _with_our_rows(params: FlatParams, orders: Sequence[Sequence[int]]) -> FlatParams:
-    """Returns the parameters with the ids of our tokenizers, and vectors [n] for [1, n].
+def _fold(params: FlatParams, orders: Sequence[Sequence[int]], columns: np.ndarray) -> None:
+    """Changes Marian's arrays to ours in their place, one at a time: only one is there twice.
 
     orders: of source and target, for each of our ids Marian's; -1 for a new one.
     """
-    changed: FlatParams = {}
     for name, array in params.items():
         array = array if name.endswith(("kernel", "table")) else array.reshape(-1)
         if name.split("/")[0].endswith(("embedding", "softmax")):
-            order = orders[name.startswith(("target", "shared", "softmax"))]
+            order = orders[not name.startswith("source")]
             if len(array) != max(order) + 1:
                 raise ValueError(
                     f"{name} has {len(array)} rows, but its vocabulary {max(order) + 1} pieces."
                 )
             array = reorder_rows(array, order, NEVER if name.endswith("bias") else 0.0)
-        changed[name] = array
-    return changed
+        params[name] = permute_model_axis({name: array}, columns)[name]
 
 
 def _notes(folder: Path, decoder: Mapping[str, Any]) -> list[str]:

@@ -8,12 +8,12 @@ from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.registry import POSITION_ENCODINGS, task_kind
 
 
-def unsupported_settings(config: Config) -> list[str]:
-    """Returns the settings, as "model.norm=pre", that no format of translation models can hold."""
+def unsupported_settings(config: Config, task: str = "translation") -> list[str]:
+    """Returns the settings, as "model.block=mine", that no format of models of a task can hold."""
     model = config.model
     widths = (model.d_model // model.num_heads,) * 2
     wrong = {
-        f"task={config.task}": task_kind(config.task) != "translation",
+        f"task={config.task}": task_kind(config.task) != task,
         f"model.block={model.block}": model.block != "transformer",
         f"model.attention={model.attention}": model.attention
         not in ("scaled_dot_product", "fused"),

@@ -60,7 +60,10 @@ class Pooler(nn.Module):
 
 
 class MaskedLM(SentenceEncoder):
-    """Predicts hidden tokens from both sides (Devlin et al. 2019)."""
+    """Predicts hidden tokens from both sides (Devlin et al. 2019).
+
+    With `config.pooling` = pooler it holds a pooler for the classifiers that start from it.
+    """
 
     predicts_tokens = True
 
@@ -68,6 +71,8 @@ class MaskedLM(SentenceEncoder):
         super().setup()
         if self.config.prediction_head:
             self.prediction = PredictionHead(self.config)
+        if self.config.pooling == "pooler":
+            self.pooler = Pooler(self.config)
 
     def __call__(self, inputs: Batch | Array, *, deterministic: bool) -> jax.Array:
         """Returns logits [B, S, V] float32 of the token at each position.
@@ -75,6 +80,8 @@ class MaskedLM(SentenceEncoder):
         inputs: a packed `Batch`, or ids [B, S] of one sentence per row with PAD behind it.
         """
         x = self.encode(as_batch(inputs), deterministic=deterministic)
+        if self.is_initializing() and self.config.pooling == "pooler":
+            self.pooler(x)
         return self.tokens.logits(self.prediction(x) if self.config.prediction_head else x)
 
 

@@ -1,0 +1,197 @@
+"""BERT's folders in and out, held against what transformers computed of them."""
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from tests.helpers.imported import GOLDEN, build, changed_folder, compute, random_model
+from tests.helpers.tiny_models import tiny_config
+from transformer.config import Config
+from transformer.data.labels import Labels
+from transformer.inference.classifier import Classifier
+from transformer.interop import bert
+from transformer.interop.huggingface_tokens import read_bert_tokenizer
+
+FOLDER, CLASSIFIER = GOLDEN / "bert", GOLDEN / "bert_classifier"
+TEXTS = ["The cat sat on the mat.", "Who is in it?", "", "über cats, singing und eine dog!"]
+
+
+@pytest.fixture(scope="module")
+def masked_lm():
+    return bert.read(FOLDER)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return bert.read(CLASSIFIER)
+
+
+@pytest.fixture
+def expected():
+    """(ids in our order [B, S], logits in our order [B, S, V]) of the golden masked LM."""
+    arrays, (_, order) = np.load(FOLDER / "expected.npz"), read_bert_tokenizer(FOLDER)
+    return np.argsort(order)[arrays["ids"]], arrays["logits"][..., order]
+
+
+def test_masked_lm_has_the_logits_of_transformers(masked_lm, expected):
+    """Catches a name, a transpose, an activation or an epsilon that is another's."""
+    ids, logits = expected
+    is_token = ids != 0
+    np.testing.assert_allclose(compute(masked_lm, ids)[is_token], logits[is_token], atol=1e-5)
+    encoded = masked_lm.tokenizers[0].encode(TEXTS)
+    assert encoded == [row[row != 0].tolist() for row in ids[: len(TEXTS)]]
+    assert any("next one is left out" in note for note in masked_lm.notes)
+
+
+def test_classifier_has_the_probabilities_of_transformers(classifier):
+    """Catches another pooling, another order of classes, and a vocab.txt that is read otherwise."""
+    config, labels = classifier.config, classifier.labels
+    found = Classifier(config, build(classifier)[1], labels, classifier.tokenizers[0])
+    probabilities = [list(each.probabilities.values()) for each in found.classify(TEXTS)]
+    expected = np.load(CLASSIFIER / "expected.npz")["probabilities"]
+    np.testing.assert_allclose(probabilities, expected, atol=1e-5)
+    assert labels.names == ["place", "person", "number"]
+
+
+def old_name(name):
+    """As files of 2018 have it: the encoder alone, scale and bias as in the paper."""
+    name = name.replace("LayerNorm.weight", "LayerNorm.gamma")
+    return name.replace("LayerNorm.bias", "LayerNorm.beta")
+
+
+def test_files_of_other_ages_hold_the_same(masked_lm, tmp_path):
+    """Catches names of one version of transformers alone, and buffers taken for weights."""
+    tensors = load_file(FOLDER / "model.safetensors")
+    copies = {
+        "cls.predictions.decoder.weight": tensors["bert.embeddings.word_embeddings.weight"],
+        "cls.predictions.decoder.bias": tensors["cls.predictions.bias"],
+        "bert.embeddings.position_ids": np.arange(24)[None],
+    }
+    folder = changed_folder(FOLDER, tmp_path / "old", rename=old_name, add=copies)
+    found = bert.read(folder)
+    assert found.config == masked_lm.config
+    for name, array in masked_lm.params.items():
+        np.testing.assert_array_equal(found.params[name], array)
+
+
+def test_an_encoder_alone_is_a_run_to_start_from(masked_lm, tmp_path):
+    """Catches a bare encoder that is refused, or whose missing parts are made up."""
+
+    def bare(name):
+        return None if name.startswith("cls.") else name.removeprefix("bert.")
+
+    found = bert.read(changed_folder(FOLDER, tmp_path / "bare", rename=bare))
+    assert found.params.keys() == {
+        name
+        for name in masked_lm.params
+        if not name.startswith(("prediction", "tokens/table/bias"))
+    }
+    assert found.config.task == "masked_lm" and not found.config.model.prediction_head
+    assert any("no prediction head" in note for note in found.notes)
+    build(found)
+    folder = changed_folder(
+        FOLDER, tmp_path / "no pooler", rename=lambda n: None if "pooler" in n else n
+    )
+    found = bert.read(folder)
+    assert found.config.model.pooling == "mean" and any("no pooler" in n for n in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"model_type": "roberta"}, r"model_type='roberta' \(possible: bert\)"),
+        (
+            {"is_decoder": True, "position_embedding_type": "relative_key"},
+            r"position_embedding_type='relative_key' \(possible: absolute\); is_decoder=True",
+        ),
+        ({"hidden_act": "mish"}, "hidden_act='mish'"),
+        ({"num_hidden_layers": 3}, "encoder.layer.2.attention.output.LayerNorm.bias"),
+        ({"num_hidden_layers": 1}, "are unknown: this is a model of another kind"),
+        ({"hidden_size": "many"}, "lacks a positive number as hidden_size"),
+    ],
+)
+def test_what_we_have_not_is_refused_in_one_sentence(settings, message, tmp_path):
+    """Catches a model that is taken for another, and a list of which only the first is named."""
+    with pytest.raises(ValueError, match=rf"^[^\n]*{message}[^\n]*\.$"):
+        bert.read(changed_folder(FOLDER, tmp_path / "folder", **settings))
+
+
+def test_damaged_folders_are_refused_in_one_sentence(tmp_path):
+    """Catches a stack trace where a file is missing, cut, or of another model."""
+    folder = changed_folder(FOLDER, tmp_path / "cut")
+    (folder / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"config.json holds no settings in JSON"):
+        bert.read(folder)
+    with pytest.raises(ValueError, match=r"config.json cannot be read: No such file"):
+        bert.read(tmp_path)
+    folder = changed_folder(CLASSIFIER, tmp_path / "wordless")
+    (folder / "vocab.txt").unlink()
+    with pytest.raises(ValueError, match=r"neither tokenizer.json nor vocab.txt"):
+        bert.read(folder)
+    folder = changed_folder(
+        FOLDER, tmp_path / "two tables", add={bert.COPIES[0]: np.zeros((58, 16), np.float32)}
+    )
+    with pytest.raises(ValueError, match=r"decoder.weight is another table than"):
+        bert.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [({0: "a", 1: "a", 2: "b"}, "each otherwise"), ({}, ""), ({"0": "no"}, "")],
+)
+def test_names_of_classes(names, message, tmp_path):
+    """Catches two classes with one name, and a config.json that leaves out LABEL_0 and LABEL_1."""
+    folder = changed_folder(CLASSIFIER, tmp_path / "folder", id2label=names)
+    if message:
+        with pytest.raises(ValueError, match=message):
+            bert.read(folder)
+    else:
+        assert bert.read(folder).labels.names == [names.get("0", "LABEL_0"), "LABEL_1", "LABEL_2"]
+
+
+@pytest.mark.parametrize("name", ["bert", "bert_classifier"])
+def test_what_is_written_reads_back_the_same(name, tmp_path):
+    """Catches an array that is written to another place than it is read from."""
+    model = bert.read(GOLDEN / name)
+    notes = bert.write(model, tmp_path / "out")
+    again = bert.read(tmp_path / "out")
+    assert (again.config, again.labels) == (model.config, model.labels)
+    assert again.params.keys() == model.params.keys()
+    for key, array in model.params.items():
+        np.testing.assert_array_equal(again.params[key], array)
+    assert again.tokenizers[0].encode(TEXTS) == model.tokenizers[0].encode(TEXTS)
+    assert all(note in (tmp_path / "out" / "README.md").read_text() for note in notes)
+
+
+def own_run(masked_lm, task, **changes):
+    """A run with settings that BERT has not: scaled embeddings, sinusoids, no biases."""
+    settings = dict(embedding_norm=True, prediction_head=True, pooling="pooler", activation="swish")
+    config = Config(task=task, model=tiny_config(**settings | changes))
+    config.tokenizer.kind, config.data.row_length = "imported", 16
+    labels = Labels(["no", "yes"] if task == "classification" else [])
+    return random_model(config, masked_lm.tokenizers, labels)
+
+
+@pytest.mark.parametrize("task", ["masked_lm", "classification"])
+def test_a_run_of_our_own_becomes_a_bert(masked_lm, task, tmp_path):
+    """Catches a scale, positions or biases that the other side would lack."""
+    ours = own_run(masked_lm, task)
+    bert.write(ours, tmp_path)
+    again = bert.read(tmp_path)
+    assert again.config.model.scale_embedding == (task == "masked_lm")
+    ids = np.array([masked_lm.tokenizers[0].encode([TEXTS[0]])[0]])
+    np.testing.assert_allclose(compute(again, ids), compute(ours, ids), atol=1e-5)
+
+
+def test_runs_that_bert_cannot_hold_are_refused(masked_lm, tmp_path):
+    """Catches a folder that computes something else than the run."""
+    run = own_run(masked_lm, "masked_lm", norm="pre", embedding_norm=False, head_dim=4)
+    message = (
+        r"cannot hold heads of \(4, 4\), .*, model.norm=pre, model.embedding_norm=False; export"
+    )
+    with pytest.raises(ValueError, match=message):
+        bert.write(run, tmp_path / "out")
+    run = own_run(masked_lm, "classification", pooling="mean")
+    with pytest.raises(ValueError, match=r"Classification cannot hold model.pooling=mean;"):
+        bert.write(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

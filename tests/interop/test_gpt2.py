@@ -1,0 +1,169 @@
+"""GPT-2's folders in and out, held against what transformers computed of them."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from tests.helpers.imported import GOLDEN, build, changed_folder, compute, random_model
+from tests.helpers.tiny_models import tiny_config
+from transformer.config import Config
+from transformer.data.labels import Labels
+from transformer.inference.language_model import LanguageModel
+from transformer.interop import gpt2
+from transformer.interop.huggingface_tokens import NEVER, read_gpt2_tokenizer
+from transformer.special_tokens import BOS, EOS, PAD, UNK
+
+FOLDER = GOLDEN / "gpt2"
+PROMPTS = ["the cat", "on the mat\n\nthe", "a", "Über 日本"]
+
+
+@pytest.fixture(scope="module")
+def imported():
+    return gpt2.read(FOLDER)
+
+
+def test_logits_are_those_of_transformers(imported):
+    """Catches queries taken for keys, a transpose, a missing last norm, and rows that speak up."""
+    expected, (_, order) = np.load(FOLDER / "expected.npz"), read_gpt2_tokenizer(FOLDER)
+    order = np.array(order)
+    ours = {theirs: i for i, theirs in enumerate(order) if theirs >= 0}
+    encoded = imported.tokenizers[0].encode(PROMPTS)
+    for theirs, logits, ids in zip(expected["ids"], expected["logits"], encoded, strict=True):
+        assert ids == [*(ours[i] for i in theirs if i >= 0), EOS]
+        found = compute(imported, np.array([ids[:-1]]))[0]
+        wanted = logits[: len(ids) - 1, order]
+        wanted[:, order < 0] = NEVER
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_greedy_continuations_are_those_of_transformers(imported):
+    """Catches a prompt that gets an <|endoftext|> before it, and an end that is not seen."""
+    model = LanguageModel(imported.config, build(imported)[1], imported.tokenizers[0])
+    expected = json.loads((FOLDER / "continuations.json").read_text())
+    assert model.generate(PROMPTS, num_pieces=10, temperature=0) == expected
+    assert model.generate(PROMPTS[:1], num_pieces=10, seed=1, top_k=5)[0]
+
+
+def test_files_of_other_ages_hold_the_same(imported, tmp_path):
+    """Catches names of one version of transformers alone, and masks taken for weights."""
+    table = load_file(FOLDER / "model.safetensors")["transformer.wte.weight"]
+    masks = {"h.1.attn.bias": np.ones((1, 1, 24, 24), np.uint8), "h.0.attn.masked_bias": np.ones(1)}
+    folder = changed_folder(
+        FOLDER,
+        tmp_path / "old",
+        rename=lambda name: name.removeprefix("transformer."),
+        add=masks | {"lm_head.weight": table},
+        drop=("activation_function", "scale_attn_weights", "layer_norm_epsilon"),
+    )
+    found = gpt2.read(folder)
+    assert found.config == imported.config
+    for name, array in imported.params.items():
+        np.testing.assert_array_equal(found.params[name], array)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"scale_attn_by_inverse_layer_idx": True, "scale_attn_weights": False},
+            r"scale_attn_weights=False \(possible: True\); scale_attn_by_inverse_layer_idx=True",
+        ),
+        ({"model_type": "gpt_neo"}, "model_type='gpt_neo'"),
+        ({"n_layer": 1}, "are unknown"),
+    ],
+)
+def test_what_we_have_not_is_refused_in_one_sentence(settings, message, tmp_path):
+    """Catches a model that is taken for another."""
+    with pytest.raises(ValueError, match=rf"^[^\n]*{message}[^\n]*\.$"):
+        gpt2.read(changed_folder(FOLDER, tmp_path / "folder", **settings))
+
+
+def test_rows_and_tokens_that_do_not_fit(imported, tmp_path):
+    """Catches a row that stands for nothing and stays, and a token without a row."""
+    table = load_file(FOLDER / "model.safetensors")["transformer.wte.weight"]
+    name = "transformer.wte.weight"
+    longer = changed_folder(
+        FOLDER, tmp_path / "longer", add={name: np.pad(table, [(0, 4), (0, 0)])}
+    )
+    found = gpt2.read(longer)
+    np.testing.assert_array_equal(
+        found.params["tokens/table/table"], imported.params["tokens/table/table"]
+    )
+    assert "4 rows of the embedding stand for no token: left out." in found.notes
+    shorter = changed_folder(FOLDER, tmp_path / "shorter", add={name: table[:-3]})
+    with pytest.raises(ValueError, match="tokenizer has 268 tokens, the model rows for 265"):
+        gpt2.read(shorter)
+
+
+def test_an_imported_model_is_written_as_it_was(imported, tmp_path):
+    """Catches an array, an id or a token that is not given back."""
+    gpt2.write(imported, tmp_path)
+    theirs, again = (load_file(folder / "model.safetensors") for folder in (FOLDER, tmp_path))
+    assert theirs.keys() == again.keys()
+    for name, tensor in theirs.items():
+        np.testing.assert_array_equal(again[name], tensor)
+    read = gpt2.read(tmp_path)
+    assert read.config == imported.config
+    assert read.tokenizers[0].to_bytes() == imported.tokenizers[0].to_bytes()
+    before, after = (json.loads((f / "config.json").read_text()) for f in (FOLDER, tmp_path))
+    assert before | after == before | {"n_inner": 32}
+
+
+def own_run(imported, **changes):
+    """A run with settings that GPT-2 has not: scaled embeddings, sinusoids, no biases."""
+    config = Config(task="language_model", model=tiny_config(**dict(norm="pre") | changes))
+    config.tokenizer.kind, config.data.row_length = "imported", 16
+    return random_model(config, imported.tokenizers, Labels([]))
+
+
+def test_a_run_of_our_own_becomes_a_gpt2(imported, tmp_path):
+    """Catches a scale, positions or biases that the other side would lack."""
+    ours = own_run(imported)
+    gpt2.write(ours, tmp_path)
+    again = gpt2.read(tmp_path)
+    assert again.config.model.scale_embedding
+    ids = np.array([imported.tokenizers[0].encode(PROMPTS)[0]])
+    is_text = ~np.isin(np.arange(imported.tokenizers[0].vocab_size), (PAD, BOS, UNK))
+    found, expected = (compute(model, ids)[..., is_text] for model in (again, ours))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_an_output_bias_becomes_part_of_the_table():
+    """Catches scores that change by more than rounding: GPT-2's softmax has no bias."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(50, 16))
+    z = (z - z.mean(-1, keepdims=True)) / z.std(-1, keepdims=True)
+    table, bias, scale, random = (rng.normal(size=size) for size in ((30, 16), 30, 16, 16))
+    for shift in (random, np.zeros(16)):
+        new_table, new_shift = gpt2.fold_output_bias(table, bias, scale, shift)
+        expected = (z * scale + shift) @ table.T + bias
+        np.testing.assert_allclose((z * scale + new_shift) @ new_table.T, expected, atol=1e-4)
+    with pytest.raises(ValueError, match="is 0"):
+        gpt2.fold_output_bias(table, bias, scale * (np.arange(16) > 0), random)
+
+
+def test_a_trained_output_bias_is_folded(imported, tmp_path):
+    """Catches a bias that is lost when a model is written after its fine-tuning."""
+    params = dict(imported.params)
+    bias = np.random.default_rng(0).normal(size=params["tokens/table/bias"].shape)
+    params["tokens/table/bias"] = bias.astype(np.float32)
+    trained = type(imported)(imported.config, params, imported.tokenizers)
+    gpt2.write(trained, tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    assert not json.loads((tmp_path / "config.json").read_text())["tie_word_embeddings"]
+    assert "lm_head.weight" in tensors
+    with pytest.raises(ValueError, match=r"lm_head.weight is another table"):
+        gpt2.read(tmp_path)
+
+
+def test_runs_that_gpt2_cannot_hold_are_refused(imported, tmp_path):
+    """Catches a folder that computes something else than the run."""
+    run = own_run(imported, norm="post", embedding_norm=True, attention="local")
+    message = (
+        "cannot hold model.attention=local, model.norm=post, model.embedding_norm=True; export"
+    )
+    with pytest.raises(ValueError, match=message):
+        gpt2.write(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

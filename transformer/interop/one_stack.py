@@ -1,0 +1,103 @@
+"""What the folders of BERT and GPT-2 have in common: one Stack, and one table of tokens."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from transformer.config import Config, ModelConfig
+from transformer.interop.huggingface_tokens import TOKENS, write_tokenizer
+from transformer.interop.imported_model import FlatParams, ImportedModel
+from transformer.interop.name_table import Entry
+from transformer.interop.position_table import sinusoid_table
+from transformer.interop.tensor_files import save_tensors
+from transformer.storage import PathLike, write_atomically
+
+POSITIONS = "tokens/positions/table"
+SHORTEST_TABLE = 512  # positions that are written of sinusoids
+
+
+def stack_config(task: str, **model: Any) -> Config:
+    """Returns the configuration of an imported run; model: settings of `ModelConfig`."""
+    common = ModelConfig(positions="learned", projection_bias=True, scale_embedding=False)
+    config = Config(task=task, model=replace(common, **model))
+    if task != "images":
+        config.tokenizer.kind = "imported"
+        config.data.row_length = config.model.max_positions
+    config.training.label_smoothing = 0.0  # none of them was trained with it
+    return config
+
+
+def untie(model: ModelConfig, params: FlatParams) -> tuple[FlatParams, np.ndarray | None]:
+    """Returns (the parameters with the table that is looked up, the table of the softmax).
+
+    The second is None if they are one. Ours are one too, but looked up times √d_model.
+    """
+    if not model.scale_embedding:
+        return params, None
+    table = params[TOKENS[0]]
+    return params | {TOKENS[0]: table * np.float32(model.d_model**0.5)}, table
+
+
+def tie(model: ModelConfig, params: FlatParams, softmax: np.ndarray, name: str) -> None:
+    """Makes one table of the two that `untie` made; changes `model` and `params`.
+
+    softmax: the table of the tensor `name`. Raises ValueError for any other pair of tables.
+    """
+    if np.array_equal(params[TOKENS[0]], softmax):
+        return
+    if not np.array_equal(params[TOKENS[0]], softmax * np.float32(model.d_model**0.5)):
+        raise ValueError(
+            f"The tensor {name} is another table than that of the embeddings, and no model of this "
+            f"package has two: import the model as it was before its tables were untied."
+        )
+    params[TOKENS[0]], model.scale_embedding = softmax.astype(np.float32), True
+
+
+def complete(config: Config, params: FlatParams, entries: Iterable[Entry]) -> FlatParams:
+    """Returns the parameters with what theirs have besides: biases of zero, learned positions."""
+    params, model = dict(params), config.model
+    if model.positions != "learned":
+        length = max(SHORTEST_TABLE, config.data.row_length)
+        params[POSITIONS] = sinusoid_table(model.positions, length, model.d_model)
+    return params | zero_biases(params, entries)
+
+
+def zero_biases(params: FlatParams, entries: Iterable[Entry]) -> FlatParams:
+    """Returns the biases of `entries` that the parameters lack, all zero."""
+    missing = [entry.ours for entry in entries if entry.ours not in params]
+    owners = [name.removesuffix("/bias") for name in missing if name.endswith("/bias")]
+    return {
+        f"{owner}/bias": np.zeros(
+            len(params[f"{owner}/table"])
+            if owner == "tokens/table"
+            else params[f"{owner}/kernel"].shape[1],
+            np.float32,
+        )
+        for owner in owners
+    }
+
+
+def write_folder(
+    folder: PathLike,
+    model: ImportedModel,
+    settings: Mapping[str, Any],
+    tensors: Mapping[str, np.ndarray],
+    notes: Sequence[str],
+) -> list[str]:
+    """Writes weights, settings, tokenizer and a README.md; returns the notes that this holds."""
+    folder = epath.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    kind = settings["architectures"][0]
+    longest = {"model_max_length": model.config.data.row_length}
+    notes = [*notes, *write_tokenizer(folder, model.tokenizers[0], longest)]
+    save_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
+    settings = {**settings, "dtype": "float32"}
+    write_atomically(folder / "config.json", json.dumps(settings, indent=2) + "\n")
+    lines = [f"# {kind}", "", f'`transformers.{kind}.from_pretrained(".")` loads this folder.', ""]
+    readme = "\n".join([*lines, *(f"- {note}" for note in notes)])
+    write_atomically(folder / "README.md", readme + "\n")
+    return notes
