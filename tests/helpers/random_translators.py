@@ -10,15 +10,15 @@ from transformer.inference.translator import Translator
 from transformer.interop.imported_model import ImportedModel
 from transformer.interop.parameters import flat_parameters
 from transformer.model.encoder_decoder import Transformer
-from transformer.special_tokens import EOS, PAD
+from transformer.special_tokens import BOS, EOS, PAD
 
 WORDS = [f"w{i}" for i in range(36)]
-LIKELY, NEVER = 1.4, -30.0  # what the row of EOS or PAD adds to its logit
+LIKELY, NEVER = 1.4, -30.0  # what the row of EOS adds to its logit; the logit of PAD
 EXTRA = 12  # pieces that a translation may have more than its source
 
 
 def random_translator(eos_logit=LIKELY, tokenizers=None, **changes):
-    """A `Translator` with random weights, which never gives PAD; changes: of the ModelConfig."""
+    """A `Translator` of random weights, which gives no PAD or BOS; changes: of the ModelConfig."""
     tokenizers = tokenizers or (PiecesTokenizer(WORDS, "@@"),) * 2
     model = tiny_config(**(dict(d_model=32, d_ff=64, num_heads=4) | changes))
     network = Transformer(model, *(tokenizer.vocab_size for tokenizer in tokenizers))
@@ -26,11 +26,14 @@ def random_translator(eos_logit=LIKELY, tokenizers=None, **changes):
     params = random_params(network.init, batch, deterministic=True)
     flat = {name: np.array(array) for name, array in flatten_dict(params, sep="/").items()}
     last = f"layer_{model.depth(is_decoder=True) - 1}/feed_forward_residual/LayerNorm_0"
-    bias = flat[f"decoder/{'last_norm' if model.norm == 'pre' else last}/bias"]
+    norm = f"decoder/{'last_norm' if model.norm == 'pre' else last}"
+    scale, bias = flat[f"{norm}/scale"], flat[f"{norm}/bias"]
     name = {"all": "shared_embedding", "target": "target_embedding", "none": "softmax"}
     table = flat[f"{name[model.embedding_sharing]}/table"]
-    for token, logit in ((EOS, eos_logit), (PAD, NEVER)):
-        table[token] += logit * bias / (bias @ bias)
+    table[EOS] += eos_logit * bias / (bias @ bias)
+    # Times z · scale + bias, where the components of z add up to 0, that is a constant.
+    table[PAD] = NEVER / (bias / scale).sum() / scale
+    table[BOS] = 0.7 * table[PAD]
     config = Config(model=model, decoding=DecodingConfig(batch_size=8, max_extra_length=EXTRA))
     config.data.row_length = 64
     return Translator(config, unflatten_dict(flat, sep="/"), tokenizers)

@@ -64,7 +64,7 @@ def test_lists_are_equal(tmp_path, name):
             num_compared += 1
             assert [ours.tokenizer.pieces(t.ids) for t in best] == others.hypotheses
             np.testing.assert_allclose([t.score for t in best], others.scores, atol=1e-5)
-    assert num_compared >= len(sentences) / 2
+    assert num_compared > 5
 
 
 def test_quantisation_leaves_our_parameters_alone(tmp_path):
@@ -127,6 +127,6 @@ def test_wrong_formats_and_vocabularies_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"quantization is one of int8, .*, not int4"):
         save_ctranslate2(model, tmp_path / "model", "int4")
     model.tokenizers = (PiecesTokenizer(["<unk>", *WORDS[1:]], "@@"),) * 2
-    with pytest.raises(ValueError, match="the piece '<unk>' twice"):
+    with pytest.raises(ValueError, match="'<unk>' as a control token and as a piece"):
         save_ctranslate2(model, tmp_path / "model")
     assert not (tmp_path / "model").exists()

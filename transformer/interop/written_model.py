@@ -6,6 +6,7 @@ from transformer.config import Config
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.registry import POSITION_ENCODINGS, task_kind
+from transformer.special_tokens import NUM_SPECIAL, SPECIAL_NAMES
 
 
 def unsupported_settings(config: Config, task: str = "translation") -> list[str]:
@@ -31,13 +32,13 @@ def refuse(reasons: Sequence[str], format_name: str, way_out: str) -> None:
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
     """Returns the piece of every id; raises ValueError if two ids have the same one."""
-    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    pieces = [*SPECIAL_NAMES, *tokenizer.pieces(range(NUM_SPECIAL, tokenizer.vocab_size))]
     if len({*pieces}) < len(pieces):
         seen: set[str] = set()
         double = next(piece for piece in pieces if piece in seen or seen.add(piece))
         raise ValueError(
-            f"The vocabulary has the piece {double!r} twice, once as a control token, and other "
-            f"systems know pieces by their text: train with a tokenizer that has another."
+            f"The vocabulary has {double!r} as a control token and as a piece of text, and other "
+            f"systems know tokens by their names: use the format program or safetensors."
         )
     return pieces
 

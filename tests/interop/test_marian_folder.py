@@ -1,0 +1,188 @@
+"""A MarianMT folder of Hugging Face computes and translates as the run that it was made of."""
+
+import json
+
+import numpy as np
+import pytest
+from flax.traverse_util import unflatten_dict
+
+from tests.helpers.random_translators import as_written, random_translator
+from transformer.config import DataConfig
+from transformer.data.parallel_text import load_evaluation_pairs
+from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.interop.marian_folder import save_marian
+from transformer.interop.seq2seq import read_seq2seq
+from transformer.special_tokens import EOS
+
+PAIRS = load_evaluation_pairs(DataConfig(), "validation")[:300]
+HARD = [
+    "A man", "x", "ab  cd\tef", " leading", "née Übergrößenträger 12,5 %", "emoji 🙂 and 漢字",
+    "…", "O'Neil said: \"no\" (twice)", "a\u00a0b \u200b c",
+]  # fmt: skip
+MODELS = {  # (whether there are two vocabularies, settings, start)
+    "the paper's": (False, {}, "zero"),
+    "start token": (False, dict(activation="swish", projection_bias=True), "token"),
+    "learned": (False, dict(positions="learned", max_positions=300, output_bias=True), "zero"),
+    "two vocabularies": (
+        True,
+        dict(
+            embedding_sharing="target", positions="sinusoidal_tensor2tensor", activation="gelu",
+            num_decoder_layers=1, scale_embedding=False,
+        ),
+        "zero",
+    ),
+    "three tables": (True, dict(embedding_sharing="none", activation="gelu_tanh"), "token"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    """(one for both languages, one for the source, one for the target)"""
+    sources, targets = ([pair[side] for pair in PAIRS] for side in (0, 1))
+    train = SentencePieceTokenizer.train
+    return train(sources + targets, 400), train(sources, 350), train(targets, 370)
+
+
+def make(tokenizers, name, **changes):
+    has_two, settings, start = MODELS[name]
+    pair = tokenizers[1:] if has_two else tokenizers[:1] * 2
+    return random_translator(4.0, tuple(pair), **(settings | changes)), start
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def both(request, tokenizers, tmp_path_factory):
+    """(our Translator, the folder, their tokenizer, their model)."""
+    pytest.importorskip("torch").set_num_threads(1)
+    transformers = pytest.importorskip("transformers")
+    ours, start = make(tokenizers, request.param)
+    folder = tmp_path_factory.mktemp("marian") / "model"
+    save_marian(as_written(ours), folder, start)
+    model = transformers.MarianMTModel.from_pretrained(folder)
+    return ours, folder, transformers.MarianTokenizer.from_pretrained(folder), model.eval()
+
+
+def their_ids(folder, ours):
+    """Their id of each id of the target."""
+    separate = (folder / "target_vocab.json").is_file()
+    ids = json.loads((folder / ("target_vocab.json" if separate else "vocab.json")).read_text())
+    pieces = ours.tokenizer.pieces(range(ours.tokenizer.vocab_size))
+    return [ids.get(piece, ids["<pad>"]) for piece in pieces]
+
+
+def test_logits_are_equal(both):
+    """Catches a tensor in the wrong place, a lost start, rows or columns in another order."""
+    import torch
+
+    ours, folder, tokenizer, model = both
+    sources, targets = ([pair[side] for pair in PAIRS[:8]] for side in (0, 1))
+    expected = ours.logits(sources, targets)
+    batch = tokenizer(sources, text_target=targets, return_tensors="pt", padding=True)
+    with torch.no_grad():
+        found = model(**batch).logits.log_softmax(-1).numpy()[..., their_ids(folder, ours)]
+    for row, (values, pieces) in enumerate(zip(expected.values, expected.pieces, strict=True)):
+        values = values - np.logaddexp.reduce(values, axis=-1, keepdims=True)
+        difference = np.abs(found[row] - values)[: len(pieces)]
+        difference[:, :EOS] = 0  # what has no probability on either side
+        assert difference.max() < 1e-4
+
+
+def test_text_becomes_the_same_text(both):
+    """Catches another start, other forbidden ids, and a tokenizer that splits otherwise."""
+    ours, _, tokenizer, model = both
+    texts = [pair[0] for pair in PAIRS[:12]] + HARD
+    found = ours.translate(texts, beam_size=1, max_extra_length=40)
+    batch = tokenizer(texts, return_tensors="pt", padding=True)
+    lengths = batch["attention_mask"].sum(1).tolist()
+    assert lengths == [len(ids) for ids in ours.source_tokenizer.encode(texts)]
+    rows = model.generate(**batch, num_beams=1, do_sample=False, max_new_tokens=160)
+    theirs = tokenizer.batch_decode(rows, skip_special_tokens=True)
+    num_ended = 0
+    for translation, row, text, length in zip(found, rows, theirs, lengths, strict=True):
+        ended = translation.num_pieces < length + 40  # else ours had to end there
+        pieces = ours.tokenizer.pieces(translation.ids[: None if ended else -1])
+        assert pieces == tokenizer.convert_ids_to_tokens(row[1:])[: len(pieces)]
+        assert not ended or " ".join(translation.text.split()) == " ".join(text.split())
+        num_ended += ended
+    assert num_ended
+
+
+def test_saving_again_keeps_a_start_token(both, tmp_path):
+    """Catches a model that Hugging Face cannot train further, although that was asked for."""
+    import torch
+
+    _, folder, tokenizer, model = both
+    settings = json.loads((folder / "config.json").read_text())
+    if settings["decoder_start_token_id"] == settings["pad_token_id"]:
+        pytest.skip("the positions hold the start")
+    model.save_pretrained(tmp_path)
+    again = type(model).from_pretrained(tmp_path)
+    batch = tokenizer([PAIRS[0][0]], text_target=[PAIRS[0][1]], return_tensors="pt")
+    with torch.no_grad():
+        np.testing.assert_array_equal(model(**batch).logits, again(**batch).logits)
+
+
+def test_ctranslate2_converts_a_folder(tokenizers, tmp_path):
+    """Catches a start that is not zeros, and a <pad> that is not the last piece."""
+    pytest.importorskip("torch").set_num_threads(1)
+    pytest.importorskip("transformers")
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    ours, _ = make(tokenizers, "the paper's", norm_epsilon=1e-5)
+    save_marian(as_written(ours), tmp_path / "model")
+    converter = ctranslate2.converters.TransformersConverter(str(tmp_path / "model"))
+    converter.convert(str(tmp_path / "converted"))
+    theirs = ctranslate2.Translator(str(tmp_path / "converted"), intra_threads=1)
+    source, target = [ours.source_tokenizer.encode([p[0] for p in PAIRS[:8]]), ours.tokenizer]
+    pieces = [target.pieces(ids) for ids in source]
+    results = theirs.translate_batch(
+        pieces, beam_size=1, min_decoding_length=0, max_decoding_length=60, return_end_token=True
+    )
+    found = ours.translate([p[0] for p in PAIRS[:8]], beam_size=1, max_extra_length=60)
+    for translation, result in zip(found, results, strict=True):
+        assert target.pieces(translation.ids)[:60] == result.hypotheses[0]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_reading_a_folder_gives_the_run_again(tokenizers, tmp_path, name):
+    """Catches a fold that reading does not undo; PAD and BOS are what no search finds."""
+    ours, start = make(tokenizers, name, norm_epsilon=1e-5)
+    texts, targets = ([pair[side] for pair in PAIRS[:4]] for side in (0, 1))
+    save_marian(as_written(ours), tmp_path / "model", start)
+    read = read_seq2seq(tmp_path / "model")
+    params = unflatten_dict(read.params, sep="/")
+    again = type(ours)(read.config, params, read.tokenizers)
+    assert again.source_tokenizer.encode(HARD) == ours.source_tokenizer.encode(HARD)
+    expected, found = (translator.log_probs(texts, targets) for translator in (ours, again))
+    np.testing.assert_allclose(found.values, expected.values, atol=1e-4)
+    # What was imported comes back as it was.
+    save_marian(read, tmp_path / "again", start)
+    third = read_seq2seq(tmp_path / "again")
+    assert third.params.keys() == read.params.keys()
+    for parameter, array in read.params.items():
+        np.testing.assert_allclose(third.params[parameter], array, atol=1e-6, err_msg=parameter)
+    for file in ("config.json", "vocab.json", "generation_config.json"):
+        assert (tmp_path / "again" / file).read_text() == (tmp_path / "model" / file).read_text()
+
+
+@pytest.mark.parametrize(
+    "changes, problem",
+    [
+        (dict(norm="pre", embedding_norm=True), "norm=pre, model.embedding_norm=True; use the f"),
+        (dict(norm_epsilon=1e-3), r"model.norm_epsilon=0.001 \(it has 1e-05\)"),
+        (dict(attention="dot_product", head_dim=4), "model.attention=dot_product, heads of"),
+    ],
+)
+def test_what_cannot_be_held_is_refused(tokenizers, tmp_path, changes, problem):
+    """Catches a folder whose model computes something else, and reasons that come one by one."""
+    ours, _ = make(tokenizers, "the paper's", **changes)
+    with pytest.raises(ValueError, match=problem):
+        save_marian(as_written(ours), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_other_tokenizers_and_starts_are_refused(tokenizers, tmp_path):
+    """Catches a folder that MarianTokenizer cannot read, and a misspelt option."""
+    with pytest.raises(ValueError, match="a tokenizer that is not SentencePiece"):
+        save_marian(as_written(random_translator()), tmp_path / "model")
+    ours, _ = make(tokenizers, "the paper's")
+    with pytest.raises(ValueError, match="start is one of zero, token, not bos"):
+        save_marian(as_written(ours), tmp_path / "model", "bos")

@@ -1,0 +1,147 @@
+"""Writes translation models as folders of Hugging Face: MarianMTModel and MarianTokenizer.
+
+Ids become </s>, <unk>, the pieces, <pad>; columns of sinusoids become sin, sin, …, cos, cos, …,
+as MarianMT computes them. How its decoder starts is described at `save_marian`.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transformer.data.piece_list_tokenizer import PieceListTokenizer
+from transformer.interop.huggingface_settings import their_activation
+from transformer.interop.imported_model import ImportedModel
+from transformer.interop.marian_folder_readme import readme
+from transformer.interop.marian_folder_tensors import Ids, marian_tensors, order_ids
+from transformer.interop.seq2seq_names import POSITION_TABLES
+from transformer.interop.tensor_files import save_tensors
+from transformer.interop.written_model import (
+    refuse,
+    sentencepiece_files,
+    unsupported_settings,
+    vocabulary,
+)
+from transformer.special_tokens import BOS, EOS, PAD, SPECIAL_NAMES, UNK
+
+MIN_POSITIONS = 512  # longer texts end in an IndexError there
+EPSILON = 1e-5  # of every layer normalisation there
+STARTS = ("zero", "token")
+
+
+def save_marian(model: ImportedModel, folder: Path, start: str = "zero") -> str:
+    """Writes a new folder; returns a sentence about it.
+
+    start: how the decoder gets the vector that it starts with. "zero": it starts with <pad>, a row
+    of zeros, to which the first position adds the vector; so CTranslate2's converter wants it, but
+    `save_pretrained` of transformers drops positions. "token": it starts with <s>, and can be
+    trained further.
+
+    Raises ValueError with every reason why MarianMT cannot be this model.
+    """
+    refuse(_reasons(model), "MarianMT", "use the format ctranslate2, program or safetensors")
+    if start not in STARTS:
+        raise ValueError(f"start is one of {', '.join(STARTS)}, not {start}.")
+    ids = order_ids(model, start)
+    tensors = marian_tensors(model, ids, start, _num_positions(model))
+    settings, search = _settings(model, ids)
+    folder.mkdir(parents=True)
+    save_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
+    for name, content in {
+        "config.json": settings,
+        "generation_config.json": search,
+        **_vocabulary_files(model, ids, settings["max_position_embeddings"]),
+    }.items():
+        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        (folder / name).write_text(text, encoding="utf-8")
+    for name, content in sentencepiece_files(model.tokenizers).items():
+        (folder / name).write_bytes(content)
+    has_tables = bool(tensors.keys() & {*POSITION_TABLES})
+    text = readme(model, start=start, has_tables=has_tables)
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    mib = sum(tensor.nbytes for tensor in tensors.values()) / 2**20
+    return f"MarianMT of Hugging Face, {mib:,.1f} MiB of parameters"
+
+
+def _reasons(model: ImportedModel) -> list[str]:
+    """Returns what MarianMT does not have, as "model.norm=pre"."""
+    config = model.config.model
+    reasons = unsupported_settings(model.config)
+    reasons += ["model.norm=pre"] if config.norm == "pre" else []
+    reasons += ["model.embedding_norm=True"] if config.embedding_norm else []
+    if config.norm_epsilon > EPSILON:
+        reasons.append(f"model.norm_epsilon={config.norm_epsilon:g} (it has {EPSILON:g})")
+    if len(sentencepiece_files(model.tokenizers)) < len(model.tokenizers):
+        reasons.append("a tokenizer that is not SentencePiece")
+    target = model.tokenizers[-1] if model.tokenizers else None
+    if isinstance(target, PieceListTokenizer) and target.first:
+        reasons.append(f"translations that begin with {target.first[0]}")
+    return reasons
+
+
+def _num_positions(model: ImportedModel) -> int:
+    config = model.config
+    return max(MIN_POSITIONS, config.model.max_positions, config.data.row_length)
+
+
+def _settings(model: ImportedModel, ids: Ids) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns config.json and generation_config.json."""
+    config, decoding = model.config.model, model.config.decoding
+    pad, end, bos = (ids.theirs(token) for token in (PAD, EOS, BOS))
+    control = {
+        "bos_token_id": bos,
+        "decoder_start_token_id": pad if bos is None else bos,
+        "eos_token_id": end,
+        "forced_eos_token_id": end,
+        "pad_token_id": pad,
+    }
+    settings = {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "activation_function": their_activation(config.activation),
+        "attention_dropout": config.attention_dropout_rate,
+        "d_model": config.d_model,
+        "decoder_vocab_size": len(ids.target),
+        "dropout": config.dropout_rate,
+        "dtype": "float32",
+        "is_encoder_decoder": True,
+        "max_position_embeddings": _num_positions(model),
+        "scale_embedding": config.scale_embedding,
+        "share_encoder_decoder_embeddings": config.embedding_sharing == "all",
+        "tie_word_embeddings": config.embedding_sharing != "none",
+        "vocab_size": len(ids.source),
+        **control,
+    }
+    for stack in ("encoder", "decoder"):
+        settings[f"{stack}_attention_heads"] = config.num_heads
+        settings[f"{stack}_ffn_dim"] = config.d_ff
+        settings[f"{stack}_layers"] = config.depth(is_decoder=stack == "decoder")
+    silent = [[pad]] if bos is None else [[pad], [bos]]
+    search = {"bad_words_ids": silent, "max_length": _num_positions(model), **control}
+    search["num_beams"] = decoding.beam_size
+    if decoding.beam_size > 1:
+        search["length_penalty"] = decoding.alpha
+    return settings, search
+
+
+def _vocabulary_files(model: ImportedModel, ids: Ids, length: int) -> dict[str, Any]:
+    """Returns vocab.json, target_vocab.json if there are two, and tokenizer_config.json."""
+
+    def numbered(side: int, order: Sequence[int]) -> dict[str, int]:
+        pieces = vocabulary(model.tokenizers[side])
+        return {pieces[ours]: theirs for theirs, ours in enumerate(order)}
+
+    data = model.config.data
+    about = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": data.source_language,
+        "target_lang": data.target_language,
+        "model_max_length": length,
+        "separate_vocabs": not ids.are_shared,
+        "clean_up_tokenization_spaces": False,
+        "eos_token": SPECIAL_NAMES[EOS],
+        "pad_token": SPECIAL_NAMES[PAD],
+        "unk_token": SPECIAL_NAMES[UNK],
+    }
+    files = {"tokenizer_config.json": about, "vocab.json": numbered(0, ids.source)}
+    return files if ids.are_shared else files | {"target_vocab.json": numbered(1, ids.target)}

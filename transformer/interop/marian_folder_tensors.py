@@ -1,0 +1,120 @@
+"""The parameters of a translation model as the tensors of MarianMT."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from transformer.config import ModelConfig
+from transformer.interop.folds import interleaved_columns, permute_model_axis, reorder_rows
+from transformer.interop.imported_model import FlatParams, ImportedModel
+from transformer.interop.name_table import Entry, write
+from transformer.interop.position_table import position_table
+from transformer.interop.seq2seq_names import POSITION_TABLES, SOFTMAX, TARGET, entries
+from transformer.interop.written_model import vocabulary
+from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
+
+NEVER = -1e4  # the bias of an id that no search may find
+
+
+@dataclass(frozen=True)
+class Ids:
+    """Our id of each of theirs, for (source, target), and whether both have one vocabulary."""
+
+    source: list[int]
+    target: list[int]
+    are_shared: bool
+
+    def theirs(self, token: int) -> int | None:
+        """Returns their id of a target's control token of ours, None if they have none."""
+        return self.target.index(token) if token in self.target else None
+
+
+def order_ids(model: ImportedModel, start: str) -> Ids:
+    """Returns which id of ours each of theirs is; only start="token" has <s>.
+
+    With one vocabulary <pad> is last, as in the published models; with two, which may differ in
+    size, it must have the same id in both.
+    """
+    source, target = (vocabulary(tokenizer) for tokenizer in model.tokenizers)
+    starts = [BOS] if start == "token" else []
+    rest = range(NUM_SPECIAL, len(target))
+    if source == target:
+        order = [EOS, UNK, *starts, *rest, PAD]
+        return Ids(order, order, are_shared=True)
+    source_order = [EOS, UNK, PAD, *range(NUM_SPECIAL, len(source))]
+    return Ids(source_order, [EOS, UNK, PAD, *starts, *rest], are_shared=False)
+
+
+def marian_tensors(
+    model: ImportedModel, ids: Ids, start: str, num_positions: int
+) -> dict[str, np.ndarray]:
+    """Returns all tensors by their names; `start` as `save_marian` takes it."""
+    config = replace(model.config.model, projection_bias=True, output_bias=True)
+    params = _with_zero_biases(model.params, config)
+    has_folded = start == "zero" and _start_vector(config, params).any()
+    table = _table_of_names(config, has_folded=has_folded)
+    if config.positions != "sinusoidal" or has_folded:
+        for side in ("source", "target"):
+            params[f"{side}_positions/table"] = position_table(config, params, side, num_positions)
+    if start == "zero":
+        _fold_start(config, params)
+    known = {entry.ours for entry in table}
+    params = {name: params[name] for name in known}
+    if config.positions == "sinusoidal":
+        columns = np.argsort(interleaved_columns(config.d_model))
+        params = permute_model_axis(params, columns)
+    tensors = write(table, _with_their_rows(params, ids))
+    tensors["final_logits_bias"] = tensors["final_logits_bias"][None]
+    return tensors
+
+
+def _table_of_names(config: ModelConfig, *, has_folded: bool) -> list[Entry]:
+    """Returns the table of names, with the positions that MarianMT cannot compute."""
+    if config.positions != "sinusoidal":
+        return entries(replace(config, positions="learned"))
+    folded = [Entry("target_positions/table", POSITION_TABLES[1])] if has_folded else []
+    return [*entries(config), *folded]
+
+
+def _with_zero_biases(params: FlatParams, config: ModelConfig) -> FlatParams:
+    """Returns a copy with zeros for every bias that ours may lack and theirs has."""
+    filled = {name: np.asarray(array, np.float32) for name, array in params.items()}
+    for entry in entries(replace(config, positions="sinusoidal")):
+        if entry.ours not in filled:
+            layer, _, _ = entry.ours.rpartition("/")
+            like = filled.get(f"{layer}/kernel")
+            width = len(filled[f"{layer}/table"]) if like is None else like.shape[1]
+            filled[entry.ours] = np.zeros(width, np.float32)
+    return filled
+
+
+def _start_vector(config: ModelConfig, params: FlatParams) -> np.ndarray:
+    """Returns what the decoder starts with before the vector of its position is added, [D]."""
+    scale = config.d_model**0.5 if config.scale_embedding else 1.0
+    return scale * params[f"{TARGET[config.embedding_sharing]}/table"][BOS]
+
+
+def _fold_start(config: ModelConfig, params: FlatParams) -> None:
+    """Lets a row of zeros, <pad>, start the decoder: its first position takes over the vector.
+
+    Nothing but the start stands there. <pad> is no longer scored, nor is <s>, which is left out: a
+    trained model gives both next to no probability.
+    """
+    if (vector := _start_vector(config, params)).any():
+        positions = params["target_positions/table"].copy()
+        positions[0] += vector
+        params["target_positions/table"] = positions
+    sharing = config.embedding_sharing
+    for name, row in ((f"{TARGET[sharing]}/table", 0.0), (f"{SOFTMAX[sharing]}/bias", NEVER)):
+        params[name] = params[name].copy()
+        params[name][PAD] = row
+
+
+def _with_their_rows(params: FlatParams, ids: Ids) -> FlatParams:
+    """Returns the parameters with the rows of tables, and the biases of ids, in their order."""
+    changed = dict(params)
+    for name, array in params.items():
+        part = name.split("/")[0]
+        if part.endswith("_embedding") or part == "softmax":
+            changed[name] = reorder_rows(array, ids.source if "source" in part else ids.target)
+    return changed
