@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from transformer.inference.classifier import Classifier
     from transformer.inference.language_model import LanguageModel
     from transformer.inference.translator import Translator
+    from transformer.interop.export_model import export_model
     from transformer.model.encoder_decoder import Transformer
     from transformer.registry import (
         register_attention,
@@ -44,6 +45,7 @@ __all__ = [
     "Transformer",
     "Translator",
     "evaluate",
+    "export_model",
     "register_attention",
     "register_block",
     "register_metric",
@@ -60,6 +62,7 @@ _MODULES = {
     "Transformer": "model.encoder_decoder",
     "Translator": "inference.translator",
     "evaluate": "tasks.evaluate",
+    "export_model": "interop.export_model",
     "restore": "checkpoint.restore",
     "train": "training.run",
 }

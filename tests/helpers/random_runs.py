@@ -13,7 +13,7 @@ from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
 from transformer.data.labels import Labels
 from transformer.data.simple_tokenizers import PiecesTokenizer
-from transformer.data.tokenizer_files import save_tokenizers
+from transformer.data.tokenizer_files import Tokenizer, save_tokenizers
 from transformer.workdir import WorkDir
 
 WORDS = [f"w{i}" for i in range(20)]
@@ -33,11 +33,16 @@ def make_config(task: str = "translation", **model: Any) -> Config:
 
 
 def write_run(
-    folder: Path, task: str = "translation", steps: tuple[int, ...] = (20,), **model: Any
+    folder: Path,
+    task: str = "translation",
+    steps: tuple[int, ...] = (20,),
+    tokenizer: Tokenizer | None = None,
+    **model: Any,
 ) -> Path:
     """Writes a run with a checkpoint per step, weights · (1 + step / 100); returns `folder`.
 
-    The optimizer's state is as large as Adam's. The earliest step has the best score.
+    The optimizer's state is as large as Adam's. The earliest step has the best score. tokenizer:
+    of both languages, instead of one that knows `WORDS`.
     """
     config = make_config(task, **model)
     config.training.keep_checkpoints = len(steps)
@@ -48,7 +53,7 @@ def write_run(
         labels = Labels(["no", "yes", "maybe"], [4, 4, 1] if task == "images" else [])
         labels.save(workdir.path)
     if task != "images":
-        tokenizer = PiecesTokenizer(WORDS, "@@")
+        tokenizer = tokenizer or PiecesTokenizer(WORDS, "@@")
         tokenizers = tokenizer, tokenizer
         save_tokenizers(workdir.path, *tokenizers)
     model = make_model(config, tokenizers, labels)

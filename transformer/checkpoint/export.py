@@ -35,9 +35,7 @@ def export(workdir: PathLike, folder: PathLike, checkpoint: str | int = "default
     target.save_config(config)
     target.close()
     mib = sum(leaf.nbytes for leaf in jax.tree.leaves(params)) / 2**20
-    return (
-        f"{target.path}: {loaded.name} of {source.path} in bfloat16, {mib:,.1f} MiB of parameters"
-    )
+    return f"{loaded.name} of {source.path} in bfloat16, {mib:,.1f} MiB of parameters"
 
 
 def copy_vocabularies(source: WorkDir, target: WorkDir) -> list[str]:

@@ -31,6 +31,16 @@ def parse_flags(kind: type[F], argv: Sequence[str]) -> F:
     return _flags_from(kind, values)
 
 
+def parse_flags_and_words(kind: type[F], argv: Sequence[str]) -> tuple[F, list[str]]:
+    """Returns the flags of a command line, and its words that are no flags.
+
+    A flag has its value behind "=". Raises ValueError.
+    """
+    words = [word for word in argv[1:] if not word.startswith("-")]
+    flags = [word for word in argv[1:] if word.startswith("-")]
+    return parse_flags(kind, [argv[0], *flags]), words
+
+
 def parse_flags_and_config(kind: type[F], argv: Sequence[str]) -> tuple[F, Config]:
     """Returns the flags and the valid configuration of a command line.
 

@@ -117,7 +117,11 @@ def _settings(model: ImportedModel, ids: Ids) -> tuple[dict[str, Any], dict[str,
         settings[f"{stack}_ffn_dim"] = config.d_ff
         settings[f"{stack}_layers"] = config.depth(is_decoder=stack == "decoder")
     silent = [[pad]] if bos is None else [[pad], [bos]]
-    search = {"bad_words_ids": silent, "max_length": _num_positions(model), **control}
+    search: dict[str, Any] = {
+        "bad_words_ids": silent,
+        "max_length": _num_positions(model),
+        **control,
+    }
     search["num_beams"] = decoding.beam_size
     if decoding.beam_size > 1:
         search["length_penalty"] = decoding.alpha

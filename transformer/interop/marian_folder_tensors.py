@@ -51,7 +51,7 @@ def marian_tensors(
     """Returns all tensors by their names; `start` as `save_marian` takes it."""
     config = replace(model.config.model, projection_bias=True, output_bias=True)
     params = _with_zero_biases(model.params, config)
-    has_folded = start == "zero" and _start_vector(config, params).any()
+    has_folded = start == "zero" and bool(_start_vector(config, params).any())
     table = _table_of_names(config, has_folded=has_folded)
     if config.positions != "sinusoidal" or has_folded:
         for side in ("source", "target"):

@@ -93,8 +93,8 @@ def export_parameters(restored: Restored, folder: PathLike) -> str:
     target.save_config(restored.config)
     mib = sum(array.nbytes for array in params.values()) / 2**20
     return (
-        f"{target.path}: {restored.checkpoint} of {restored.workdir.path} as {len(params):,} named "
-        f"arrays, {mib:,.1f} MiB"
+        f"{restored.checkpoint} of {restored.workdir.path} as {len(params):,} named arrays, "
+        f"{mib:,.1f} MiB"
     )
 
 

@@ -59,7 +59,7 @@ def export_program(restored: Restored, folder: PathLike, **options: Any) -> str:
     write_atomically(target / "README.md", program_readme(restored, search, files))
     target.save_config(restored.config)
     return (
-        f"{target.path}: the search of {restored.checkpoint} of {restored.workdir.path} as a "
+        f"the search of {restored.checkpoint} of {restored.workdir.path} as a "
         f"program for {', '.join(PLATFORMS)}, {len(program) / 1024:,.0f} KiB without its parameters"
     )
 

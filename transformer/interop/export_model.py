@@ -1,0 +1,128 @@
+"""Writes a checkpoint of a run in a format of ours or of another system."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, get_args
+
+from etils import epath
+from etils.epath import PathLike
+
+from transformer.checkpoint.export import export
+from transformer.checkpoint.restore import Restored, restore
+from transformer.interop import bert, gpt2
+from transformer.interop.check_export import check_ctranslate2, check_marian
+from transformer.interop.ctranslate2 import check_quantization, save_ctranslate2
+from transformer.interop.imported_model import ImportedModel
+from transformer.interop.marian_folder import save_marian
+from transformer.interop.parameters import export_parameters, flat_parameters
+from transformer.interop.program import export_program
+from transformer.registry import task_kind
+from transformer.storage import is_remote, locate
+
+Format = Literal["run", "huggingface", "ctranslate2", "safetensors", "program"]
+Start = Literal["zero", "token"]
+LOCAL = ("huggingface", "ctranslate2")
+
+
+def export_model(
+    workdir: PathLike,
+    folder: PathLike,
+    format: Format = "run",
+    checkpoint: str | int = "default",
+    *,
+    quantization: str = "",
+    start: Start = "zero",
+    check: bool = True,
+) -> list[str]:
+    """Writes one checkpoint of a run to a new folder; returns sentences that say what it did.
+
+    Args:
+      workdir, checkpoint: as `transformer.restore` takes them.
+      folder: appears when everything is written; it must not exist, or be empty.
+      format: "run", a work directory in bfloat16 without optimizer; "huggingface", a folder of the
+        library transformers, by the task MarianMT, BERT or GPT-2; "ctranslate2"; "safetensors",
+        named arrays; "program", a search that runs with JAX alone.
+      quantization: of CTranslate2, the number format of matrices, as "int8"; "": float32.
+      start: of MarianMT, how its decoder starts: "token" if it is to be trained further by
+        transformers, "zero" for CTranslate2's converter.
+      check: whether random text is translated by both sides, where the other one is installed.
+
+    Raises ValueError if the format cannot hold the run, naming every reason, or for a wrong option.
+    """
+    _check_options(format, quantization, start)
+    target = locate(folder)
+    with _new_folder(target, format) as place:
+        if format == "run":
+            said = [export(workdir, place, checkpoint)]
+        elif format == "safetensors":
+            said = [export_parameters(restore(workdir, checkpoint), place)]
+        elif format == "program":
+            said = [export_program(restore(workdir, checkpoint), place)]
+        elif format == "ctranslate2":
+            run = restore(workdir, checkpoint)
+            said = [save_ctranslate2(as_written(run), Path(place), quantization)]
+            said += [check_ctranslate2(run, place)] if check else []
+        else:
+            said = _save_huggingface(restore(workdir, checkpoint), Path(place), start, check)
+    return [f"{target}: {said[0]}", *said[1:]]
+
+
+def _check_options(format: str, quantization: str, start: str) -> None:
+    """Raises ValueError for an unknown format, or an option that it does not have."""
+    if format not in get_args(Format):
+        raise ValueError(f"format is one of {', '.join(get_args(Format))}, not {format}.")
+    if quantization and format != "ctranslate2":
+        raise ValueError(f"quantization={quantization} is for ctranslate2, not for {format}.")
+    if quantization:
+        check_quantization(quantization)
+    if start != "zero" and format != "huggingface":
+        raise ValueError(f"start={start} is for huggingface, not for {format}.")
+
+
+def _save_huggingface(run: Restored, folder: Path, start: str, check: bool) -> list[str]:
+    """Writes a folder of Hugging Face with the model of a run's task; returns what to say."""
+    kind, model = task_kind(run.config.task), as_written(run)
+    if kind == "translation":
+        said = [save_marian(model, folder, start)]
+        return [*said, check_marian(run, folder)] if check else said
+    if start != "zero":
+        raise ValueError(f"start={start} is for translation, and this is a run of {kind}.")
+    if kind == "language_model":
+        return ["GPT2LMHeadModel of Hugging Face", *gpt2.write(model, folder)]
+    if kind in ("masked_lm", "classification"):
+        return ["BERT of Hugging Face", *bert.write(model, folder)]
+    raise ValueError(f"No model of Hugging Face holds a run of {kind}: use the format safetensors.")
+
+
+def as_written(run: Restored) -> ImportedModel:
+    """Returns a run as the writers of other systems' formats take it."""
+    return ImportedModel(run.config, flat_parameters(run.params), run.tokenizers, run.labels)
+
+
+@contextmanager
+def _new_folder(target: epath.Path, format: str) -> Generator[epath.Path]:
+    """Yields the folder to write into, which has the name `target` once the block has ended.
+
+    On gs://, where nothing can be renamed, it is `target` itself: config.json comes last there.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ValueError(f"{target} exists already; name a new folder.")
+    if is_remote(target):
+        if format in LOCAL:
+            raise ValueError(f"{format} needs a local folder, not {target}; copy that there.")
+        yield target
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = epath.Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise ValueError(f"{target} cannot be written ({error.strerror}); name another.") from None
+    try:
+        yield temporary / target.name
+        os.replace(temporary / target.name, target)
+    finally:
+        shutil.rmtree(temporary)
