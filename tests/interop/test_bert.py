@@ -10,6 +10,7 @@ from transformer.config import Config
 from transformer.data.labels import Labels
 from transformer.inference.classifier import Classifier
 from transformer.interop import bert
+from transformer.interop.huggingface_settings import class_names
 from transformer.interop.huggingface_tokens import read_bert_tokenizer
 
 FOLDER, CLASSIFIER = GOLDEN / "bert", GOLDEN / "bert_classifier"
@@ -105,6 +106,7 @@ def test_an_encoder_alone_is_a_run_to_start_from(masked_lm, tmp_path):
             r"position_embedding_type='relative_key' \(possible: absolute\); is_decoder=True",
         ),
         ({"hidden_act": "mish"}, "hidden_act='mish'"),
+        ({"architectures": ["BertForTokenClassification"]}, r"\['BertForTokenClassification'\]"),
         ({"num_hidden_layers": 3}, "encoder.layer.2.attention.output.LayerNorm.bias"),
         ({"num_hidden_layers": 1}, "are unknown: this is a model of another kind"),
         ({"hidden_size": "many"}, "lacks a positive number as hidden_size"),
@@ -135,18 +137,14 @@ def test_damaged_folders_are_refused_in_one_sentence(tmp_path):
         bert.read(folder)
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [({0: "a", 1: "a", 2: "b"}, "each otherwise"), ({}, ""), ({"0": "no"}, "")],
-)
-def test_names_of_classes(names, message, tmp_path):
+def test_names_of_classes():
     """Catches two classes with one name, and a config.json that leaves out LABEL_0 and LABEL_1."""
-    folder = changed_folder(CLASSIFIER, tmp_path / "folder", id2label=names)
-    if message:
-        with pytest.raises(ValueError, match=message):
-            bert.read(folder)
-    else:
-        assert bert.read(folder).labels.names == [names.get("0", "LABEL_0"), "LABEL_1", "LABEL_2"]
+    names = {"0": "crane", "1": "crane", "3": "cat"}
+    found = class_names({"id2label": names}, 4)
+    assert found == ["crane (0)", "crane (1)", "LABEL_2", "cat"]
+    assert class_names({}, 2) == ["LABEL_0", "LABEL_1"]
+    with pytest.raises(ValueError, match=r"^The model has one output[^\n]*\.$"):
+        class_names({}, 1)
 
 
 @pytest.mark.parametrize("name", ["bert", "bert_classifier"])

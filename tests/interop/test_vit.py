@@ -80,8 +80,10 @@ def test_pixels_are_scaled_only_as_the_folder_says(tmp_path):
     (folder / vit.PREPROCESSOR).unlink()
     with pytest.raises(ValueError, match=r"preprocessor_config.json cannot be read: No such file"):
         vit.read(folder)
+    (folder / vit.PREPROCESSOR).write_text(json.dumps({"image_mean": [0.5]}))
+    with pytest.raises(ValueError, match=r"image_mean and image_std as 3 numbers each"):
+        vit.read(folder)
     raw = {"do_normalize": False, "do_rescale": False}
-    (folder / vit.PREPROCESSOR).write_text(json.dumps(raw))
     kernel = np.random.default_rng(0).normal(size=(5, 3, 4, 4))
     params = {"patches/kernel": kernel, "patches/bias": np.ones(5)}
     folded = vit.fold_pixels(params, 3, raw)

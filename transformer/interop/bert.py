@@ -41,6 +41,12 @@ SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediat
 SIZES += ("max_position_embeddings",)
 POSSIBLE = {
     "model_type": ("bert",),
+    "architectures": (
+        ["BertForMaskedLM"],
+        ["BertForPreTraining"],
+        ["BertModel"],
+        ["BertForSequenceClassification"],
+    ),
     "hidden_act": tuple(ACTIVATIONS),
     "position_embedding_type": ("absolute",),
     "is_decoder": (False,),

@@ -1,6 +1,7 @@
 """Settings of a Hugging Face folder: reading them, and refusing what has no counterpart."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -71,15 +72,15 @@ def _is_count(value: object) -> bool:
 def class_names(settings: Mapping[str, Any], count: int) -> list[str]:
     """Returns the names of a classifier's classes; a config.json leaves out those that say nothing.
 
-    Raises ValueError if two classes have one name, or if one number is all that is predicted.
+    Names that two classes have get the class's number: ImageNet has "crane (134)", a bird, and
+    "crane (517)". Raises ValueError if there is but one output, which is a number and no class.
     """
+    if count < 2:
+        raise ValueError("The model has one output, a number to be predicted, and not classes.")
     names = dict(settings.get("id2label") or {})
     found = [str(names.get(str(i), f"LABEL_{i}")) for i in range(count)]
-    if len({*found}) < len(found) or count < 2:
-        raise ValueError(
-            f"config.json must name at least 2 classes, each otherwise, as id2label, not {names}."
-        )
-    return found
+    repeated = {name for name, times in Counter(found).items() if times > 1}
+    return [f"{name} ({i})" if name in repeated else name for i, name in enumerate(found)]
 
 
 def check_holds(kind: str, task: str, config: Config, possible: Mapping[str, Any]) -> None:

@@ -141,9 +141,13 @@ def fold_pixels(params: FlatParams, channels: int, pixels: Mapping[str, Any]) ->
     """
     mean, std, scale = np.zeros(channels), np.ones(channels), 255.0
     if pixels.get("do_normalize", True):
-        mean, std = (
-            np.broadcast_to(pixels.get(f"image_{name}", 0.5), channels) for name in ("mean", "std")
-        )
+        found = [pixels.get(f"image_{name}", [0.5] * channels) for name in ("mean", "std")]
+        if any(not isinstance(numbers, list) or len(numbers) != channels for numbers in found):
+            raise ValueError(
+                f"{PREPROCESSOR} must give image_mean and image_std as {channels} numbers each, "
+                f"one for a channel, not {found[0]} and {found[1]}."
+            )
+        mean, std = map(np.array, found)
     if pixels.get("do_rescale", True):
         scale *= pixels.get("rescale_factor", 1 / 255)
     kernel = params["patches/kernel"].transpose(2, 3, 1, 0) / std[:, None]  # [P, P, C, D]
