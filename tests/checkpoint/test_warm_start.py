@@ -81,6 +81,17 @@ def test_a_classifier_keeps_outputs_only_for_the_same_classes(runs, source, clas
     assert note.endswith(f"; fresh: {fresh}") == bool(fresh)
 
 
+@pytest.mark.parametrize(
+    ("pooling", "rest"), [("pooler", "; fresh: classes"), ("first", "; not used: pooler")]
+)
+def test_a_classifier_takes_the_pooler_of_a_masked_lm(pooling, rest, tmp_path):
+    """Catches a pooler that begins afresh though there is one, or is left out without a word."""
+    run = write_run(tmp_path / "run", "masked_lm", pooling="pooler")
+    params, note = start("classification", run, ["no", "yes"], pooling=pooling)
+    assert note.endswith(rest)
+    assert all(array.any() for name, array in params.items() if name.startswith("pooler"))
+
+
 def test_layers_that_one_side_lacks_are_named(runs):
     """Catches a deeper model whose new layers go unmentioned, or are listed array by array."""
     params, note = start("translation", runs / "translation", num_layers=2)

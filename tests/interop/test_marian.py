@@ -106,6 +106,21 @@ def test_settings_become_a_configuration():
     assert joint.tokenizers[0] is joint.tokenizers[1]
 
 
+def test_a_model_of_several_target_languages(tmp_path):
+    """Catches a target language that is not put before the source, or put before the target."""
+    folder = copy_package(tmp_path / "a")
+    file = folder / "opus.vocab.yml"
+    file.write_bytes(file.read_bytes().replace(b"Q: ", b'">>deu<<": '))
+    assert "begin each sentence with one, as >>deu<<" in " ".join(read_marian(folder).notes)
+    found = read_marian(folder, "eng", "deu")
+    source, target = found.tokenizers
+    assert source.pieces(source.encode(["2"])[0]) == [">>deu<<", "▁", "2", "</s>"]
+    assert ">>deu<<" not in target.pieces(target.encode(["2"])[0])
+    assert (found.config.data.source_language, found.config.tokenizer.shared) == ("eng", True)
+    with pytest.raises(ValueError, match="fra is none of the 1 languages"):
+        read_marian(folder, "eng", "fra")
+
+
 def test_what_marian_does_by_itself_is_kept(tmp_path):
     """Catches our beam and penalty where decoder.yml names none, and the gelu of old versions."""
     settings = {"transformer-ffn-activation": "gelu", "version": "v1.9.0 ba94c5b9 2020-05-17"}

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from transformer.config import Config
+from transformer.config import Config, DataConfig
 from transformer.interop.folds import interleaved_columns, permute_model_axis, reorder_rows
 from transformer.interop.imported_model import FlatParams, ImportedModel
 from transformer.interop.marian_settings import check_settings, config_of
-from transformer.interop.marian_vocabulary import have_one_vocabulary, read_tokenizers
+from transformer.interop.marian_vocabulary import read_vocabularies
 from transformer.interop.name_table import Entry, read
 from transformer.storage import PathLike
 
@@ -25,9 +25,12 @@ BEST = ".best-perplexity.npz"
 NEVER = -1e4  # the bias of an id that no text has; finite, as label smoothing takes a mean
 
 
-def read_marian(folder: PathLike) -> ImportedModel:
+def read_marian(
+    folder: PathLike, source_language: str = "", target_language: str = ""
+) -> ImportedModel:
     """Reads a package. Raises ValueError for a damaged one, and for a model that we cannot hold.
 
+    target_language: of a model that translates into several, "deu" where it has ">>deu<<".
     Marian has neither <pad> nor <s>: they get rows of zeros, with which its decoder starts, and a
     bias that keeps a search from writing them.
     """
@@ -37,15 +40,17 @@ def read_marian(folder: PathLike) -> ImportedModel:
     tensors = _read_npz(model_file)
     settings = _network_settings(model_file, tensors.pop(SETTINGS, None))
     check_settings(model_file, settings, decoder)
-    tokenizers, orders = read_tokenizers(folder, _vocabulary_files(folder, decoder))
+    languages = source_language, target_language
+    vocabulary = read_vocabularies(folder, _vocabulary_files(folder, decoder), languages)
     try:
-        config = config_of(settings, decoder, shared=have_one_vocabulary(*tokenizers))
+        config = config_of(settings, decoder, vocabulary)
         params = read([*_entries(config, settings)], _with_one_softmax(tensors, settings))
         tensors.clear()  # so that folding frees each array
-        _fold(params, orders, interleaved_columns(config.model.d_model))
+        _fold(params, vocabulary.orders, interleaved_columns(config.model.d_model))
     except ValueError as error:
         raise ValueError(f"{model_file}: {error}") from None
-    return ImportedModel(config, params, tokenizers, notes=_notes(folder, decoder))
+    notes = [*vocabulary.notes, *_notes(folder, decoder, config.data)]
+    return ImportedModel(config, params, vocabulary.tokenizers, notes=notes)
 
 
 def _read_decoder(path: Path) -> dict[str, Any]:
@@ -198,8 +203,12 @@ def _fold(params: FlatParams, orders: Sequence[Sequence[int]], columns: np.ndarr
         params[name] = permute_model_axis({name: array}, columns)[name]
 
 
-def _notes(folder: Path, decoder: Mapping[str, Any]) -> list[str]:
-    notes = ["Rows of zeros were added for <pad> and <s>, which Marian does not have."]
+def _notes(folder: Path, decoder: Mapping[str, Any], data: DataConfig) -> list[str]:
+    notes = [
+        f"Marian does not name the languages; the run says {data.source_language} to "
+        f"{data.target_language}.",
+        "Rows of zeros were added for <pad> and <s>, which Marian does not have.",
+    ]
     if not decoder.get("allow-unk"):
         notes.append("Marian never writes <unk>; a search of ours may, and leaves it out of text.")
     if (folder / "preprocess.sh").exists():

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transformer.config import Config
+from transformer.interop.seq2seq_vocabulary import Vocabulary
 from transformer.storage import PathLike
 
 # The values that have a counterpart here. A model that does not name a setting was written by a
@@ -92,13 +93,16 @@ def _sharing(settings: Mapping[str, Any]) -> str:
     return "all" if settings.get("tied-embeddings-src") else "target"
 
 
-def config_of(settings: Mapping[str, Any], decoder: Mapping[str, Any], *, shared: bool) -> Config:
+def config_of(
+    settings: Mapping[str, Any], decoder: Mapping[str, Any], vocabulary: Vocabulary
+) -> Config:
     """Returns the configuration of a model that `check_settings` accepts.
 
-    shared: whether both languages have one vocabulary. What decoder.yml leaves out is as Marian
-    does it: a beam of 12, scores not divided by the length. Raises ValueError where the settings
-    do not fit each other.
+    What decoder.yml leaves out is as Marian does it: a beam of 12, scores not divided by the
+    length. Raises ValueError where the settings do not fit each other or the vocabularies.
     """
+    source_pieces, target_pieces = (t.pieces(range(t.vocab_size)) for t in vocabulary.tokenizers)
+    shared = source_pieces == target_pieces  # however text is split into them
     if _sharing(settings) == "all" and not shared:
         raise ValueError("tied-embeddings-all needs one vocabulary, but decoder.yml names two.")
     activation = settings.get("transformer-ffn-activation", "swish")
@@ -118,6 +122,9 @@ def config_of(settings: Mapping[str, Any], decoder: Mapping[str, Any], *, shared
         "decoding.length_penalty": "power",
         "decoding.alpha": float(decoder.get("normalize", 0)),
     }
+    for side, language in zip(("source", "target"), vocabulary.languages, strict=True):
+        if language:
+            values[f"data.{side}_language"] = language
     return Config().with_values(values).validate()
 
 

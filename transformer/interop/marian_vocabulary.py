@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.tokenizer import read_sentencepiece
+from transformer.interop.seq2seq_vocabulary import Vocabulary, first_of_marian
 from transformer.special_tokens import NUM_SPECIAL, SPECIAL_NAMES
 
 ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
@@ -13,6 +15,23 @@ LETTERS: dict[str, str] = dict(
     zip("0abtnvfreN_LP", "\0\a\b\t\n\v\f\r\x1b\x85\xa0\u2028\u2029", strict=True)
 )
 COMPLEX_KEY = re.compile(rb"^\? (.*)\n: ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A language: how text is split, the pieces by our ids, and Marian's id of each, or -1."""
+
+    file: Path
+    model: bytes
+    pieces: list[str]
+    order: list[int]
+
+    def tokenizer(self, first: Sequence[str] = ()) -> PieceListTokenizer:
+        """Returns the tokenizer that begins every text with the pieces `first`."""
+        try:
+            return PieceListTokenizer(self.model, self.pieces, first)
+        except ValueError as error:
+            raise ValueError(f"{self.file}: {error}") from None
 
 
 def read_vocab_yml(data: bytes) -> list[str]:
@@ -57,37 +76,35 @@ def _unescaped(match: re.Match[str]) -> str:
     return LETTERS.get(match[4], match[4])
 
 
-def read_tokenizers(
-    folder: Path, files: Sequence[Path]
-) -> tuple[tuple[PieceListTokenizer, PieceListTokenizer], tuple[list[int], list[int]]]:
-    """Returns the (source, target) tokenizers, and for each of our ids Marian's, -1 if it has none.
+def read_vocabularies(
+    folder: Path, files: Sequence[Path], languages: tuple[str, str]
+) -> Vocabulary:
+    """Reads both vocabularies of a package.
 
     files: Marian's vocabularies of source and target. The tokenizers are the same object if both
     sides are split and numbered alike. Raises ValueError, naming the file, for one that is missing
-    or damaged.
+    or damaged, and for a language that the model does not have.
     """
-    sides: list[tuple[Path, Path]] = [
-        (file, file if file.suffix == ".spm" else folder / f"{side}.spm")
+    models = [
+        file if file.suffix == ".spm" else folder / f"{side}.spm"
         for file, side in zip(files, ("source", "target"), strict=True)
     ]
-    (source, source_order), (target, target_order) = (_read_tokenizer(*side) for side in sides)
-    if source.to_bytes() == target.to_bytes():
-        target = source
-    return (source, target), (source_order, target_order)
+    source, target = (_read_side(*side) for side in zip(files, models, strict=True))
+    first, notes = first_of_marian(languages[1], source.pieces)
+    tokenizers = source.tokenizer(first), target.tokenizer()
+    if tokenizers[0].to_bytes() == tokenizers[1].to_bytes():
+        tokenizers = tokenizers[:1] * 2
+    return Vocabulary(tokenizers, (source.order, target.order), languages, notes)
 
 
-def have_one_vocabulary(source: PieceListTokenizer, target: PieceListTokenizer) -> bool:
-    """Whether the ids of both sides stand for the same pieces, however text is split into them."""
-    source_pieces, target_pieces = (t.pieces(range(t.vocab_size)) for t in (source, target))
-    return source_pieces == target_pieces
-
-
-def _read_tokenizer(vocabulary: Path, model_file: Path) -> tuple[PieceListTokenizer, list[int]]:
-    """Returns a tokenizer with our ids, and which of Marian's each of these was."""
+def _read_side(vocabulary: Path, model_file: Path) -> _Side:
     model = _read(model_file)
     try:
+        processor = read_sentencepiece(model)
+    except ValueError as error:
+        raise ValueError(f"{model_file}: {error}") from None
+    try:
         if vocabulary.suffix == ".spm":
-            processor = read_sentencepiece(model)
             names = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
         elif vocabulary.suffix in (".yml", ".yaml"):
             names = read_vocab_yml(_read(vocabulary))
@@ -96,13 +113,8 @@ def _read_tokenizer(vocabulary: Path, model_file: Path) -> tuple[PieceListTokeni
         order = _our_order(names)
     except ValueError as error:
         raise ValueError(f"{vocabulary}: {error}") from None
-    pieces = [
-        SPECIAL_NAMES[i] if i < NUM_SPECIAL else names[theirs] for i, theirs in enumerate(order)
-    ]
-    try:
-        return PieceListTokenizer(model, pieces), order
-    except ValueError as error:
-        raise ValueError(f"{vocabulary} and {model_file}: {error}") from None
+    pieces = [*SPECIAL_NAMES, *(names[theirs] for theirs in order[NUM_SPECIAL:])]
+    return _Side(vocabulary, model, pieces, order)
 
 
 def _our_order(names: list[str]) -> list[int]:

@@ -88,7 +88,7 @@ def _read_marian(
     target_pieces = _padded(_read_list(folder, target_file), num_target)
     target_order = _order(target_pieces, settings)
     source_order = _source_order(source_pieces) if has_two else target_order
-    first, notes = _first_of_marian(languages[1], source_pieces)
+    first, notes = first_of_marian(languages[1], source_pieces)
     source = PieceListTokenizer(models[0], _our_pieces(source_pieces, source_order), first)
     target = PieceListTokenizer(models[1], _our_pieces(target_pieces, target_order))
     named = about.get("source_lang"), about.get("target_lang")
@@ -96,7 +96,7 @@ def _read_marian(
     return Vocabulary((source, target), (source_order, target_order), (names[0], names[1]), notes)
 
 
-def _first_of_marian(language: str, pieces: Sequence[str]) -> tuple[list[str], list[str]]:
+def first_of_marian(language: str, pieces: Sequence[str]) -> tuple[list[str], list[str]]:
     """Returns (the pieces that begin every source, notes) of a model of one or several targets."""
     known = {p[2:-2]: p for p in pieces if p.startswith(">>") and p.endswith("<<") and len(p) > 4}
     if not known:

@@ -1,0 +1,67 @@
+"""Runs that start from an imported BERT or GPT-2: what they take, and that their loss falls."""
+
+import json
+import random
+
+import pytest
+
+import transformer
+from configs import fine_tune
+from tests.helpers.imported import GOLDEN, write_run
+from transformer.interop import bert, gpt2
+
+WORDS = ["the", "cat", "sat", "on", "mat", "who", "is", "in", "it", "ein", "eine"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Sentences with and without a cat, as a text and with their class."""
+    folder, rng = tmp_path_factory.mktemp("corpus"), random.Random(0)
+    texts = [" ".join(rng.choices(WORDS, k=rng.randint(2, 6))) for _ in range(120)]
+    labels = ["cat" if "cat" in text else "none" for text in texts]
+    for split in ("train", "validation", "test"):
+        rows = [f"{label}\t{text}\n" for label, text in zip(labels, texts, strict=True)]
+        (folder / f"{split}.tsv").write_text("".join(rows))
+        (folder / f"{split}.txt").write_text("\n".join(texts))
+    return folder
+
+
+def fine_tuned(run, workdir, corpus, **changes):
+    """Fine-tunes for 20 steps, the parameters divided over devices; returns validation losses."""
+    config = fine_tune.get_config(str(run)).with_values(
+        {
+            "data.corpus": str(corpus),
+            "training.num_train_steps": 20,
+            "training.eval_every": 20,
+            "training.checkpoint_every": 20,
+            "training.batch_tokens": 192,
+            "optimizer.peak_learning_rate": 3e-3,
+            "mesh.fsdp": 2,
+        }
+        | changes
+    )
+    transformer.train(config, workdir)
+    rows = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
+    return [row["validation_loss"] for row in rows if "validation_loss" in row]
+
+
+def test_a_classifier_takes_encoder_and_pooler(corpus, tmp_path, capsys):
+    """Catches a pooler that begins afresh though the file has one, and steps that learn nothing."""
+    imported = bert.read(GOLDEN / "bert")
+    run = write_run(imported, tmp_path / "bert")
+    losses = fine_tuned(run, tmp_path / "tuned", corpus, task="classification")
+    assert "; fresh: classes; not used: prediction" in capsys.readouterr().err
+    assert losses[-1] < losses[0]
+    found = transformer.restore(tmp_path / "tuned", "last")
+    assert found.tokenizers[0].to_bytes() == imported.tokenizers[0].to_bytes()
+    pooler = found.params["pooler"]["dense"]["kernel"]
+    assert 0 < abs(pooler - imported.params["pooler/dense/kernel"]).max() < 0.1
+
+
+def test_a_language_model_begins_where_it_was(corpus, tmp_path):
+    """Catches a loss that begins at ln V, or with text that is split into other tokens."""
+    run = write_run(gpt2.read(GOLDEN / "gpt2"), tmp_path / "gpt2")
+    losses = fine_tuned(run, tmp_path / "tuned", corpus)
+    before = transformer.evaluate(run, corpus=str(corpus), split="validation")
+    assert losses[0] == pytest.approx(before.scores["loss"].value, abs=1e-4)
+    assert losses[-1] < losses[0]
