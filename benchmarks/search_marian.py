@@ -10,8 +10,15 @@ from collections.abc import Callable
 
 import torch
 from search_workload import SearchWorkload
-from to_marian import EOS, PAD, make_marian
+from transformers import MarianMTModel
 from tuning import Tuned
+
+from transformer.config import Config, ModelConfig
+from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.interop.imported_model import ImportedModel
+from transformer.interop.marian_folder import write_model
+from transformer.interop.marian_folder_tensors import Ids, order_ids
+from transformer.special_tokens import EOS, NUM_SPECIAL
 
 BATCHES = 16, 32, 64
 EXTRA = 50  # tokens that a translation may have beyond those of the longest source
@@ -22,10 +29,11 @@ def make_search(workload: SearchWorkload) -> Tuned:
     device = "cuda" if workload.device == "gpu" else "cpu"
     if device == "cpu":
         torch.set_num_threads(workload.num_threads)
-    config, weights, vocabulary = workload.model()
-    model = make_marian(config, weights).to(device, getattr(torch, workload.dtype))
-    split, join = make_tokenizer(workload, vocabulary)
+    model, order, vocabulary = load_marian(workload)
+    model = model.to(device, getattr(torch, workload.dtype))
+    split, join = make_tokenizer(workload, order, vocabulary)
     sentences = workload.sentences()
+    pad = model.config.pad_token_id
 
     def generate(
         ids: list[torch.Tensor],
@@ -35,7 +43,7 @@ def make_search(workload: SearchWorkload) -> Tuned:
         nbest: int,
         early_stopping: bool,
     ) -> list[list[int]]:
-        inputs = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=PAD)
+        inputs = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=pad)
         lengths = torch.tensor([len(row) for row in ids])
         mask = torch.arange(inputs.shape[1]) < lengths[:, None]
         return model.generate(
@@ -58,7 +66,7 @@ def make_search(workload: SearchWorkload) -> Tuned:
         nbest: int = 1,
         early_stopping: bool = False,
     ) -> list[list[str]]:
-        ids = [torch.tensor([*row, EOS]) for row in split(sentences)]
+        ids = [torch.tensor(row) for row in split(sentences)]
         order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
         results: list[list[str]] = [[]] * len(ids)
         for batch in (order[i : i + batch_size] for i in range(0, len(order), batch_size)):
@@ -71,19 +79,43 @@ def make_search(workload: SearchWorkload) -> Tuned:
     return Tuned(run, BATCHES if workload.is_text else [len(sentences)])
 
 
-def make_tokenizer(workload: SearchWorkload, vocabulary: list[str]) -> tuple[Callable, Callable]:
+def load_marian(workload: SearchWorkload) -> tuple[MarianMTModel, Ids, list[str]]:
+    """Returns the model, our id of each of its ids, and our vocabulary."""
+    config, weights, vocabulary = workload.model()
+    del weights["positions"]
+    tokenizer = PiecesTokenizer(vocabulary[NUM_SPECIAL:], "")
+    written = ImportedModel(Config(model=ModelConfig(**config)), weights, (tokenizer, tokenizer))
+    ids, folder = order_ids(written, "token"), pathlib.Path(workload.folder) / "marian"
+    write_model(written, ids, folder, "token")
+    model = MarianMTModel.from_pretrained(folder).eval()
+    # It would not count the log-probability of an end that it forces.
+    model.generation_config.forced_eos_token_id = None
+    model.generation_config.bad_words_ids = None  # ours has none, and they take their time
+    return model, ids, vocabulary
+
+
+def make_tokenizer(
+    workload: SearchWorkload, ids: Ids, vocabulary: list[str]
+) -> tuple[Callable, Callable]:
     """Returns split (sentences to lists of ids) and join (a row with special ids to a sentence)."""
+    theirs = {ours: index for index, ours in enumerate(ids.target)}
+    end = theirs[EOS]
     if not workload.is_text:
-        ids = {token: i for i, token in enumerate(vocabulary)}
+        index = {token: theirs.get(ours) for ours, token in enumerate(vocabulary)}
         return (
-            lambda sentences: [[ids[token] for token in s.split()] for s in sentences],
-            lambda row: " ".join(vocabulary[i] for i in row[1:]),
+            lambda sentences: [[*(index[token] for token in s.split()), end] for s in sentences],
+            lambda row: " ".join(vocabulary[ids.target[i]] for i in row[1:]),
         )
     import sentencepiece
 
     path = str(pathlib.Path(workload.folder) / "tokenizer.model")
     processor = sentencepiece.SentencePieceProcessor(model_file=path)
+
+    def join(row: list[int]) -> str:
+        row = row[1 : row.index(end)] if end in row else row[1:]
+        return processor.decode([ids.target[i] for i in row])
+
     return (
-        processor.encode,
-        lambda row: processor.decode(row[1 : row.index(EOS)] if EOS in row else row[1:]),
+        lambda sentences: [[*(theirs[i] for i in row), end] for row in processor.encode(sentences)],
+        join,
     )

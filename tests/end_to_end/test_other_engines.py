@@ -4,7 +4,6 @@ Skipped where they are missing. The weights are random but for the row of EOS, w
 translations of many lengths win.
 """
 
-import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,8 +19,9 @@ from tests.helpers.random_translators import (
     random_translator,
 )
 from transformer.interop.ctranslate2 import save_ctranslate2
-from transformer.interop.position_table import position_table
-from transformer.special_tokens import EOS
+from transformer.interop.marian_folder import write_model
+from transformer.interop.marian_folder_tensors import order_ids
+from transformer.special_tokens import EOS, PAD
 
 VOCABULARY = ["<pad>", "<s>", "</s>", "<unk>", *WORDS]
 BEAM = 4
@@ -29,36 +29,38 @@ BEAM = 4
 
 @pytest.fixture(scope="module")
 def ours():
-    return random_translator(LIKELY)
+    return random_translator(LIKELY, norm_epsilon=1e-5)  # MarianMT has no other
 
 
 # ---- Hugging Face's Marian
 
 
 @pytest.fixture(scope="module")
-def marian(ours):
-    """Marian with our weights: generate(sentences, **options) in our terms."""
-    pytest.importorskip("transformers")
+def marian(ours, tmp_path_factory):
+    """Marian with our weights: generate(sentences, **options), and ids(rows) in our terms."""
+    transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
-    from benchmarks.to_marian import make_marian
-
-    weights = as_written(ours).params
-    weights["positions"] = position_table(ours.config.model, weights, "target", 64)
-    model = make_marian(dataclasses.asdict(ours.config.model), weights)
+    written, folder = as_written(ours), tmp_path_factory.mktemp("marian") / "model"
+    order = order_ids(written, "token")
+    write_model(written, order, folder, "token")
+    model = transformers.MarianMTModel.from_pretrained(folder).eval()
+    model.generation_config.forced_eos_token_id = None  # its log-probability would not count
+    theirs = np.argsort(order.target)
+    end, pad = order.theirs(EOS), order.theirs(PAD)
 
     def generate(sentences, width, **options):
-        ids = [torch.tensor(ids) for ids in ours.tokenizer.encode(sentences)]
-        inputs = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
+        ids = [torch.tensor(theirs[ids]) for ids in ours.tokenizer.encode(sentences)]
+        inputs = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=pad)
         max_lengths = torch.tensor([len(i) + EXTRA for i in ids]).repeat_interleave(width)
 
         def end_in_time(input_ids, scores):
             """Ours allows only EOS at the last position, and counts its log-probability."""
             is_last = (input_ids.shape[1] >= max_lengths)[:, None]
-            return scores.masked_fill(is_last & (torch.arange(len(VOCABULARY)) != EOS), -np.inf)
+            return scores.masked_fill(is_last & (torch.arange(scores.shape[1]) != end), -np.inf)
 
         return model.generate(
             inputs,
-            attention_mask=(inputs != 0).long(),
+            attention_mask=(inputs != pad).long(),
             num_beams=width,
             do_sample=False,
             max_new_tokens=int(max_lengths.max()),
@@ -69,13 +71,12 @@ def marian(ours):
             **options,
         )
 
-    return SimpleNamespace(model=model, generate=generate, torch=torch)
+    def ids(row):
+        """Our ids of a row of theirs, from after BOS to EOS."""
+        row = np.array(order.target)[row][1:].tolist()
+        return row[: row.index(EOS) + 1]
 
-
-def to_eos(ids):
-    """The pieces of a row of theirs, from after BOS to EOS."""
-    ids = ids.tolist()[1:]
-    return ids[: ids.index(EOS) + 1]
+    return SimpleNamespace(model=model, generate=generate, ids=ids, theirs=theirs, torch=torch)
 
 
 def test_greedy_equals_marians(ours, marian):
@@ -85,9 +86,9 @@ def test_greedy_equals_marians(ours, marian):
     log_probs = marian.torch.stack(theirs.logits, 1).log_softmax(-1)
     found = ours.translate(sentences, beam_size=1, alpha=0.0)
     for translation, row, scores in zip(found, theirs.sequences, log_probs, strict=True):
-        ids = to_eos(row)
+        ids = marian.ids(row)
         assert translation.ids == ids
-        score = scores[range(len(ids)), ids].sum().item()
+        score = scores[range(len(ids)), marian.theirs[ids]].sum().item()
         assert translation.log_prob == pytest.approx(score, abs=1e-4)
 
 
@@ -120,7 +121,7 @@ def test_beams_equal_marians(ours, marian, monkeypatch, alpha, min_length):
     monkeypatch.setattr(marian.model, "_update_finished_beams", let_all_end)
     rows, their_scores = search()
     for best, their_best in zip(found, rows, strict=True):
-        assert [t.ids for t in best] == [to_eos(row) for row in their_best]
+        assert [t.ids for t in best] == [marian.ids(row) for row in their_best]
     np.testing.assert_allclose(scores, their_scores, rtol=1e-4)
 
 

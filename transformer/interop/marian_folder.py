@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.interop.huggingface_settings import their_activation
 from transformer.interop.imported_model import ImportedModel
@@ -43,17 +45,9 @@ def save_marian(model: ImportedModel, folder: Path, start: str = "zero") -> str:
     if start not in STARTS:
         raise ValueError(f"start is one of {', '.join(STARTS)}, not {start}.")
     ids = order_ids(model, start)
-    tensors = marian_tensors(model, ids, start, _num_positions(model))
-    settings, search = _settings(model, ids)
-    folder.mkdir(parents=True)
-    save_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
-    for name, content in {
-        "config.json": settings,
-        "generation_config.json": search,
-        **_vocabulary_files(model, ids, settings["max_position_embeddings"]),
-    }.items():
-        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-        (folder / name).write_text(text, encoding="utf-8")
+    tensors = write_model(model, ids, folder, start)
+    for name, content in _vocabulary_files(model, ids).items():
+        _write_json(folder / name, content)
     for name, content in sentencepiece_files(model.tokenizers).items():
         (folder / name).write_bytes(content)
     has_tables = bool(tensors.keys() & {*POSITION_TABLES})
@@ -61,6 +55,22 @@ def save_marian(model: ImportedModel, folder: Path, start: str = "zero") -> str:
     (folder / "README.md").write_text(text, encoding="utf-8")
     mib = sum(tensor.nbytes for tensor in tensors.values()) / 2**20
     return f"MarianMT of Hugging Face, {mib:,.1f} MiB of parameters"
+
+
+def write_model(model: ImportedModel, ids: Ids, folder: Path, start: str) -> dict[str, np.ndarray]:
+    """Writes the files of MarianMTModel alone; returns its tensors."""
+    folder.mkdir(parents=True)
+    tensors = marian_tensors(model, ids, start, _num_positions(model))
+    save_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
+    settings, search = _settings(model, ids)
+    _write_json(folder / "config.json", settings)
+    _write_json(folder / "generation_config.json", search)
+    return tensors
+
+
+def _write_json(path: Path, content: object) -> None:
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    path.write_text(text, encoding="utf-8")
 
 
 def _reasons(model: ImportedModel) -> list[str]:
@@ -128,7 +138,7 @@ def _settings(model: ImportedModel, ids: Ids) -> tuple[dict[str, Any], dict[str,
     return settings, search
 
 
-def _vocabulary_files(model: ImportedModel, ids: Ids, length: int) -> dict[str, Any]:
+def _vocabulary_files(model: ImportedModel, ids: Ids) -> dict[str, Any]:
     """Returns vocab.json, target_vocab.json if there are two, and tokenizer_config.json."""
 
     def numbered(side: int, order: Sequence[int]) -> dict[str, int]:
@@ -140,7 +150,7 @@ def _vocabulary_files(model: ImportedModel, ids: Ids, length: int) -> dict[str, 
         "tokenizer_class": "MarianTokenizer",
         "source_lang": data.source_language,
         "target_lang": data.target_language,
-        "model_max_length": length,
+        "model_max_length": _num_positions(model),
         "separate_vocabs": not ids.are_shared,
         "clean_up_tokenization_spaces": False,
         "eos_token": SPECIAL_NAMES[EOS],
