@@ -1,10 +1,13 @@
 """A folder of CTranslate2 translates as the run that it was made of."""
 
 import io
+import json
+import pathlib
 from contextlib import redirect_stdout
 
 import numpy as np
 import pytest
+from flax.traverse_util import unflatten_dict
 
 from tests.helpers.random_translators import (
     WORDS,
@@ -14,10 +17,13 @@ from tests.helpers.random_translators import (
 )
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.inference.translator import Translator
 from transformer.interop.ctranslate2 import save_ctranslate2
+from transformer.interop.marian import read_marian
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 BEAM = 4
 SEPARATE = PiecesTokenizer(WORDS, "@@"), PiecesTokenizer([f"t{i}" for i in range(25)], "@@")
 MODELS = {
@@ -82,6 +88,15 @@ def test_quantisation_leaves_our_parameters_alone(tmp_path):
     assert all((model.params[name] == before[name]).all() for name in before)
 
 
+def run_readme(folder, monkeypatch):
+    """The lines that the program in README.md prints."""
+    monkeypatch.chdir(folder)
+    program, printed = (folder / "README.md").read_text().split("```")[1], io.StringIO()
+    with redirect_stdout(printed):
+        exec(program.removeprefix("python\n"), {})
+    return printed.getvalue().removesuffix("\n").split("\n")
+
+
 TEXT = ["eine kleine Katze", "ein großer Hund", "die Katze und der Hund", "zwei Hunde, 3 Katzen"]
 
 
@@ -96,15 +111,11 @@ def test_the_readme_translates(tmp_path, monkeypatch, kind):
     ours = random_translator(3.0, (tokenizer, tokenizer))
     ours.config.decoding.length_penalty, ours.config.decoding.max_extra_length = "power", 60
     save_ctranslate2(as_written(ours), tmp_path / "model")
-    monkeypatch.chdir(tmp_path / "model")
-    program = (tmp_path / "model" / "README.md").read_text().split("```")[1]
-    printed = io.StringIO()
-    with redirect_stdout(printed):
-        exec(program.removeprefix("python\n"), {})
+    printed = run_readme(tmp_path / "model", monkeypatch)
     texts = ["One sentence.", "Another one."]
     expected = ours.translate(texts, early_stopping=True, min_length=2)
     assert all(map(str, expected))
-    assert printed.getvalue().split() == " ".join(map(str, expected)).split()
+    assert " ".join(printed).split() == " ".join(map(str, expected)).split()
 
 
 @pytest.mark.parametrize(
@@ -130,3 +141,26 @@ def test_wrong_formats_and_vocabularies_are_refused(tmp_path):
     with pytest.raises(ValueError, match="'<unk>' as a control token and as a piece"):
         save_ctranslate2(model, tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("name", ["marian_joint", "marian_pre_norm", "marian_separate"])
+def test_an_imported_model_scores_words_as_marian_does(tmp_path, name):
+    """Catches what reading and writing both do wrong: Marian itself gave these scores."""
+    pairs = json.loads((GOLDEN / name / "expected.json").read_text())["pairs"]
+    save_ctranslate2(read_marian(GOLDEN / name), tmp_path / "model")
+    sides = (
+        [pair[side].split(" ") for pair in pairs] for side in ("source_pieces", "target_pieces")
+    )
+    for scored, pair in zip(load(tmp_path / "model").score_batch(*sides), pairs, strict=True):
+        theirs = np.array(pair["log_probs"].split(), float)
+        np.testing.assert_allclose(scored.log_probs, theirs, atol=5e-5)
+
+
+def test_the_readme_of_an_imported_model(tmp_path, monkeypatch):
+    """Catches a SentencePiece model whose pieces are not those of the vocabulary."""
+    model = read_marian(GOLDEN / "marian_pieces")
+    save_ctranslate2(model, tmp_path / "model")
+    ours = Translator(model.config, unflatten_dict(model.params, sep="/"), model.tokenizers)
+    texts = ["One sentence.", "Another one."]
+    found = ours.translate(texts, early_stopping=True, min_length=2, max_extra_length=200)
+    assert run_readme(tmp_path / "model", monkeypatch) == [t.text for t in found]

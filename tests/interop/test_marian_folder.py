@@ -1,6 +1,7 @@
 """A MarianMT folder of Hugging Face computes and translates as the run that it was made of."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -10,10 +11,13 @@ from tests.helpers.random_translators import as_written, random_translator
 from transformer.config import DataConfig
 from transformer.data.parallel_text import load_evaluation_pairs
 from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.inference.translator import Translator
+from transformer.interop.marian import read_marian
 from transformer.interop.marian_folder import save_marian
 from transformer.interop.seq2seq import read_seq2seq
 from transformer.special_tokens import EOS
 
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 PAIRS = load_evaluation_pairs(DataConfig(), "validation")[:300]
 HARD = [
     "A man", "x", "ab  cd\tef", " leading", "née Übergrößenträger 12,5 %", "emoji 🙂 and 漢字",
@@ -161,6 +165,20 @@ def test_reading_a_folder_gives_the_run_again(tokenizers, tmp_path, name):
         np.testing.assert_allclose(third.params[parameter], array, atol=1e-6, err_msg=parameter)
     for file in ("config.json", "vocab.json", "generation_config.json"):
         assert (tmp_path / "again" / file).read_text() == (tmp_path / "model" / file).read_text()
+
+
+@pytest.mark.parametrize("name", ["marian_joint", "marian_pieces", "marian_separate"])
+def test_a_model_of_marian_keeps_its_scores(tmp_path, name):
+    """Catches positions that are replaced by the sinusoids that MarianMT would compute."""
+    pairs = json.loads((GOLDEN / name / "expected.json").read_text())["pairs"]
+    save_marian(read_marian(GOLDEN / name), tmp_path / "model")
+    read = read_seq2seq(tmp_path / "model")
+    again = Translator(read.config, unflatten_dict(read.params, sep="/"), read.tokenizers)
+    found = again.log_probs(*([pair[side] for pair in pairs] for side in ("source", "target")))
+    for values, mask, pair in zip(found.values, found.mask, pairs, strict=True):
+        np.testing.assert_allclose(
+            values[mask], np.array(pair["log_probs"].split(), float), atol=1e-4
+        )
 
 
 @pytest.mark.parametrize(
