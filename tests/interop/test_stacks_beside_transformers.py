@@ -1,9 +1,13 @@
 """BERT, GPT-2 and ViT of several sizes beside transformers itself, where that is installed."""
 
+import re
+import shutil
+
 import numpy as np
 import pytest
 
-from tests.helpers.imported import GOLDEN, build, compute, random_model
+import transformer
+from tests.helpers.imported import GOLDEN, build, compute, random_model, write_run
 from tests.helpers.tiny_models import tiny_config
 from transformer.config import Config
 from transformer.data.labels import Labels
@@ -11,6 +15,7 @@ from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.inference.classifier import Classifier
 from transformer.inference.language_model import LanguageModel
 from transformer.interop import bert, gpt2, vit
+from transformer.interop.check_stack import check_stack
 from transformer.interop.huggingface_tokens import read_bert_tokenizer, read_gpt2_tokenizer
 from transformer.special_tokens import EOS, NUM_SPECIAL, UNK
 
@@ -201,3 +206,19 @@ def test_transformers_continues_with_a_gpt2_of_ours(tokenizer, model, tmp_path):
         ids = tokenizer.encode(PROMPTS)[1][:-1]
         assert reader(PROMPTS[1]).input_ids == [order.index(i) for i in ids]
         assert set(reader(PROMPTS[1])) == {"input_ids", "attention_mask"}
+
+
+@pytest.mark.parametrize(
+    ("name", "reader"), [("bert", bert), ("bert_classifier", bert), ("gpt2", gpt2), ("vit", vit)]
+)
+def test_a_difference_is_noticed(name, reader, tmp_path):
+    """Catches a comparison of a model with itself, and one that says all is well."""
+    imported, folder = reader.read(GOLDEN / name), shutil.copytree(GOLDEN / name, tmp_path / name)
+    run = transformer.restore(write_run(imported, tmp_path / "run"))
+    assert re.search(r"^checked .* within \de-0[567]$", check_stack(run, folder))
+    stack = run.params["decoder" if name == "gpt2" else "encoder"]
+    inner = stack["layer_0"]["feed_forward"]["inner"]
+    inner["bias"] = inner["bias"] + 0.1
+    assert "more than rounding: do not use" in check_stack(run, folder)
+    (folder / "config.json").write_text("{}")
+    assert check_stack(run, folder).startswith("not checked: transformers cannot use")

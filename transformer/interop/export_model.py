@@ -15,6 +15,7 @@ from transformer.checkpoint.export import export
 from transformer.checkpoint.restore import Restored, restore
 from transformer.interop import bert, gpt2
 from transformer.interop.check_export import check_ctranslate2, check_marian
+from transformer.interop.check_stack import check_stack
 from transformer.interop.ctranslate2 import check_quantization, save_ctranslate2
 from transformer.interop.imported_model import ImportedModel
 from transformer.interop.marian_folder import save_marian
@@ -91,11 +92,15 @@ def _save_huggingface(run: Restored, folder: Path, start: str, check: bool) -> l
         return [*said, check_marian(run, folder)] if check else said
     if start != "zero":
         raise ValueError(f"start={start} is for translation, and this is a run of {kind}.")
+    if kind not in ("language_model", "masked_lm", "classification"):
+        raise ValueError(
+            f"No model of Hugging Face holds a run of {kind}: use the format safetensors."
+        )
     if kind == "language_model":
-        return ["GPT2LMHeadModel of Hugging Face", *gpt2.write(model, folder)]
-    if kind in ("masked_lm", "classification"):
-        return ["BERT of Hugging Face", *bert.write(model, folder)]
-    raise ValueError(f"No model of Hugging Face holds a run of {kind}: use the format safetensors.")
+        said = ["GPT2LMHeadModel of Hugging Face", *gpt2.write(model, folder)]
+    else:
+        said = ["BERT of Hugging Face", *bert.write(model, folder)]
+    return [*said, check_stack(run, folder)] if check else said
 
 
 def as_written(run: Restored) -> ImportedModel:
