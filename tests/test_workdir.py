@@ -153,3 +153,15 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     with pytest.raises(UnicodeEncodeError):
         write_atomically(path, "new \ud800")
     assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    "name, content, system",
+    [("config.json", '{"model_type": "marian"}', "Hugging Face"), ("decoder.yml", "", "Marian")],
+)
+def test_a_folder_of_another_system_says_how_it_becomes_a_run(tmp_path, name, content, system):
+    """Catches "not a configuration of this version" for a model that can be imported."""
+    (tmp_path / name).write_text(content)
+    expected = f"is a folder of {system}, no work directory; transformer-import {tmp_path} RUN"
+    with pytest.raises(ValueError, match=expected):
+        WorkDir(tmp_path).load_config()

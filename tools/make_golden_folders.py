@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from golden_folders import marian, stacks
+from golden_folders import marian, stacks, translation
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
 
@@ -60,10 +60,17 @@ def stack(folder):
     save_versions(folder, "torch", "transformers")
 
 
+def translation_model(folder):
+    """A Marian, M2M100, NLLB or mBART-50 as transformers writes it."""
+    translation.write_folder(folder)
+    save_versions(folder, "torch", "transformers", "sentencepiece")
+
+
 FOLDERS = {
     "pytorch": pytorch,
     **dict.fromkeys(marian.MODELS, native_marian),
     **dict.fromkeys(stacks.MODELS, stack),
+    **dict.fromkeys(translation.MODELS, translation_model),
 }
 
 if __name__ == "__main__":

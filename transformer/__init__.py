@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from transformer.inference.language_model import LanguageModel
     from transformer.inference.translator import Translator
     from transformer.interop.export_model import export_model
+    from transformer.interop.import_model import import_model
     from transformer.model.encoder_decoder import Transformer
     from transformer.registry import (
         register_attention,
@@ -46,6 +47,7 @@ __all__ = [
     "Translator",
     "evaluate",
     "export_model",
+    "import_model",
     "register_attention",
     "register_block",
     "register_metric",
@@ -63,6 +65,7 @@ _MODULES = {
     "Translator": "inference.translator",
     "evaluate": "tasks.evaluate",
     "export_model": "interop.export_model",
+    "import_model": "interop.import_model",
     "restore": "checkpoint.restore",
     "train": "training.run",
 }

@@ -33,6 +33,7 @@ OWN_FILES = re.compile(
     r"(checkpoints|results)/|((source_|target_)?tokenizer|events|config|base|classes|metrics|samples"
     r"|curves|skipped_batches|environment|log|lock)(\.|$)"
 )
+FOREIGN = "{1} is a folder of {0}, no work directory; transformer-import {1} RUN makes one of it."
 
 
 class WorkDir:
@@ -75,6 +76,8 @@ class WorkDir:
         """
         file = self.path / "config.json"
         if not self.has_run:
+            if (self.path / "decoder.yml").is_file():
+                raise ValueError(FOREIGN.format("Marian", self.path))
             raise ValueError(
                 f"{self.path} is not a work directory: it has no config.json. Name one that "
                 f"train.py wrote (--workdir)."
@@ -82,6 +85,8 @@ class WorkDir:
         try:
             config = Config.from_json(file.read_text(encoding="utf-8"))
         except ValueError as error:
+            if b'"model_type"' in file.read_bytes():  # no setting of ours has this name
+                raise ValueError(FOREIGN.format("Hugging Face", self.path)) from None
             raise ValueError(f"{file}: {error}") from None
         # Paths that version 0.2 wrote are relative: to where the run was started, often above it.
         above = [] if storage.is_remote(self.path) else storage.absolute(self.path).parents

@@ -10,10 +10,8 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors.numpy import load_file, save_file
 
 from tests.helpers.tiny_models import random_params
-from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
-from transformer.checkpoint.train_state import TrainState
-from transformer.data.tokenizer_files import save_tokenizers
+from transformer.interop import import_model
 from transformer.interop.imported_model import ImportedModel
 from transformer.workdir import WorkDir
 
@@ -60,15 +58,5 @@ def changed_folder(source, folder, *, rename=lambda name: name, add=(), drop=(),
 
 def write_run(imported, folder):
     """Writes the work directory of an imported model; returns it."""
-    workdir = WorkDir(folder)
-    workdir.path.mkdir(parents=True)
-    if imported.tokenizers:
-        save_tokenizers(workdir.path, *imported.tokenizers)
-    if imported.labels.names:
-        imported.labels.save(workdir.path)
-    checkpoints = Checkpoints(workdir.checkpoints, keep=1)
-    params = unflatten_dict(imported.params, sep="/")
-    checkpoints.save(TrainState(jnp.array(0), params, opt_state=()))
-    checkpoints.close()
-    workdir.save_config(imported.config)
+    import_model.write_run(imported, WorkDir(folder))
     return folder

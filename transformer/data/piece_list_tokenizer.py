@@ -20,6 +20,8 @@ from transformer.special_tokens import EOS, NUM_SPECIAL, UNK
 
 # As Marian (>>de<<), M2M100 (__de__), and NLLB and mBART (deu_Latn, de_DE) write a language.
 LANGUAGE = re.compile(r">>.+?<<|__[a-z]+__|[a-z]{2,3}_[A-Z][A-Za-z]+")
+# A row of the table that stands for no text, where it is not among the first four.
+CONTROL = re.compile(r"</?s>|<pad>|<mask>|<unused \d+>")
 
 
 class PieceListTokenizer:
@@ -58,12 +60,13 @@ class PieceListTokenizer:
         self._hidden = {
             i
             for piece, i in self._ids.items()
-            if self._is_language(piece) and not piece.startswith(">>")
+            if self._spells_no_text(piece) and not piece.startswith(">>")
         }
 
-    def _is_language(self, piece: str) -> bool:
+    def _spells_no_text(self, piece: str) -> bool:
+        is_special = LANGUAGE.fullmatch(piece) or CONTROL.fullmatch(piece)
         unknown = self._processor.unk_id()
-        return bool(LANGUAGE.fullmatch(piece)) and self._processor.piece_to_id(piece) == unknown
+        return bool(is_special) and self._processor.piece_to_id(piece) == unknown
 
     @property
     def vocab_size(self) -> int:

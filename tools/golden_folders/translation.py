@@ -1,37 +1,49 @@
-"""Folders of Hugging Face with random translation models, and what those compute; needs torch."""
+"""Folders of Hugging Face with random translation models, and what those compute.
+
+Needs torch and transformers. The weights are random, but for an end of sentences that is likely.
+"""
 
 import io
 import json
 
 import numpy as np
 
+from transformer.interop.languages import M2M100, NLLB
+
 ENGLISH = [f"The cat no. {i} sat on the mat, isn't it?" for i in range(200)]
 GERMAN = [f"Die Katze Nr. {i} saß auf der Matte, über {i % 7} Mäusen." for i in range(200)]
 CONTROL = ["<s>", "<pad>", "</s>", "<unk>"]
 SIZES = dict(d_model=16, num_layers=2, num_decoder_layers=1, num_heads=2, d_ff=24)
-END = 1.5  # what makes the end of a sentence likelier than a random piece, in nats
+GAIN = 4.0  # of the matrices: more of it makes less repetitive translations
+END = 1.0  # what makes the end of a sentence likelier than a random piece, in nats
 FAIRSEQ = {"m2m100": "m2m_100", "nllb": "m2m_100", "mbart": "mbart"}
 LANGUAGES = {"m2m100": ("en", "de"), "nllb": ("eng_Latn", "deu_Latn"), "mbart": ("en_XX", "de_DE")}
 
 
-def train_sentencepiece(text, size):
-    """Returns a small SentencePiece model and its pieces without the control ids."""
+def train_sentencepiece(text, size, **options):
+    """Returns a small SentencePiece model and its pieces without the control ids.
+
+    Without a normalisation, whose table alone would be 240 kB, unless `options` name one.
+    """
     import sentencepiece
 
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(text), model_writer=model, vocab_size=size, minloglevel=2,
         num_threads=1, hard_vocab_limit=False,
+        **{"normalization_rule_name": "identity"} | options,
     )  # fmt: skip
     processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     return model.getvalue(), [processor.id_to_piece(i) for i in range(3, len(processor))]
 
 
-def make_marian(folder, *, is_shared=True, texts=(ENGLISH, GERMAN), vocab_size=40, **changes):
+def make_marian(
+    folder, *, is_shared=True, texts=(ENGLISH, GERMAN), vocab_size=40, sentencepiece=(), **changes
+):
     """Writes a random MarianMT model with its tokenizer; returns (model, tokenizer) of theirs."""
     import transformers
 
-    models = [train_sentencepiece(text, vocab_size) for text in texts]
+    models = [train_sentencepiece(text, vocab_size, **dict(sentencepiece)) for text in texts]
     lists = [pieces for _, pieces in models]
     if is_shared:
         lists = [list(dict.fromkeys([*lists[0], *lists[1]]))] * 2
@@ -65,23 +77,34 @@ def make_marian(folder, *, is_shared=True, texts=(ENGLISH, GERMAN), vocab_size=4
     return model, transformers.MarianTokenizer.from_pretrained(folder)
 
 
-def make_fairseq(folder, kind, *, text=(*ENGLISH, *GERMAN), vocab_size=60, **changes):
+def make_fairseq(
+    folder, kind, *, texts=(ENGLISH, GERMAN), vocab_size=60, sentencepiece=(), **changes
+):
     """Writes a random model of kind m2m100, nllb or mbart; returns (model, tokenizer) of theirs."""
     import transformers
 
-    sentencepiece, pieces = train_sentencepiece(text, vocab_size)
-    (folder / "sentencepiece.bpe.model").write_bytes(sentencepiece)
+    options = {"model_type": "bpe" if kind == "nllb" else "unigram"} | dict(sentencepiece)
+    model, pieces = train_sentencepiece([*texts[0], *texts[1]], vocab_size, **options)
+    (folder / "sentencepiece.bpe.model").write_bytes(model)
     source, target = LANGUAGES[kind]
     name = {"m2m100": "M2M100", "nllb": "Nllb", "mbart": "MBart50"}[kind] + "Tokenizer"
     if kind == "m2m100":
         content = {piece: i for i, piece in enumerate([*CONTROL, *pieces])}
         (folder / "vocab.json").write_text(json.dumps(content, ensure_ascii=False))
     about = {"tokenizer_class": name, "src_lang": source, "tgt_lang": target}
+    if kind == "nllb":
+        about["additional_special_tokens"] = NLLB.split()
+        added = enumerate([*NLLB.split(), "<mask>"], len(CONTROL) + len(pieces))
+        about["added_tokens_decoder"] = {
+            str(i): {"content": piece, "special": True} for i, piece in added
+        }
+    if kind == "m2m100":
+        about["additional_special_tokens"] = [f"__{name}__" for name in M2M100.split()]
     (folder / "tokenizer_config.json").write_text(json.dumps(about))
     tokenizer = getattr(transformers, name).from_pretrained(
         folder, src_lang=source, tgt_lang=target
     )
-    count = {"m2m100": 100 + 8, "nllb": 202 + 3, "mbart": 52 + 1}[kind]
+    count = {"m2m100": 100, "nllb": 202 + 3, "mbart": 52 + 1}[kind]
     kinds = {
         "m2m_100": (transformers.M2M100Config, transformers.M2M100ForConditionalGeneration),
         "mbart": (transformers.MBartConfig, transformers.MBartForConditionalGeneration),
@@ -108,7 +131,7 @@ def settings_of(changes):
         sides[f"{stack}_attention_heads"] = sizes["num_heads"]
     return {
         "d_model": sizes["d_model"], **sides, "activation_function": "swish",
-        "scale_embedding": True, "max_position_embeddings": 256, **rest,
+        "scale_embedding": True, "max_position_embeddings": 64, **rest,
     }  # fmt: skip
 
 
@@ -122,16 +145,16 @@ def randomize(model, eos, seed=0):
             noise = torch.randn(array.shape, generator=rng)
             if "embed_positions" in name and model.config.model_type == "marian":
                 continue
-            if array.ndim > 1:
-                array.copy_(noise / array.shape[-1] ** 0.5)
+            if any(part in name for part in ("shared", "embed_tokens", "embed_pos")):
+                array.copy_(0.5 * noise / array.shape[-1] ** 0.5)
+            elif array.ndim > 1:
+                array.copy_(GAIN * noise / array.shape[-1] ** 0.5)
             else:
-                array.copy_(
-                    0.1 * noise + name.endswith("norm.weight") + name.endswith("ing.weight")
-                )
+                array.copy_(0.3 * noise + ("norm" in name and name.endswith("weight")))
         bias = getattr(model, "final_logits_bias", None)
         if bias is not None:
             bias.copy_(0.3 * torch.randn(bias.shape, generator=rng))
-            bias[0, eos] += END
+            bias[0, eos] += 0.75 * END
         else:
             shift = model.model.decoder.layer_norm.bias
             model.model.shared.weight[eos] += END * shift / (shift @ shift)
@@ -142,6 +165,15 @@ def tokenize(tokenizer, sentences):
     """Returns their ids of sentences, padded, and which of them are no padding."""
     batch = tokenizer(sentences, return_tensors="pt", padding=True)
     return batch.input_ids, batch.attention_mask
+
+
+def decode(tokenizer, rows):
+    """Returns the texts of rows of ids [B, T], by the target's SentencePiece model."""
+    if not hasattr(tokenizer, "tgt_lang"):
+        options = {"skip_special_tokens": True, "use_source_tokenizer": False}
+        return [tokenizer.decode(row, **options) for row in rows]
+    start = 2  # behind the token that a decoder starts with, and the language
+    return [tokenizer.decode(row[start:], skip_special_tokens=True) for row in rows]
 
 
 def compute_logits(model, inputs, mask, targets):
@@ -162,14 +194,16 @@ def search(model, inputs, mask, width, *, extra, alpha=1.0, first=None, num_best
     """
     import torch
 
-    model._update_finished_beams = _letting_all_end(type(model)._update_finished_beams, model)
+    rule = type(model)._update_finished_beams
+
+    def let_all_end(*, top_num_beam_mask, **kwargs):
+        return rule(model, top_num_beam_mask=top_num_beam_mask | True, **kwargs)
+
+    model._update_finished_beams = let_all_end
     end, num_rows = model.config.eos_token_id, len(inputs)
     longest = (mask.sum(1) + extra).repeat_interleave(width)
-    vocabulary = torch.arange(
-        model.config.get_text_config().vocab_size
-        if not hasattr(model.config, "decoder_vocab_size")
-        else model.config.decoder_vocab_size
-    )
+    size = getattr(model.config, "decoder_vocab_size", None) or model.config.vocab_size
+    vocabulary = torch.arange(size)
 
     def end_in_time(ids, scores):
         scores = scores.log_softmax(-1)  # once more, as some words have been forbidden
@@ -191,8 +225,31 @@ def search(model, inputs, mask, width, *, extra, alpha=1.0, first=None, num_best
     return sequences, None
 
 
-def _letting_all_end(rule, model):
-    def update(*, top_num_beam_mask, **kwargs):
-        return rule(model, top_num_beam_mask=top_num_beam_mask | True, **kwargs)
+SENTENCES = ["The cat no. 7 sat.", "isn't it?", "mat", "The mat no. 93 sat on the cat, it isn't."]
+TRANSLATIONS = ["Die Katze Nr. 7 saß.", "Mäusen?", "Matte", "über der Katze"]
+MODELS = ("marianmt_shared", "marianmt_separate", "m2m100", "nllb", "mbart")
+EXTRA = 6  # the most pieces that a translation has more than its source
 
-    return update
+
+def write_folder(folder):
+    """Writes a model, and what it makes of SENTENCES: expected.npz and expected.json."""
+    kind = folder.name
+    if kind.startswith("marianmt"):
+        model, tokenizer = make_marian(folder, is_shared=kind == "marianmt_shared")
+    else:
+        model, tokenizer = make_fairseq(folder, kind)
+    inputs, mask = tokenize(tokenizer, SENTENCES)
+    targets = tokenizer(text_target=TRANSLATIONS, return_tensors="pt", padding=True).input_ids
+    logits = compute_logits(model, inputs[:2], mask[:2], targets[:2])
+    first = targets[0, 0].item() if kind in LANGUAGES else None
+    searches = {}
+    for width in (1, 4):
+        ids, scores = search(model, inputs, mask, width, extra=EXTRA, first=first)
+        texts = decode(tokenizer, ids[:, 0])
+        end = model.config.eos_token_id
+        rows = [row[: row.index(end) + 1] for row in ids[:, 0, 1:].tolist()]
+        scores = None if scores is None else scores[:, 0].astype(float).tolist()
+        searches[width] = {"ids": rows, "texts": texts, "scores": scores}
+    arrays = {"inputs": inputs.numpy(), "targets": targets.numpy(), "logits": logits}
+    np.savez_compressed(folder / "expected.npz", **arrays)
+    (folder / "expected.json").write_text(json.dumps(searches, ensure_ascii=False) + "\n")

@@ -1,0 +1,138 @@
+"""Importing a model as a run: what is said, what is written, and what is refused."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import transformer
+from tests.helpers.imported import GOLDEN
+from tools.golden_folders.translation import EXTRA, SENTENCES
+from transformer.cli.import_model import main
+from transformer.interop import import_model as importing
+from transformer.interop.check_import import Results, describe
+from transformer.interop.import_model import import_model, read_folder
+from transformer.workdir import WorkDir
+
+MARIAN, M2M100 = GOLDEN / "marianmt_shared", GOLDEN / "m2m100"
+
+
+def test_a_run_of_opus_mt_translates(tmp_path):
+    """Catches a run that is not what the folder held, or that nobody tells how to use."""
+    run = tmp_path / "run"
+    said = import_model(MARIAN, run, check=False)
+    assert said[0].startswith(f"{run}: translation from en to de, ")
+    assert f"--workdir={run} --input=FILE" in "\n".join(said)
+    assert f"fine_tune.py:{run}" in said[-1]
+    translator = transformer.Translator.from_checkpoint(run, batch_size=4)
+    found = translator.translate(SENTENCES, max_extra_length=EXTRA)
+    expected = json.loads((MARIAN / "expected.json").read_text())["4"]
+    assert [translation.text for translation in found] == expected["texts"]
+    with pytest.raises(ValueError, match="is a work directory of this package"):
+        read_folder(run)
+    with pytest.raises(ValueError, match="holds a run already"):
+        import_model(MARIAN, run)
+
+
+@pytest.mark.parametrize("name, task", [
+    ("marian_joint", "translation"), ("bert", "masked_lm"), ("bert_classifier", "classification"),
+    ("gpt2", "language_model"), ("vit", "images"),
+])  # fmt: skip
+def test_every_folder_is_recognised(tmp_path, name, task):
+    """Catches a model whose reader nobody calls, and a run that cannot be restored."""
+    said = import_model(GOLDEN / name, tmp_path / "run", check=False)
+    assert task.replace("_", " ") in said[0]
+    restored = transformer.restore(tmp_path / "run")
+    assert (restored.config.task, restored.step) == (task, 0)
+
+
+def test_a_kill_leaves_no_half_run(tmp_path, monkeypatch):
+    """Catches a folder that looks like a run and lacks a part, and old weights in a new run."""
+    run = tmp_path / "run"
+
+    def killed(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(importing, "save_tokenizers", killed)
+        import_model(MARIAN, run, check=False)
+    assert not WorkDir(run).has_run
+    with pytest.raises(ValueError, match="left of an import that was cut short; remove that"):
+        import_model(MARIAN, run)
+    shutil.rmtree(run)
+    assert import_model(MARIAN, run, check=False)
+
+
+def test_what_is_no_known_folder_is_refused(tmp_path):
+    """Catches a model that is taken for another, and a folder that is made for none."""
+    run = tmp_path / "run"
+    other = tmp_path / "t5"
+    other.mkdir()
+    (other / "config.json").write_text('{"model_type": "t5"}')
+    for folder, languages, expected in [
+        (tmp_path / "nothing", {}, "is no local folder"),
+        ("gs://bucket/model", {}, "is no local folder"),
+        (tmp_path, {}, "neither config.json, as Hugging Face has, nor decoder.yml"),
+        (
+            other,
+            {},
+            "a model of type t5, which is not known; known are marian, m2m_100",
+        ),
+        (GOLDEN / "bert", {"source_language": "en"}, "of type bert, which has no languages"),
+        (M2M100, {}, "This model needs source_language"),
+    ]:
+        with pytest.raises(ValueError, match=expected):
+            import_model(folder, run, **languages)
+    assert not run.exists()
+
+
+def test_shapes_that_do_not_fit_are_found_before_anything_is_written(tmp_path):
+    """Catches a run that can be written and not restored."""
+    folder = tmp_path / "folder"
+    shutil.copytree(MARIAN, folder)
+    config = json.loads((folder / "config.json").read_text())
+    sizes = {"encoder_ffn_dim": 20, "decoder_ffn_dim": 20}
+    (folder / "config.json").write_text(json.dumps(config | sizes))
+    with pytest.raises(ValueError, match=r"feed_forward.*must be \(20,\), but is \(24,\)"):
+        import_model(folder, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_check_says_how_near_both_sides_are():
+    """Catches a difference that is reported as agreement."""
+    rows, other = [np.array([-1.0, -2.0])], [np.array([-1.0, -2.5])]
+    assert "within 0, 1 of 1 greedy" in describe(Results(rows, ["a"]), Results(rows, ["a"]))
+    assert "more than rounding" in describe(Results(rows, ["a"]), Results(other, ["b"]))
+    longer = Results([np.zeros(3)], ["a"])
+    assert "1 texts split otherwise; this is more" in describe(Results(rows, ["a"]), longer)
+
+
+def test_the_command(tmp_path, capfd):
+    """Catches flags that the function does not get, and mistakes without a sentence."""
+    words = ["transformer-import", str(M2M100), str(tmp_path / "run"), "--nocheck"]
+    assert main([*words, "--source_language=en", "--target_language=de"]) == 0
+    assert "translation from en to de" in capfd.readouterr().err
+    for wrong, expected in [
+        (words, "holds a run already"),
+        (words[:2], "expected transformer-import FOLDER WORKDIR, not 1 names"),
+        ([*words, "--language=de"], "did you mean --"),
+    ]:
+        with pytest.raises(SystemExit) as end:
+            main(wrong)
+        assert end.value.code == 2
+        assert expected in capfd.readouterr().err
+    assert main(["transformer-import", "--help"]) == 0
+    assert "--source_language=NAME" in capfd.readouterr().out
+
+
+# ---- beside transformers, where it is installed
+
+
+def test_an_import_checks_itself(tmp_path):
+    """Catches a check that compares nothing, or other texts."""
+    pytest.importorskip("transformers")
+    pytest.importorskip("torch")
+    said = "\n".join(import_model(MARIAN, tmp_path / "run"))
+    assert "4 of 4 greedy translations equal" in said
+    assert "more than rounding" not in said

@@ -1,0 +1,297 @@
+"""Marian, M2M100, NLLB and mBART-50 as transformers wrote them: golden folders, without torch."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from tests.helpers.imported import GOLDEN, build, changed_folder
+from tools.golden_folders.translation import EXTRA, LANGUAGES, MODELS, SENTENCES, TRANSLATIONS
+from transformer.inference.translator import Translator
+from transformer.interop.seq2seq import read_seq2seq
+from transformer.interop.seq2seq_settings import read_seq2seq_settings
+from transformer.interop.seq2seq_vocabulary import read_vocabulary
+from transformer.special_tokens import BOS, EOS, PAD
+
+MARIAN = GOLDEN / "marianmt_shared"
+M2M100 = GOLDEN / "m2m100"
+
+
+def languages_of(name):
+    return LANGUAGES.get(name, ("", ""))
+
+
+def orders_of(name):
+    """For each id of ours theirs, of source and target."""
+    folder = GOLDEN / name
+    return read_vocabulary(folder, read_seq2seq_settings(folder), *languages_of(name)).orders
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def golden(request):
+    """(name, the imported model, the arrays that transformers computed)."""
+    folder = GOLDEN / request.param
+    with np.load(folder / "expected.npz") as file:
+        return request.param, read_seq2seq(folder, *languages_of(request.param)), dict(file)
+
+
+def without_padding(rows, pad):
+    return [[i for i in row if i != pad] for row in rows.tolist()]
+
+
+def test_text_has_their_ids(golden):
+    """Catches a language at the wrong place, and a list of pieces that is one id off."""
+    name, imported, expected = golden
+    pad = json.loads((GOLDEN / name / "config.json").read_text())["pad_token_id"]
+    pairs = ("inputs", SENTENCES), ("targets", TRANSLATIONS)
+    for tokenizer, order, (part, texts) in zip(
+        imported.tokenizers, orders_of(name), pairs, strict=True
+    ):
+        ours = [[order[i] for i in ids] for ids in tokenizer.encode(texts)]
+        assert ours == without_padding(expected[part], pad)
+
+
+def test_logits_are_theirs(golden):
+    """Catches a wrong activation, epsilon, position, bias or order of columns."""
+    name, imported, expected = golden
+    model, params = build(imported)
+    order = orders_of(name)[1]
+    source, target = imported.tokenizers
+    for row, (sentence, translation) in enumerate(zip(SENTENCES[:2], TRANSLATIONS, strict=False)):
+        ids = [
+            np.array([t.encode([text])[0]])
+            for t, text in ((source, sentence), (target, translation))
+        ]
+        logits = np.asarray(model.apply({"params": params}, *ids, deterministic=True))[0]
+        seen = logits[0] > -1e3  # others are silenced: what no search may find
+        assert set(np.flatnonzero(~seen)) <= {PAD, BOS} and not seen[BOS]
+        theirs = expected["logits"][row, : ids[1].shape[1]][:, order]
+        np.testing.assert_allclose(logits[:, seen], theirs[:, seen], atol=1e-4)
+
+
+def test_translations_are_theirs(golden):
+    """Catches a search that begins, ends or scores otherwise, and another text of the same ids."""
+    name, imported, _ = golden
+    width = 1 if name in ("nllb", "marianmt_separate") else 4  # greedy search compiles faster
+    _, params = build(imported)
+    imported.config.decoding.batch_size = 4
+    expected = json.loads((GOLDEN / name / "expected.json").read_text())[str(width)]
+    translator = Translator(imported.config, params, imported.tokenizers)
+    found = translator.translate(SENTENCES, beam_size=width, max_extra_length=EXTRA)
+    order = orders_of(name)[1]
+    assert [[order[i] for i in translation.ids] for translation in found] == expected["ids"]
+    assert [translation.text for translation in found] == expected["texts"]
+    if expected["scores"]:
+        scores = [translation.score for translation in found]
+        np.testing.assert_allclose(scores, expected["scores"], atol=1e-4)
+
+
+def test_the_configuration_says_how_they_search():
+    """Catches our own length penalty, and beams that nobody asked for."""
+    imported = read_seq2seq(MARIAN)
+    config = imported.config
+    assert (config.decoding.beam_size, config.decoding.alpha) == (4, 1.0)
+    assert config.decoding.length_penalty == "power"
+    assert config.data.row_length == 64
+    assert (config.data.source_language, config.data.target_language) == ("en", "de")
+    assert not imported.notes
+
+
+# ---- other forms of the same model
+
+
+def logits_of(folder, *languages):
+    imported = read_seq2seq(folder, *languages)
+    ids = np.array([[5, 6, 7, EOS]])
+    model, params = build(imported)
+    return np.asarray(model.apply({"params": params}, ids, ids, deterministic=True))
+
+
+def rename(changes):
+    return lambda name: changes.get(name, name)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rename": rename({"model.shared.weight": "lm_head.weight"})},
+        {"rename": rename({"model.shared.weight": "model.decoder.embed_tokens.weight"})},
+        {"dropped": "add", "decoder_vocab_size": None},
+        {"eos_token_id": [0]},
+    ],
+)
+def test_a_file_may_hold_its_table_anywhere(tmp_path, options):
+    """Catches a folder of another version of transformers that is refused."""
+    options = dict(options)
+    if options.pop("dropped", None):
+        table = load_file(MARIAN / "model.safetensors")["model.shared.weight"]
+        options["add"] = {"lm_head.weight": table, "model.encoder.embed_tokens.weight": table}
+    folder = changed_folder(MARIAN, tmp_path / "folder", **options)
+    np.testing.assert_array_equal(logits_of(folder), logits_of(MARIAN))
+
+
+def half_sinusoids(length, width):
+    angles = np.arange(length)[:, None] * 1e4 ** -(np.arange(0, width, 2) / width)
+    return np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(np.float32)
+
+
+def test_positions_in_the_file(tmp_path):
+    """Catches positions of a file that are dropped: other ones, and a first one that says how a
+    decoder starts.
+    """
+    sinusoids, names = (
+        half_sinusoids(64, 16),
+        [f"model.{s}coder.embed_positions.weight" for s in ("en", "de")],
+    )
+    usual = changed_folder(
+        MARIAN, tmp_path / "a", add=dict.fromkeys(names, sinusoids.astype(np.float16))
+    )
+    assert read_seq2seq(usual).config.model.positions == "sinusoidal"
+    np.testing.assert_array_equal(logits_of(usual), logits_of(MARIAN))
+
+    start = np.random.default_rng(0).normal(size=16).astype(np.float32)
+    table = load_file(MARIAN / "model.safetensors")["model.shared.weight"]
+    begun = sinusoids.copy()
+    begun[0] += 4 * (start - table[-1])  # √D times the vector of the token that begins
+    folder = changed_folder(MARIAN, tmp_path / "b", add={names[0]: sinusoids, names[1]: begun})
+    by_position = read_seq2seq(folder)
+    assert by_position.config.model.positions == "sinusoidal"
+    found = by_position.params["shared_embedding/table"][BOS]
+    np.testing.assert_allclose(found.reshape(8, 2).T.ravel(), start, atol=1e-5)
+
+    learned = changed_folder(
+        MARIAN, tmp_path / "c", add=dict.fromkeys(names, sinusoids[::-1].copy())
+    )
+    imported = read_seq2seq(learned)
+    assert imported.config.model.positions == "learned"
+    np.testing.assert_array_equal(imported.params["source_positions/table"], sinusoids[::-1])
+    build(imported)
+
+
+def test_a_softmax_of_its_own(tmp_path):
+    """Catches tables that are taken for one though the model was trained with several."""
+    tensors = load_file(MARIAN / "model.safetensors")
+    other = tensors["model.shared.weight"][::-1].copy()
+    folder = changed_folder(
+        MARIAN, tmp_path / "a", add={"lm_head.weight": other}, tie_word_embeddings=False
+    )
+    imported = read_seq2seq(folder)
+    assert imported.config.model.embedding_sharing == "none"
+    build(imported)
+    order = orders_of("marianmt_shared")[1]
+    columns = np.arange(16).reshape(2, 8).T.ravel()
+    np.testing.assert_array_equal(imported.params["softmax/table"], other[order][:, columns])
+
+
+# ---- refusals, a sentence each
+
+
+def refusal(folder, *languages):
+    with pytest.raises(ValueError, match=r"^[^\n]*[.…?]$") as caught:
+        read_seq2seq(folder, *languages)
+    return str(caught.value)
+
+
+def test_all_settings_that_have_no_counterpart_are_named(tmp_path):
+    """Catches a model that computes something else, and one error after another."""
+    folder = changed_folder(
+        MARIAN, tmp_path / "a", activation_function="tanh", decoder_ffn_dim=7,
+        decoder_attention_heads=1, quantization_config={"bits": 8},
+    )  # fmt: skip
+    said = refusal(folder)
+    for name in (
+        "activation_function='tanh'",
+        "decoder_ffn_dim=7",
+        "decoder_attention_heads=1",
+        "quantization_config",
+    ):
+        assert name in said
+    folder = changed_folder(MARIAN, tmp_path / "b", drop=("d_model",))
+    assert "config.json lacks a positive number as d_model" in refusal(folder)
+    folder = changed_folder(MARIAN, tmp_path / "c", eos_token_id=[0, 1])
+    (folder / "generation_config.json").unlink()
+    assert "lacks an id as eos_token_id" in refusal(folder)
+    folder = changed_folder(MARIAN, tmp_path / "d", d_model=32)
+    assert "does not fit d_model=32" in refusal(folder)
+
+
+def test_every_tensor_is_used(tmp_path):
+    """Catches a part of a model that is dropped, or left random."""
+    bias = "model.decoder.layers.0.fc1.bias"
+    folder = changed_folder(MARIAN, tmp_path / "a", rename=rename({bias: None}))
+    assert f"The tensor {bias} is missing" in refusal(folder)
+    folder = changed_folder(
+        MARIAN, tmp_path / "b", add={"model.gate.weight": np.ones(2, np.float32)}
+    )
+    assert "The tensor model.gate.weight is unknown" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    "file", ["source.spm", "target.spm", "vocab.json", "model.safetensors", "config.json"]
+)
+def test_a_missing_or_damaged_file_is_named(tmp_path, file):
+    """Catches a stack trace for half a download."""
+    folder = tmp_path / "a"
+    shutil.copytree(MARIAN, folder)
+    content = (folder / file).read_bytes()
+    (folder / file).write_bytes(content[:-2])
+    assert refusal(folder)
+    (folder / file).unlink()
+    assert file in refusal(folder)
+
+
+def test_a_vocabulary_of_another_model(tmp_path):
+    """Catches rows that get the pieces of others."""
+    folder = changed_folder(MARIAN, tmp_path / "a")
+    vocabulary = json.loads((folder / "vocab.json").read_text())
+    for change, expected in [
+        (vocabulary | {"new": len(vocabulary)}, "rows for 57: they are not of one model"),
+        (vocabulary | {"</s>": 3, "t": 0}, "do not fit: pad_token_id=56"),
+        (vocabulary | {"t": 0}, "does not number pieces"),
+        ({piece: i for piece, i in vocabulary.items() if piece != "<unk>"}, "no piece <unk>"),
+    ]:
+        (folder / "vocab.json").write_text(json.dumps(change))
+        assert expected in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    "name, languages, expected",
+    [
+        (
+            "m2m100",
+            ("", "de"),
+            "needs source_language, one of its 100 languages: af, am, ar, ast, …",
+        ),
+        ("m2m100", ("en", "ger"), "target_language=ger is none of the 100 languages"),
+        ("nllb", ("eng_Latn", "de"), "did you mean deu_Latn?"),
+        ("mbart", ("en", "de_DE"), "did you mean en_XX?"),
+    ],
+)
+def test_a_language_must_be_one_of_the_model(name, languages, expected):
+    """Catches a model that is asked for a language by a name that it does not have."""
+    assert expected in refusal(GOLDEN / name, *languages)
+
+
+def test_marian_with_several_target_languages(tmp_path):
+    """Catches a language that the user has to know of and is not told, or is not put first."""
+    folder = changed_folder(MARIAN, tmp_path / "a")
+    vocabulary = json.loads((folder / "vocab.json").read_text())
+    replaced = {(">>fra<<" if piece == "t" else piece): i for piece, i in vocabulary.items()}
+    (folder / "vocab.json").write_text(json.dumps(replaced))
+    assert "begin each sentence with one, as >>fra<<" in read_seq2seq(folder).notes[0]
+    source, _ = read_seq2seq(folder, "en", "fra").tokenizers
+    assert source.pieces(source.encode(["mat"])[0])[0] == ">>fra<<"
+    assert "did you mean fra?" in refusal(folder, "en", "fr")
+
+
+def test_what_the_search_does_without_is_said(tmp_path):
+    """Catches settings of a search that are dropped without a word."""
+    folder = changed_folder(MARIAN, tmp_path / "a")
+    search = json.loads((folder / "generation_config.json").read_text())
+    search |= {"no_repeat_ngram_size": 3, "length_penalty": -1.0, "bad_words_ids": [[56], [3, 4]]}
+    (folder / "generation_config.json").write_text(json.dumps(search))
+    (note,) = read_seq2seq(folder).notes
+    for name in ("no_repeat_ngram_size=3", "length_penalty=-1.0", "bad_words_ids"):
+        assert name in note

@@ -1,0 +1,166 @@
+"""Makes a run of a model of another system: a work directory like those that training writes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+from etils.epath import PathLike
+from flax.traverse_util import unflatten_dict
+
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.restore import count_parameters
+from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
+from transformer.checkpoint.train_state import TrainState
+from transformer.console import phase
+from transformer.data.tokenizer_files import save_tokenizers
+from transformer.interop import bert, gpt2, vit
+from transformer.interop.check_import import check_import
+from transformer.interop.huggingface_settings import read_settings
+from transformer.interop.imported_model import ImportedModel
+from transformer.interop.marian import read_marian
+from transformer.interop.seq2seq import read_seq2seq
+from transformer.registry import task_kind
+from transformer.storage import is_remote
+from transformer.workdir import WorkDir
+
+# By the model_type of config.json.
+TRANSLATION: dict[str, Callable[..., ImportedModel]] = dict.fromkeys(
+    ("marian", "m2m_100", "mbart"), read_seq2seq
+)
+ONE_STACK: dict[str, Callable[[PathLike], ImportedModel]] = {
+    "bert": bert.read,
+    "gpt2": gpt2.read,
+    "vit": vit.read,
+}
+CLASSES = {
+    "translation": "Translator",
+    "classification": "Classifier",
+    "images": "Classifier",
+    "language_model": "LanguageModel",
+}
+
+
+def import_model(
+    folder: PathLike,
+    workdir: PathLike,
+    *,
+    source_language: str = "",
+    target_language: str = "",
+    check: bool = True,
+) -> list[str]:
+    """Makes the work directory `workdir` of a model of another system.
+
+    >>> transformer.import_model("opus-mt-en-de", "runs/opus")
+    >>> transformer.Translator.from_checkpoint("runs/opus").translate(["It is closed."])
+
+    Args:
+      folder: of Hugging Face, with a model of type marian (OPUS-MT), m2m_100 (M2M100, NLLB), mbart
+        (mBART-50), bert, gpt2 or vit; or of Marian, with decoder.yml.
+      workdir: a new folder, local or gs://, for `Translator` and its like, eval.py, and to start
+        training from (training.init_from).
+      source_language, target_language: as a model of many languages names them: "en" of M2M100,
+        "eng_Latn" of NLLB, "en_XX" of mBART-50.
+      check: whether the run is compared with the library transformers on a few texts, where that
+        and torch are installed.
+
+    Returns sentences that say what was done. Raises ValueError for a folder that is damaged or
+    incomplete, or whose model cannot be computed here, and if `workdir` holds a run already.
+    """
+    run = WorkDir(workdir)
+    _check_is_new(run)
+    with phase(f"reading {folder}"):
+        imported = read_folder(folder, source_language, target_language)
+    notes, config = imported.notes, imported.config
+    size = write_run(imported, run)
+    del imported  # the check loads both sides
+    kind = task_kind(config.task)
+    languages = config.data.source_language, config.data.target_language
+    what = f"translation from {languages[0]} to {languages[1]}" if kind == "translation" else kind
+    said = [f"{run.path}: {what.replace('_', ' ')}, {size}, of {folder}", *notes]
+    if check and kind == "translation":
+        with phase("comparing with transformers"):
+            said.append(check_import(folder, run.path, config))
+    return [*said, *_uses(run, kind)]
+
+
+def read_folder(
+    folder: PathLike, source_language: str = "", target_language: str = ""
+) -> ImportedModel:
+    """Reads a folder of any system that is known; see `import_model` for arguments and errors."""
+    path = Path(folder)
+    if is_remote(folder) or not path.is_dir():
+        raise ValueError(f"{folder} is no local folder: name one that holds a model.")
+    if not (path / "config.json").is_file():
+        if not (path / "decoder.yml").is_file():
+            raise ValueError(
+                f"{folder} holds no model that is known: neither config.json, as Hugging Face has, "
+                f"nor decoder.yml, as Marian has."
+            )
+        return _with_languages(read_marian(folder), source_language, target_language)
+    settings = read_settings(folder)
+    kind = settings.get("model_type")
+    if kind in TRANSLATION:
+        return TRANSLATION[kind](folder, source_language, target_language)
+    if kind not in ONE_STACK:
+        raise ValueError(_unknown(folder, settings))
+    if source_language or target_language:
+        raise ValueError(f"{folder} holds a model of type {kind}, which has no languages.")
+    return ONE_STACK[kind](folder)
+
+
+def _with_languages(imported: ImportedModel, source: str, target: str) -> ImportedModel:
+    data = imported.config.data
+    data.source_language = source or data.source_language
+    data.target_language = target or data.target_language
+    return imported
+
+
+def _unknown(folder: PathLike, settings: dict[str, Any]) -> str:
+    if "task" in settings and "model_type" not in settings:
+        return f"{folder} is a work directory of this package, not a model of another system."
+    return (
+        f"{folder} holds a model of type {settings.get('model_type')}, which is not known; known "
+        f"are {', '.join([*TRANSLATION, *ONE_STACK])}, and folders of Marian with decoder.yml."
+    )
+
+
+def _check_is_new(run: WorkDir) -> None:
+    if run.has_run:
+        raise ValueError(f"{run.path} holds a run already; name a new folder.")
+    if run.checkpoints.exists():
+        raise ValueError(
+            f"{run.path} holds what is left of an import that was cut short; remove that folder, "
+            f"or name another."
+        )
+
+
+def write_run(imported: ImportedModel, run: WorkDir) -> str:
+    """Writes a work directory, config.json last; returns the number of parameters as text."""
+    config, params = imported.config, unflatten_dict(imported.params, sep="/")
+    model = make_model(config, imported.tokenizers, imported.labels)
+    check_shapes(model, smallest_batch(config, imported.labels), params)
+    run.open_for_training(config)
+    with phase(f"writing {run.path}"):
+        checkpoints = Checkpoints(run.checkpoints, keep=1)
+        checkpoints.save(TrainState(jnp.array(0), params, opt_state=()))
+        checkpoints.close()
+    if imported.tokenizers:
+        source, target = imported.tokenizers
+        save_tokenizers(run.path, source, target)
+    if imported.labels.names:
+        imported.labels.save(run.path)
+    run.save_config(config)
+    run.close()
+    return count_parameters(params)
+
+
+def _uses(run: WorkDir, kind: str) -> list[str]:
+    """Returns how to use the run, a line each."""
+    uses = []
+    if kind in CLASSES:
+        uses.append(f'in Python: transformer.{CLASSES[kind]}.from_checkpoint("{run.path}")')
+    if kind == "translation":
+        uses.append(f"translate: python eval.py --workdir={run.path} --input=FILE --output=FILE")
+    fine_tune = f"python train.py --config=configs/fine_tune.py:{run.path} --workdir=NEW"
+    return [*uses, f"fine-tune: {fine_tune} --config.data.corpus=CORPUS"]
