@@ -20,10 +20,13 @@ BATCHES = "32 examples", "64 examples", "1024 tokens"
 EXTRA = 50  # tokens that a translation may have beyond those of the longest source
 
 
-def make_search(workload: SearchWorkload) -> Tuned:
-    """Returns search(beam_size, alpha, …), which returns `nbest` translations per sentence."""
+def make_search(workload: SearchWorkload, compute_type: str = "") -> Tuned:
+    """Returns search(beam_size, alpha, …), which returns `nbest` translations per sentence.
+
+    compute_type: of its matrix products, for example int8; empty: the workload's.
+    """
     split, join = make_tokenizer(workload)
-    translators = make_translators(workload)
+    translators = make_translators(workload, compute_type or workload.dtype)
     sentences = workload.sentences()
     longest = max(map(len, split(sentences)))
 
@@ -50,16 +53,18 @@ def make_search(workload: SearchWorkload) -> Tuned:
         )
         return [join(result.hypotheses) for result in results]
 
-    if workload.is_text:
+    if workload.is_mixed:
         candidates = [f"{count} × {batch}" for count in translators for batch in BATCHES]
     else:  # all sentences at once, in equal shares for the translators
         candidates = [f"{n} × {-(-len(sentences) // n)} examples" for n in translators]
     return Tuned(run, candidates)
 
 
-def make_translators(workload: SearchWorkload) -> dict[int, ctranslate2.Translator]:
+def make_translators(
+    workload: SearchWorkload, compute_type: str
+) -> dict[int, ctranslate2.Translator]:
     """Returns {number of batches at a time: translator}, whose threads share a batch or do not."""
-    folder = str(pathlib.Path(workload.folder) / "ctranslate2")
+    folder = str(pathlib.Path(workload.folder) / f"ctranslate2_{compute_type}")
     config, weights, vocabulary = workload.model()
     spec = make_spec(ModelConfig(**config), weights, [vocabulary] * 2, MAX_INPUT_LENGTH)
     save_spec(spec, pathlib.Path(folder))
@@ -69,7 +74,7 @@ def make_translators(workload: SearchWorkload) -> dict[int, ctranslate2.Translat
     return {
         count: ctranslate2.Translator(
             folder,
-            compute_type=workload.dtype,
+            compute_type=compute_type,
             inter_threads=count,
             intra_threads=workload.num_threads // count,
         )
@@ -82,7 +87,7 @@ def make_tokenizer(workload: SearchWorkload) -> tuple[Callable, Callable]:
     if not workload.is_text:
         return (
             lambda sentences: [sentence.split() for sentence in sentences],
-            lambda hypotheses: [" ".join(pieces) for pieces in hypotheses],
+            lambda hypotheses: [" ".join(without_end(pieces)) for pieces in hypotheses],
         )
     import sentencepiece
 

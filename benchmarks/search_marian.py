@@ -76,7 +76,7 @@ def make_search(workload: SearchWorkload) -> Tuned:
                 results[i] = [join(row) for row in rows[row_index * nbest :][:nbest]]
         return results
 
-    return Tuned(run, BATCHES if workload.is_text else [len(sentences)])
+    return Tuned(run, BATCHES if workload.is_mixed else [len(sentences)])
 
 
 def load_marian(workload: SearchWorkload) -> tuple[MarianMTModel, Ids, list[str]]:
@@ -100,22 +100,22 @@ def make_tokenizer(
     """Returns split (sentences to lists of ids) and join (a row with special ids to a sentence)."""
     theirs = {ours: index for index, ours in enumerate(ids.target)}
     end = theirs[EOS]
+
+    def our_ids(row: list[int]) -> list[int]:
+        row = row[1 : row.index(end)] if end in row else row[1:]
+        return [ids.target[i] for i in row]
+
     if not workload.is_text:
         index = {token: theirs.get(ours) for ours, token in enumerate(vocabulary)}
         return (
             lambda sentences: [[*(index[token] for token in s.split()), end] for s in sentences],
-            lambda row: " ".join(vocabulary[ids.target[i]] for i in row[1:]),
+            lambda row: " ".join(vocabulary[i] for i in our_ids(row)),
         )
     import sentencepiece
 
     path = str(pathlib.Path(workload.folder) / "tokenizer.model")
     processor = sentencepiece.SentencePieceProcessor(model_file=path)
-
-    def join(row: list[int]) -> str:
-        row = row[1 : row.index(end)] if end in row else row[1:]
-        return processor.decode([ids.target[i] for i in row])
-
     return (
         lambda sentences: [[*(theirs[i] for i in row), end] for row in processor.encode(sentences)],
-        join,
+        lambda row: processor.decode(our_ids(row)),
     )

@@ -5,13 +5,14 @@ from typing import Any
 
 from table import align, ratio
 
-OTHERS = "ctranslate2", "marian"
+OTHERS = "ctranslate2", "ctranslate2_int8", "marian"
 
 
 def format_searches(results: dict[str, dict[str, Any]], count: int, unit: str) -> str:
     """Formats the results {contestant: {"seconds", …}} of one search over `count` units."""
     shown = sorted({column for result in results.values() for column in result["show"]})
-    ratios = [f"to {name}" for name in OTHERS]
+    others = [name for name in OTHERS if name in results]
+    ratios = [f"to {name}" for name in others]
     titles = "contestant", f"{unit}/s", "s", "min–max", "CPU s", *ratios, *shown
     rows = [(*titles, "first pass", "compiles")]
     for name, result in results.items():
@@ -23,7 +24,7 @@ def format_searches(results: dict[str, dict[str, Any]], count: int, unit: str) -
                 f"{median(seconds):,.3f}",
                 f"{min(seconds):,.3f}–{max(seconds):,.3f}",
                 f"{median(result['cpu']):,.2f}",
-                *(ratio(results, name, other) for other in OTHERS),
+                *(ratio(results, name, other) for other in others),
                 *(result["show"].get(column, "–") for column in shown),
                 # A contestant with a note tried batch sizes in its first pass.
                 "–" if result["note"] else f"{result['first']:.1f} s",

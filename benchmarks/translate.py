@@ -1,14 +1,16 @@
 """Times translation against CTranslate2 and Hugging Face's Marian with the same weights.
 
 python benchmarks/translate.py --torch_python=PYTHON
+python benchmarks/translate.py --torch_python=PYTHON --shape=opus --lengths=mixed
 python benchmarks/translate.py --torch_python=PYTHON --workdir=RUN --input=FILE --reference=FILE
 
 PYTHON has ctranslate2, torch, transformers, sentencepiece and etils[epath] (default: this one).
 A contestant that is not installed is skipped with a message.
 
 Without a run, the model has random weights, and all sources and all translations have the same
-number of tokens, so that only speed is compared. With a run, text is translated to text, with the
-tokenizer's time included, and scored with BLEU if there is a reference.
+number of tokens, so that only speed is compared; with --lengths=mixed, sources have many lengths,
+and translations end where EOS happens to be the best token. With a run, text is translated to text,
+with the tokenizer's time included, and scored with BLEU if there is a reference.
 
 Each contestant runs in a process of its own and waits while another is at work; every round begins
 with another one. The first pass over all sentences is the warm-up and is not measured, nor is the
@@ -36,8 +38,14 @@ from search_workload import SearchWorkload
 
 Searches = dict[str, dict[str, Any]]  # {name: options}
 
-CONTESTANTS = "ours", "ctranslate2", "marian"
-SHAPES_OF = {"cpu": ["base"], "gpu": list(SHAPES)}
+CONTESTANTS = {  # name: (module, options)
+    "ours": ("search_ours", {}),
+    "ctranslate2": ("search_ctranslate2", {}),
+    "ctranslate2_int8": ("search_ctranslate2", {"compute_type": "int8"}),
+    "marian": ("search_marian", {}),
+}
+DEFAULT_CONTESTANTS = "ours,ctranslate2,marian"
+SHAPES_OF = {"cpu": ["base", "opus"], "gpu": list(SHAPES)}
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -46,6 +54,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--shape", help="one of the device's shapes (default: all of them)")
     parser.add_argument(
         "--sentences", type=int, help="number of sentences with random weights, all in one batch"
+    )
+    parser.add_argument(
+        "--lengths", choices=["equal", "mixed"], default="equal", help="of random sentences"
     )
     parser.add_argument("--workdir", help="a trained run, to translate --input with")
     parser.add_argument("--input", help="a text file, or .gz")
@@ -61,16 +72,18 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--torch_python", default=sys.executable, help="a Python that has the other systems"
     )
-    parser.add_argument("--contestants", default=",".join(CONTESTANTS), help="which to compare")
+    parser.add_argument("--contestants", default=DEFAULT_CONTESTANTS, help="which to compare")
     parser.add_argument("--json", help="a file for the results of every round")
     arguments = parser.parse_args()
     if arguments.shape not in (None, *SHAPES_OF[arguments.device]):
         parser.error(f"--shape must be one of {', '.join(SHAPES_OF[arguments.device])}")
     if arguments.device == "gpu" and not shutil.which("nvidia-smi"):
         parser.error("--device=gpu needs an NVIDIA GPU, and there is no nvidia-smi to name it")
+    if arguments.lengths == "mixed" and arguments.shape != "opus":
+        parser.error("--lengths=mixed needs --shape=opus, which has a bias for EOS")
     if bool(arguments.workdir) != bool(arguments.input):
         parser.error("--workdir and --input go together")
-    if not set(arguments.contestants.split(",")) <= set(CONTESTANTS):
+    if not set(arguments.contestants.split(",")) <= CONTESTANTS.keys():
         parser.error(f"--contestants must be of {', '.join(CONTESTANTS)}")
     return arguments
 
@@ -78,8 +91,7 @@ def parse_arguments() -> argparse.Namespace:
 def name_contestants(arguments: argparse.Namespace) -> dict[str, Contestant]:
     """Returns the contestants by name."""
     pythons = {name: arguments.torch_python for name in CONTESTANTS} | {"ours": sys.executable}
-    names = arguments.contestants.split(",")
-    return {name: (pythons[name], f"search_{name}", {}) for name in names}
+    return {name: (pythons[name], *CONTESTANTS[name]) for name in arguments.contestants.split(",")}
 
 
 def make_workloads(
@@ -93,9 +105,12 @@ def make_workloads(
         yield workload, searches, len(workload.sentences()), "sentences"
         return
     for shape in [arguments.shape] if arguments.shape else SHAPES_OF[arguments.device]:
-        options["num_sentences"] = arguments.sentences
+        options |= {"num_sentences": arguments.sentences, "is_mixed": arguments.lengths == "mixed"}
         workload, searches = make_random(shape, folder, **options)
-        yield workload, searches, len(workload.sentences()) * NUM_TOKENS, "tokens"
+        if workload.is_mixed:
+            yield workload, searches, len(workload.sentences()), "sentences"
+        else:
+            yield workload, searches, len(workload.sentences()) * NUM_TOKENS, "tokens"
 
 
 def compare(
@@ -157,7 +172,7 @@ def run(
 def describe(workload: SearchWorkload) -> str:
     """Returns the workload on one line."""
     cores = f", {workload.num_threads} threads" if workload.device == "cpu" else ""
-    sizes = f", {SOURCE_LENGTH} + {NUM_TOKENS} tokens each" * (not workload.workdir)
+    sizes = f", {SOURCE_LENGTH} + {NUM_TOKENS} tokens each" * (not workload.is_mixed)
     count = len(workload.sentences())
     return f"{workload.name}: {count:,} sentences{sizes}; {workload.dtype}{cores}"
 

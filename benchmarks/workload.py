@@ -44,6 +44,8 @@ class Workload:
 TINY = {"num_layers": 4, "d_model": 128, "d_ff": 512, "num_heads": 4}
 BASE = {"num_layers": 6, "d_model": 512, "d_ff": 2048, "num_heads": 8}
 BIG = {"num_layers": 6, "d_model": 1024, "d_ff": 4096, "num_heads": 16}
+# Of the published OPUS-MT models.
+OPUS = BASE | {"activation": "swish", "projection_bias": True, "output_bias": True}
 CPU = {"num_sentences": 64, "source_length": 32, "target_length": 32}
 # The paper's 25,000 target tokens and its vocabulary.
 GPU = {"num_sentences": 832, "source_length": 30, "target_length": 30, "vocab_size": 37_000}
