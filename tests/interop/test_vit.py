@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import transformer
 from tests.helpers.imported import GOLDEN, build, changed_folder
 from transformer.inference.classifier import Classifier
 from transformer.interop import vit
@@ -91,3 +92,16 @@ def test_pixels_are_scaled_only_as_the_folder_says(tmp_path):
         folded["patches/kernel"][(2 * 4 + 1) * 3 + 2], 255 * kernel[:, 2, 2, 1], rtol=1e-6
     )
     assert (folded["patches/bias"] == 1).all()
+
+
+def test_its_run_classifies(tmp_path):
+    """Catches a run whose classes or size of images are lost, and a check that is left out."""
+    said = transformer.import_model(FOLDER, tmp_path / "run")
+    assert any(
+        sentence.startswith(("checked beside", "not checked: that needs")) for sentence in said
+    )
+    classifier = transformer.Classifier.from_checkpoint(tmp_path / "run")
+    expected = np.load(FOLDER / "expected.npz")
+    labels = [found.label for found in classifier.classify(expected["images"] / 255)]
+    names = np.array(["cat", "dog", "bird", "fish"])
+    assert labels == names[expected["probabilities"].argmax(-1)].tolist()

@@ -1,7 +1,7 @@
 """GPT-2's Hugging Face folders: read as causal language models, and written."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,10 @@ LAYER = {
     "feed_forward_residual/LayerNorm_0": "ln_2",
 }
 SOFTMAX, LAST_NORM = "lm_head.weight", "decoder/last_norm"
+FOLDED = (
+    "The output bias is part of lm_head.weight, which is therefore another table than that of the "
+    "embeddings: transformer-import cannot take this folder back."
+)
 MASKS = ("attn.bias", "attn.masked_bias")  # of a layer in files of before 2023: causal masks
 
 
@@ -160,25 +164,12 @@ def write(model: ImportedModel, folder: PathLike) -> list[str]:
     config, tokenizer = model.config, model.tokenizers[0]
     needed = {"model.norm": "pre", "model.embedding_norm": False}
     check_holds("GPT2LMHeadModel", "language_model", config, needed)
-    table = entries(config.model.num_layers)
-    params = complete(config, model.params, table)
-    vocab_size = len(params[TOKENS[0]])
-    is_theirs = is_byte_level(tokenizer)
+    is_theirs, vocab_size = is_byte_level(tokenizer), tokenizer.vocab_size
     order = gpt2_order(vocab_size) if is_theirs else [*range(vocab_size)]
-    params |= {name: reorder_rows(params[name], order) for name in TOKENS if name in params}
-    bias = params.pop(TOKENS[1], np.zeros(1, np.float32))
-    params, softmax = untie(config.model, params)
-    if np.ptp(bias):  # else it changes no probability
-        softmax = params[TOKENS[0]] if softmax is None else softmax
-        norm = params[f"{LAST_NORM}/scale"], params[f"{LAST_NORM}/bias"]
-        softmax, params[f"{LAST_NORM}/bias"] = fold_output_bias(softmax, bias, *norm)
-    tensors = name_table.write(table, params)
-    if softmax is not None:
-        tensors[SOFTMAX] = softmax
-    settings = _their_settings(model, len(order), len(params[POSITIONS]))
-    settings["tie_word_embeddings"] = softmax is None
-    settings["bos_token_id"] = settings["eos_token_id"] = len(order) - 1 if is_theirs else EOS
-    notes = [] if is_theirs else ["A text begins with the id 2, which also ends each line."]
+    tensors, notes = _tensors(config, model.params, order)
+    notes += [] if is_theirs else ["A text begins with the id 2, which also ends each line."]
+    settings = _their_settings(model, tensors)
+    settings["bos_token_id"] = settings["eos_token_id"] = order.index(EOS)
     notes = write_folder(folder, model, settings, tensors, notes)
     generation = {name: settings[name] for name in ("bos_token_id", "eos_token_id")}
     silent = {} if is_theirs else {"suppress_tokens": [PAD, BOS, UNK]}
@@ -187,16 +178,35 @@ def write(model: ImportedModel, folder: PathLike) -> list[str]:
     return notes
 
 
-def _their_settings(model: ImportedModel, vocab_size: int, num_positions: int) -> dict[str, Any]:
-    """Returns the config.json of a run without what belongs to its vocabulary."""
-    ours = model.config.model
+def _tensors(
+    config: Config, params: FlatParams, order: Sequence[int]
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Returns (their tensors, notes); the softmax has a table of its own only where it must."""
+    table = entries(config.model.num_layers)
+    params = complete(config, params, table)
+    params |= {name: reorder_rows(params[name], order) for name in TOKENS if name in params}
+    bias = params.pop(TOKENS[1], np.zeros(1, np.float32))
+    params, softmax = untie(config.model, params)
+    is_folded = bool(np.ptp(bias))  # a bias that all ids share changes no probability
+    if is_folded:
+        softmax = params[TOKENS[0]] if softmax is None else softmax
+        norm = params[f"{LAST_NORM}/scale"], params[f"{LAST_NORM}/bias"]
+        softmax, params[f"{LAST_NORM}/bias"] = fold_output_bias(softmax, bias, *norm)
+    tensors = name_table.write(table, params)
+    return tensors | ({} if softmax is None else {SOFTMAX: softmax}), [FOLDED] * is_folded
+
+
+def _their_settings(model: ImportedModel, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Returns the config.json of a run without the ids of its tokens."""
+    ours, num_positions = model.config.model, len(tensors["transformer.wpe.weight"])
     sizes = ours.d_model, ours.num_layers, ours.num_heads, num_positions
     return {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
         **dict(zip(SIZES, sizes, strict=True)),
         "n_inner": ours.d_ff,
-        "vocab_size": vocab_size,
+        "vocab_size": len(tensors["transformer.wte.weight"]),
+        "tie_word_embeddings": SOFTMAX not in tensors,
         "activation_function": their_activation(ours.activation),
         "layer_norm_epsilon": ours.norm_epsilon,
         "resid_pdrop": ours.dropout_rate,

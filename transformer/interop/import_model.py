@@ -9,13 +9,14 @@ from etils.epath import PathLike
 from flax.traverse_util import unflatten_dict
 
 from transformer.checkpoint.checkpoints import Checkpoints
-from transformer.checkpoint.restore import count_parameters
+from transformer.checkpoint.restore import count_parameters, restore
 from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
 from transformer.checkpoint.train_state import TrainState
 from transformer.console import phase
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.interop import bert, gpt2, vit
 from transformer.interop.check_import import check_import
+from transformer.interop.check_stack import check_stack
 from transformer.interop.huggingface_settings import read_settings
 from transformer.interop.imported_model import ImportedModel
 from transformer.interop.marian import read_marian
@@ -78,9 +79,12 @@ def import_model(
     languages = config.data.source_language, config.data.target_language
     what = f"translation from {languages[0]} to {languages[1]}" if kind == "translation" else kind
     said = [f"{run.path}: {what.replace('_', ' ')}, {size}, of {folder}", *notes]
-    if check and kind == "translation":
+    if check:
         with phase("comparing with transformers"):
-            said.append(check_import(folder, run.path, config))
+            if kind == "translation":
+                said.append(check_import(folder, run.path, config))
+            else:
+                said.append(check_stack(restore(run.path, dtype="float32"), folder))
     return [*said, *_uses(run, kind)]
 
 
