@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.commands import one_device
+from tests.helpers.commands import call, one_device
 from tests.helpers.registries import own_names
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]+))?\)")
 NAMES = {page: str(page.relative_to(ROOT)) for page in PAGES}
 
@@ -39,6 +40,34 @@ def test_python_blocks_run(page, runs, monkeypatch, capsys):
     with own_names(), one_device():
         for number, block in enumerate(blocks_of(page), 1):
             exec(compile(block, f"{NAMES[page]}, block {number}", "exec"), namespace)
+
+
+PUBLISHED = {  # folders that pages name, and those that stand for them here
+    "opus-mt-en-de": "marianmt_shared",
+    "nllb-200-distilled-600M": "nllb",
+    "bert-base-uncased": "bert",
+}
+
+
+def test_models_come_in_and_go_out_as_the_page_says(runs, monkeypatch):
+    """Catches an import, an export or a flag that has another name than the page gives it."""
+    monkeypatch.chdir(runs)
+    for name, golden in PUBLISHED.items():
+        (runs / name).symlink_to(ROOT / "tests" / "golden" / golden)
+    (runs / "runs" / "opus_tuned").symlink_to("opus")
+    (runs / "texts.en").write_text("a house\n\na tree\n")
+    page = (ROOT / "docs" / "other_systems.md").read_text(encoding="utf-8")
+    lines = "".join(SHELL.findall(page)).splitlines()
+    used = [
+        line.removeprefix("python ").split()
+        for line in lines
+        if line.startswith("transformer-") or "--input" in line
+    ]
+    assert {words[0] for words in used} == {"transformer-import", "transformer-export", "eval.py"}
+    for words in used:
+        code, _, err = call(*words)
+        assert code == 0, err
+    assert (runs / "texts.de").read_text().count("\n") == 3
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES.get)

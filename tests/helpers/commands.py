@@ -1,4 +1,4 @@
-"""The two commands run in this process, which saves the seconds of importing JAX anew."""
+"""The commands run in this process, which saves the seconds of importing JAX anew."""
 
 import io
 import signal
@@ -11,15 +11,20 @@ from unittest.mock import patch
 import jax
 
 from transformer import console
-from transformer.cli import evaluate, train
+from transformer.cli import evaluate, export, import_model, train
 from transformer.evaluation.plots import NoMatplotlibError
 
-COMMANDS = {"train.py": train.main, "eval.py": evaluate.main}
+COMMANDS = {
+    "train.py": train.main,
+    "eval.py": evaluate.main,
+    "transformer-import": import_model.main,
+    "transformer-export": export.main,
+}
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def call(script, *arguments, stdin=b"", pictures=False):
-    """Runs train.py or eval.py to its end: (exit code, standard output, standard error).
+    """Runs a command to its end: (exit code, standard output, standard error).
 
     Like `scripts.run`, and on one device too. Output is bytes. pictures: whether matplotlib is
     there, which takes its time for curves and reports that most tests do not read.
