@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+import transformer
 from tests.helpers.imported import GOLDEN, build, changed_folder, compute, random_model
 from tests.helpers.tiny_models import tiny_config
 from transformer.config import Config
@@ -193,3 +194,10 @@ def test_runs_that_bert_cannot_hold_are_refused(masked_lm, tmp_path):
     with pytest.raises(ValueError, match=r"Classification cannot hold model.pooling=mean;"):
         bert.write(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_its_run_says_how_to_become_a_classifier(tmp_path):
+    """Catches a masked language model whose users do not learn what it is good for."""
+    said = transformer.import_model(FOLDER, tmp_path / "run", check=False)
+    assert said[-1].endswith("--config.task=classification --config.data.corpus=CORPUS")
+    assert transformer.restore(tmp_path / "run").config.model.pooling == "pooler"

@@ -167,4 +167,6 @@ def _uses(run: WorkDir, kind: str) -> list[str]:
     if kind == "translation":
         uses.append(f"translate: python eval.py --workdir={run.path} --input=FILE --output=FILE")
     fine_tune = f"python train.py --config=configs/fine_tune.py:{run.path} --workdir=NEW"
+    if kind == "masked_lm":
+        fine_tune += " --config.task=classification"
     return [*uses, f"fine-tune: {fine_tune} --config.data.corpus=CORPUS"]
