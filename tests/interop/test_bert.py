@@ -136,6 +136,11 @@ def test_damaged_folders_are_refused_in_one_sentence(tmp_path):
     )
     with pytest.raises(ValueError, match=r"decoder.weight is another table than"):
         bert.read(folder)
+    folder = changed_folder(
+        FOLDER, tmp_path / "two biases", add={bert.COPIES[1]: np.zeros(58, np.float32)}
+    )
+    with pytest.raises(ValueError, match=r"decoder.bias and cls.predictions.bias must be equal"):
+        bert.read(folder)
 
 
 def test_names_of_classes():

@@ -146,6 +146,8 @@ def _read_params(config: Config, tensors: name_table.Tensors) -> FlatParams:
     params = name_table.read(table, tensors, ignored=ignored)
     if COPIES[0] in tensors:
         tie(config.model, params, tensors[COPIES[0]], COPIES[0])
+    if COPIES[1] in tensors and not np.array_equal(tensors[COPIES[1]], params[TOKENS[1]]):
+        raise ValueError(f"The tensors {COPIES[1]} and cls.predictions.bias must be equal.")
     params[POSITIONS] += params.pop(SEGMENTS)[0]
     return params
 
