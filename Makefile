@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
+# Where this is set, each of the many processes of a run or of the tests compiles its imports anew.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(VENV)/bin/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 .PHONY: train test test-fast lint clean
