@@ -222,3 +222,9 @@ def test_a_difference_is_noticed(name, reader, tmp_path):
     assert "more than rounding: do not use" in check_stack(run, folder)
     (folder / "config.json").write_text("{}")
     assert check_stack(run, folder).startswith("not checked: transformers cannot use")
+
+
+def test_an_import_is_compared(tmp_path):
+    """Catches an import that checks translation models alone."""
+    said = transformer.import_model(GOLDEN / "vit", tmp_path / "run")
+    assert any(sentence.startswith("checked beside transformers") for sentence in said)
