@@ -11,6 +11,7 @@ from transformer.cli.export import main
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.inference.translator import Translator
 from transformer.interop import export_model as module
+from transformer.interop.check_export import count_equal
 
 FILES = {  # of each format, some of those that make it usable
     "run": {"config.json", "checkpoints", "tokenizer.vocab"},
@@ -56,6 +57,13 @@ def test_the_check_says_how_much_is_equal(run, tmp_path):
     assert float(said[-1].split()[-1].rstrip(".")) < 1e-5
 
 
+def test_translations_are_compared_up_to_their_end():
+    """Catches padding that makes equal ones differ, and an end that only one has."""
+    ours = [["a", "</s>"], ["a", "</s>"], ["a", "b", "</s>"], ["a", "</s>"]]
+    theirs = [["a", "</s>", "<pad>"], ["a", "b", "</s>"], ["a", "b", "c"], ["b", "</s>"]]
+    assert count_equal(ours, theirs, limits=[9, 9, 3, 9]) == 2
+
+
 @pytest.mark.parametrize("start", ["zero", "token"])
 def test_a_folder_of_hugging_face_is_checked(tmp_path, start):
     """Catches a check that compares nothing, or that calls different translations equal."""
@@ -64,7 +72,6 @@ def test_a_folder_of_hugging_face_is_checked(tmp_path, start):
     tokenizer = SentencePieceTokenizer.train(["some words, and some others"], 280)
     run = write_run(tmp_path / "run", tokenizer=tokenizer, output_bias=True)
     said = transformer.export_model(run, tmp_path / "model", "huggingface", start=start)
-    print(said)
     assert "checked: 8 of 8 greedy translations" in said[-1]
 
 

@@ -45,10 +45,8 @@ class _Ours:
 
     def compare(self, pieces: Sequence[Sequence[str]], log_probs: Sequence[float]) -> str:
         """Returns a sentence about the others' translations, and their log p of ours."""
-        num_equal = sum(
-            self.target.pieces(ours.ids)[: limit - 1] == list(theirs)[: limit - 1]
-            for ours, theirs, limit in zip(self.translations, pieces, self.limits, strict=True)
-        )
+        found = [self.target.pieces(ours.ids) for ours in self.translations]
+        num_equal = count_equal(found, pieces, self.limits)
         difference = max(
             abs(ours.log_prob - log_prob) / ours.num_pieces
             for ours, log_prob in zip(self.translations, log_probs, strict=True)
@@ -57,6 +55,18 @@ class _Ours:
             f"checked: {num_equal} of {len(self.texts)} greedy translations of random text are "
             f"equal, and the log-probabilities of words within {difference:.1g}"
         )
+
+
+def count_equal(
+    ours: Sequence[Sequence[str]], theirs: Sequence[Sequence[str]], limits: Sequence[int]
+) -> int:
+    """Returns how many translations are equal, as pieces with EOS at the end.
+
+    At its limit ours has to end, and theirs has not; behind its end theirs may have padding.
+    """
+    lengths = [min(len(row), limit - 1) for row, limit in zip(ours, limits, strict=True)]
+    rows = zip(ours, theirs, lengths, strict=True)
+    return sum(list(a[:length]) == list(b[:length]) for a, b, length in rows)
 
 
 def make_texts(tokenizer: Tokenizer) -> list[str]:
@@ -99,7 +109,7 @@ def check_marian(run: Restored, folder: PathLike) -> str:
     texts = [f"{language}{text}" for text in ours.texts]
     batch = tokenizer(texts, return_tensors="pt", padding=True)
     most = max(ours.limits)
-    rows = model.generate(**batch, num_beams=1, length_penalty=None, max_new_tokens=most)
+    rows = model.generate(**batch, num_beams=1, length_penalty=None, max_length=1 + most)
     found = [tokenizer.convert_ids_to_tokens(row[1:]) for row in rows]
     targets = [ours.target.pieces(translation.ids) for translation in ours.translations]
     ids = tokenizer.target_encoder if tokenizer.separate_vocabs else tokenizer.encoder
