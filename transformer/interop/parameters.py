@@ -7,7 +7,6 @@ README.md           every array's shape and meaning
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -18,6 +17,7 @@ from flax.traverse_util import flatten_dict
 from transformer.checkpoint.export import copy_vocabularies
 from transformer.checkpoint.restore import Restored
 from transformer.interop.libraries import require
+from transformer.interop.tensor_files import save_tensors
 from transformer.storage import write_atomically
 from transformer.workdir import WorkDir
 
@@ -82,7 +82,7 @@ def export_parameters(restored: Restored, folder: PathLike) -> str:
     require("safetensors")
     target = new_folder(folder)
     params = flat_parameters(restored.params)
-    save_parameters(target.path / FILE, params)
+    save_tensors(target.path / FILE, params)
     vocabularies = copy_vocabularies(restored.workdir, target)
     rows = "\n".join(map(_row, params, params.values()))
     facts = dict(name=target.path.name, checkpoint=restored.checkpoint, task=restored.config.task)
@@ -111,13 +111,6 @@ def flat_parameters(params: Any) -> dict[str, np.ndarray]:
     """Returns nested parameters as arrays by name: "encoder/layer_0/feed_forward/inner/bias"."""
     flat: dict[str, Any] = flatten_dict(params, sep="/")
     return {name: np.asarray(jax.device_get(flat[name])) for name in sorted(flat)}
-
-
-def save_parameters(path: PathLike, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays as a safetensors file, local or gs://."""
-    # The library writes the memory of an array as it lies, whatever its strides say.
-    dense = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    write_atomically(path, require("safetensors.numpy").save(dense))
 
 
 def _row(name: str, array: np.ndarray) -> str:

@@ -18,8 +18,9 @@ from jax import export
 from transformer.checkpoint.export import copy_vocabularies
 from transformer.checkpoint.restore import Restored, cast_matrices
 from transformer.interop.libraries import require
-from transformer.interop.parameters import FILE, flat_parameters, new_folder, save_parameters
+from transformer.interop.parameters import FILE, flat_parameters, new_folder
 from transformer.interop.program_readme import program_readme
+from transformer.interop.tensor_files import save_tensors
 from transformer.model.encoder_decoder import Transformer
 from transformer.registry import task_kind
 from transformer.search.decoding import FREE, Limits, search_to_end
@@ -54,7 +55,7 @@ def export_program(restored: Restored, folder: PathLike, **options: Any) -> str:
     start = restored.tokenizers[1].encode([""])[0][:-1]
     program = export_search(restored.model, search, params, start).serialize()
     write_atomically(target / "program.jaxexport", bytes(program))
-    save_parameters(target / FILE, params)
+    save_tensors(target / FILE, params)
     files = copy_vocabularies(restored.workdir, target)
     write_atomically(target / "README.md", program_readme(restored, search, files))
     target.save_config(restored.config)

@@ -19,8 +19,6 @@ from typing import Any, ClassVar
 import ml_dtypes
 import numpy as np
 
-from transformer.interop.stored_tensor import StoredTensor, TensorFileError, damaged
-
 STORAGES: dict[str, np.dtype] = {
     "FloatStorage": np.dtype(np.float32), "HalfStorage": np.dtype(np.float16),
     "BFloat16Storage": np.dtype(ml_dtypes.bfloat16), "DoubleStorage": np.dtype(np.float64),
@@ -29,6 +27,48 @@ STORAGES: dict[str, np.dtype] = {
     "ByteStorage": np.dtype(np.uint8), "BoolStorage": np.dtype(np.bool_),
 }  # fmt: skip
 LONGEST_PICKLE = 100 * 2**20  # bytes
+
+
+class TensorFileError(ValueError):
+    """Says what is wrong with a file; any other error while one is read is a sign of damage."""
+
+
+def damaged(path: Path, reason: str, way_out: str = "copy it again") -> TensorFileError:
+    """Returns the error for a file that is not what its name says."""
+    with path.open("rb") as file:
+        if file.read(24) == b"version https://git-lfs.":
+            return TensorFileError(f"{path} is a pointer of Git LFS; fetch the file: git lfs pull.")
+    return TensorFileError(f"{path} is damaged or incomplete: {reason}; {way_out}.")
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor whose first number is at byte `offset` of a file; `strides` count numbers."""
+
+    path: Path
+    offset: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def read(self) -> np.ndarray:
+        """Returns the numbers; raises ValueError if the file has become shorter."""
+        num_bytes = self.num_spanned() * self.dtype.itemsize
+        content = np.fromfile(self.path, np.uint8, num_bytes, offset=self.offset)
+        if content.size < num_bytes:
+            raise damaged(self.path, "it is shorter than when it was opened")
+        strides = [stride * self.dtype.itemsize for stride in self.strides]
+        numbers = content.view(self.dtype)
+        return np.lib.stride_tricks.as_strided(numbers, self.shape, strides, writeable=False)
+
+    def num_spanned(self) -> int:
+        """Returns the numbers from the first to the last one of the tensor.
+
+        Shape (2, 3) with strides (1, 4) spans 1 + 1·1 + 2·4 = 10 numbers.
+        """
+        if 0 in self.shape:
+            return 0
+        return 1 + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
 
 
 @dataclass(frozen=True)

@@ -4,42 +4,34 @@ Opening a file reads where each tensor lies; its numbers are read when it is ask
 """
 
 import json
-import math
-from collections.abc import Iterator, Mapping
-from operator import index
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from transformer.interop.pytorch_files import read_pytorch
-from transformer.interop.stored_tensor import StoredTensor, TensorFileError, damaged
-from transformer.storage import PathLike, open_atomically
+from transformer.interop.libraries import require
+from transformer.interop.pytorch_files import TensorFileError, damaged, read_pytorch
+from transformer.storage import PathLike, is_remote, open_atomically, write_atomically
 
-DTYPES: dict[str, np.dtype] = {
-    "F64": np.dtype(np.float64), "F32": np.dtype(np.float32), "F16": np.dtype(np.float16),
-    "BF16": np.dtype(ml_dtypes.bfloat16), "I64": np.dtype(np.int64), "I32": np.dtype(np.int32),
-    "I16": np.dtype(np.int16), "I8": np.dtype(np.int8), "U8": np.dtype(np.uint8),
-    "BOOL": np.dtype(np.bool_),
-}  # fmt: skip
-LONGEST_HEADER = 100 * 2**20  # bytes, as the library safetensors has it
+DTYPES = ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL")  # numpy has them
 
 
 class TensorFiles(Mapping[str, np.ndarray]):
     """The tensors of some files by name, each read from its file whenever it is asked for."""
 
-    def __init__(self, stored: Mapping[str, StoredTensor]) -> None:
-        self._stored = dict(stored)
+    def __init__(self, read: Mapping[str, Callable[[], np.ndarray]]) -> None:
+        self._read = dict(read)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._stored[name].read()
+        return self._read[name]()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._stored)
+        return iter(self._read)
 
     def __len__(self) -> int:
-        return len(self._stored)
+        return len(self._read)
 
 
 def open_tensors(folder: PathLike) -> TensorFiles:
@@ -50,7 +42,7 @@ def open_tensors(folder: PathLike) -> TensorFiles:
     """
     for name, read in (
         ("model.safetensors", read_safetensors),
-        ("pytorch_model.bin", read_pytorch),
+        ("pytorch_model.bin", _read_pytorch),
     ):
         file, listing = Path(folder, name), Path(folder, f"{name}.index.json")
         if file.is_file():
@@ -83,60 +75,46 @@ def _read_index(listing: Path) -> dict[str, str]:
     return named
 
 
-def read_safetensors(path: Path) -> dict[str, StoredTensor]:
-    """Returns where each tensor of a safetensors file lies; raises ValueError if it is damaged.
-
-    The file is the length of a header (8 bytes), the header in JSON, and the numbers.
-    """
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if size < 8 or length > min(size - 8, LONGEST_HEADER):
-            raise damaged(path, "it ends before its header does")
-        header = file.read(length)
+def read_safetensors(path: Path) -> dict[str, Callable[[], np.ndarray]]:
+    """Returns what reads each tensor of a safetensors file; raises ValueError if it is damaged."""
+    library = require("safetensors")
     try:
-        described: dict[str, Any] = dict(json.loads(header))
-        described.pop("__metadata__", None)
-        return {name: _locate(path, 8 + length, name, about) for name, about in described.items()}
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        if isinstance(error, TensorFileError):
-            raise
-        raise damaged(path, "its header cannot be read") from None
+        file = library.safe_open(path, "numpy")
+        dtypes = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+    except library.SafetensorError as error:
+        reason = str(error).removeprefix("Error while deserializing header: ")
+        raise damaged(path, f"its header does not describe its content ({reason})") from None
+    for name, dtype in dtypes.items():
+        if dtype not in DTYPES:
+            raise TensorFileError(
+                f"{path}: the tensor {name} is of type {dtype}, which is not read: take a file of "
+                f"float32, float16 or bfloat16."
+            )
+    return {name: partial(file.get_tensor, name) for name in dtypes}
 
 
-def _locate(path: Path, start: int, name: str, about: dict[str, Any]) -> StoredTensor:
-    """Returns a tensor as the header describes it; start: where the numbers begin in the file."""
-    if about["dtype"] not in DTYPES:
-        raise TensorFileError(
-            f"{path}: the tensor {name} is of type {about['dtype']}, which is not read: take a "
-            f"file of float32, float16 or bfloat16."
-        )
-    dtype, shape = DTYPES[about["dtype"]], tuple(map(index, about["shape"]))
-    begin, end = map(index, about["data_offsets"])
-    if min((0, *shape)) < 0 or end - begin != math.prod(shape) * dtype.itemsize:
-        raise damaged(path, f"the tensor {name} {shape} has {end - begin:,} bytes")
-    if not 0 <= begin <= end <= path.stat().st_size - start:
-        raise damaged(path, f"it ends before the tensor {name} does")
-    return StoredTensor(path, start + begin, dtype, shape)
+def _read_pytorch(path: Path) -> dict[str, Callable[[], np.ndarray]]:
+    return {name: tensor.read for name, tensor in read_pytorch(path).items()}
 
 
 def save_tensors(
     path: PathLike, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Writes a safetensors file; Hugging Face wants the metadata {"format": "pt"}."""
-    names = {dtype: name for name, dtype in DTYPES.items()}
-    # Wide numbers first, so that all are aligned.
-    order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
-    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
-    end = 0
-    for name in order:
-        tensor = tensors[name]
-        begin, end = end, end + tensor.nbytes
-        about = {"dtype": names[tensor.dtype], "shape": tensor.shape, "data_offsets": (begin, end)}
-        header[name] = about
-    encoded = json.dumps(header).encode()
-    encoded += b" " * (-len(encoded) % 8)
+    """Writes a safetensors file, local or gs://; Hugging Face wants the metadata {"format": "pt"}.
+
+    A local file is written from the arrays as they are, without a copy of all of them.
+    """
+    library = require("safetensors.numpy")
+    # The library writes the memory of an array as it lies, whatever its strides say.
+    dense = {name: np.asarray(array, order="C") for name, array in tensors.items()}
+    about = dict(metadata) if metadata else None
+    if is_remote(path):
+        write_atomically(path, library.save(dense, about))
+        return
     with open_atomically(path) as file:
-        file.write(len(encoded).to_bytes(8, "little") + encoded)
-        for name in order:
-            file.write(np.ascontiguousarray(tensors[name]).reshape(-1).view(np.uint8).data)
+        mode = os.fstat(file.fileno()).st_mode
+        library.save_file(dense, file.name, about)
+        # Some versions put another file in its place, private and perhaps not yet on the disk.
+        os.chmod(file.name, mode)
+        with open(file.name, "rb") as written:
+            os.fsync(written.fileno())
