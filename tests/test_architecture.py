@@ -12,8 +12,8 @@ PACKAGE = ROOT / "transformer"
 # A package (or a module at the top) may import those to its right and never those to its left.
 # Those between bars have no order among each other and may not import each other.
 LAYERS = """cli > training > tasks > evaluation > interop > inference > checkpoint > search | model
-    > data > parallel | workdir > config > registry | storage | console | signals | special_tokens
-    > terminal"""
+    > data > parallel | workdir > config > registry | storage | console | signals | libraries
+    | special_tokens > terminal"""
 RANK = {
     name.strip(): rank for rank, layer in enumerate(LAYERS.split(">")) for name in layer.split("|")
 }
@@ -21,7 +21,7 @@ MODULES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts): ast.parse(path.read_bytes())
     for path in PACKAGE.rglob("*.py")
 }
-NO_JAX = ["data", "config", "workdir", "registry", "storage", "signals", "special_tokens"]
+NO_JAX = "data config workdir registry storage signals libraries special_tokens".split()
 VAGUE = {"utils", "util", "common", "base", "helpers", "misc", "tools", "core", "types"}
 
 

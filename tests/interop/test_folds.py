@@ -9,7 +9,6 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, tiny_config
 from transformer.interop.folds import (
     interleaved_columns,
-    map_arrays,
     model_axes,
     permute_model_axis,
     reorder_rows,
@@ -72,9 +71,3 @@ def test_a_parameter_that_nobody_knows_is_refused():
     """Catches an array whose axes are guessed."""
     with pytest.raises(ValueError, match="memory/gate is no parameter"):
         permute_model_axis({"memory/gate": np.zeros(4)}, np.arange(4))
-
-
-def test_map_arrays_takes_whole_names():
-    """Catches a pattern that hits the middle of a name."""
-    params = {"a/bias": np.ones(1), "b/a/bias": np.ones(1)}
-    assert map_arrays(params, "a/bias", np.negative)["b/a/bias"] == 1

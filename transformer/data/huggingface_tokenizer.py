@@ -4,21 +4,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from transformer.data.tokenizer import SURROGATE, check_texts, strip_control_ids
+from transformer.libraries import require
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL
-
-
-def import_tokenizers() -> Any:
-    """Returns the library `tokenizers`; raises ValueError if it is not installed."""
-    try:
-        import tokenizers
-    except ImportError:
-        raise ValueError("This needs tokenizers: pip install 'transformer[interop]'.") from None
-    return tokenizers
 
 
 def parse_tokenizer(text: str) -> Any:
     """Returns the `tokenizers.Tokenizer` of a tokenizer.json; raises ValueError for other text."""
-    library = import_tokenizers()
+    library = require("tokenizers")
     try:
         return library.Tokenizer.from_str(text)
     except Exception:  # the library raises no other class

@@ -4,11 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transformer.data.huggingface_tokenizer import (
-    HuggingFaceTokenizer,
-    import_tokenizers,
-    parse_tokenizer,
-)
+from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer, parse_tokenizer
+from transformer.libraries import require
 from transformer.special_tokens import EOS, NUM_SPECIAL, SPECIAL_NAMES
 
 BERT = ("[PAD]", "[CLS]", "[SEP]", "[MASK]")  # the tokens that get the control ids 0 to 3
@@ -94,7 +91,7 @@ def bert_json(
     lowercase (do_lower_case there), strip_accents and tokenize_chinese_chars are settings of
     tokenizer_config.json; strip_accents=None does as `lowercase` says.
     """
-    library = import_tokenizers()
+    library = require("tokenizers")
     tokens = vocabulary.replace("\r\n", "\n").removesuffix("\n").split("\n")
     ids = {token: i for i, token in enumerate(tokens)}
     if missing := [name for name in (*BERT, UNKNOWN) if name not in ids]:
@@ -123,7 +120,7 @@ def gpt2_json(vocabulary: str, merges: str, *, add_prefix_space: bool = False) -
 
     add_prefix_space is a setting of tokenizer_config.json. Raises ValueError if a file is damaged.
     """
-    library = import_tokenizers()
+    library = require("tokenizers")
     lines = merges.replace("\r\n", "\n").split("\n")
     pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
     try:

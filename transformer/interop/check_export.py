@@ -10,7 +10,7 @@ from transformer.checkpoint.restore import Restored
 from transformer.data.tokenizer import Tokenizer
 from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
-from transformer.interop.libraries import require
+from transformer.libraries import require
 from transformer.special_tokens import NUM_SPECIAL
 
 NUM_TEXTS = 8

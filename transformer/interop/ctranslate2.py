@@ -13,7 +13,6 @@ import numpy as np
 from transformer.config import ModelConfig
 from transformer.interop.ctranslate2_readme import readme
 from transformer.interop.imported_model import FlatParams, ImportedModel
-from transformer.interop.libraries import require
 from transformer.interop.position_table import position_table
 from transformer.interop.written_model import (
     longest_translation,
@@ -22,6 +21,7 @@ from transformer.interop.written_model import (
     unsupported_settings,
     vocabulary,
 )
+from transformer.libraries import require
 from transformer.special_tokens import BOS, EOS, UNK
 
 ACTIVATIONS = {

@@ -1,12 +1,14 @@
 """Differences between systems that a change of the weights undoes exactly."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from transformer.interop.imported_model import FlatParams
 
+# The bias of an id that no search may find; finite, as label smoothing takes a mean.
+NEVER = -1e4
 # The axes along d_model, by the ends of names; the first that fits counts.
 MODEL_AXES: tuple[tuple[str, tuple[int, ...]], ...] = (
     (r"(query|key|value|inner)/kernel", (0,)),
@@ -68,13 +70,3 @@ def reorder_rows(array: np.ndarray, order: Sequence[int], new_row: float = 0.0) 
     rows = array[np.maximum(indices, 0)]
     rows[indices < 0] = new_row
     return rows
-
-
-def map_arrays(
-    params: Mapping[str, np.ndarray], pattern: str, change: Callable[[np.ndarray], np.ndarray]
-) -> FlatParams:
-    """Returns the parameters with `change` applied to those whose whole name fits `pattern`."""
-    return {
-        name: change(array) if re.fullmatch(pattern, name) else array
-        for name, array in params.items()
-    }

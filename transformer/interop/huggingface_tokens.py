@@ -9,13 +9,12 @@ from etils import epath
 from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.data.tokenizers_json import BERT, GPT2, bert_json, gpt2_json, renumber
-from transformer.interop.folds import reorder_rows
+from transformer.interop.folds import NEVER, reorder_rows
 from transformer.interop.huggingface_settings import read_settings
 from transformer.interop.imported_model import FlatParams
 from transformer.special_tokens import EOS, NUM_SPECIAL
 from transformer.storage import PathLike, write_atomically
 
-NEVER = -1e4  # the bias of an id that no text has; finite, as label smoothing takes a mean
 TOKENS = "tokens/table/table", "tokens/table/bias"  # what has a row per id
 CONTROL = {"bert": ("pad_token", "cls_token", "sep_token", "mask_token"), "gpt2": ("", "", "", "")}
 

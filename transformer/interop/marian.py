@@ -12,7 +12,7 @@ import numpy as np
 import yaml
 
 from transformer.config import Config, DataConfig
-from transformer.interop.folds import interleaved_columns, permute_model_axis, reorder_rows
+from transformer.interop.folds import NEVER, interleaved_columns, permute_array, reorder_rows
 from transformer.interop.imported_model import FlatParams, ImportedModel
 from transformer.interop.marian_settings import check_settings, config_of
 from transformer.interop.marian_vocabulary import read_vocabularies
@@ -22,7 +22,6 @@ from transformer.storage import PathLike
 SETTINGS = "special:model.yml"  # an array of the .npz: the text of the network's settings
 SOFTMAX_TABLES = ("decoder_ff_logit_out_Wt", "decoder_Wemb", "Wemb")  # the first that there is
 BEST = ".best-perplexity.npz"
-NEVER = -1e4  # the bias of an id that no text has; finite, as label smoothing takes a mean
 
 
 def read_marian(
@@ -200,7 +199,7 @@ def _fold(params: FlatParams, orders: Sequence[Sequence[int]], columns: np.ndarr
                     f"{name} has {len(array)} rows, but its vocabulary {max(order) + 1} pieces."
                 )
             array = reorder_rows(array, order, NEVER if name.endswith("bias") else 0.0)
-        params[name] = permute_model_axis({name: array}, columns)[name]
+        params[name] = permute_array(name, array, columns)
 
 
 def _notes(folder: Path, decoder: Mapping[str, Any], data: DataConfig) -> list[str]:

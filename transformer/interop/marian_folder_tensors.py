@@ -5,15 +5,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from transformer.config import ModelConfig
-from transformer.interop.folds import interleaved_columns, permute_model_axis, reorder_rows
+from transformer.interop.folds import NEVER, interleaved_columns, permute_model_axis, reorder_rows
 from transformer.interop.imported_model import FlatParams, ImportedModel
 from transformer.interop.name_table import Entry, write
 from transformer.interop.position_table import position_table
 from transformer.interop.seq2seq_names import POSITION_TABLES, SOFTMAX, TARGET, entries
 from transformer.interop.written_model import vocabulary
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
-
-NEVER = -1e4  # the bias of an id that no search may find
 
 
 @dataclass(frozen=True)

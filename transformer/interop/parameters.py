@@ -16,8 +16,8 @@ from flax.traverse_util import flatten_dict
 
 from transformer.checkpoint.export import copy_vocabularies
 from transformer.checkpoint.restore import Restored
-from transformer.interop.libraries import require
 from transformer.interop.tensor_files import save_tensors
+from transformer.libraries import require
 from transformer.storage import write_atomically
 from transformer.workdir import WorkDir
 

@@ -17,10 +17,10 @@ from jax import export
 
 from transformer.checkpoint.export import copy_vocabularies
 from transformer.checkpoint.restore import Restored, cast_matrices
-from transformer.interop.libraries import require
 from transformer.interop.parameters import FILE, flat_parameters, new_folder
 from transformer.interop.program_readme import program_readme
 from transformer.interop.tensor_files import save_tensors
+from transformer.libraries import require
 from transformer.model.encoder_decoder import Transformer
 from transformer.registry import task_kind
 from transformer.search.decoding import FREE, Limits, search_to_end

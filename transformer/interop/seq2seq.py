@@ -11,7 +11,7 @@ import numpy as np
 from etils import epath
 
 from transformer.config import ModelConfig
-from transformer.interop.folds import interleaved_columns, permute_array, reorder_rows
+from transformer.interop.folds import NEVER, interleaved_columns, permute_array, reorder_rows
 from transformer.interop.imported_model import FlatParams, ImportedModel
 from transformer.interop.name_table import Tensors, read
 from transformer.interop.position_table import sinusoid_table
@@ -34,7 +34,6 @@ from transformer.interop.tensor_files import open_tensors
 from transformer.special_tokens import BOS, EOS, PAD
 from transformer.storage import PathLike
 
-NEVER = -1e4  # the bias of an id that no search may find; finite, as label smoothing takes a mean
 OFFSET = 2  # rows of mBART's position table before that of the first token
 ROUNDING = 0.005  # of sinusoids in bfloat16
 

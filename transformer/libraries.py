@@ -1,4 +1,4 @@
-"""Libraries that only the formats of others need."""
+"""Optional libraries: those that only models of other systems need."""
 
 from importlib import import_module
 from types import ModuleType
