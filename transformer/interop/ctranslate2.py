@@ -6,6 +6,7 @@ knows tokens by their text, so the vocabularies keep our order.
 
 import pathlib
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,11 @@ def check_quantization(quantization: str) -> None:
     known = require("ctranslate2.specs.model_spec").ACCEPTED_MODEL_TYPES
     if quantization and quantization not in known:
         raise ValueError(f"quantization is one of {', '.join(known)}, not {quantization}.")
+    if "bfloat16" in quantization and find_spec("torch") is None:
+        raise ValueError(
+            f"CTranslate2 converts to {quantization} by PyTorch: pip install torch, or choose "
+            f"{quantization.replace('bfloat16', 'float16')}."
+        )
 
 
 def save_spec(spec: Any, folder: pathlib.Path, quantization: str = "") -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from etils.epath import PathLike
 from flax.traverse_util import unflatten_dict
@@ -142,6 +143,7 @@ def _check_is_new(run: WorkDir) -> None:
 def write_run(imported: ImportedModel, run: WorkDir) -> str:
     """Writes a work directory, config.json last; returns the number of parameters as text."""
     config, params = imported.config, unflatten_dict(imported.params, sep="/")
+    params = jax.tree.map(jax.device_put, params)  # Orbax would copy arrays of numpy
     model = make_model(config, imported.tokenizers, imported.labels)
     check_shapes(model, smallest_batch(config, imported.labels), params)
     run.open_for_training(config)
