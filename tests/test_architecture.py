@@ -21,7 +21,16 @@ MODULES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts): ast.parse(path.read_bytes())
     for path in PACKAGE.rglob("*.py")
 }
-NO_JAX = "data config workdir registry storage signals libraries special_tokens".split()
+NO_JAX = [
+    "data",
+    "config",
+    "workdir",
+    "registry",
+    "storage",
+    "signals",
+    "libraries",
+    "special_tokens",
+]
 VAGUE = {"utils", "util", "common", "base", "helpers", "misc", "tools", "core", "types"}
 
 
