@@ -1,6 +1,5 @@
 """Compares a run of one Stack with the same model of Hugging Face, by random texts or images."""
 
-from importlib.util import find_spec
 from typing import Any
 
 import jax
@@ -10,14 +9,12 @@ from etils.epath import PathLike
 from transformer.checkpoint.restore import Restored
 from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
 from transformer.inference.classifier import Classifier
-from transformer.interop.check_export import make_texts
+from transformer.interop.beside_transformers import check_beside, random_texts
 from transformer.interop.vit import NO_CLASS
 from transformer.registry import task_kind
 from transformer.special_tokens import EOS
 
 NUM_IMAGES = 4
-TOLERANCE = 1e-3  # of the logarithm of a probability
-LIBRARIES = ("torch", "transformers")
 CLASSES = {
     "masked_lm": "AutoModelForMaskedLM",
     "language_model": "AutoModelForCausalLM",
@@ -29,35 +26,23 @@ CLASSES = {
 def check_stack(run: Restored, folder: PathLike) -> str:
     """Returns a sentence on how a run compares with the model in a folder of Hugging Face."""
     kind = task_kind(run.config.task)
-    if missing := [name for name in LIBRARIES if not find_spec(name)]:
-        return f"not checked: that needs {' and '.join(missing)}"
     is_bare = kind == "masked_lm" and not run.config.model.prediction_head
     if is_bare or (kind == "images" and run.labels.names == [NO_CLASS]):
         return "not checked: the model has no head whose outputs could be compared"
-    try:
-        theirs = _Theirs(folder, CLASSES[kind])
+
+    def compare(torch: Any, transformers: Any) -> tuple[float, str]:
+        theirs = _Theirs(torch, transformers, folder, CLASSES[kind])
         if kind in ("masked_lm", "language_model"):
-            difference, what = _compare_tokens(run, theirs, kind), "tokens"
-        else:
-            difference, what = _compare_classes(run, theirs, kind), "classes"
-    except Exception as error:  # whatever another library raises
-        reason = " ".join(str(error).split())[:200]
-        return f"not checked: transformers cannot use {folder} ({reason})"
-    said = f"checked beside transformers: log-probabilities of {what} within {difference:.1g}"
-    if difference > TOLERANCE:
-        said += "; this is more than rounding: do not use the result before you know why"
-    return said
+            return _compare_tokens(run, theirs, kind), "log-probabilities of tokens"
+        return _compare_classes(run, theirs, kind), "log-probabilities of classes"
+
+    return check_beside(folder, compare)
 
 
 class _Theirs:
     """A model as the library transformers loads it."""
 
-    def __init__(self, folder: PathLike, auto_class: str) -> None:
-        import torch  # pyrefly: ignore[missing-import]
-        import transformers  # pyrefly: ignore[missing-import]
-
-        transformers.logging.set_verbosity_error()
-        transformers.logging.disable_progress_bar()
+    def __init__(self, torch: Any, transformers: Any, folder: PathLike, auto_class: str) -> None:
         self.torch, self.transformers, self.folder = torch, transformers, folder
         load = getattr(transformers, auto_class).from_pretrained
         self.model = load(folder, local_files_only=True, dtype=torch.float32).eval()
@@ -88,7 +73,7 @@ def _compare_tokens(run: Restored, theirs: _Theirs, kind: str) -> float:
     A token is found by the tokens before it, or in a masked language model by all, itself too.
     """
     tokenizer, difference = run.tokenizers[0], 0.0
-    for text in make_texts(tokenizer):
+    for text in random_texts(tokenizer):
         (ours,) = tokenizer.encode([text])
         if kind == "language_model":
             ours = ours[:-1]
@@ -123,7 +108,7 @@ def _compare_classes(run: Restored, theirs: _Theirs, kind: str) -> float:
         expected = theirs.log_probs(pixel_values=theirs.prepare(images))
     else:
         tokenizer = run.tokenizers[0]
-        texts = make_texts(tokenizer)
+        texts = random_texts(tokenizer)
         found = classifier.classify(texts)
         rows = tokenizer.encode(texts)
         if isinstance(tokenizer, HuggingFaceTokenizer):

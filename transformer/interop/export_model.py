@@ -14,8 +14,8 @@ from etils.epath import PathLike
 from transformer.checkpoint.export import export
 from transformer.checkpoint.restore import Restored, restore
 from transformer.interop import bert, gpt2
-from transformer.interop.check_export import check_ctranslate2, check_marian
 from transformer.interop.check_stack import check_stack
+from transformer.interop.check_translation import check_ctranslate2, check_translation
 from transformer.interop.ctranslate2 import check_quantization, save_ctranslate2
 from transformer.interop.imported_model import ImportedModel
 from transformer.interop.marian_folder import save_marian
@@ -89,7 +89,7 @@ def _save_huggingface(run: Restored, folder: Path, start: str, check: bool) -> l
     kind, model = task_kind(run.config.task), as_written(run)
     if kind == "translation":
         said = [save_marian(model, folder, start)]
-        return [*said, check_marian(run, folder)] if check else said
+        return [*said, check_translation(run, folder)] if check else said
     if start != "zero":
         raise ValueError(f"start={start} is for translation, and this is a run of {kind}.")
     if kind not in ("language_model", "masked_lm", "classification"):

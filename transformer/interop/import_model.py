@@ -16,8 +16,8 @@ from transformer.checkpoint.train_state import TrainState
 from transformer.console import phase
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.interop import bert, gpt2, vit
-from transformer.interop.check_import import check_import
 from transformer.interop.check_stack import check_stack
+from transformer.interop.check_translation import check_translation
 from transformer.interop.huggingface_settings import read_settings
 from transformer.interop.imported_model import ImportedModel
 from transformer.interop.marian import read_marian
@@ -81,12 +81,18 @@ def import_model(
     what = f"translation from {languages[0]} to {languages[1]}" if kind == "translation" else kind
     said = [f"{run.path}: {what.replace('_', ' ')}, {size}, of {folder}", *notes]
     if check:
-        with phase("comparing with transformers"):
-            if kind == "translation":
-                said.append(check_import(folder, run.path, config))
-            else:
-                said.append(check_stack(restore(run.path, dtype="float32"), folder))
+        said.append(_check(folder, run))
     return [*said, *_uses(run, kind)]
+
+
+def _check(folder: PathLike, run: WorkDir) -> str:
+    """Returns a sentence on how a run compares with the model that it was made of."""
+    if not (Path(folder) / "config.json").is_file():
+        return "not checked: that would need Marian itself"
+    with phase("comparing with transformers"):
+        restored = restore(run.path, dtype="float32")
+        is_translation = task_kind(restored.config.task) == "translation"
+        return (check_translation if is_translation else check_stack)(restored, folder)
 
 
 def read_folder(

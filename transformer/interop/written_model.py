@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from transformer.config import Config
+from transformer.config import Config, DecodingConfig
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.registry import POSITION_ENCODINGS, task_kind
@@ -51,6 +51,21 @@ def sentencepiece_files(tokenizers: Sequence[Tokenizer]) -> dict[str, bytes]:
         for name, tokenizer in sides.items()
         if isinstance(tokenizer, SentencePieceTokenizer | PieceListTokenizer)
     }
+
+
+def first_pieces(tokenizer: Tokenizer) -> list[str]:
+    """Returns the pieces that every text begins with: a language, where there are several."""
+    return tokenizer.pieces(tokenizer.encode([""])[0][:-1])
+
+
+def length_penalty_note(decoding: DecodingConfig, engine: str) -> list[str]:
+    """Returns what a user of an engine that lacks our length penalty should know, if anything."""
+    if decoding.length_penalty != "gnmt" or not decoding.alpha:
+        return []
+    return [
+        f"The run divides log-probabilities by ((5+n)/6)^α; {engine} divides by n^α, so "
+        f"that with the same α a translation of another length can win."
+    ]
 
 
 def longest_translation(config: Config) -> int:
