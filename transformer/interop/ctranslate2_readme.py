@@ -4,7 +4,12 @@ from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.interop.imported_model import ImportedModel
-from transformer.interop.written_model import longest_translation, sentencepiece_files
+from transformer.interop.written_model import (
+    first_pieces,
+    length_penalty_note,
+    longest_translation,
+    sentencepiece_files,
+)
 from transformer.special_tokens import EOS
 
 TEXT = """\
@@ -17,19 +22,15 @@ TEXT = """\
 It needs `pip install {packages}` and nothing else. The arguments are the settings of the run. A
 search of CTranslate2 ends with the {beam_size}th finished translation, as that of
 `Translator.translate(…, early_stopping=True)` does.
-"""
+{note}"""
 PROCESSOR = "sentencepiece.SentencePieceProcessor"
-GNMT = """
-This run divides log-probabilities by ((5+n)/6)^α, which CTranslate2 does not have: it divides by
-n^α, so that with the same α a translation of another length can win.
-"""
 
 
 def readme(model: ImportedModel) -> str:
     """Returns README.md."""
     decoding, (source, target) = model.config.decoding, model.tokenizers
     files = sentencepiece_files(model.tokenizers)
-    languages = _first(target)
+    languages = first_pieces(target)
     options = [
         "pieces",
         *([f"target_prefix=[{languages}] * len(pieces)"] if languages else []),
@@ -53,17 +54,12 @@ def readme(model: ImportedModel) -> str:
         f"    found = [p for p in result.hypotheses[0] if p != {target.pieces([EOS])[0]!r}]",
         f"    print({_join(target)})",
     ]
-    text = TEXT.format(
+    return TEXT.format(
         program="\n".join(program),
         packages="ctranslate2 sentencepiece" if files else "ctranslate2",
         beam_size=decoding.beam_size,
+        note="".join(f"\n{note}\n" for note in length_penalty_note(decoding, "CTranslate2")),
     )
-    return text + (GNMT if decoding.length_penalty == "gnmt" and decoding.alpha else "")
-
-
-def _first(tokenizer: Tokenizer) -> list[str]:
-    """Returns the pieces that every text begins with: languages."""
-    return tokenizer.first if isinstance(tokenizer, PieceListTokenizer) else []
 
 
 def _split(tokenizer: Tokenizer) -> str:

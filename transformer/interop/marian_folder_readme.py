@@ -1,7 +1,7 @@
 """README.md of a MarianMT folder: the lines of Python that translate with it, and its limits."""
 
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.interop.imported_model import ImportedModel
+from transformer.interop.written_model import first_pieces, length_penalty_note
 
 TEXT = """\
 # A translation model for transformers
@@ -27,8 +27,6 @@ WAY_OUT = "\n  To train it further with transformers, export it with start=token
 TOKEN = """- Its decoder starts with `<s>`, so that it can be trained further. The converter of
   CTranslate2 would start it with zeros: use the format ctranslate2, or start=zero."""
 EPSILON = "- Layer normalisation has ε = 1e-5 there and {ours:g} here: logits differ by some 1e-5."
-GNMT = """- The run divides log-probabilities by ((5+n)/6)^α; transformers divides by n^α, so
-  that with the same α a translation of another length can win."""
 SEARCH = """- A beam search of transformers may end before ours does, with a worse translation;
   greedy search (num_beams=1) is the same.
 - `</s>`, `<unk>` and `<pad>` in a text are control tokens for MarianTokenizer, and text
@@ -37,7 +35,7 @@ SEARCH = """- A beam search of transformers may end before ours does, with a wor
 
 def readme(model: ImportedModel, *, start: str, has_tables: bool) -> str:
     """Returns README.md. has_tables: whether the folder holds positions."""
-    config, decoding, source = model.config.model, model.config.decoding, model.tokenizers[0]
+    config = model.config.model
     notes = [SEARCH]
     if has_tables:
         is_folded = config.positions == "sinusoidal"
@@ -47,8 +45,6 @@ def readme(model: ImportedModel, *, start: str, has_tables: bool) -> str:
         notes.append(TOKEN)
     if config.norm_epsilon != 1e-5:
         notes.append(EPSILON.format(ours=config.norm_epsilon))
-    if decoding.length_penalty == "gnmt" and decoding.alpha:
-        notes.append(GNMT)
-    first = source.first if isinstance(source, PieceListTokenizer) else []
-    language = f"{first[0]} " if first else ""
+    notes += [f"- {note}" for note in length_penalty_note(model.config.decoding, "transformers")]
+    language = "".join(f"{piece} " for piece in first_pieces(model.tokenizers[0]))
     return TEXT.format(language=language, notes="\n".join(notes))
