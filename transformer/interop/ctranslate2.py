@@ -13,7 +13,7 @@ import numpy as np
 
 from transformer.config import ModelConfig
 from transformer.interop.ctranslate2_readme import readme
-from transformer.interop.imported_model import FlatParams, ImportedModel
+from transformer.interop.imported_model import SOFTMAX, TARGET, FlatParams, ImportedModel
 from transformer.interop.position_table import position_table
 from transformer.interop.written_model import (
     longest_translation,
@@ -111,10 +111,10 @@ class _Filler:
     def fill(self, spec: Any) -> None:
         """Fills both stacks and the tables."""
         sharing = self._config.embedding_sharing
-        source, target = ("shared",) * 2 if sharing == "all" else ("source", "target")
-        softmax = "softmax" if sharing == "none" else f"{target}_embedding"
+        source = "shared" if sharing == "all" else "source"
+        softmax = SOFTMAX[sharing]
         spec.encoder.embeddings[0].weight = self._array(f"{source}_embedding/table")
-        spec.decoder.embeddings.weight = self._array(f"{target}_embedding/table")
+        spec.decoder.embeddings.weight = self._array(f"{TARGET[sharing]}/table")
         spec.decoder.projection.weight = self._array(f"{softmax}/table")
         if self._config.output_bias:
             spec.decoder.projection.bias = self._array(f"{softmax}/bias")

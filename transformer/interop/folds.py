@@ -70,3 +70,20 @@ def reorder_rows(array: np.ndarray, order: Sequence[int], new_row: float = 0.0) 
     rows = array[np.maximum(indices, 0)]
     rows[indices < 0] = new_row
     return rows
+
+
+def reorder_vocabulary(name: str, array: np.ndarray, orders: Sequence[Sequence[int]]) -> np.ndarray:
+    """Returns a parameter of a translation model; its rows, if they are tokens, are reordered.
+
+    orders: of source and target, as `reorder_rows` takes them. A new row is zeros, and as a bias
+    NEVER. Raises ValueError if there is not a row for every token.
+    """
+    part = name.split("/")[0]
+    if not part.endswith("_embedding") and part != "softmax":
+        return array
+    order = orders[0 if part.startswith("source") else 1]
+    if len(array) != max(order) + 1:
+        raise ValueError(
+            f"{name} has {len(array)} rows, but its vocabulary {max(order) + 1} pieces."
+        )
+    return reorder_rows(array, order, NEVER if name.endswith("bias") else 0.0)

@@ -8,6 +8,10 @@ from transformer.config import Config
 from transformer.data.labels import Labels
 from transformer.data.tokenizer_files import Tokenizer
 
+# By model.embedding_sharing: the module whose table the decoder looks up, and the softmax's.
+TARGET = {"all": "shared_embedding", "target": "target_embedding", "none": "target_embedding"}
+SOFTMAX = {"all": "shared_embedding", "target": "target_embedding", "none": "softmax"}
+
 FlatParams = dict[str, np.ndarray]  # "encoder/layer_0/self_attention/query/kernel": float32
 
 

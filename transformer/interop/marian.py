@@ -12,8 +12,8 @@ import numpy as np
 import yaml
 
 from transformer.config import Config, DataConfig
-from transformer.interop.folds import NEVER, interleaved_columns, permute_array, reorder_rows
-from transformer.interop.imported_model import FlatParams, ImportedModel
+from transformer.interop.folds import interleaved_columns, permute_array, reorder_vocabulary
+from transformer.interop.imported_model import SOFTMAX, FlatParams, ImportedModel
 from transformer.interop.marian_settings import check_settings, config_of
 from transformer.interop.marian_vocabulary import read_vocabularies
 from transformer.interop.name_table import Entry, read
@@ -159,8 +159,7 @@ def _embedding_entries(sharing: str, settings: Mapping[str, Any]) -> Iterator[En
         yield Entry("target_embedding/table", "Wemb" if is_one else "decoder_Wemb")
     if sharing == "none":
         yield Entry("softmax/table", "decoder_ff_logit_out_Wt")
-    softmax = {"all": "shared_embedding", "target": "target_embedding", "none": "softmax"}[sharing]
-    yield Entry(f"{softmax}/bias", "decoder_ff_logit_out_b")
+    yield Entry(f"{SOFTMAX[sharing]}/bias", "decoder_ff_logit_out_b")
 
 
 def _layer_entries(ours: str, theirs: str, norm: str, *, has_context: bool) -> Iterator[Entry]:
@@ -192,13 +191,7 @@ def _fold(params: FlatParams, orders: Sequence[Sequence[int]], columns: np.ndarr
     """
     for name, array in params.items():
         array = array if name.endswith(("kernel", "table")) else array.reshape(-1)
-        if name.split("/")[0].endswith(("embedding", "softmax")):
-            order = orders[not name.startswith("source")]
-            if len(array) != max(order) + 1:
-                raise ValueError(
-                    f"{name} has {len(array)} rows, but its vocabulary {max(order) + 1} pieces."
-                )
-            array = reorder_rows(array, order, NEVER if name.endswith("bias") else 0.0)
+        array = reorder_vocabulary(name, array, orders)
         params[name] = permute_array(name, array, columns)
 
 

@@ -5,11 +5,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from transformer.config import ModelConfig
-from transformer.interop.folds import NEVER, interleaved_columns, permute_model_axis, reorder_rows
-from transformer.interop.imported_model import FlatParams, ImportedModel
-from transformer.interop.name_table import Entry, write
+from transformer.interop.folds import (
+    NEVER,
+    interleaved_columns,
+    permute_model_axis,
+    reorder_vocabulary,
+)
+from transformer.interop.imported_model import SOFTMAX, TARGET, FlatParams, ImportedModel
+from transformer.interop.name_table import Entry, write, zero_biases
 from transformer.interop.position_table import position_table
-from transformer.interop.seq2seq_names import POSITION_TABLES, SOFTMAX, TARGET, entries
+from transformer.interop.seq2seq_names import POSITION_TABLES, entries
 from transformer.interop.written_model import vocabulary
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
 
@@ -48,7 +53,8 @@ def marian_tensors(
 ) -> dict[str, np.ndarray]:
     """Returns all tensors by their names; `start` as `save_marian` takes it."""
     config = replace(model.config.model, projection_bias=True, output_bias=True)
-    params = _with_zero_biases(model.params, config)
+    params = {name: np.asarray(array, np.float32) for name, array in model.params.items()}
+    params |= zero_biases(params, entries(config))
     has_folded = start == "zero" and bool(_start_vector(config, params).any())
     table = _table_of_names(config, has_folded=has_folded)
     if config.positions != "sinusoidal" or has_folded:
@@ -61,7 +67,9 @@ def marian_tensors(
     if config.positions == "sinusoidal":
         columns = np.argsort(interleaved_columns(config.d_model))
         params = permute_model_axis(params, columns)
-    tensors = write(table, _with_their_rows(params, ids))
+    orders = ids.source, ids.target
+    params = {name: reorder_vocabulary(name, params[name], orders) for name in params}
+    tensors = write(table, params)
     tensors["final_logits_bias"] = tensors["final_logits_bias"][None]
     return tensors
 
@@ -72,18 +80,6 @@ def _table_of_names(config: ModelConfig, *, has_folded: bool) -> list[Entry]:
         return entries(replace(config, positions="learned"))
     folded = [Entry("target_positions/table", POSITION_TABLES[1])] if has_folded else []
     return [*entries(config), *folded]
-
-
-def _with_zero_biases(params: FlatParams, config: ModelConfig) -> FlatParams:
-    """Returns a copy with zeros for every bias that ours may lack and theirs has."""
-    filled = {name: np.asarray(array, np.float32) for name, array in params.items()}
-    for entry in entries(replace(config, positions="sinusoidal")):
-        if entry.ours not in filled:
-            layer, _, _ = entry.ours.rpartition("/")
-            like = filled.get(f"{layer}/kernel")
-            width = len(filled[f"{layer}/table"]) if like is None else like.shape[1]
-            filled[entry.ours] = np.zeros(width, np.float32)
-    return filled
 
 
 def _start_vector(config: ModelConfig, params: FlatParams) -> np.ndarray:
@@ -106,13 +102,3 @@ def _fold_start(config: ModelConfig, params: FlatParams) -> None:
     for name, row in ((f"{TARGET[sharing]}/table", 0.0), (f"{SOFTMAX[sharing]}/bias", NEVER)):
         params[name] = params[name].copy()
         params[name][PAD] = row
-
-
-def _with_their_rows(params: FlatParams, ids: Ids) -> FlatParams:
-    """Returns the parameters with the rows of tables, and the biases of ids, in their order."""
-    changed = dict(params)
-    for name, array in params.items():
-        part = name.split("/")[0]
-        if part.endswith("_embedding") or part == "softmax":
-            changed[name] = reorder_rows(array, ids.source if "source" in part else ids.target)
-    return changed

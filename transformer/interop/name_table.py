@@ -116,7 +116,7 @@ def _ours(entry: Entry, tensor: np.ndarray) -> np.ndarray:
 
 
 def write(entries: Iterable[Entry], params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns their tensors of our arrays: the inverse of `read`.
+    """Returns their tensors of our arrays, which may be views: the inverse of `read`.
 
     Raises KeyError if an array is missing, and ValueError, naming it, for one that is left over.
     """
@@ -130,6 +130,20 @@ def write(entries: Iterable[Entry], params: Mapping[str, np.ndarray]) -> dict[st
     if left:
         raise ValueError(f"The other system has nothing for {', '.join(sorted(left))}.")
     return {
-        name: np.ascontiguousarray(np.concatenate([of[i] for i in sorted(of)], axis=-1))
+        name: of[0] if len(of) == 1 else np.concatenate([of[i] for i in sorted(of)], axis=-1)
         for name, of in parts.items()
     }
+
+
+def zero_biases(params: Mapping[str, np.ndarray], entries: Iterable[Entry]) -> FlatParams:
+    """Returns the biases of `entries` that the parameters lack, all zero.
+
+    That of a kernel [in, out] is [out], that of a table of tokens [V, D] is [V].
+    """
+    missing = [entry.ours for entry in entries if entry.ours not in params]
+    zeros = {}
+    for owner in (name.removesuffix("/bias") for name in missing if name.endswith("/bias")):
+        kernel = params.get(f"{owner}/kernel")
+        width = len(params[f"{owner}/table"]) if kernel is None else kernel.shape[1]
+        zeros[f"{owner}/bias"] = np.zeros(width, np.float32)
+    return zeros

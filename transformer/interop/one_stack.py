@@ -11,7 +11,7 @@ from etils import epath
 from transformer.config import Config, ModelConfig
 from transformer.interop.huggingface_tokens import TOKENS, write_tokenizer
 from transformer.interop.imported_model import FlatParams, ImportedModel
-from transformer.interop.name_table import Entry
+from transformer.interop.name_table import Entry, zero_biases
 from transformer.interop.position_table import sinusoid_table
 from transformer.interop.tensor_files import save_tensors
 from transformer.storage import PathLike, write_atomically
@@ -64,21 +64,6 @@ def complete(config: Config, params: FlatParams, entries: Iterable[Entry]) -> Fl
         length = max(SHORTEST_TABLE, config.data.row_length)
         params[POSITIONS] = sinusoid_table(model.positions, length, model.d_model)
     return params | zero_biases(params, entries)
-
-
-def zero_biases(params: FlatParams, entries: Iterable[Entry]) -> FlatParams:
-    """Returns the biases of `entries` that the parameters lack, all zero."""
-    missing = [entry.ours for entry in entries if entry.ours not in params]
-    owners = [name.removesuffix("/bias") for name in missing if name.endswith("/bias")]
-    return {
-        f"{owner}/bias": np.zeros(
-            len(params[f"{owner}/table"])
-            if owner == "tokens/table"
-            else params[f"{owner}/kernel"].shape[1],
-            np.float32,
-        )
-        for owner in owners
-    }
 
 
 def write_folder(

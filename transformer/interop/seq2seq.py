@@ -11,15 +11,13 @@ import numpy as np
 from etils import epath
 
 from transformer.config import ModelConfig
-from transformer.interop.folds import NEVER, interleaved_columns, permute_array, reorder_rows
-from transformer.interop.imported_model import FlatParams, ImportedModel
+from transformer.interop.folds import NEVER, interleaved_columns, permute_array, reorder_vocabulary
+from transformer.interop.imported_model import SOFTMAX, TARGET, FlatParams, ImportedModel
 from transformer.interop.name_table import Tensors, read
 from transformer.interop.position_table import sinusoid_table
 from transformer.interop.seq2seq_names import (
     FAIRSEQ_BUFFERS,
     POSITION_TABLES,
-    SOFTMAX,
-    TARGET,
     as_stored,
     entries,
 )
@@ -93,29 +91,23 @@ def _read_params(
     """Returns the parameters with our order of rows and columns."""
     is_sinusoidal = model.positions != "learned"
     columns = interleaved_columns(model.d_model) if is_sinusoidal else np.arange(model.d_model)
-    source_order, order = vocabulary.orders
+    bias, order = f"{SOFTMAX[model.embedding_sharing]}/bias", vocabulary.orders[1]
     silenced = [order.index(word) for word in silenced_words(settings) if word in order]
     if order[BOS] in (order[PAD], order[EOS]):
         silenced.append(BOS)  # a copy of theirs, which would be found in its stead
 
     def change(name: str, array: np.ndarray) -> np.ndarray:
-        part = name.split("/")[0]
-        if part.endswith("_positions"):
+        if name.endswith("_positions/table"):
             return array[OFFSET:] if settings["model_type"] == "mbart" else array
-        if part.endswith(("embedding", "softmax")):
-            array = array.reshape(-1) if name.endswith("bias") else array
-            rows = source_order if part.startswith("source") else order
-            if len(array) != max(rows) + 1:
-                raise ValueError(f"{name} has {len(array)} rows, its vocabulary {max(rows) + 1}.")
-            array = reorder_rows(array, rows)
-            if name.endswith("bias"):
-                array[silenced] = NEVER
+        array = array.reshape(-1) if name == bias else array
+        array = reorder_vocabulary(name, array, vocabulary.orders)
+        if name == bias:
+            array[silenced] = NEVER
         return permute_array(name, array, columns) if is_sinusoidal else array
 
     table, ignored = as_stored(entries(model), model.embedding_sharing, tensors)
     if is_sinusoidal:
         ignored += POSITION_TABLES + FAIRSEQ_BUFFERS
-    bias = f"{SOFTMAX[model.embedding_sharing]}/bias"
     if "final_logits_bias" not in tensors:  # M2M100
         table = [entry for entry in table if entry.ours != bias]
     params = read(table, tensors, ignored=ignored, change=change)

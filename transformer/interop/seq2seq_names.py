@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from transformer.config import ModelConfig
+from transformer.interop.imported_model import SOFTMAX
 from transformer.interop.name_table import Entry, layer_norm, layers
 
 TABLES = {  # where each of our tables may lie; copies in other places are left out of some files
@@ -17,8 +18,6 @@ TABLES = {  # where each of our tables may lie; copies in other places are left 
 }
 POSITION_TABLES = [f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder")]
 FAIRSEQ_BUFFERS = [name + "s" for name in POSITION_TABLES]
-TARGET = {"all": "shared_embedding", "target": "target_embedding", "none": "target_embedding"}
-SOFTMAX = {"all": "shared_embedding", "target": "target_embedding", "none": "softmax"}
 ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 LAYER = {f"self_attention/{ours}": f"self_attn.{theirs}" for ours, theirs in ATTENTION.items()}
 LAYER |= {

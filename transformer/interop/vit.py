@@ -16,7 +16,7 @@ from transformer.interop.huggingface_settings import (
 )
 from transformer.interop.imported_model import FlatParams, ImportedModel
 from transformer.interop.name_table import Entry, dense, layer_norm, layers
-from transformer.interop.one_stack import stack_config, zero_biases
+from transformer.interop.one_stack import stack_config
 from transformer.interop.tensor_files import open_tensors
 from transformer.storage import PathLike
 
@@ -126,7 +126,7 @@ def _read_params(
     if not settings.get("qkv_bias", True):
         in_file = [entry for entry in table if not entry.theirs.endswith(PROJECTION_BIASES)]
     params = name_table.read(in_file, tensors)
-    params |= zero_biases(params, table)
+    params |= name_table.zero_biases(params, table)
     for name in ("class_token", "positions/table"):
         params[name] = params[name][0]
     params["class_token"] = params["class_token"][0]
