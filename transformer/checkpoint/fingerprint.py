@@ -8,20 +8,17 @@ import jax.numpy as jnp
 
 def fingerprints(tree: Any) -> list[int]:
     """Returns one fingerprint per array of a pytree, in the order of its leaves."""
-    return [int(number) for number in jax.device_get(_fingerprints(jax.tree.leaves(tree)))]
+    # One program per shape, not one for all: on a CPU its results would need the tree's memory.
+    return [int(number) for number in jax.device_get([*map(_fingerprint, jax.tree.leaves(tree))])]
 
 
 @jax.jit
-def _fingerprints(leaves: list[jax.Array]) -> list[jax.Array]:
-    """Computes Σ bits_i · (2i+1) mod 2³² of each array on its devices, however it is sharded.
+def _fingerprint(x: jax.Array) -> jax.Array:
+    """Computes Σ bits_i · (2i+1) mod 2³² of an array on its devices, however it is sharded.
 
     An odd factor times a power of two is never 0 mod 2³², so no single bit can hide: in an array
     with the bits [5, 9] the sum is 5·1 + 9·3 = 32, and with 9's lowest bit flipped 5·1 + 8·3 = 29.
     """
-
-    def fingerprint(x: jax.Array) -> jax.Array:
-        unsigned = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}[x.dtype.itemsize]
-        bits = jax.lax.bitcast_convert_type(x, unsigned).astype(jnp.uint32).ravel()
-        return (bits * (2 * jnp.arange(bits.size, dtype=jnp.uint32) + 1)).sum(dtype=jnp.uint32)
-
-    return [fingerprint(x) for x in leaves]
+    unsigned = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}[x.dtype.itemsize]
+    bits = jax.lax.bitcast_convert_type(x, unsigned).astype(jnp.uint32).ravel()
+    return (bits * (2 * jnp.arange(bits.size, dtype=jnp.uint32) + 1)).sum(dtype=jnp.uint32)

@@ -90,7 +90,13 @@ def read_safetensors(path: Path) -> dict[str, Callable[[], np.ndarray]]:
                 f"{path}: the tensor {name} is of type {dtype}, which is not read: take a file of "
                 f"float32, float16 or bfloat16."
             )
-    return {name: partial(file.get_tensor, name) for name in dtypes}
+    return {name: partial(_read_tensor, path, name) for name in dtypes}
+
+
+def _read_tensor(path: Path, name: str) -> np.ndarray:
+    """Opens the file for one tensor: one that stays open holds in memory all that was read."""
+    with require("safetensors").safe_open(path, "numpy") as file:
+        return file.get_tensor(name)
 
 
 def _read_pytorch(path: Path) -> dict[str, Callable[[], np.ndarray]]:
