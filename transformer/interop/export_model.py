@@ -18,14 +18,13 @@ from transformer.interop.check_stack import check_stack
 from transformer.interop.check_translation import check_ctranslate2, check_translation
 from transformer.interop.ctranslate2 import check_quantization, save_ctranslate2
 from transformer.interop.imported_model import ImportedModel
-from transformer.interop.marian_folder import save_marian
+from transformer.interop.marian_folder import Start, save_marian
 from transformer.interop.parameters import export_parameters, flat_parameters
 from transformer.interop.program import export_program
 from transformer.registry import task_kind
 from transformer.storage import is_remote, locate
 
 Format = Literal["run", "huggingface", "ctranslate2", "safetensors", "program"]
-Start = Literal["zero", "token"]
 LOCAL = ("huggingface", "ctranslate2")
 
 

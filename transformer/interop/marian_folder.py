@@ -7,7 +7,7 @@ as MarianMT computes them. How its decoder starts is described at `save_marian`.
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -26,9 +26,9 @@ from transformer.interop.written_model import (
 )
 from transformer.special_tokens import BOS, EOS, PAD, SPECIAL_NAMES, UNK
 
+Start = Literal["zero", "token"]  # how the decoder starts, see `save_marian`
 MIN_POSITIONS = 512  # longer texts end in an IndexError there
 EPSILON = 1e-5  # of every layer normalisation there
-STARTS = ("zero", "token")
 
 
 def save_marian(model: ImportedModel, folder: Path, start: str = "zero") -> str:
@@ -42,8 +42,8 @@ def save_marian(model: ImportedModel, folder: Path, start: str = "zero") -> str:
     Raises ValueError with every reason why MarianMT cannot be this model.
     """
     refuse(_reasons(model), "MarianMT", "use the format ctranslate2, program or safetensors")
-    if start not in STARTS:
-        raise ValueError(f"start is one of {', '.join(STARTS)}, not {start}.")
+    if start not in get_args(Start):
+        raise ValueError(f"start is one of {', '.join(get_args(Start))}, not {start}.")
     ids = order_ids(model, start)
     tensors = write_model(model, ids, folder, start)
     for name, content in _vocabulary_files(model, ids).items():

@@ -77,10 +77,11 @@ variables = {{"params": unflatten_dict(load_file("params.safetensors"), sep="/")
 def export_parameters(restored: Restored, folder: PathLike) -> str:
     """Writes the parameters of a run of any task; returns a sentence that says what it wrote.
 
-    Raises ValueError if `folder` holds a run already, or safetensors is not installed.
+    Raises ValueError if safetensors is not installed.
     """
     require("safetensors")
-    target = new_folder(folder)
+    target = WorkDir(folder)
+    target.path.mkdir(parents=True, exist_ok=True)
     params = flat_parameters(restored.params)
     save_tensors(target.path / FILE, params)
     vocabularies = copy_vocabularies(restored.workdir, target)
@@ -89,22 +90,13 @@ def export_parameters(restored: Restored, folder: PathLike) -> str:
     text = README.format(
         **facts, count=len(params), vocabularies=", ".join(vocabularies) or "none", rows=rows
     )
-    write_atomically(target / "README.md", text)
+    write_atomically(target.path / "README.md", text)
     target.save_config(restored.config)
     mib = sum(array.nbytes for array in params.values()) / 2**20
     return (
         f"{restored.checkpoint} of {restored.workdir.path} as {len(params):,} named arrays, "
         f"{mib:,.1f} MiB"
     )
-
-
-def new_folder(folder: PathLike) -> WorkDir:
-    """Makes the folder of an export; raises ValueError if it holds a run or an export already."""
-    target = WorkDir(folder)
-    if target.has_run:
-        raise ValueError(f"{target.path} holds a run or an export already; name a new folder.")
-    target.path.mkdir(parents=True, exist_ok=True)
-    return target
 
 
 def flat_parameters(params: Any) -> dict[str, np.ndarray]:

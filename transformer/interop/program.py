@@ -17,7 +17,7 @@ from jax import export
 
 from transformer.checkpoint.export import copy_vocabularies
 from transformer.checkpoint.restore import Restored, cast_matrices
-from transformer.interop.parameters import FILE, flat_parameters, new_folder
+from transformer.interop.parameters import FILE, flat_parameters
 from transformer.interop.program_readme import program_readme
 from transformer.interop.tensor_files import save_tensors
 from transformer.libraries import require
@@ -27,6 +27,7 @@ from transformer.search.decoding import FREE, Limits, search_to_end
 from transformer.search.options import SearchOptions
 from transformer.search.programs import Method, make_step_fn
 from transformer.storage import write_atomically
+from transformer.workdir import WorkDir
 
 PLATFORMS = "cpu", "tpu", "cuda"
 
@@ -35,29 +36,24 @@ FlatParams = dict[str, Any]  # arrays or their shapes by name, see `flat_paramet
 Translate = Callable[[FlatParams, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
-def export_program(restored: Restored, folder: PathLike, **options: Any) -> str:
-    """Writes one search of a run as a program; returns a sentence that says what it wrote.
+def export_program(restored: Restored, folder: PathLike) -> str:
+    """Writes the search that a run is configured for as a program; returns a sentence about it.
 
-    options: those of `Translator.translate` that change the search, as beam_size=1; None given, the
-    configuration's. Matrices are written in `model.dtype`, in which they are used.
-
-    Raises ValueError for a run of another task, an option that a program cannot have, a folder that
-    holds a run already, or if safetensors or flatbuffers is not installed.
+    Matrices are written in `model.dtype`, in which they are used. Raises ValueError for a run of
+    another task, or if safetensors or flatbuffers is not installed.
     """
     for library in ("safetensors", "flatbuffers"):
         require(library)
     _check_task(restored)
-    search = SearchOptions.from_config(restored.config.decoding, **options)
-    if search.sample or search.nbest > 1:
-        raise ValueError("A program finds the best translation: leave out sample and nbest.")
-    target = new_folder(folder)
+    search, target = SearchOptions.from_config(restored.config.decoding), WorkDir(folder)
+    target.path.mkdir(parents=True, exist_ok=True)
     params = flat_parameters(cast_matrices(restored.params, restored.config))
     start = restored.tokenizers[1].encode([""])[0][:-1]
     program = export_search(restored.model, search, params, start).serialize()
-    write_atomically(target / "program.jaxexport", bytes(program))
-    save_tensors(target / FILE, params)
+    write_atomically(target.path / "program.jaxexport", bytes(program))
+    save_tensors(target.path / FILE, params)
     files = copy_vocabularies(restored.workdir, target)
-    write_atomically(target / "README.md", program_readme(restored, search, files))
+    write_atomically(target.path / "README.md", program_readme(restored, search, files))
     target.save_config(restored.config)
     return (
         f"the search of {restored.checkpoint} of {restored.workdir.path} as a "
