@@ -14,6 +14,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from transformer.data.batch import Batch
 from transformer.inference.translator import Translator
+from transformer.interop.import_model import read_folder
 from transformer.interop.marian import SETTINGS, read_marian
 from transformer.interop.marian_vocabulary import read_vocab_yml
 
@@ -112,7 +113,7 @@ def test_a_model_of_several_target_languages(tmp_path):
     file = folder / "opus.vocab.yml"
     file.write_bytes(file.read_bytes().replace(b"Q: ", b'">>deu<<": '))
     assert "begin each sentence with one, as >>deu<<" in " ".join(read_marian(folder).notes)
-    found = read_marian(folder, "eng", "deu")
+    found = read_folder(folder, "eng", "deu")
     source, target = found.tokenizers
     assert source.pieces(source.encode(["2"])[0]) == [">>deu<<", "▁", "2", "</s>"]
     assert ">>deu<<" not in target.pieces(target.encode(["2"])[0])

@@ -16,14 +16,14 @@ from transformer.special_tokens import EOS, NUM_SPECIAL
 from transformer.storage import PathLike, write_atomically
 
 TOKENS = "tokens/table/table", "tokens/table/bias"  # what has a row per id
-CONTROL = {"bert": ("pad_token", "cls_token", "sep_token", "mask_token"), "gpt2": ("", "", "", "")}
+BERT_CONTROL = ("pad_token", "cls_token", "sep_token", "mask_token")  # settings that name them
 
 
 def read_bert_tokenizer(folder: PathLike) -> tuple[HuggingFaceTokenizer, list[int]]:
     """Returns (tokenizer, order) as `renumber` does, of tokenizer.json or vocab.txt."""
     folder = epath.Path(folder)
     settings = _tokenizer_settings(folder)
-    names = [_content(settings.get(key)) for key in CONTROL["bert"]]
+    names = [_content(settings.get(key)) for key in BERT_CONTROL]
     control = [name or known for name, known in zip(names, BERT, strict=True)]
     if (folder / "tokenizer.json").is_file():
         return renumber(_read_text(folder, "tokenizer.json"), control)
@@ -117,7 +117,7 @@ def write_tokenizer(
         text, end = _in_their_order(text, tokenizer.vocab_size), names[EOS]
         control = {"bos_token": end, "eos_token": end, "unk_token": end}
     else:
-        control = dict(zip(CONTROL["bert"], names, strict=True))
+        control = dict(zip(BERT_CONTROL, names, strict=True))
         control["unk_token"] = json.loads(text)["model"].get("unk_token")
     about = {"tokenizer_class": "PreTrainedTokenizerFast", **control, **settings}
     about["model_input_names"] = ["input_ids", "attention_mask"]  # GPT-2 adds vectors of others

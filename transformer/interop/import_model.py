@@ -109,7 +109,7 @@ def read_folder(
                 f"{folder} holds no model that is known: neither config.json, as Hugging Face has, "
                 f"nor decoder.yml, as Marian has."
             )
-        return _with_languages(read_marian(folder), source_language, target_language)
+        return read_marian(folder, source_language, target_language)
     settings = read_settings(folder)
     kind = settings.get("model_type")
     if kind in TRANSLATION:
@@ -119,13 +119,6 @@ def read_folder(
     if source_language or target_language:
         raise ValueError(f"{folder} holds a model of type {kind}, which has no languages.")
     return ONE_STACK[kind](folder)
-
-
-def _with_languages(imported: ImportedModel, source: str, target: str) -> ImportedModel:
-    data = imported.config.data
-    data.source_language = source or data.source_language
-    data.target_language = target or data.target_language
-    return imported
 
 
 def _unknown(folder: PathLike, settings: dict[str, Any]) -> str:
