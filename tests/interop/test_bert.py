@@ -190,9 +190,7 @@ def test_a_run_of_our_own_becomes_a_bert(masked_lm, task, tmp_path):
 def test_runs_that_bert_cannot_hold_are_refused(masked_lm, tmp_path):
     """Catches a folder that computes something else than the run."""
     run = own_run(masked_lm, "masked_lm", norm="pre", embedding_norm=False, head_dim=4)
-    message = (
-        r"cannot hold heads of \(4, 4\), .*, model.norm=pre, model.embedding_norm=False; export"
-    )
+    message = r"cannot hold heads of \(4, 4\), .*, model.norm=pre, model.embedding_norm=False; use"
     with pytest.raises(ValueError, match=message):
         bert.write(run, tmp_path / "out")
     run = own_run(masked_lm, "classification", pooling="mean")

@@ -43,7 +43,7 @@ def save_ctranslate2(model: ImportedModel, folder: pathlib.Path, quantization: s
     """
     check_quantization(quantization)
     unsupported = unsupported_settings(model.config)
-    refuse(unsupported, "CTranslate2", "export the format program or safetensors instead")
+    refuse(unsupported, "CTranslate2", "use the format program or safetensors")
     length = max(MAX_INPUT_LENGTH, longest_translation(model.config))
     vocabularies = [vocabulary(tokenizer) for tokenizer in model.tokenizers]
     spec = make_spec(model.config.model, model.params, vocabularies, length)

@@ -92,4 +92,4 @@ def check_holds(kind: str, task: str, config: Config, possible: Mapping[str, Any
     values = config.values()
     refused = unsupported_settings(config, task)
     refused += [f"{name}={values[name]}" for name in possible if values[name] != possible[name]]
-    refuse(refused, kind, "export this run with --format=safetensors")
+    refuse(refused, kind, "use the format safetensors")

@@ -28,9 +28,7 @@ from transformer.storage import is_remote
 from transformer.workdir import WorkDir
 
 # By the model_type of config.json.
-TRANSLATION: dict[str, Callable[..., ImportedModel]] = dict.fromkeys(
-    ("marian", "m2m_100", "mbart"), read_seq2seq
-)
+TRANSLATION = ("marian", "m2m_100", "mbart")
 ONE_STACK: dict[str, Callable[[PathLike], ImportedModel]] = {
     "bert": bert.read,
     "gpt2": gpt2.read,
@@ -113,7 +111,7 @@ def read_folder(
     settings = read_settings(folder)
     kind = settings.get("model_type")
     if kind in TRANSLATION:
-        return TRANSLATION[kind](folder, source_language, target_language)
+        return read_seq2seq(folder, source_language, target_language)
     if kind not in ONE_STACK:
         raise ValueError(_unknown(folder, settings))
     if source_language or target_language:
