@@ -1,6 +1,7 @@
-"""Runs that start from an imported BERT or GPT-2: what they take, and that their loss falls."""
+"""Runs that start from an imported OPUS-MT, BERT or GPT-2: what they take, and that they learn."""
 
 import json
+import math
 import random
 
 import pytest
@@ -9,6 +10,7 @@ import transformer
 from configs import fine_tune
 from tests.helpers.imported import GOLDEN, write_run
 from transformer.interop import bert, gpt2
+from transformer.interop.seq2seq import read_seq2seq
 
 WORDS = ["the", "cat", "sat", "on", "mat", "who", "is", "in", "it", "ein", "eine"]
 
@@ -23,6 +25,8 @@ def corpus(tmp_path_factory):
         rows = [f"{label}\t{text}\n" for label, text in zip(labels, texts, strict=True)]
         (folder / f"{split}.tsv").write_text("".join(rows))
         (folder / f"{split}.txt").write_text("\n".join(texts))
+        (folder / f"{split}.en").write_text("\n".join(texts))
+        (folder / f"{split}.de").write_text("\n".join(text[::-1] for text in texts))
     return folder
 
 
@@ -64,4 +68,15 @@ def test_a_language_model_begins_where_it_was(corpus, tmp_path):
     losses = fine_tuned(run, tmp_path / "tuned", corpus)
     before = transformer.evaluate(run, corpus=str(corpus), split="validation")
     assert losses[0] == pytest.approx(before.scores["loss"].value, abs=1e-4)
+    assert losses[-1] < losses[0]
+
+
+def test_a_translation_model_begins_where_it_was(corpus, tmp_path):
+    """Catches a loss that begins at ln V, and an array that a mesh of three axes cannot divide."""
+    run = write_run(read_seq2seq(GOLDEN / "marianmt_shared"), tmp_path / "opus")
+    changes = {"mesh.tensor": 2, "training.label_smoothing": 0.0, "data.selection_metric": "bleu"}
+    changes |= {"data.max_validation_sentences": 4, "decoding.beam_size": 1}
+    losses = fine_tuned(run, tmp_path / "tuned", corpus, **changes)
+    before = transformer.evaluate(run, corpus=str(corpus), split="validation", beam_size=1)
+    assert math.exp(losses[0]) == pytest.approx(before.scores["perplexity"].value, rel=1e-4)
     assert losses[-1] < losses[0]

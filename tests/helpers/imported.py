@@ -1,5 +1,6 @@
 """Models that readers of foreign folders return, ready to compute; and copies of golden folders."""
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -58,5 +59,6 @@ def changed_folder(source, folder, *, rename=lambda name: name, add=(), drop=(),
 
 def write_run(imported, folder):
     """Writes the work directory of an imported model; returns it."""
-    import_model.write_run(imported, WorkDir(folder))
+    used_up = dataclasses.replace(imported, params=dict(imported.params))
+    import_model.write_run(used_up, WorkDir(folder))
     return folder

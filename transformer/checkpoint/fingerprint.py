@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 def fingerprints(tree: Any) -> list[int]:
     """Returns one fingerprint per array of a pytree, in the order of its leaves."""
-    # One program per shape, not one for all: on a CPU its results would need the tree's memory.
-    return [int(number) for number in jax.device_get([*map(_fingerprint, jax.tree.leaves(tree))])]
+    # Array by array: on a CPU one program for all of them would need the memory of the tree again.
+    return [int(_fingerprint(array)) for array in jax.tree.leaves(tree)]
 
 
 @jax.jit
