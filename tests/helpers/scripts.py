@@ -1,6 +1,5 @@
 """A corpus that is learnt in seconds and the two scripts as a user starts them."""
 
-import json
 import os
 import random
 import subprocess
@@ -8,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.helpers.xla_flags import QUICK_COMPILE
+from transformer.workdir import WorkDir
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = """
@@ -89,7 +89,6 @@ def run_python(program, **options):
 
 
 def losses(workdir):
-    """Step -> training loss of metrics.jsonl."""
-    lines = (workdir / "metrics.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
+    """Step -> training loss of metrics.jsonl, without a line that a kill cut short."""
+    records = WorkDir(workdir).read_metrics()
     return {record["step"]: record["loss"] for record in records if "loss" in record}
