@@ -138,7 +138,7 @@ def entries(config: Config, prefix: str = "bert.") -> list[Entry]:
 
 def _read_params(config: Config, tensors: name_table.Tensors) -> FlatParams:
     """Returns our parameters of their tensors, whatever prefix and names of norms these have."""
-    prefix = "bert." if any(name.startswith("bert.") for name in tensors) else ""
+    prefix = name_table.prefix_in(tensors, "bert.")
     table = entries(config, prefix)
     if any(name.endswith(OLD_SCALE) for name in tensors):
         table = [replace(entry, theirs=_old_name(entry.theirs)) for entry in table]

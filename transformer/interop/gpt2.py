@@ -125,7 +125,7 @@ def entries(num_layers: int, prefix: str = "transformer.") -> list[Entry]:
 
 def _read_params(config: Config, tensors: name_table.Tensors) -> FlatParams:
     """Returns our parameters of their tensors, with their rows of tokens."""
-    prefix = "transformer." if any(name.startswith("transformer.") for name in tensors) else ""
+    prefix = name_table.prefix_in(tensors, "transformer.")
     num_layers = config.model.num_layers
     ignored = [f"{prefix}h.{i}.{mask}" for i in range(num_layers) for mask in MASKS]
     params = name_table.read(entries(num_layers, prefix), tensors, ignored=[SOFTMAX, *ignored])

@@ -139,7 +139,10 @@ def _check_is_new(run: WorkDir) -> None:
 
 
 def write_run(imported: ImportedModel, run: WorkDir) -> str:
-    """Writes a work directory, config.json last; returns the number of parameters as text."""
+    """Writes a work directory, config.json last; returns the number of parameters as text.
+
+    `imported.params` is empty afterwards.
+    """
     config, flat = imported.config, imported.params
     # As Orbax copies arrays of numpy; one after the other, so that no model is in memory twice.
     on_device = {name: jax.device_put(flat.pop(name)) for name in list(flat)}

@@ -64,6 +64,11 @@ def layers(
     return entries
 
 
+def prefix_in(tensors: Tensors, prefix: str) -> str:
+    """Returns `prefix` if names begin with it, else "": in a file of the bare model none does."""
+    return prefix if any(name.startswith(prefix) for name in tensors) else ""
+
+
 def read(
     entries: Sequence[Entry],
     tensors: Tensors,

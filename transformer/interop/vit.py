@@ -120,7 +120,7 @@ def _read_params(
     config: Config, settings: Mapping[str, Any], tensors: name_table.Tensors
 ) -> FlatParams:
     """Returns our parameters of their tensors; the kernel of the patches is theirs."""
-    prefix = "vit." if any(name.startswith("vit.") for name in tensors) else ""
+    prefix = name_table.prefix_in(tensors, "vit.")
     table = _entries(config, prefix, has_classes=f"{CLASSES}.weight" in tensors)
     in_file = table
     if not settings.get("qkv_bias", True):
