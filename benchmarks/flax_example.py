@@ -14,7 +14,7 @@ float16 with dynamic loss scaling; here it gets bfloat16, as on a TPU.
 import functools
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock
@@ -47,21 +47,12 @@ def make_step(workload: Workload, folder: str) -> Callable[[], jax.Array]:
     train = load_train(folder)
     config = make_config(train.models, workload)
     batch = make_batch(*workload.ids())
-    learning_rate_fn = train.create_learning_rate_schedule(learning_rate=0.002, warmup_steps=1000)
+    learning_rate_fn = make_schedule(train)
     init_rng, rng = jax.random.split(jax.random.key(0))
     state = make_state(train, config, batch, learning_rate_fn, init_rng)
     state, batch = jax_utils.replicate(state), jax.device_put(common_utils.shard(batch))
     rngs = jax.random.split(rng, jax.local_device_count())
-    train_step = jax.pmap(
-        functools.partial(
-            train.train_step,
-            config=config,
-            learning_rate_fn=learning_rate_fn,
-            label_smoothing=workload.label_smoothing,
-        ),
-        axis_name="batch",
-        donate_argnums=(0,),
-    )
+    train_step = map_train_step(train, config, workload, learning_rate_fn)
 
     def step() -> jax.Array:
         nonlocal state
@@ -69,6 +60,32 @@ def make_step(workload: Workload, folder: str) -> Callable[[], jax.Array]:
         return metrics["loss"]
 
     return step
+
+
+def make_schedule(train: ModuleType) -> Callable:
+    """Returns its learning rate by step."""
+    return train.create_learning_rate_schedule(learning_rate=0.002, warmup_steps=1000)
+
+
+def map_train_step(
+    train: ModuleType,
+    config: Any,
+    workload: Workload,
+    learning_rate_fn: Callable,
+    devices: Sequence[jax.Device] | None = None,
+) -> Any:
+    """Returns its train_step under `pmap` over `devices`; None: all."""
+    return jax.pmap(
+        functools.partial(
+            train.train_step,
+            config=config,
+            learning_rate_fn=learning_rate_fn,
+            label_smoothing=workload.label_smoothing,
+        ),
+        axis_name="batch",
+        devices=devices,
+        donate_argnums=(0,),
+    )
 
 
 def make_config(models: ModuleType, workload: Workload) -> Any:

@@ -1,0 +1,145 @@
+"""What a compiled TPU program moves, and how long the compiler thinks that it takes, by operation.
+
+The compiler's "bytes accessed" counts every operand and result of every operation, also those that
+lie in the memory within the chip. Here bytes are those of main memory (HBM) alone, with the padding
+of tiles. Cycles are the compiler's estimates; copies between the two memories overlap with other
+operations and have none.
+"""
+
+import math
+import re
+from typing import NamedTuple
+
+from compiled_text import Computation, Instruction, read_computations
+
+COLLECTIVES = "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"
+# They name or reorder memory and move nothing.
+FREE = {"parameter", "constant", "bitcast", "get-tuple-element", "tuple", "partition-id"}
+PARTIAL_READS = {"dynamic-slice", "slice", "gather"}  # they read as much as they return
+CALLS = "while", "call", "conditional"
+DIRECTIONS = {"transpose(": "backward", "jvp(": "forward"}
+SCOPE = re.compile(r"layer_\d|jit\(|jvp\(|transpose\(|while|body|closed_call|checkpoint")
+
+
+class Cost(NamedTuple):
+    """What operations take."""
+
+    count: int = 0
+    num_bytes: int = 0
+    cycles: int = 0
+
+
+Costs = dict[str, Cost]
+
+
+def add_up(*costs: Cost) -> Cost:
+    """Returns the sum of costs."""
+    return Cost(*map(sum, zip(Cost(), *costs, strict=True)))
+
+
+def _add_to(costs: Costs, others: Costs) -> None:
+    for label, cost in others.items():
+        costs[label] = add_up(costs.get(label, Cost()), cost)
+
+
+class CompiledProgram:
+    """A program by its text."""
+
+    def __init__(self, text: str) -> None:
+        self._entry, self._computations = read_computations(text)
+
+    def collectives(self) -> Costs:
+        """Returns {"kind types": count and bytes of the results}; one inside a loop counts once.
+
+        Of an asynchronous one, only the `-done` half counts.
+        """
+        found: Costs = {}
+        for computation in self._computations.values():
+            for one in computation.instructions.values():
+                kind = one.opcode.removesuffix("-done")
+                if kind in COLLECTIVES:
+                    types = "+".join(sorted({shape.dtype for shape in one.shapes}))
+                    _add_to(found, {f"{kind} {types}": Cost(1, one.num_bytes)})
+        return found
+
+    def by_operation(self, computation: str = "") -> Costs:
+        """Returns {operation: cost}, of all layers together; default: of the main computation.
+
+        The body of a loop counts once; of a conditional, the branch that moves the least, as most
+        steps take it.
+        """
+        inside, found = self._computations[computation or self._entry], {}
+        for one in inside.instructions.values():
+            if one.opcode in CALLS:
+                parts = [self.by_operation(name) for name in one.called]
+                if one.opcode == "conditional":
+                    parts = [min(parts, key=lambda costs: add_up(*costs.values()).num_bytes)]
+                for part in parts:
+                    _add_to(found, part)
+            elif one.opcode not in FREE and not one.opcode.endswith("-done"):
+                cost = Cost(1, self._moved(one, inside), one.cycles)
+                _add_to(found, {_label(one, inside): cost})
+        return found
+
+    def step(self) -> Costs:
+        """Returns the cost by operation of the loop that moves the most, once through its body."""
+        main = self._computations[self._entry].instructions.values()
+        names = [name for one in main if one.opcode == "while" for name in one.called]
+        bodies = [self.by_operation(name) for name in names]
+        return max(bodies, key=lambda costs: add_up(*costs.values()).num_bytes)
+
+    def _moved(self, one: Instruction, inside: Computation) -> int:
+        """Returns the bytes that an instruction reads from main memory and writes to it."""
+        if 'custom_call_target="ConcatBitcast"' in one.attributes:
+            return 0
+        operands = inside.operands(one)
+        if one.opcode in ("copy-start", "slice-start"):  # (the source, the result, a flag)
+            result = one.shapes[1]
+            sides = operands[0].shapes[0], result
+            return sum(result.num_bytes for side in sides if side.is_in_hbm)
+        if one.opcode in PARTIAL_READS:
+            return 2 * one.hbm_bytes
+        if one.opcode == "dynamic-update-slice":  # in place
+            return 2 * operands[1].hbm_bytes
+        written, reads = one.hbm_bytes, [operand.hbm_bytes for operand in operands]
+        if one.opcode == "fusion":
+            fused = self._computations[one.called[0]]
+            written = min(written, _written(fused))
+            pairs = zip(reads, fused.parameters, strict=True)
+            reads = [min(size, self._read(fused, parameter)) for size, parameter in pairs]
+        return written + sum(map(int, reads))
+
+    def _read(self, fused: Computation, value: Instruction) -> float:
+        """Returns the bytes of a value that a fused computation reads at most; ∞: all of it."""
+        total = 0.0
+        for user in fused.users[value.name]:
+            if user.opcode == "bitcast":
+                total += self._read(fused, user)
+            elif user.opcode in PARTIAL_READS:
+                total += user.num_bytes
+            elif user.opcode == "fusion":
+                inner = self._computations[user.called[0]]
+                for operand, parameter in zip(user.operands, inner.parameters, strict=True):
+                    total += self._read(inner, parameter) if operand == value.name else 0
+            elif user.opcode != "dynamic-update-slice" or user.operands[0] != value.name:
+                return math.inf
+        return total
+
+
+def _written(fused: Computation) -> float:
+    """Returns the bytes that a fused computation writes if it updates in place, else ∞."""
+    root = fused.root
+    while root.opcode == "bitcast":
+        (root,) = fused.operands(root)
+    return fused.operands(root)[1].num_bytes if root.opcode == "dynamic-update-slice" else math.inf
+
+
+def _label(one: Instruction, inside: Computation) -> str:
+    """Returns the operation in JAX, without its layer; of a copy, what it is for."""
+    for _ in range(4):  # copy-start, copy-done, bitcast, user
+        if one.op_name or not inside.users[one.name]:
+            break
+        one = inside.users[one.name][0]
+    direction = next((word for part, word in DIRECTIONS.items() if part in one.op_name), "")
+    parts = [part for part in one.op_name.split("/") if not SCOPE.match(part)]
+    return f"{direction} {'/'.join(parts[-3:]) or one.opcode}".strip()

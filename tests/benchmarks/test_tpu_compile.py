@@ -1,0 +1,72 @@
+"""What `benchmarks/tpu_compile.py` reads from compiled programs."""
+
+import importlib
+
+import jax
+import pytest
+
+PROGRAM = """
+%fused (param_0: f32[64,128], param_1: f32[1,128]) -> f32[64,128] {
+  %param_0 = f32[64,128]{1,0:T(8,128)} parameter(0)
+  %param_1 = f32[1,128]{1,0:T(1,128)S(1)} parameter(1)
+  %zero = s32[] constant(0)
+  ROOT %update = f32[64,128]{1,0:T(8,128)} dynamic-update-slice(%param_0, %param_1, %zero, %zero)
+}
+
+%body (state: (f32[64,128], f32[1,128])) -> (f32[64,128], f32[1,128]) {
+  %state = (f32[64,128]{1,0:T(8,128)}, /*index=1*/f32[1,128]{1,0:T(1,128)S(1)}) parameter(0)
+  %cache = f32[64,128]{1,0:T(8,128)} get-tuple-element(%state), index=0
+  %row = f32[1,128]{1,0:T(1,128)S(1)} get-tuple-element(%state), index=1
+  %written = f32[64,128]{1,0:T(8,128)} fusion(%cache, %row), kind=kLoop, calls=%fused, \
+metadata={op_name="jit(f)/while/body/layer_3/write"}, backend_config={"estimated_cycles":"7"}
+  ROOT %next = (f32[64,128]{1,0:T(8,128)}, f32[1,128]{1,0:T(1,128)S(1)}) tuple(%written, %row)
+}
+
+ENTRY %main (p: bf16[2,8,64], cache: f32[64,128], row: f32[1,128]) -> bf16[2,8,64] {
+  %p = bf16[2,8,64]{2,1,0:T(8,128)(2,1)} parameter(0)
+  %start = (bf16[2,8,64]{2,1,0:T(8,128)(2,1)}, bf16[2,8,64]{2,1,0:T(8,128)(2,1)S(1)}, u32[]) \
+copy-start(%p)
+  %done = bf16[2,8,64]{2,1,0:T(8,128)(2,1)S(1)} copy-done(%start)
+  %cache = f32[64,128]{1,0:T(8,128)} parameter(1)
+  %row = f32[1,128]{1,0:T(1,128)S(1)} parameter(2)
+  %init = (f32[64,128]{1,0:T(8,128)}, f32[1,128]{1,0:T(1,128)S(1)}) tuple(%cache, %row)
+  %loop = (f32[64,128]{1,0:T(8,128)}, f32[1,128]{1,0:T(1,128)S(1)}) while(%init), \
+condition=%condition, body=%body
+  %sum = bf16[2,8,64]{2,1,0:T(8,128)(2,1)} all-reduce(%done), to_apply=%add, \
+metadata={op_name="jit(f)/transpose(jvp(Model))/layer_0/key/dot_general"}
+  ROOT %double = bf16[2,8,64]{2,1,0:T(8,128)(2,1)} add(%sum, %sum)
+}
+
+%condition (state: (f32[64,128], f32[1,128])) -> pred[] {
+  %state = (f32[64,128]{1,0:T(8,128)}, f32[1,128]{1,0:T(1,128)S(1)}) parameter(0)
+}
+"""
+PADDED = 2 * 8 * 128 * 2  # bytes of a bf16[2,8,64] whose rows are padded to a tile
+
+
+def test_bytes_are_those_of_main_memory():
+    """Catches VMEM counted as main memory, padding left out, and a slice taken for its array."""
+    costs = importlib.import_module("compiled_costs")
+    program = costs.CompiledProgram(PROGRAM)
+    written = costs.Cost(1, 128 * 4, 7)  # of the cache only one row
+    # The copy into VMEM, which is for the sum, reads its source; the sum writes its result.
+    summed = costs.Cost(2, 2 * PADDED, 0)
+    assert program.step() == {"write": written}
+    assert program.by_operation() == {
+        "backward key/dot_general": summed,
+        "write": written,
+        "add": costs.Cost(1, 3 * PADDED, 0),
+    }
+    assert program.collectives() == {"all-reduce bf16": costs.Cost(1, PADDED, 0)}
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_step_of_a_search_moves_at_least_the_least(beam_size):
+    """Catches a search that the benchmark no longer lowers, and weights or caches left out."""
+    programs, costs = map(importlib.import_module, ("tpu_programs", "compiled_costs"))
+    shape = {"num_layers": 1, "d_model": 32, "d_ff": 64, "num_heads": 2}
+    settings = {"tokenizer.vocab_size": 64}
+    program = programs.Program(shape, beam_size=beam_size)
+    lowered, least = programs.lower_program(program, jax.devices()[:1], settings, "")
+    costs = costs.CompiledProgram(lowered.compile().as_text()).step()
+    assert 0 < least <= sum(cost.num_bytes for cost in costs.values())
