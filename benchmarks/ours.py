@@ -1,4 +1,4 @@
-"""Contestant: the model, loss, optimizer and train step of this repository, jitted.
+"""Contestant: this repository's training step, as `train.py` compiles it, on one device.
 
 As in the paper: post-norm, no dropout on attention weights or within the feed-forward layer.
 """
@@ -10,39 +10,24 @@ import jax
 import numpy as np
 from workload import Workload
 
-from transformer.config import ModelConfig, OptimizerConfig
+from transformer.config import Config
 from transformer.data.batch import Batch
-from transformer.model.encoder_decoder import Transformer
-from transformer.model.loss import make_loss_fn
-from transformer.training import steps
-from transformer.training.optimizer import make_optimizer
+from transformer.data.ragged import Ragged
+from transformer.parallel.mapping import make_parallel
+from transformer.training.dry_run import make_step_without_data
 
 
 def make_step(
-    workload: Workload, model: dict[str, Any], accumulate_steps: int = 1
+    workload: Workload, settings: dict[str, Any], row_length: int = 0
 ) -> Callable[[], jax.Array]:
     """Returns a function that does a training step and returns its loss without waiting for it.
 
-    model: more fields of ModelConfig. accumulate_steps: micro-batches of a step.
+    settings: further ones of our Config. row_length: of rows that hold several sentences each, as
+    `train.py` packs them; 0: a sentence per row.
     """
-    config = ModelConfig(
-        d_model=workload.d_model,
-        d_ff=workload.d_ff,
-        num_heads=workload.num_heads,
-        num_layers=workload.num_layers,
-        dropout_rate=workload.dropout_rate,
-        dtype=workload.dtype,
-        **model,
-    )
-    network = Transformer(config, workload.vocab_size, workload.vocab_size)
-    optimizer = make_optimizer(OptimizerConfig(), config.d_model)
-    batch = jax.device_put(make_batch(*workload.ids()))
-    state = jax.jit(lambda: steps.init_state(network, optimizer, batch, seed=0))()
-    loss_fn = make_loss_fn(network, workload.label_smoothing)
-    train_step = jax.jit(
-        steps.make_train_step(loss_fn, optimizer, seed=0, accumulate_steps=accumulate_steps),
-        donate_argnums=0 if workload.device == "gpu" else (),  # as `parallel.mapping` does
-    )
+    config = make_config(workload, settings)
+    train_step = make_step_without_data(config, make_parallel(config, jax.devices()[:1]))
+    state, batch = train_step.init_state(), train_step.put_batch(make_batch(workload, row_length))
 
     def step() -> jax.Array:
         nonlocal state
@@ -52,6 +37,26 @@ def make_step(
     return step
 
 
-def make_batch(inputs: np.ndarray, targets: np.ndarray) -> Batch:
-    """Makes a Batch of ids [B, S] and [B, T], a sentence per row."""
-    return Batch.from_arrays(inputs, targets)
+def make_config(workload: Workload, settings: dict[str, Any]) -> Config:
+    """Returns the configuration of a workload."""
+    names = "d_model", "d_ff", "num_heads", "num_layers", "dropout_rate", "dtype"
+    chosen = {f"model.{name}": getattr(workload, name) for name in names}
+    chosen["tokenizer.vocab_size"] = workload.vocab_size
+    chosen["training.label_smoothing"] = workload.label_smoothing
+    return Config().with_values(chosen | settings).validate()
+
+
+def make_batch(workload: Workload, row_length: int) -> Batch:
+    """Returns the sentences, one per row or as many as fit rows of `row_length`."""
+    inputs, targets = workload.ids()
+    if not row_length:
+        return Batch.from_arrays(inputs, targets)
+    per_row = row_length // max(workload.source_length, workload.target_length)
+    return Batch.from_pairs(
+        Ragged.from_lists(inputs.tolist()),
+        Ragged.from_lists(targets.tolist()),
+        np.arange(workload.num_sentences),
+        pairs_per_row=np.full(workload.num_sentences // per_row, per_row),
+        source_length=row_length,
+        target_length=row_length,
+    )

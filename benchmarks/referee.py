@@ -7,8 +7,11 @@ import json
 import os
 import pathlib
 import platform
+import shutil
+import signal
 import subprocess
 import time
+from contextlib import suppress
 from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -22,14 +25,21 @@ PAUSE = 0.5  # seconds after each turn, in which a contestant's threads stop spi
 
 
 class Worker:
-    """The process of a contestant, which is idle between requests."""
+    """The process of a contestant, which is idle between requests; settings: more of `Popen`'s."""
 
-    def __init__(self, python: str, workload: Any, module: str, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        python: str,
+        workload: Any,
+        module: str,
+        options: dict[str, Any],
+        **settings: Any,
+    ) -> None:
         task = {"workload": dataclasses.asdict(workload), "module": module, "options": options}
         task["kind"] = type(workload).__name__
         environment = {"CUDA_VISIBLE_DEVICES": "0"} | dict(os.environ)
         environment |= {
-            "JAX_PLATFORMS": "cuda" if workload.device == "gpu" else "cpu",
+            "JAX_PLATFORMS": "cuda" if workload.device == "gpu" else workload.device,
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # several processes share one GPU
             "PYTHONPATH": str(HERE.parent),
         }
@@ -39,6 +49,7 @@ class Worker:
             stdout=subprocess.PIPE,
             text=True,
             env=environment,
+            **settings,
         )
 
     def read(self) -> dict[str, Any]:
@@ -58,6 +69,11 @@ class Worker:
         """Ends the process."""
         self._process.stdin.close()
         self._process.wait()
+
+    def kill(self) -> None:
+        """Ends it and all processes of its session at once, if it was started in a new one."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
 
 def start_workers(
@@ -115,6 +131,12 @@ def begin_report(arguments: argparse.Namespace) -> dict[str, Any]:
     if report["load"] > 1 and arguments.device == "cpu":
         print(BUSY)
     return report
+
+
+def check_device(parser: argparse.ArgumentParser, device: str) -> None:
+    """Ends the program with an error if the device is a GPU and there is none."""
+    if device == "gpu" and not shutil.which("nvidia-smi"):
+        parser.error("--device=gpu needs an NVIDIA GPU, and there is no nvidia-smi to name it")
 
 
 def describe_machine(device: str) -> str:

@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 from search_endings import end_by_position
 from search_workload import SearchWorkload, write_folder
-from workload import BASE, BIG, OPUS
+from workload import BASE, BIG, OPUS, SMALL
 
 from transformer.special_tokens import EOS, NUM_SPECIAL, SPECIAL_NAMES
 
-SHAPES = {"base": BASE, "opus": OPUS, "big": BIG}
-OPUS_VOCABULARY = 58_101  # of the published opus-mt-en-de
+SHAPES = {"base": BASE, "opus": OPUS, "big": BIG, "small": SMALL}
+VOCABULARIES = {"opus": 58_101, "small": 64}  # the first of the published opus-mt-en-de
 SIZES = {  # (sentences, vocabulary) of random workloads
     "cpu": (32, 8_000),
     "gpu": (512, 37_000),
+    "tpu": (512, 37_000),
 }
-DTYPES = {"cpu": "float32", "gpu": "bfloat16"}
+DTYPES = {"cpu": "float32", "gpu": "bfloat16", "tpu": "bfloat16"}
 EOS_LOGIT = -20.0  # mean logit of EOS with random weights, so that no sentence ends early
 MIXED_SPREAD = 4.0  # of logits for mixed lengths: the best token has about half of the probability
 MIXED_SENTENCES = 64  # of about 22 tokens each, from 4 to 80
@@ -41,7 +42,7 @@ def make_random(
     translations end by themselves.
     """
     batch_size, vocab_size = SIZES[device]
-    vocab_size = OPUS_VOCABULARY if shape == "opus" else vocab_size
+    vocab_size = VOCABULARIES.get(shape, vocab_size)
     num_sentences = num_sentences or (MIXED_SENTENCES if is_mixed else batch_size)
     model = {"norm": "post", "embedding_sharing": "all", "positions": "sinusoidal"}
     model |= {"activation": "relu", "head_dim": 0, "value_dim": 0} | SHAPES[shape]

@@ -8,6 +8,7 @@ from workload import Workload
 
 from transformer.config import ModelConfig
 from transformer.model.costs import training_flops
+from transformer.parallel.devices import find_chip
 
 Results = dict[str, dict[str, Any]]  # {contestant: {"seconds" by round, "cpu", "compiles", …}}
 
@@ -22,9 +23,15 @@ def flops(workload: Workload) -> float:
     return training_flops(model, workload.vocab_size, *lengths)
 
 
-def format_table(workload: Workload, results: Results, peak_tflops: float | None = None) -> str:
-    """Formats the results of `train_step.run`, with the share of the peak if that is given."""
-    return align(make_rows(workload, results, peak_tflops))
+def format_table(workload: Workload, results: Results) -> str:
+    """Formats the results of `train_step.run`."""
+    return align(make_rows(workload, results))
+
+
+def utilisation(workload: Workload, seconds: float, device_kind: str) -> float | None:
+    """Returns the share of its chip's peak that a step uses; None if the chip is not known."""
+    chip = find_chip(device_kind)
+    return flops(workload) / seconds / (chip.peak_tflops * 1e12) if chip else None
 
 
 def align(rows: list[Sequence[str]]) -> str:
@@ -43,15 +50,14 @@ def ratio(results: Results, name: str, other: str) -> str:
     return f"{median(theirs / ours for theirs, ours in pairs):.2f}"
 
 
-def make_rows(
-    workload: Workload, results: Results, peak_tflops: float | None
-) -> list[Sequence[str]]:
+def make_rows(workload: Workload, results: Results) -> list[Sequence[str]]:
     """Makes the header and a row per contestant."""
     titles = "contestant", "tokens/s", "ms/step", "min–max", "to torch", "to flax", "warm-up"
-    rows: list[Sequence[str]] = [(*titles, "compiles", *(["MFU"] if peak_tflops else []))]
+    rows: list[Sequence[str]] = [(*titles, "compiles", "MFU")]
     for name, result in results.items():
         seconds = median(result["seconds"])
         low, high = (1000 * f(result["seconds"]) for f in (min, max))
+        mfu = utilisation(workload, seconds, result["device"])
         row = [
             name,
             f"{workload.target_tokens / seconds:,.0f}",
@@ -61,8 +67,7 @@ def make_rows(
             ratio(results, name, "flax"),
             f"{sum(result['warm_ups']):.1f} s",
             "–" if result["compiles"] is None else str(result["compiles"]),
+            f"{mfu:.1%}" if mfu else "–",
         ]
-        if peak_tflops:
-            row.append(f"{flops(workload) / seconds / (peak_tflops * 1e12):.1%}")
         rows.append(row)
     return rows

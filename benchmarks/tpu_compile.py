@@ -28,6 +28,7 @@ from typing import Any
 
 import jax
 from compiled_costs import CompiledProgram, Costs, add_up
+from settings import add_settings, read_settings
 from table import align
 from tpu_programs import PROGRAMS, lower_program
 
@@ -42,9 +43,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--slice", default="v5e:2x4", help="the TPU slice, as v5litepod-16")
     parser.add_argument("--only", default=",".join(PROGRAMS), help="which of the programs")
     parser.add_argument("--flax_example", help="the folder examples/wmt of a release of flax")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of ours"
-    )
+    add_settings(parser)
     parser.add_argument("--by_operation", action="store_true", help="also sums by operation")
     parser.add_argument("--save", help="a folder for the texts of the compiled programs")
     parser.add_argument("--json", help="a file for the results")
@@ -52,20 +51,7 @@ def parse_arguments() -> argparse.Namespace:
     unknown = set(arguments.only.split(",")) - PROGRAMS.keys()
     if unknown:
         parser.error(f"--only must be of {', '.join(PROGRAMS)}, not {', '.join(unknown)}")
-    if not all("=" in change for change in arguments.set):
-        parser.error("--set must be NAME=VALUE, as model.attention=fused")
     return arguments
-
-
-def read_settings(changes: list[str]) -> dict[str, Any]:
-    """Returns {name: value} of texts such as "model.d_ff=64" and "model.attention=fused"."""
-    settings = {}
-    for name, _, text in (change.partition("=") for change in changes):
-        try:
-            settings[name] = json.loads(text)
-        except json.JSONDecodeError:
-            settings[name] = text
-    return settings
 
 
 def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:

@@ -21,11 +21,11 @@ import argparse
 import dataclasses
 import json
 import pathlib
-import shutil
 import sys
 from typing import Any
 
-from referee import Contestant, begin_report, measure, start_workers
+from referee import Contestant, begin_report, check_device, measure, start_workers
+from settings import add_settings, read_settings
 from table import flops, format_table
 from workload import WORKLOADS, Workload
 
@@ -63,20 +63,14 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2, help="threads on a CPU")
     parser.add_argument("--torch_python", default=sys.executable, help="a Python that has torch")
     parser.add_argument("--flax_example", help="the folder examples/wmt of a release of flax")
-    parser.add_argument(
-        "--model", type=json.loads, default={}, help="more fields of our ModelConfig, as JSON"
-    )
+    add_settings(parser)
     parser.add_argument("--paper_dropout", action="store_true", help="dropout as in the paper")
-    parser.add_argument(
-        "--peak_tflops", type=float, default=790.0, help="peak of the GPU in bfloat16"
-    )
     parser.add_argument("--json", help="a file for the results of every round")
     arguments = parser.parse_args()
     names = [workload.name for workload in WORKLOADS[arguments.device]]
     if arguments.shape not in (None, *names):
         parser.error(f"--shape must be one of {', '.join(names)}, not {arguments.shape}")
-    if arguments.device == "gpu" and not shutil.which("nvidia-smi"):
-        parser.error("--device=gpu needs an NVIDIA GPU, and there is no nvidia-smi to name it")
+    check_device(parser, arguments.device)
     folder = arguments.flax_example
     if folder and not all((pathlib.Path(folder) / f).exists() for f in ("train.py", "models.py")):
         parser.error(f"--flax_example must be a folder with train.py and models.py, not {folder}")
@@ -87,17 +81,14 @@ def parse_arguments() -> argparse.Namespace:
 
 def name_contestants(arguments: argparse.Namespace) -> dict[str, Contestant]:
     """Returns the contestants by name."""
-    model = {"model": arguments.model}
+    settings = read_settings(arguments.set)
     contestants = {
-        "ours": (sys.executable, "ours", model),
+        "ours": (sys.executable, "ours", {"settings": settings}),
         "torch": (arguments.torch_python, "torch_transformer", {}),
     }
     if arguments.device == "cpu":  # the same update; micro-batches fit a CPU's caches
-        contestants["ours in 4 micro-batches"] = (
-            sys.executable,
-            "ours",
-            model | {"accumulate_steps": 4},
-        )
+        parts = {"settings": settings | {"training.accumulate_steps": 4}}
+        contestants["ours in 4 micro-batches"] = (sys.executable, "ours", parts)
     if arguments.flax_example:
         folder = {"folder": str(pathlib.Path(arguments.flax_example).resolve())}
         contestants["flax"] = (sys.executable, "flax_example", folder)
@@ -119,8 +110,7 @@ def main() -> None:
         results = run(workload, contestants, arguments.rounds, arguments.steps)
         versions = {k: v for result in results.values() for k, v in result["versions"].items()}
         print(f"\n{describe(workload)}; {', '.join(map(' '.join, versions.items()))}")
-        peak = arguments.peak_tflops if arguments.device == "gpu" else None
-        print(format_table(workload, results, peak), flush=True)
+        print(format_table(workload, results), flush=True)
         shape = {"workload": dataclasses.asdict(workload), "results": results}
         report["shapes"].append(shape | {"flops": flops(workload)})
     if arguments.json:

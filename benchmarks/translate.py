@@ -24,15 +24,14 @@ import argparse
 import dataclasses
 import json
 import pathlib
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 import sacrebleu
-from referee import Contestant, Worker, begin_report, measure, start_workers
-from search_models import NUM_TOKENS, SHAPES, SOURCE_LENGTH, make_corpus, make_random, read_lines
+from referee import Contestant, Worker, begin_report, check_device, measure, start_workers
+from search_models import NUM_TOKENS, SOURCE_LENGTH, make_corpus, make_random, read_lines
 from search_table import format_searches
 from search_workload import SearchWorkload
 
@@ -45,7 +44,7 @@ CONTESTANTS = {  # name: (module, options)
     "marian": ("search_marian", {}),
 }
 DEFAULT_CONTESTANTS = "ours,ctranslate2,marian"
-SHAPES_OF = {"cpu": ["base", "opus"], "gpu": list(SHAPES)}
+SHAPES_OF = {"cpu": ["base", "opus"], "gpu": ["base", "opus", "big"]}
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -77,8 +76,7 @@ def parse_arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     if arguments.shape not in (None, *SHAPES_OF[arguments.device]):
         parser.error(f"--shape must be one of {', '.join(SHAPES_OF[arguments.device])}")
-    if arguments.device == "gpu" and not shutil.which("nvidia-smi"):
-        parser.error("--device=gpu needs an NVIDIA GPU, and there is no nvidia-smi to name it")
+    check_device(parser, arguments.device)
     if arguments.lengths == "mixed" and arguments.shape != "opus":
         parser.error("--lengths=mixed needs --shape=opus, which has a bias for EOS")
     if bool(arguments.workdir) != bool(arguments.input):

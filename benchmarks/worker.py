@@ -70,6 +70,14 @@ def make_work(task: dict[str, Any]) -> Callable:
     return make(workload, **task["options"])
 
 
+def device_kind() -> str:
+    """Returns the name of the device that a training step runs on."""
+    if "jax" in sys.modules:
+        return sys.modules["jax"].devices()[0].device_kind
+    torch = sys.modules.get("torch")
+    return torch.cuda.get_device_name() if torch and torch.cuda.is_available() else "cpu"
+
+
 def serve(task: dict[str, Any], reply: Callable[..., Any]) -> None:
     """Makes the contestant, reports that it is ready, and serves requests on standard input."""
     try:
@@ -79,7 +87,8 @@ def serve(task: dict[str, Any], reply: Callable[..., Any]) -> None:
         return
     compiles = count_compiles()
     names = [name for name in VERSIONS_OF if name in sys.modules]
-    reply(versions={name: importlib.metadata.version(name) for name in names})
+    versions = {name: importlib.metadata.version(name) for name in names}
+    reply(versions=versions, device=device_kind() if task["kind"] == "Workload" else "")
     for line in sys.stdin:
         request = json.loads(line)
         spent, result = timed(work, request["times"], request.get("options", {}))

@@ -1,0 +1,22 @@
+"""A contestant of the benchmarks that does nothing, or what goes wrong."""
+
+import time
+
+CALLS_BEFORE_IT_FAILS = 100
+
+
+def make_step(workload, kind):
+    """Returns a step: "quick"; "slow", which never ends; "failing" after some calls."""
+    if kind == "missing":
+        raise ImportError("No module named 'nothing'")
+    calls = 0
+
+    def step():
+        nonlocal calls
+        calls += 1
+        time.sleep(100 if kind == "slow" else 0.001)
+        if kind == "failing" and calls > CALLS_BEFORE_IT_FAILS:
+            raise MemoryError("out of memory")
+        return 1.0
+
+    return step
