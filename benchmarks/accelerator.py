@@ -19,9 +19,7 @@ chip's peak in bfloat16.
 """
 
 import argparse
-import json
 import os
-import pathlib
 import sys
 import tempfile
 import time
@@ -29,7 +27,7 @@ from statistics import median
 from typing import Any
 
 from accelerator_parts import REFERENCES, list_parts
-from referee import begin_report, check_device
+from referee import begin_report, check_device, write_json, write_text
 from run_part import run_part
 from settings import add_settings
 from tabulate import tabulate
@@ -91,12 +89,6 @@ def format_row(row: dict[str, Any], reference: float | None) -> list[str]:
     ]
 
 
-def write(path: str, text: str) -> None:
-    """Writes a file so that a reader finds it whole, the old one or the new one."""
-    pathlib.Path(f"{path}.new").write_text(text, encoding="utf-8")
-    os.replace(f"{path}.new", path)
-
-
 def main() -> None:
     arguments = parse_arguments()
     report, rows = begin_report(arguments), []
@@ -107,9 +99,9 @@ def main() -> None:
             share = part.weight / sum(other.weight for other in parts[index:])
             rows += run_part(part, folder, share * (deadline - time.monotonic()))
             print(f"{part.name}: {rows[-1]['remark'] or 'measured'}", flush=True)
-            write(f"{arguments.output}.json", json.dumps(report | {"rows": rows}, indent=2) + "\n")
+            write_json(f"{arguments.output}.json", report | {"rows": rows})
             heading = f"{report['date']}, {report['machine']}"
-            write(f"{arguments.output}.md", f"{heading}\n\n{format_rows(rows)}\n")
+            write_text(f"{arguments.output}.md", f"{heading}\n\n{format_rows(rows)}\n")
     print(f"\n{format_rows(rows)}")
 
 

@@ -74,6 +74,7 @@ class Worker:
         """Ends it and all processes of its session at once, if it was started in a new one."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
 
 def start_workers(
@@ -137,6 +138,17 @@ def check_device(parser: argparse.ArgumentParser, device: str) -> None:
     """Ends the program with an error if the device is a GPU and there is none."""
     if device == "gpu" and not shutil.which("nvidia-smi"):
         parser.error("--device=gpu needs an NVIDIA GPU, and there is no nvidia-smi to name it")
+
+
+def write_json(path: str, report: Any) -> None:
+    """Writes what was measured as JSON."""
+    write_text(path, json.dumps(report, indent=2) + "\n")
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes a file so that a reader finds it whole, the old one or the new one."""
+    pathlib.Path(f"{path}.new").write_text(text, encoding="utf-8")
+    os.replace(f"{path}.new", path)
 
 
 def describe_machine(device: str) -> str:

@@ -10,14 +10,13 @@ import pathlib
 from collections.abc import Callable
 
 import ctranslate2
-from search_workload import SearchWorkload
+from search_workload import EXTRA, SearchWorkload
 from tuning import Tuned
 
 from transformer.config import ModelConfig
 from transformer.interop.ctranslate2 import MAX_INPUT_LENGTH, make_spec, save_spec
 
 BATCHES = "32 examples", "64 examples", "1024 tokens"
-EXTRA = 50  # tokens that a translation may have beyond those of the longest source
 
 
 def make_search(workload: SearchWorkload, compute_type: str = "") -> Tuned:

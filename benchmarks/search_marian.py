@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Callable
 
 import torch
-from search_workload import SearchWorkload
+from search_workload import EXTRA, SearchWorkload
 from transformers import MarianMTModel
 from tuning import Tuned
 
@@ -21,7 +21,6 @@ from transformer.interop.marian_folder_tensors import Ids, order_ids
 from transformer.special_tokens import EOS, NUM_SPECIAL
 
 BATCHES = 16, 32, 64
-EXTRA = 50  # tokens that a translation may have beyond those of the longest source
 
 
 def make_search(workload: SearchWorkload) -> Tuned:

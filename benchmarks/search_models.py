@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from search_endings import end_by_position
 from search_workload import SearchWorkload, write_folder
-from workload import BASE, BIG, OPUS, SMALL
+from workload import BASE, BIG, OPUS, SMALL, sinusoids
 
 from transformer.special_tokens import EOS, NUM_SPECIAL, SPECIAL_NAMES
 
@@ -104,13 +104,6 @@ def read_lines(path: str) -> list[str]:
     data = pathlib.Path(path).read_bytes()
     data = gzip.decompress(data) if str(path).endswith(".gz") else data
     return data.decode().removesuffix("\n").split("\n")
-
-
-def sinusoids(length: int, d_model: int) -> np.ndarray:
-    """Returns the paper's position vectors [T, D], float32, sines and cosines alternating."""
-    frequencies = 10_000.0 ** -(np.arange(0, d_model, 2) / d_model)
-    angles = np.arange(length)[:, None] * frequencies
-    return np.stack([np.sin(angles), np.cos(angles)], -1).reshape(length, d_model).astype("f4")
 
 
 def mixed_lengths(number: int) -> list[int]:

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+EXTRA = 50  # tokens that other systems' translations may have beyond those of the longest source
+
 
 @dataclass(frozen=True)
 class SearchWorkload:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
-from workload import Workload
+from workload import Workload, sinusoids
 
 BOS = 1
 
@@ -35,7 +35,8 @@ class Network(nn.Module):
         )
         self.loss = nn.CrossEntropyLoss(label_smoothing=workload.label_smoothing)
         length = max(workload.source_length, workload.target_length)
-        self.register_buffer("positions", sinusoids(length, workload.d_model))
+        positions = torch.from_numpy(sinusoids(length, workload.d_model))
+        self.register_buffer("positions", positions)
         mask = nn.Transformer.generate_square_subsequent_mask(workload.target_length)
         self.register_buffer("causal_mask", mask)
 
@@ -53,13 +54,6 @@ class Network(nn.Module):
     def _embed(self, ids: torch.Tensor) -> torch.Tensor:
         vectors = self.embedding(ids) * math.sqrt(self.embedding.embedding_dim)
         return self.dropout(vectors + self.positions[: ids.shape[1]])
-
-
-def sinusoids(length: int, d_model: int) -> torch.Tensor:
-    """Returns the paper's position vectors [T, D]."""
-    frequencies = 10_000.0 ** -(torch.arange(0, d_model, 2) / d_model)
-    angles = torch.arange(length)[:, None] * frequencies
-    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
 
 
 def keep_paper_dropout(network: Network) -> None:

@@ -21,13 +21,13 @@ weights that it uses and both caches, once); the other figures are of the progra
 
 import argparse
 import datetime
-import json
 import pathlib
 import time
 from typing import Any
 
 import jax
 from compiled_costs import CompiledProgram, Costs, add_up
+from referee import write_json
 from settings import add_settings, read_settings
 from table import align
 from tpu_programs import PROGRAMS, lower_program
@@ -167,7 +167,7 @@ def main() -> None:
         if arguments.by_operation:
             print(format_operations(results[-1]["operations"], results[-1]["device"]), flush=True)
         if arguments.json:
-            pathlib.Path(arguments.json).write_text(json.dumps(results, indent=2) + "\n")
+            write_json(arguments.json, results)
     print(f"\nall\n{format_results(results)}")
 
 

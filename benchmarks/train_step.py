@@ -19,12 +19,11 @@ is fixed in its model.
 
 import argparse
 import dataclasses
-import json
 import pathlib
 import sys
 from typing import Any
 
-from referee import Contestant, begin_report, check_device, measure, start_workers
+from referee import Contestant, begin_report, check_device, measure, start_workers, write_json
 from settings import add_settings, read_settings
 from table import flops, format_table
 from workload import WORKLOADS, Workload
@@ -114,7 +113,7 @@ def main() -> None:
         shape = {"workload": dataclasses.asdict(workload), "results": results}
         report["shapes"].append(shape | {"flops": flops(workload)})
     if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps(report, indent=2) + "\n")
+        write_json(arguments.json, report)
 
 
 if __name__ == "__main__":

@@ -22,15 +22,21 @@ position but one are compared.
 
 import argparse
 import dataclasses
-import json
-import pathlib
 import sys
 import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 import sacrebleu
-from referee import Contestant, Worker, begin_report, check_device, measure, start_workers
+from referee import (
+    Contestant,
+    Worker,
+    begin_report,
+    check_device,
+    measure,
+    start_workers,
+    write_json,
+)
 from search_models import NUM_TOKENS, SOURCE_LENGTH, make_corpus, make_random, read_lines
 from search_table import format_searches
 from search_workload import SearchWorkload
@@ -184,7 +190,7 @@ def main() -> None:
             results = run(workload, searches, arguments, count, unit)
             report["workloads"].append(dataclasses.asdict(workload) | {"results": results})
     if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps(report, indent=2) + "\n")
+        write_json(arguments.json, report)
 
 
 if __name__ == "__main__":

@@ -59,3 +59,10 @@ WORKLOADS = {
     ],
     "gpu": [Workload("base", **BASE, **GPU), Workload("big", **BIG, **GPU)],
 }
+
+
+def sinusoids(length: int, d_model: int) -> np.ndarray:
+    """Returns the paper's position vectors [T, D], float32, sines and cosines alternating."""
+    frequencies = 10_000.0 ** -(np.arange(0, d_model, 2) / d_model)
+    angles = np.arange(length)[:, None] * frequencies
+    return np.stack([np.sin(angles), np.cos(angles)], -1).reshape(length, d_model).astype("f4")
