@@ -9,7 +9,7 @@ out. Every figure is the compiler's and of one chip:
 TFLOP, GB accessed   its count; what lies in the memory within the chip counts as well
 GB of HBM            operands and results in main memory alone, from the text of the program
 est. ms              the sum of its estimates for each operation, on a v5e at 1.5 GHz; collectives
-                     and copies between the two memories have none
+                     and copies between the two memories have none, Pallas kernels a lower bound
 temporaries          GB of main memory besides the arguments
 collectives          number and MB of their results, by type
 lower, compile       seconds; in brackets CPU seconds
