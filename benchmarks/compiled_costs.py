@@ -17,7 +17,6 @@ COLLECTIVES = "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "colle
 # They name or reorder memory and move nothing.
 FREE = {"parameter", "constant", "bitcast", "get-tuple-element", "tuple", "partition-id"}
 PARTIAL_READS = {"dynamic-slice", "slice", "gather"}  # they read as much as they return
-CALLS = "while", "call", "conditional"
 FLOPS_PER_CYCLE = 4 * 128 * 128 * 2  # of a v5e: four units of 128 × 128 products
 BYTES_PER_CYCLE = 546  # 819 GB/s at 1.5 GHz
 DIRECTIONS = {"transpose(": "backward", "jvp(": "forward"}
@@ -65,32 +64,49 @@ class CompiledProgram:
                     _add_to(found, {f"{kind} {types}": Cost(1, one.num_bytes)})
         return found
 
-    def by_operation(self, computation: str = "") -> Costs:
-        """Returns {operation: cost}, of all layers together; default: of the main computation.
+    def by_operation(self) -> Costs:
+        """Returns {operation: cost}, of all layers together.
 
-        The body of a loop counts once; of a conditional, the branch that moves the least, as most
-        steps take it.
+        A loop counts as often as its condition says, once if that depends on data.
         """
-        inside, found = self._computations[computation or self._entry], {}
+        return self._inside(self._entry, repeats=1)
+
+    def step(self) -> Costs:
+        """Returns the costs by operation of the loop that moves the most, once through its body.
+
+        Loops and branches in it whose condition depends on data are for what few steps do, and do
+        not count.
+        """
+        main = self._computations[self._entry].instructions.values()
+        bodies = [self._inside(one.called[1], 0) for one in main if one.opcode == "while"]
+        return max(bodies, key=lambda costs: add_up(*costs.values()).num_bytes)
+
+    def _inside(self, computation: str, repeats: int) -> Costs:
+        """Returns the costs of a computation; repeats: of loops that depend on data."""
+        inside, found = self._computations[computation], {}
         for one in inside.instructions.values():
-            if one.opcode in CALLS:
-                parts = [self.by_operation(name) for name in one.called]
-                if one.opcode == "conditional":
-                    parts = [min(parts, key=lambda costs: add_up(*costs.values()).num_bytes)]
-                for part in parts:
-                    _add_to(found, part)
+            if one.opcode == "while":  # it names its condition, and then its body
+                times = self._trip_count(one.called[0]) or repeats
+                for label, cost in self._inside(one.called[1], repeats).items():
+                    _add_to(found, {label: Cost(*(times * part for part in cost))})
+            elif one.opcode == "conditional":
+                branches = [self._inside(name, repeats) for name in one.called]
+                _add_to(found, min(branches, key=lambda costs: add_up(*costs.values()).num_bytes))
+            elif one.opcode == "call":
+                _add_to(found, self._inside(one.called[0], repeats))
             elif one.opcode not in FREE and not one.opcode.endswith("-done"):
                 moved = self._moved(one, inside)
                 cycles = one.cycles or _fewest_cycles(one, moved)
                 _add_to(found, {_label(one, inside): Cost(1, moved, cycles)})
         return found
 
-    def step(self) -> Costs:
-        """Returns the cost by operation of the loop that moves the most, once through its body."""
-        main = self._computations[self._entry].instructions.values()
-        names = [name for one in main if one.opcode == "while" for name in one.called]
-        bodies = [self.by_operation(name) for name in names]
-        return max(bodies, key=lambda costs: add_up(*costs.values()).num_bytes)
+    def _trip_count(self, condition: str) -> int:
+        """Returns how often a loop runs that counts from 0 to a constant; 0 for any other."""
+        inside = self._computations[condition]
+        operands = inside.operands(inside.root)
+        if "direction=LT" not in inside.root.attributes or operands[1].opcode != "constant":
+            return 0
+        return int(operands[1].arguments)
 
     def _moved(self, one: Instruction, inside: Computation) -> int:
         """Returns the bytes that an instruction reads from main memory and writes to it."""

@@ -6,8 +6,9 @@ python benchmarks/tpu_compile.py --only=base --by_operation --set=model.attentio
 It needs the extra tpu. FLAX is an unpacked sdist or checkout of flax; without it, its step is left
 out. Every figure is the compiler's and of one chip:
 
-TFLOP, GB accessed   its count; what lies in the memory within the chip counts as well
-GB of HBM            operands and results in main memory alone, from the text of the program
+TFLOP, GB accessed   its count: loops once, and what lies in the memory within the chip as well
+GB of HBM            operands and results in main memory alone, from the text of the program, loops
+                     (scan_layers) as often as they run
 est. ms              the sum of its estimates for each operation, on a v5e at 1.5 GHz; collectives
                      and copies between the two memories have none, Pallas kernels a lower bound
 temporaries          GB of main memory besides the arguments
@@ -15,7 +16,7 @@ collectives          number and MB of their results, by type
 lower, compile       seconds; in brackets CPU seconds
 
 Of a search, GB of HBM and ms are those of one step, beside the least that a step must move (the
-weights that it uses and both caches, once); the other figures are of the program, loops once.
+weights that it uses and both caches, once); the other figures are of the program.
 --set changes a setting of ours. --by_operation lists where bytes and milliseconds go.
 """
 

@@ -38,13 +38,17 @@ metadata={op_name="jit(f)/transpose(jvp(Model))/layer_0/key/dot_general"}
 
 %condition (state: (f32[64,128], f32[1,128])) -> pred[] {
   %state = (f32[64,128]{1,0:T(8,128)}, f32[1,128]{1,0:T(1,128)S(1)}) parameter(0)
+  %count = s32[] get-tuple-element(%state), index=2
+  %six = s32[] constant(6)
+  ROOT %less = pred[] compare(%count, %six), direction=LT
 }
 """
 PADDED = 2 * 8 * 128 * 2  # bytes of a bf16[2,8,64] whose rows are padded to a tile
 
 
 def test_bytes_are_those_of_main_memory():
-    """Catches VMEM counted as main memory, padding left out, and a slice taken for its array."""
+    """Catches VMEM taken for main memory, padding left out, a slice taken for its array, and a loop
+    that counts once."""
     costs = importlib.import_module("compiled_costs")
     program = costs.CompiledProgram(PROGRAM)
     written = costs.Cost(1, 128 * 4, 7)  # of the cache only one row
@@ -53,7 +57,7 @@ def test_bytes_are_those_of_main_memory():
     assert program.step() == {"write": written}
     assert program.by_operation() == {
         "backward key/dot_general": summed,
-        "write": written,
+        "write": costs.Cost(6, 6 * 128 * 4, 6 * 7),  # the loop counts to 6
         "add": costs.Cost(1, 3 * PADDED, 0),
     }
     assert program.collectives() == {"all-reduce bf16": costs.Cost(1, PADDED, 0)}
