@@ -1,8 +1,11 @@
 """Which sentences are searched together, and in which shapes."""
 
+import doctest
+
 import numpy as np
 import pytest
 
+from transformer.data import bucketing
 from transformer.data.bucketing import batch_sizes, bucket_lengths, fill_inputs, plan_batches
 from transformer.data.ragged import Ragged
 from transformer.special_tokens import EOS
@@ -57,3 +60,9 @@ def test_too_long_a_sentence_is_cut_before_its_end_and_counted():
     ids, lengths, num_cut = fill_inputs(source, np.array([1, 0, -1]), 3)
     assert ids.tolist() == [[9, EOS, 0], [5, 6, EOS], [0, 0, 0]]
     assert (lengths.tolist(), num_cut) == ([2, 3, 0], 1)
+
+
+def test_examples_are_true():
+    """Catches an example in a docstring that is no longer what the function returns."""
+    result = doctest.testmod(bucketing)
+    assert result.attempted and not result.failed

@@ -29,9 +29,9 @@ class FakeModel:
         return np.repeat(self.start[:, None], width, axis=1)
 
     @staticmethod
-    def step(weights, tokens, cache, position, ancestors):
+    def step(weights, tokens, cache, positions, column, ancestors):
         recurrent, embedding, output = weights
-        parents = jnp.where(position > 0, ancestors[:, :, position - 1], 0)
+        parents = jnp.where(positions[:, None] > 0, ancestors[:, :, column - 1], 0)
         before = jnp.take_along_axis(cache, parents[..., None], axis=1)
         state = jnp.tanh(before @ recurrent + jnp.asarray(embedding)[tokens])
         return state @ output, state
@@ -65,7 +65,7 @@ class TableModel:
         return np.zeros((1, width), np.float32)
 
     @staticmethod
-    def step(weights, tokens, cache, position, ancestors):
+    def step(weights, tokens, cache, positions, column, ancestors):
         return jnp.asarray(weights)[tokens], cache
 
 

@@ -166,7 +166,9 @@ def test_cached_decoding_equals_the_full_pass(pairs, plain_arrays, options):
         ancestors = np.where(np.arange(T) <= position, 0, -1)
         ancestors = np.broadcast_to(ancestors, (len(pairs), 1, T))
         tokens = batch.decoder_inputs[:, position, None]
-        logits, cache = decode_step(variables, tokens, cache, position, ancestors, encoded)
+        logits, cache = decode_step(
+            variables, tokens, cache, np.full(len(pairs), position), position, ancestors, encoded
+        )
         is_real = batch.target_segments[:, position] != 0
         np.testing.assert_allclose(
             logits[is_real, 0], full[is_real, position], atol=1e-5, err_msg=str(position)
@@ -217,7 +219,7 @@ def test_a_model_is_made_of_the_block_that_its_configuration_names():
         def decode(variables):
             encoded = model.apply(variables, ids, np.array([2]), method="encode_for_search")
             cache = model.apply(variables, 1, 1, 4, method="init_cache")
-            inputs = jnp.ones((1, 1), int), cache, 0, jnp.zeros((1, 1, 4), int), encoded
-            return model.apply(variables, *inputs, method="decode_step")[0]
+            inputs = jnp.ones((1, 1), int), cache, jnp.zeros(1, int), 0, jnp.zeros((1, 1, 4), int)
+            return model.apply(variables, *inputs, encoded, method="decode_step")[0]
 
         assert jax.eval_shape(decode, variables).shape == (1, 1, VOCAB_SIZE)

@@ -137,8 +137,8 @@ def test_a_search_gives_the_scores_of_the_whole_pass():
     inputs = np.concatenate([np.full((3, 1), EOS), targets[:, :-1]], 1).astype(np.int32)
     params = random_params(model.init, inputs, deterministic=True)
 
-    def step_fn(tokens, cache, position, ancestors):
-        inputs = tokens, cache, position, ancestors, ()
+    def step_fn(*inputs):
+        inputs = *inputs, ()
         return model.apply({"params": params}, *inputs, method="decode_step")
 
     @jax.jit

@@ -1,7 +1,6 @@
 """The programs for TPUs: lowered without one always, compiled where libtpu is installed."""
 
 import importlib.util
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -18,14 +17,9 @@ from transformer.parallel.devices import find_chip
 from transformer.parallel.mapping import make_parallel
 from transformer.search.decoding import Limits
 from transformer.search.options import SearchOptions
-from transformer.search.programs import (
-    SearchPrograms,
-    advance_slots,
-    begin_slots,
-    gather_slots,
-    lengthen_cache,
-)
+from transformer.search.programs import SearchPrograms
 from transformer.search.replicas import REPLICA, make_replicas
+from transformer.search.slots import Sentences
 from transformer.training.dry_run import make_step_without_data
 from transformer.training.steps import make_train_step
 
@@ -65,51 +59,20 @@ def test_step_lowers_for_tpu():
     assert "bf16" in lowered.as_text()
 
 
-def search_of(config, beam_size, rows):
-    """(model, method, shapes of parameters, and of what `begin_slots` takes for B = rows)."""
+def search_of(config, beam_size, devices, rows):
+    """(model, method, programs, shapes of parameters, of sources, and of the queue without them).
+
+    Arrays have B = rows sentences on each of the devices.
+    """
     size, source, longest = config.tokenizer.vocab_size, 16, 40
     model = Transformer(config.model, size, size)
     method = SearchOptions.from_config(config.decoding, beam_size=beam_size).method()
     step = make_step_without_data(config, make_parallel(config, jax.devices()[:1]))
-    params = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), step.abstract_state.params
-    )
-    limits = Limits(np.zeros(rows, np.int32), np.zeros((rows, longest), np.int32))
-    sentences = np.zeros((rows, source), np.int32), np.zeros(rows, np.int32)
-    inputs = *sentences, limits, np.zeros((rows, 2), np.uint32)
-    return model, method, params, jax.eval_shape(lambda x: x, inputs)
-
-
-@pytest.mark.parametrize("platform, beam_size", [("tpu", 1), ("tpu", 4), ("cuda", 4)])
-def test_search_lowers_for_accelerators(platform, beam_size):
-    """Catches an operation that only the CPU has, in what it does not run itself."""
-    model, method, params, inputs = search_of(small_config(), beam_size, rows=4)
-    start = partial(begin_slots, model, method)
-    slots = jax.eval_shape(start, params, *inputs)
-    number = jax.ShapeDtypeStruct((), jnp.int32)
-    per_replica = jax.ShapeDtypeStruct((1,), jnp.int32)
-    rows = jax.ShapeDtypeStruct((4,), jnp.int32)
-    fixed, state = (slots.limits, slots.encoded), slots.state
-    for program, arguments in (
-        (start, (params, *inputs)),
-        (
-            partial(advance_slots, model, method),
-            (params, fixed, state, per_replica, number, per_replica),
-        ),
-        (partial(lengthen_cache, model, method), (state,)),
-        (gather_slots, (slots, slots, rows)),
-    ):
-        jax.jit(program).trace(*arguments).lower(lowering_platforms=(platform,))
-
-
-@needs_libtpu
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_search_compiles_for_a_slice(beam_size):
-    """Catches what lowers and then does not compile, and a step that sorts the vocabulary."""
-    config = small_config()
-    devices = topology.topology_devices("v5e:2x2")
-    model, method, params, inputs = search_of(config, beam_size, rows=4 * len(devices))
     programs = SearchPrograms(model, method, make_replicas(devices))
+    count = rows * len(devices)
+    limits = Limits(np.zeros(count, np.int32), np.zeros((count, longest), np.int32))
+    sources = np.zeros((count, source), np.int32), np.zeros(count, np.int32)
+    queue = Sentences(np.zeros(count, np.int32), limits, np.zeros((count, 2), np.uint32), None)
 
     def put_on(tree, spec):
         sharding = NamedSharding(programs.replicas, spec)
@@ -117,15 +80,35 @@ def test_search_compiles_for_a_slice(beam_size):
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree
         )
 
-    params, inputs = put_on(params, P()), put_on(inputs, P(REPLICA))
-    lowered = programs.begin.lower(params, *inputs)
+    params = put_on(step.abstract_state.params, P())
+    return programs, params, *put_on((sources, queue), P(REPLICA)), put_on
+
+
+@pytest.mark.parametrize("platform, beam_size", [("tpu", 1), ("tpu", 4), ("cuda", 4)])
+def test_search_lowers_for_accelerators(platform, beam_size):
+    """Catches an operation that only the CPU has, in what it does not run itself."""
+    devices = jax.devices()[:1]
+    programs, params, sources, queue, put_on = search_of(small_config(), beam_size, devices, 4)
+    traced = programs.encode.trace(params, *sources)
+    traced.lower(lowering_platforms=(platform,))
+    queue = queue._replace(encoded=put_on(traced.out_info, P(REPLICA)))
+    slots, free = programs.slot_shapes(queue, 24), jax.ShapeDtypeStruct((1,), jnp.int32)
+    traced = programs.advance.trace(params, put_on(slots, P(REPLICA)), queue, free)
+    traced.lower(lowering_platforms=(platform,))
+
+
+@needs_libtpu
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_search_compiles_for_a_slice(beam_size):
+    """Catches what lowers and then does not compile, and a step that sorts the vocabulary."""
+    config, devices = small_config(), topology.topology_devices("v5e:2x2")
+    programs, params, sources, queue, put_on = search_of(config, beam_size, devices, 4)
+    lowered = programs.encode.lower(params, *sources)
     lowered.compile()
-    slots = put_on(lowered.out_info, P(REPLICA))
-    number = put_on(jax.ShapeDtypeStruct((), jnp.int32), P())
-    positions = put_on(jax.ShapeDtypeStruct((len(devices),), jnp.int32), P(REPLICA))
-    fixed = slots.limits, slots.encoded
-    arguments = params, fixed, slots.state, positions, number, positions
-    text = programs.advance.lower(*arguments).compile().as_text()
+    queue = queue._replace(encoded=put_on(lowered.out_info, P(REPLICA)))
+    slots = put_on(programs.slot_shapes(queue, 24), P(REPLICA))
+    free = put_on(jax.ShapeDtypeStruct((len(devices),), jnp.int32), P(REPLICA))
+    text = programs.advance.lower(params, slots, queue, free).compile().as_text()
     sorts = [line for line in text.split("\n") if " sort(" in line]
     assert not [line for line in sorts if f",{beam_size * config.tokenizer.vocab_size}]" in line]
 

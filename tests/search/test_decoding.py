@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -91,8 +92,8 @@ def test_search_ends_as_soon_as_the_best_is_known():
     """Catches a search that always runs to the longest length, for nothing."""
     steps = []
 
-    def step_fn(tokens, cache, position, ancestors):
-        jax.debug.callback(lambda p: steps.append(int(p)), position)
+    def step_fn(tokens, cache, positions, column, ancestors):
+        jax.debug.callback(lambda p: steps.append(int(p)), column)
         return jnp.broadcast_to(jnp.array([0.0, 0.0, 9.0, 0.0]), (*tokens.shape, V)), cache
 
     found = search(BeamSearch(make_rules(), 2), step_fn, 50)
@@ -123,8 +124,8 @@ def test_search_runs_on_while_a_longer_hypothesis_can_win():
         jnp.log(jnp.array(row) + 1e-9) for row in ((0.3, 0, 0.7, 0), (1, 0, 1e-6, 0), (0, 0, 1, 0))
     )
 
-    def step_fn(tokens, cache, position, ancestors):
-        logits = jnp.where(position == 0, first, jnp.where(position < 8, middle, last))
+    def step_fn(tokens, cache, positions, column, ancestors):
+        logits = jnp.where(column == 0, first, jnp.where(column < 8, middle, last))
         return jnp.broadcast_to(logits, (*tokens.shape, V)), cache
 
     # log 0.7 / 1 = -0.36; log 0.3 / 9 = -0.13
@@ -183,36 +184,18 @@ def test_no_step_sorts_the_vocabulary(compiles_as_usual):
 ENDLESS = BeamSearch(make_rules(min_length=12), 2)  # each uses all positions that it may
 
 
-@jax.jit
-def jitted_advance(limits, state, start, stop, max_unfinished):
-    step_fn = FakeModel(len(limits.max_lengths)).step_fn
-    state, position = advance(ENDLESS, step_fn, limits, state, start, stop, max_unfinished)
-    return state, position, ENDLESS.is_finished(limits, state)
-
-
-def start_endless():
-    """Limits of three sentences, the first position, and the state there."""
-    limits, cache = make_limits([12, 3, 7]), FakeModel(3).cache(2)
-    return limits, np.int32(0), jax.jit(ENDLESS.start)(limits, cache)
-
-
 @pytest.mark.parametrize("stops", [(1, 5, 12), (3, 3, 12)])
 def test_a_search_in_several_parts_is_the_search_in_one(stops):
     """Catches a position searched twice or left out where one part ends and the next begins."""
-    limits, start, state = start_endless()
-    whole, *_ = jitted_advance(limits, state, start, 12, 0)
-    for stop in stops:
-        state, start, _ = jitted_advance(limits, state, start, stop, 0)
-    jax.tree.map(np.testing.assert_array_equal, state, whole)
-
-
-@pytest.mark.parametrize("max_unfinished, position", [(0, 12), (1, 7), (2, 3), (3, 0)])
-def test_advance_ends_as_soon_as_at_most_max_unfinished_are_left(max_unfinished, position):
-    """Catches steps for a batch that could be smaller, and an end that is one position late."""
-    limits, start, state = start_endless()
-    _, found, is_finished = jitted_advance(limits, state, start, 12, max_unfinished)
-    assert found == position
-    assert (~is_finished).sum() == max_unfinished
+    limits, model = make_limits([12, 3, 7]), FakeModel(3)
+    state = jax.jit(ENDLESS.start, static_argnums=1)(np.zeros((3, 2), np.uint32), 12)
+    run = jax.jit(partial(advance, ENDLESS, model.step_fn))
+    whole = run(limits, state, model.cache(2), 0, 12)
+    assert ENDLESS.is_finished(limits, whole[0]).all()
+    parts = state, model.cache(2)
+    for start, stop in itertools.pairwise((0, *stops)):
+        parts = run(limits, *parts, start, stop)
+    jax.tree.map(np.testing.assert_array_equal, parts, whole)
 
 
 def test_ancestors_as_in_their_example():
@@ -224,9 +207,10 @@ def test_ancestors_as_in_their_example():
     table[b, [c, d]] = 0.5, 0.45
     seen = []
 
-    def step_fn(tokens, cache, position, ancestors):
+    def step_fn(tokens, cache, positions, column, ancestors):
         jax.debug.callback(lambda found: seen.append(found[0].tolist()), ancestors)
-        return TableModel.step(TableModel(table).weights, tokens, cache, position, ancestors)
+        inputs = tokens, cache, positions, column, ancestors
+        return TableModel.step(TableModel(table).weights, *inputs)
 
     search(BeamSearch(make_rules(min_length=3), 2), step_fn, 3)
     jax.effects_barrier()

@@ -1,4 +1,4 @@
-"""Groups sentences into batches with a small set of static shapes, for search.
+"""Groups sentences into a small set of static shapes, for search and for scoring.
 
 A sentence's bucket depends on its own length only. If it depended on the sentences beside it, their
 lengths would decide how far it is padded, and the rounding of longer sums could change its
@@ -15,6 +15,8 @@ from transformer.special_tokens import EOS
 
 SHORTEST_BUCKET = 16  # source lengths are rounded up to 16, 32, 64, …
 SMALL_BATCHES = (1, 8, 24)  # besides the larger ones: a single sentence need not pay for 64
+SLOT_COUNTS = (1, 8)  # besides the full number
+SENTENCES_PER_SLOT = 4  # of the second of them at most: for more, the full number is faster
 FULL_UP_TO = 64  # tokens; batches of longer sentences have fewer rows, to need no more memory
 
 
@@ -38,9 +40,63 @@ def batch_sizes(batch_size: int, bucket: int) -> list[int]:
     >>> batch_sizes(64, 256)
     [1, 8, 16]
     """
-    full = max(1, batch_size * FULL_UP_TO // max(bucket, FULL_UP_TO))
+    full = _full_batch(batch_size, bucket)
     three_quarters = full * 3 // 4 // 8 * 8
     return sorted({n for n in (*SMALL_BATCHES, three_quarters) if 0 < n < full} | {full})
+
+
+def slot_counts(batch_size: int, bucket: int) -> list[int]:
+    """Returns the numbers of slots in which sentences of a bucket may be searched, ascending.
+
+    >>> slot_counts(64, 32), slot_counts(64, 256)
+    ([1, 8, 64], [1, 8, 16])
+    """
+    full = _full_batch(batch_size, bucket)
+    return sorted({min(count, full) for count in (*SLOT_COUNTS, full)})
+
+
+def choose_slots(num_sentences: int, batch_size: int, bucket: int) -> int:
+    """Returns in how many slots to search so many sentences of a bucket.
+
+    A number of slots has to be worth its programs, and its last sentences must not run in too many:
+
+    >>> [choose_slots(count, 64, 32) for count in (1, 2, 32, 33, 1000)]
+    [1, 8, 8, 64, 64]
+    """
+    counts = slot_counts(batch_size, bucket)
+    most = (1, SENTENCES_PER_SLOT * SLOT_COUNTS[1])
+    return next((n for n, m in zip(counts, most, strict=False) if num_sentences <= m), counts[-1])
+
+
+def _full_batch(batch_size: int, bucket: int) -> int:
+    return max(1, batch_size * FULL_UP_TO // max(bucket, FULL_UP_TO))
+
+
+def buckets_of(lengths: np.ndarray, largest: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields (source length, indices of its sentences), long sentences first.
+
+    lengths: number of tokens of each sentence. Those longer than `largest` go into it.
+
+    >>> lengths = np.array([3, 40, 9, 20, 12])
+    >>> [(bucket, indices.tolist()) for bucket, indices in buckets_of(lengths, 64)]
+    [(64, [1]), (32, [3]), (16, [4, 2, 0])]
+    """
+    sizes = np.array(bucket_lengths(largest))
+    bucket_of = sizes[np.searchsorted(sizes, np.minimum(lengths, largest))]
+    for bucket in sorted(set(bucket_of.tolist()), reverse=True):
+        indices = np.flatnonzero(bucket_of == bucket)
+        yield bucket, indices[np.argsort(-lengths[indices], kind="stable")]
+
+
+def deal(indices: np.ndarray, rows: int, num_replicas: int) -> np.ndarray:
+    """Returns indices [num_replicas, rows], dealt out in turn; -1 is a row without a sentence.
+
+    >>> deal(np.array([5, 6, 7]), 2, 2).tolist()
+    [[5, 7], [6, -1]]
+    """
+    dealt = np.full(rows * num_replicas, -1)
+    dealt[: len(indices)] = indices
+    return dealt.reshape(rows, num_replicas).T
 
 
 def plan_batches(
@@ -57,18 +113,12 @@ def plan_batches(
     >>> [(bucket, batch.tolist()) for batch, bucket in plan_batches(lengths, 64, batch_size=2)]
     [(64, [[1]]), (32, [[3]]), (16, [[4, 2]]), (16, [[0]])]
     """
-    sizes = np.array(bucket_lengths(largest_bucket))
-    bucket_of = sizes[np.searchsorted(sizes, np.minimum(lengths, largest_bucket))]
-    for bucket in sorted(set(bucket_of.tolist()), reverse=True):
-        waiting = np.flatnonzero(bucket_of == bucket)
-        waiting = waiting[np.argsort(-lengths[waiting], kind="stable")]
+    for bucket, waiting in buckets_of(lengths, largest_bucket):
         rows = batch_sizes(batch_size, bucket)
         while len(waiting):
             size = next((n for n in rows if len(waiting) <= n * num_replicas), rows[-1])
-            batch = np.full(size * num_replicas, -1)
-            batch[: len(waiting)] = waiting[: len(batch)]
-            yield batch.reshape(size, num_replicas).T, bucket
-            waiting = waiting[len(batch) :]
+            yield deal(waiting[: size * num_replicas], size, num_replicas), bucket
+            waiting = waiting[size * num_replicas :]
 
 
 def fill_inputs(

@@ -15,9 +15,9 @@ from transformer.data.lm_batches import encode_text
 from transformer.data.tokenizer import check_texts
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.predictor import Predictor
-from transformer.search.batches import make_rngs
+from transformer.search.continuation import ContinuationPrograms, cache_length
 from transformer.search.decoding import FREE, HypothesisRules, Limits
-from transformer.search.programs import SearchPrograms, cache_lengths
+from transformer.search.inputs import make_rngs
 from transformer.search.sampling import Sampling
 from transformer.special_tokens import EOS, NUM_SPECIAL, UNK
 
@@ -43,7 +43,7 @@ class LanguageModel(Predictor):
     def __init__(self, config: Config, params: Params | None, tokenizer: Tokenizer) -> None:
         super().__init__(config, params, (tokenizer,), Labels([]), jax.local_devices()[:1])
         self.tokenizer = tokenizer
-        self._programs: dict[Sampling, SearchPrograms] = {}
+        self._programs: dict[Sampling, ContinuationPrograms] = {}
 
     @classmethod
     def _without_params(cls, restored: Restored) -> Self:
@@ -179,38 +179,31 @@ class LanguageModel(Predictor):
         if self.tokenizer.line_breaks_are_text:  # such models see a text without EOS before it
             starts[: len(contexts)] = [ids[0] if len(ids) else EOS for ids in contexts]
             contexts = [ids[1:] for ids in contexts]
-        forced = np.full((num_rows, window), FREE, np.int32)
         stops = np.zeros(num_rows, np.int32)  # the position up to which each text is generated
         for row, (ids, number) in enumerate(zip(contexts, num_left, strict=True)):
-            forced[row, : len(ids)] = ids
             stops[row] = min(window, len(ids) + number) if number > 0 else 0
+        length = cache_length(int(stops.max()), window)
+        forced = np.full((num_rows, length), FREE, np.int32)
+        for row, ids in enumerate(contexts):
+            forced[row, : len(ids)] = ids
         # A maximal length beyond the window, as no hypothesis has to end at the last position.
         limits = Limits(np.where(stops, window + 1, 0), forced)
         if method not in self._programs:
-            self._programs[method] = SearchPrograms(self.model, method, self.replicas)
+            self._programs[method] = ContinuationPrograms(self.model, method)
         programs = self._programs[method]
-        no_source = np.zeros((num_rows, 1), np.int32), np.ones(num_rows, np.int32)
-        rngs = make_rngs(seed, np.maximum(forced, 0))
-        slots = programs.begin(self._params, *no_source, limits, rngs)
-        ids = slots.state.ids.at[:, 0, 0].set(starts)
-        slots = slots._replace(state=slots.state._replace(ids=ids))
-        position, lengths = 0, cache_lengths(window)
-        while position < stops.max():
-            if position in lengths:
-                slots = slots._replace(state=programs.lengthen(slots.state))
-            stop = min([position + STRIDE, *(length for length in lengths if length > position)])
-            interval = np.array([position], np.int32), np.int32(stop)
-            max_unfinished = np.zeros(1, np.int32)  # continues until every row is finished
-            advanced = programs.advance(
-                self._params, slots[:2], slots.state, *interval, max_unfinished
+        state, cache = programs.begin(make_rngs(seed, np.maximum(forced, 0)), starts, length)
+        for position in range(0, int(stops.max()), STRIDE):
+            stop = np.int32(min(position + STRIDE, length))
+            state, cache, is_finished = programs.advance(
+                self._params, limits, state, cache, np.int32(position), stop
             )
-            position, slots = stop, slots._replace(state=advanced.state)
-            ids = np.asarray(advanced.results.ids)[:, 0]
             yield [
-                row[len(context) : min(position, last)]
-                for row, context, last in zip(ids, contexts, stops, strict=False)
+                row[len(context) : min(stop, last)]
+                for row, context, last in zip(
+                    np.asarray(state.ids)[:, 0], contexts, stops, strict=False
+                )
             ]
-            if np.asarray(advanced.is_finished).all():
+            if is_finished:
                 return
 
 

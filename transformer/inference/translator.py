@@ -15,8 +15,8 @@ from transformer.data.tokenizer import checked_texts
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.translation import Translation, best_translations
 from transformer.inference.translation_model import TranslationModel
-from transformer.search.batches import SearchBatches, pair_with_prefixes
-from transformer.search.continuous_batching import ContinuousBatcher
+from transformer.search.corpus_search import CorpusSearch
+from transformer.search.inputs import pair_with_prefixes
 from transformer.search.options import SearchOptions
 from transformer.search.programs import SearchPrograms, max_num_programs
 
@@ -115,16 +115,16 @@ class Translator(TranslationModel):
         nonempty = [i for i, (sentence, _) in enumerate(pairs) if sentence.strip()]
         source = Ragged.encode(self.source_tokenizer, [pairs[i][0] for i in nonempty])
         forced = Ragged.encode(self.tokenizer, [pairs[i][1] for i in nonempty])
-        size = self.config.decoding.batch_size
-        batcher = ContinuousBatcher(self._programs(search), self._params, size)
-        batches = SearchBatches(self._plan(source.lengths), source, forced, search)
-        for index, hypotheses in counted(batcher.run(batches), "translating", len(nonempty)):
+        sizes = self.config.decoding.batch_size, self.largest_bucket()
+        corpus = CorpusSearch(self._programs(search), self._params, search, *sizes)
+        found = corpus.run(source, forced)
+        for index, hypotheses in counted(found, "translating", len(nonempty)):
             best = best_translations(hypotheses, search.nbest, self.tokenizer)
             for translation in best if attention else []:
                 weights = self._functions.attention(self._params, source[index], translation.ids)
                 translation.attention = weights[-1]
             results[nonempty[index]] = best
-        self.num_truncated += batches.num_truncated
+        self.num_truncated += int((source.lengths > self.largest_bucket()).sum())
         return results
 
     def num_programs(self) -> int:

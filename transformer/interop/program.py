@@ -25,7 +25,8 @@ from transformer.model.encoder_decoder import Transformer
 from transformer.registry import task_kind
 from transformer.search.decoding import FREE, Limits, search_to_end
 from transformer.search.options import SearchOptions
-from transformer.search.programs import Method, make_step_fn
+from transformer.search.programs import make_step_fn
+from transformer.search.slots import Method
 from transformer.storage import write_atomically
 from transformer.workdir import WorkDir
 

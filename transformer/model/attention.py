@@ -101,18 +101,18 @@ class MultiHeadAttention(nn.Module):
         return self.attention_fn(query, key, one_hot, mask=mask)
 
     def step(
-        self, x: jax.Array, cache: KVCache, position: jax.Array | int, *, mask: jax.Array
+        self, x: jax.Array, cache: KVCache, column: jax.Array | int, *, mask: jax.Array
     ) -> tuple[jax.Array, KVCache]:
         """Attends from one new position of every beam to what its ancestors wrote.
 
-        x [B, W, D]; position: a scalar, the position of x; mask: see `masks.ancestor_mask`. Returns
+        x [B, W, D]; column: a scalar, where x is written; mask: see `masks.ancestor_mask`. Returns
         ([B, W, D], the cache with the keys and values of x).
         """
-        cache = write(cache, to_cache_layout(self.project_keys_values(x)), position)
+        cache = write(cache, to_cache_layout(self.project_keys_values(x)), column)
         if self.attention == "local":  # in a cache the window has to be a mask
-            key_positions = jnp.arange(mask.shape[-1]) // x.shape[1]
-            window = is_in_window(position, key_positions, self.config.attention_block)
-            mask = mask & window
+            columns = jnp.arange(mask.shape[-1]) // x.shape[1]
+            distances = (column - columns) % (mask.shape[-1] // x.shape[1])
+            mask = mask & is_in_window(distances, 0, self.config.attention_block)
         return self.attend_to_cache(x, cache, mask=mask), cache
 
     def attend_to_cache(self, x: jax.Array, cache: KVCache, *, mask: jax.Array) -> jax.Array:

@@ -33,24 +33,22 @@ class CausalLM(DecoderModel):
         x = self.decoder(x, mask=causal_mask(length), deterministic=deterministic)
         return self.tokens.logits(x)
 
-    def encode_for_search(self, inputs: Array, lengths: Array) -> tuple[()]:
-        """Returns nothing: a language model has no source."""
-        return ()
-
     def decode_step(
         self,
         tokens: jax.Array,
         cache: list[KVCache],
-        position: jax.Array | int,
+        positions: jax.Array,
+        column: jax.Array | int,
         ancestors: jax.Array,
         encoded: tuple[()],
     ) -> tuple[jax.Array, list[KVCache]]:
         """Returns (logits [B, W, V] of the token after `tokens`, the cache that includes these).
 
-        tokens [B, W], which stand at `position`; ancestors [B, W, T']: see `masks.ancestor_mask`.
+        tokens [B, W], which stand at `positions` [B] of their sentences and are written into
+        `column` of the cache; ancestors [B, W, L]: see `masks.ancestor_mask`.
         PAD, BOS and UNK, which stand for no text, have the logit -inf.
         """
-        x = self.tokens(tokens, jnp.asarray(position), deterministic=True)
-        x, cache = self.decoder.step(x, cache, position, ancestors=ancestors)
+        x = self.tokens(tokens, positions[:, None], deterministic=True)
+        x, cache = self.decoder.step(x, cache, column, ancestors=ancestors)
         no_text = jnp.array([PAD, BOS, UNK])
         return self.tokens.logits(x).at[..., no_text].set(-jnp.inf), cache

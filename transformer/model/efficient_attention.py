@@ -60,7 +60,7 @@ def local_attention(
     return attended[:, :, :length].swapaxes(1, 2)
 
 
-def is_in_window(query_positions: Array | int, key_positions: Array, block: int) -> Array:
+def is_in_window(query_positions: Array, key_positions: Array | int, block: int) -> Array:
     """Returns whether a query sees a key under the window; the shapes broadcast."""
     return abs(query_positions - key_positions) <= block
 

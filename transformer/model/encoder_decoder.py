@@ -108,17 +108,19 @@ class Transformer(DecoderModel):
         self,
         tokens: jax.Array,
         cache: list[KVCache],
-        position: jax.Array | int,
+        positions: jax.Array,
+        column: jax.Array | int,
         ancestors: jax.Array,
         encoded: EncodedSource,
     ) -> tuple[jax.Array, list[KVCache]]:
         """Returns (logits [B, W, V] of the token after `tokens`, the cache that includes these).
 
-        tokens [B, W], which stand at `position`; ancestors [B, W, T']: see `masks.ancestor_mask`.
+        tokens [B, W], which stand at `positions` [B] of their sentences and are written into
+        `column` of the cache; ancestors [B, W, L]: see `masks.ancestor_mask`.
         """
-        x = self._embed_target(tokens, jnp.asarray(position), deterministic=True)
+        x = self._embed_target(tokens, positions[:, None], deterministic=True)
         source = dict(encoded=encoded.keys_values, encoded_mask=encoded.mask)
-        x, cache = self.decoder.step(x, cache, position, ancestors=ancestors, **source)
+        x, cache = self.decoder.step(x, cache, column, ancestors=ancestors, **source)
         return self._logits(x), cache
 
     def _table(self, name: str) -> Embedding:

@@ -1,13 +1,15 @@
 """Keys and values that the steps of a search attend to, laid out for few queries at a time.
 
 The products of a step then run along rows without copying them: a half to a fifth of the time that
-[B, S, N, H] takes on a CPU. Self-attention of W beams over T positions has S = T·W keys, ordered by
-position, and by beam within a position: beam w's key of position t has index t·W + w, so a step
-writes one contiguous slice. For W = 2 and T = 3 the step at position 1 writes the indices 2 and 3:
+[B, S, N, H] takes on a CPU. Self-attention of W beams over L columns has S = L·W keys, ordered by
+column, and by beam within a column: beam w's key in column c has index c·W + w, so a step writes
+one contiguous slice. For W = 2 and L = 3 a step into column 1 writes the indices 2 and 3:
 
-    index      0 1   2 3   4 5
-    position   0 0   1 1   2 2
-    beam       0 1   0 1   0 1
+    index    0 1   2 3   4 5
+    column   0 0   1 1   2 2
+    beam     0 1   0 1   0 1
+
+All sentences of a batch write one column at a time, whatever their positions (see `decoding`).
 
 Attention to the source has the S keys of the sentence, which all beams share.
 """
@@ -42,7 +44,7 @@ def empty_cache(
     widths: tuple[int, int],
     dtype: jnp.dtype,
 ) -> KVCache:
-    """Returns zeros for `length` positions of every beam; widths: those of a key and of a value."""
+    """Returns zeros for `length` columns; widths: those of a key and of a value."""
     key_width, value_width = widths
     num_keys = length * num_beams
     return KVCache(
@@ -61,21 +63,13 @@ def from_cache_layout(cache: KVCache) -> KeysValues:
     return KeysValues(cache.key.transpose(0, 3, 1, 2), cache.value.swapaxes(1, 2))
 
 
-def write(cache: KVCache, new: KVCache, position: jax.Array | int) -> KVCache:
-    """Returns the cache with `new`, which holds one position of every beam, at `position`."""
-    start = position * new.key.shape[-1]
+def write(cache: KVCache, new: KVCache, column: jax.Array | int) -> KVCache:
+    """Returns the cache with `new`, which holds one position of every beam, in `column`."""
+    start = column * new.key.shape[-1]
     update = jax.lax.dynamic_update_slice_in_dim
     return KVCache(
         key=update(cache.key, new.key, start, axis=3),
         value=update(cache.value, new.value, start, axis=2),
-    )
-
-
-def lengthen(cache: KVCache, num_missing: int) -> KVCache:
-    """Returns the cache with zeros for `num_missing` more keys behind its own."""
-    return KVCache(
-        key=jnp.pad(cache.key, ((0, 0), (0, 0), (0, 0), (0, num_missing))),
-        value=jnp.pad(cache.value, ((0, 0), (0, 0), (0, num_missing), (0, 0))),
     )
 
 

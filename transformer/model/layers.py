@@ -122,7 +122,7 @@ class Block(nn.Module):
         self,
         x: jax.Array,
         cache: KVCache,
-        position: jax.Array | int,
+        column: jax.Array | int,
         *,
         mask: jax.Array,
         encoded: KVCache | None = None,
@@ -130,10 +130,11 @@ class Block(nn.Module):
     ) -> tuple[jax.Array, KVCache]:
         """Returns one new position of every beam, [B, W, D], and the cache that includes it.
 
-        x [B, W, D]; encoded: the source as this block's keys and values.
+        x [B, W, D]; column: where in the cache it is written; encoded: the source as this block's
+        keys and values.
         """
         y = self.self_residual.sublayer_input(x)
-        y, cache = self.self_attention.step(y, cache, position, mask=mask)
+        y, cache = self.self_attention.step(y, cache, column, mask=mask)
         x = self.self_residual.add(x, y, deterministic=True)
         if self.cross_attention:
             y = self.encoder_residual.sublayer_input(x)

@@ -23,19 +23,19 @@ def segment_mask(query_segments: Array, key_segments: Array) -> jax.Array:
     return (is_same & (key_segments != 0)[:, None, :])[:, None]
 
 
-def ancestor_mask(ancestors: Array, length: int) -> jax.Array:
-    """Returns the mask [B, N=1, W, length·W] of the keys that a hypothesis' ancestors wrote.
+def ancestor_mask(ancestors: Array) -> jax.Array:
+    """Returns the mask [B, N=1, W, L·W] of the keys that a hypothesis' ancestors wrote.
 
-    ancestors [B, W, T'], T' >= length: the beam that wrote position t of hypothesis w, -1 where
-    nothing has been written yet. The keys are ordered by position, and by beam within a position.
-    For W = 2 beams, of which hypothesis 0 continued what beam 1 wrote at position 0, and length 3:
+    ancestors [B, W, L]: the beam that wrote column c of hypothesis w, -1 where none of them has.
+    The keys are ordered by column, and by beam within a column. For W = 2 beams, of which
+    hypothesis 0 continued what beam 1 wrote in column 0, and L = 3:
 
-        ancestors         keys (position, beam)  (0,0) (0,1) (1,0) (1,1) (2,0) (2,1)
-        1  0 -1           hypothesis 0             .     x     x     .     .     .
-        1  1 -1           hypothesis 1             .     x     .     x     .     .
+        ancestors         keys (column, beam)  (0,0) (0,1) (1,0) (1,1) (2,0) (2,1)
+        1  0 -1           hypothesis 0           .     x     x     .     .     .
+        1  1 -1           hypothesis 1           .     x     .     x     .     .
     """
     width = ancestors.shape[1]
-    mask = ancestors[:, :, :length, None] == jnp.arange(width)
+    mask = ancestors[..., None] == jnp.arange(width)
     return mask.reshape(*mask.shape[:2], -1)[:, None]
 
 

@@ -13,7 +13,7 @@ from flax import linen as nn
 
 from transformer.config import ModelConfig
 from transformer.model.arrays import Array
-from transformer.model.kv_cache import KVCache, empty_cache, lengthen, to_cache_layout
+from transformer.model.kv_cache import KVCache, empty_cache, to_cache_layout
 from transformer.model.layer_norm import make_layer_norm
 from transformer.model.layers import Block
 from transformer.model.masks import ancestor_mask
@@ -97,29 +97,18 @@ class Stack(nn.Module):
         ]
 
     def init_cache(self, batch_size: int, num_beams: int, length: int) -> list[KVCache]:
-        """Returns an empty cache per block, for self-attention of `length` positions per beam."""
+        """Returns an empty cache per block, for self-attention over `length` columns per beam."""
         c = self.config
         sizes = batch_size, num_beams, length, c.num_heads
         return [empty_cache(*sizes, c.widths_of_head, jnp.dtype(c.dtype))] * c.depth(
             is_decoder=self.cross_attention
         )
 
-    def lengthen_cache(
-        self, cache: list[KVCache], num_beams: int, lengths: list[int]
-    ) -> list[KVCache]:
-        """Returns the cache with zeros behind it, of the length after its own in `lengths`.
-
-        With the lengths 16, 32, 66 a cache of 16 positions becomes one of 32.
-        """
-        length = cache[0].key.shape[-1] // num_beams
-        num_missing = lengths[lengths.index(length) + 1] - length
-        return [lengthen(block_cache, num_beams * num_missing) for block_cache in cache]
-
     def step(
         self,
         x: jax.Array,
         cache: list[KVCache],
-        position: jax.Array | int,
+        column: jax.Array | int,
         *,
         ancestors: jax.Array,
         encoded: list[KVCache] | None = None,
@@ -127,11 +116,10 @@ class Stack(nn.Module):
     ) -> tuple[jax.Array, list[KVCache]]:
         """Returns one new position of every beam, [B, W, D], and the cache that includes it.
 
-        x [B, W, D]; ancestors [B, W, T'], see `masks.ancestor_mask`, at least as long as the cache;
-        encoded: the source as `project_keys_values` returns it.
+        x [B, W, D]; column: where in the cache it is written; ancestors [B, W, L]: see
+        `masks.ancestor_mask`; encoded: the source as `project_keys_values` returns it.
         """
-        length = cache[0].key.shape[-1] // x.shape[1]
-        mask = ancestor_mask(ancestors, length)
+        mask = ancestor_mask(ancestors)
         unbound = self._unbound_block()
 
         @jax.jit  # traced once for all blocks
@@ -139,7 +127,7 @@ class Stack(nn.Module):
             params: Any, x: jax.Array, cache: KVCache, encoded: KVCache | None
         ) -> Any:  # ([B, W, D], KVCache)
             inputs = dict(mask=mask, encoded=encoded, encoded_mask=encoded_mask)
-            return unbound.apply({"params": params}, x, cache, position, **inputs, method="step")
+            return unbound.apply({"params": params}, x, cache, column, **inputs, method="step")
 
         new_cache: list[KVCache] = []
         for i, block in enumerate(self.layer):
@@ -175,11 +163,5 @@ class DecoderModel(StackModel):
     """Base of the models that a search can use; their Stack with the cache is `decoder`."""
 
     def init_cache(self, batch_size: int, num_beams: int, length: int) -> list[KVCache]:
-        """Returns an empty cache for `length` positions of every beam."""
+        """Returns an empty cache of `length` columns for every beam."""
         return self.decoder.init_cache(batch_size, num_beams, length)
-
-    def lengthen_cache(
-        self, cache: list[KVCache], num_beams: int, lengths: list[int]
-    ) -> list[KVCache]:
-        """Returns the cache with zeros behind it: see `Stack.lengthen_cache`."""
-        return self.decoder.lengthen_cache(cache, num_beams, lengths)

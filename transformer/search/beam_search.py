@@ -21,11 +21,11 @@ from transformer.search.top_k import Continuations, log_sum_exp, top_continuatio
 class BeamState(NamedTuple):
     """The live hypotheses of every sentence, and the best that have finished."""
 
-    ids: jax.Array  # [B, W, T+1], BOS first
+    tokens: jax.Array  # [B, W], the last token of each, BOS at first
+    ids: jax.Array  # [B, W, L], without BOS, 0 in columns without a token
     log_probs: jax.Array  # [B, W], -inf where no hypothesis is live
-    ancestors: jax.Array  # [B, W, T], see `decoding`
+    ancestors: jax.Array  # [B, W, L], see `decoding`
     finished: Hypotheses
-    cache: Cache
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,16 @@ class BeamSearch:
     nbest: int = 1
     early_stopping: bool = False
 
-    def start(self, limits: Limits, cache: Cache, rngs: Array | None = None) -> BeamState:
+    def start(self, rngs: Array, length: int) -> BeamState:
         """Returns a state with one live, empty hypothesis per sentence; nothing is drawn."""
-        num_sentences, max_length = limits.forced.shape
-        shape = (num_sentences, self.width)
-        none = jnp.full(shape, -jnp.inf)
+        shape = (rngs.shape[0], self.width)
+        no_ids, none = jnp.zeros((*shape, length), jnp.int32), jnp.full(shape, -jnp.inf)
         return BeamState(
-            ids=jnp.zeros((*shape, max_length + 1), jnp.int32).at[:, :, 0].set(self.rules.bos),
+            tokens=jnp.full(shape, self.rules.bos),
+            ids=no_ids,
             log_probs=none.at[:, 0].set(0.0),
-            ancestors=jnp.full((*shape, max_length), -1),
-            finished=Hypotheses(jnp.zeros((*shape, max_length), jnp.int32), none, none),
-            cache=cache,
+            ancestors=jnp.full((*shape, length), -1),
+            finished=Hypotheses(no_ids, none, none),
         )
 
     def is_finished(self, limits: Limits, state: BeamState) -> jax.Array:
@@ -68,36 +67,39 @@ class BeamSearch:
         return ~can_win | (limits.max_lengths == 0)
 
     def extend(
-        self, step_fn: StepFn, limits: Limits, state: BeamState, position: jax.Array
-    ) -> BeamState:
+        self,
+        step_fn: StepFn,
+        limits: Limits,
+        state: BeamState,
+        cache: Cache,
+        positions: jax.Array,
+        column: jax.Array,
+    ) -> tuple[BeamState, Cache]:
         """Extends the live hypotheses by one token: their 2W best continuations end or stay live.
 
         Those that end compete with the finished ones; of the others the W best stay live.
         """
         rows = jnp.arange(state.ids.shape[0])[:, None]
-        tokens = jax.lax.dynamic_index_in_dim(state.ids, position, axis=2, keepdims=False)
-        ancestors = state.ancestors.at[:, :, position].set(jnp.arange(self.width))
-        logits, cache = step_fn(tokens, state.cache, position, ancestors)
+        ancestors = state.ancestors.at[:, :, column].set(jnp.arange(self.width))
+        logits, cache = step_fn(state.tokens, cache, positions, column, ancestors)
         totals = state.log_probs - log_sum_exp(logits)  # totals + logits: log p with the token
-        allowed = self.rules.mask_early_end(logits, position)
+        allowed = self.rules.mask_early_end(logits, positions)
         best = top_continuations(allowed, totals, 2 * self.width)
-        forced = self.rules.forced_tokens(position, limits)
+        forced = self.rules.forced_tokens(positions, limits)
         log_probs, parents, tokens = self._apply_forced(forced, best, logits, totals)
 
-        ids = state.ids[rows, parents].at[:, :, position + 1].set(tokens)
-        is_end = tokens == self.rules.eos
-        counts = is_end
-        if self.early_stopping:  # a sentence that is finished accepts no more hypotheses
-            is_among_best = jnp.arange(2 * self.width) < self.width
-            counts = is_end & is_among_best & ~_is_full(state)[:, None]
+        ids = state.ids[rows, parents].at[:, :, column].set(tokens)
+        is_end = counts = tokens == self.rules.eos
+        if self.early_stopping:
+            counts = is_end & (jnp.arange(2 * self.width) < self.width)
         ended = jnp.where(counts, log_probs, -jnp.inf)
-        scores = ended / self.rules.penalty(position + 1.0)
-        finished = _merge_best(state.finished, Hypotheses(ids[:, :, 1:], ended, scores))
+        scores = ended / self.rules.penalty(positions[:, None] + 1.0)
+        finished = _merge_best(state.finished, Hypotheses(ids, ended, scores))
         live = jnp.where(is_end, -jnp.inf, log_probs)
         log_probs, kept = jax.lax.top_k(live, self.width)
-        return BeamState(
-            ids[rows, kept], log_probs, ancestors[rows, parents[rows, kept]], finished, cache
-        )
+        ancestors = ancestors[rows, parents[rows, kept]]
+        state = BeamState(tokens[rows, kept], ids[rows, kept], log_probs, ancestors, finished)
+        return state, cache
 
     def _apply_forced(
         self, forced: jax.Array, best: Continuations, logits: jax.Array, totals: jax.Array
@@ -116,8 +118,8 @@ class BeamSearch:
         return jax.tree.map(lambda a, b: jnp.where(is_free, a, b), best, continued)
 
     def results(self, state: BeamState) -> Hypotheses:
-        """Returns the finished hypotheses, best first."""
-        return state.finished
+        """Returns the `nbest` best finished hypotheses, best first."""
+        return Hypotheses(*(array[:, : self.nbest] for array in state.finished))
 
 
 def _is_full(state: BeamState) -> jax.Array:

@@ -1,13 +1,17 @@
 """Search over a step function: what every search method shares. It knows no model and no text.
 
-    step_fn(tokens [B, W], cache, position, ancestors [B, W, T]) -> (logits [B, W, V], cache)
+    step_fn(tokens [B, W], cache, positions [B], column, ancestors [B, W, L])
+        -> (logits [B, W, V], cache)
 
-returns the scores of the token after `tokens`, which stand at `position`. The cache is the model's:
-its arrays have leading axis B, and what beam w writes at a position stays there. When hypotheses
-change beams, only the table of their ancestors is reordered, so no step copies a cache:
-ancestors[b, w, t] is the beam that wrote position t of hypothesis w, -1 if none has yet.
+returns the scores of the token after `tokens`, which stand at `positions` of their sentences. The
+cache is the model's: its arrays have leading axis B, and a step writes one of its L columns in all
+sentences. The columns are a ring: a sentence may begin in any of them, and after the last comes the
+first. Every array of a state that has an axis of length L is ordered by column.
 
-An example with W = 2 beams and T = 3 positions, the table as `step_fn` gets it:
+What beam w writes into a column stays there. When hypotheses change beams, only the table of their
+ancestors is reordered, so no step copies a cache: ancestors[b, w, c] is the beam that wrote column
+c of hypothesis w, -1 if none has. An example with W = 2 beams and L = 3 columns, of a sentence that
+begins in column 0, the table as `step_fn` gets it:
 
     position 0: BOS stands in beam 0.                            [0 . .]
                 It is continued by "a" and by "b".               [1 . .]
@@ -30,8 +34,9 @@ import numpy as np
 
 Array = jax.Array | np.ndarray
 Cache = Any  # a pytree of arrays that belongs to the model
-StepFn = Callable[[jax.Array, Cache, jax.Array, jax.Array], tuple[jax.Array, Cache]]
+StepFn = Callable[[jax.Array, Cache, jax.Array, jax.Array, jax.Array], tuple[jax.Array, Cache]]
 State = TypeVar("State")  # a search method's: a NamedTuple of arrays with leading axis B
+Tree = TypeVar("Tree")  # a pytree of arrays
 
 FREE = -1  # in `Limits.forced`: the search chooses the token
 
@@ -46,7 +51,7 @@ class Limits(NamedTuple):
 class Hypotheses(NamedTuple):
     """The results of a search, best first. A score of -inf marks an entry that was not filled."""
 
-    ids: jax.Array  # [B, W, T], zeros after EOS
+    ids: jax.Array  # [B, W, L], zeros after EOS
     log_probs: jax.Array  # [B, W], sum over the tokens, EOS included
     scores: jax.Array  # [B, W], log_probs / length penalty
 
@@ -59,20 +64,31 @@ class SearchMethod(Protocol[State]):
         """The number of hypotheses of a sentence, W."""
         ...
 
-    def start(self, limits: Limits, cache: Cache, rngs: Array | None = None) -> State:
-        """Returns the state before the first step; rngs [B, 2]: a PRNG key for each sentence."""
+    def start(self, rngs: Array, length: int) -> State:
+        """Returns the state before the first step.
+
+        rngs [B, 2]: a PRNG key for each sentence. length: the number of columns, L.
+        """
         ...
 
     def is_finished(self, limits: Limits, state: State) -> jax.Array:
         """Returns which sentences [B] have results that no further step changes."""
         ...
 
-    def extend(self, step_fn: StepFn, limits: Limits, state: State, position: jax.Array) -> State:
-        """Returns the state with every live hypothesis extended by one token."""
+    def extend(
+        self,
+        step_fn: StepFn,
+        limits: Limits,
+        state: State,
+        cache: Cache,
+        positions: jax.Array,
+        column: jax.Array,
+    ) -> tuple[State, Cache]:
+        """Returns the state with every live hypothesis extended by one token, and the cache."""
         ...
 
     def results(self, state: State) -> Hypotheses:
-        """Returns the hypotheses found so far."""
+        """Returns the hypotheses found so far, their ids ordered by column."""
         ...
 
 
@@ -93,18 +109,18 @@ class HypothesisRules:
         """Returns the divisor of the log-probability of a hypothesis of `length` tokens."""
         return make_length_penalty(self.length_penalty, self.alpha)(length)
 
-    def forced_tokens(self, position: jax.Array, limits: Limits) -> jax.Array:
-        """Returns the token [B] that must stand at `position`, or FREE."""
-        forced = jax.lax.dynamic_index_in_dim(limits.forced, position, axis=1, keepdims=False)
-        is_last = position + 1 >= limits.max_lengths
+    def forced_tokens(self, positions: jax.Array, limits: Limits) -> jax.Array:
+        """Returns the token [B] that must stand at `positions` [B], or FREE."""
+        forced = jnp.take_along_axis(limits.forced, positions[:, None], axis=1, mode="clip")[:, 0]
+        is_last = positions + 1 >= limits.max_lengths
         return jnp.where(forced == FREE, jnp.where(is_last, self.eos, FREE), forced)
 
-    def mask_early_end(self, logits: jax.Array, position: jax.Array) -> jax.Array:
+    def mask_early_end(self, logits: jax.Array, positions: jax.Array) -> jax.Array:
         """Returns logits [B, W, V] with -inf for an EOS that would come before `min_length`."""
         if not self.min_length:
             return logits
-        is_early = (position + 1 < self.min_length) & (jnp.arange(logits.shape[-1]) == self.eos)
-        return jnp.where(is_early, -jnp.inf, logits)
+        is_early = (positions + 1 < self.min_length)[:, None, None]
+        return jnp.where(is_early & (jnp.arange(logits.shape[-1]) == self.eos), -jnp.inf, logits)
 
 
 def make_length_penalty(kind: str, alpha: float) -> Callable[[Array | float], Array | float]:
@@ -120,31 +136,58 @@ def make_length_penalty(kind: str, alpha: float) -> Callable[[Array | float], Ar
     raise ValueError(f"length_penalty must be gnmt or power, not {kind}.")
 
 
+def extend_rows(
+    method: SearchMethod[State],
+    step_fn: StepFn,
+    limits: Limits,
+    state: State,
+    cache: Cache,
+    positions: jax.Array,
+    column: jax.Array,
+    is_done: jax.Array,
+) -> tuple[State, Cache]:
+    """Returns the state after one step, in which sentences that are done [B] stay as they are."""
+    extended, cache = method.extend(step_fn, limits, state, cache, positions, column)
+    return keep_rows(is_done, state, extended), cache
+
+
+def keep_rows(is_kept: jax.Array, old: Tree, new: Tree) -> Tree:
+    """Returns arrays [B, …] with the rows of `old` where `is_kept` [B], else those of `new`."""
+
+    def select(old: Array, new: Array) -> jax.Array:
+        return jnp.where(is_kept.reshape(-1, *[1] * (new.ndim - 1)), old, new)
+
+    return jax.tree.map(select, old, new)
+
+
 def advance(
     method: SearchMethod[State],
     step_fn: StepFn,
     limits: Limits,
     state: State,
+    cache: Cache,
     start: int | jax.Array,
     stop: int | jax.Array,
-    max_unfinished: int | jax.Array = 0,
-) -> tuple[State, jax.Array]:
-    """Runs the search from position `start` to `stop`; returns the state and the position reached.
+) -> tuple[State, Cache]:
+    """Searches from position `start` to `stop` or until every sentence is finished.
 
-    It ends earlier as soon as at most `max_unfinished` sentences are unfinished.
+    All sentences began in column 0, so that their columns are their positions.
     """
 
-    def must_continue(carry: tuple[jax.Array, State]) -> jax.Array:
-        position, state = carry
-        num_unfinished = (~method.is_finished(limits, state)).sum()
-        return (position < stop) & (num_unfinished > max_unfinished)
+    def must_continue(carry: tuple[jax.Array, State, Cache]) -> jax.Array:
+        position, state, _ = carry
+        return (position < stop) & ~method.is_finished(limits, state).all()
 
-    def extend(carry: tuple[jax.Array, State]) -> tuple[jax.Array, State]:
-        position, state = carry
-        return position + 1, method.extend(step_fn, limits, state, position)
+    def extend(carry: tuple[jax.Array, State, Cache]) -> tuple[jax.Array, State, Cache]:
+        position, state, cache = carry
+        is_done = method.is_finished(limits, state)
+        positions = jnp.full(is_done.shape, position)
+        rows = limits, state, cache, positions
+        state, cache = extend_rows(method, step_fn, *rows, position, is_done)
+        return position + 1, state, cache
 
-    position, state = jax.lax.while_loop(must_continue, extend, (jnp.int32(start), state))
-    return state, position
+    _, state, cache = jax.lax.while_loop(must_continue, extend, (jnp.int32(start), state, cache))
+    return state, cache
 
 
 def search_to_end(
@@ -154,7 +197,12 @@ def search_to_end(
     cache: Cache,
     rngs: Array | None = None,
 ) -> Hypotheses:
-    """Searches all sentences from the first position to their end in one loop."""
-    state = method.start(limits, cache, rngs)
-    state, _ = advance(method, step_fn, limits, state, start=0, stop=limits.forced.shape[1])
+    """Searches all sentences from the first position to their end in one loop.
+
+    The cache has a column for every position of `limits.forced`; rngs [B, 2] are for sampling.
+    """
+    num_sentences, length = limits.forced.shape
+    rngs = jnp.zeros((num_sentences, 2), jnp.uint32) if rngs is None else rngs
+    state = method.start(rngs, length)
+    state, _ = advance(method, step_fn, limits, state, cache, start=0, stop=length)
     return method.results(state)

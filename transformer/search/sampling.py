@@ -21,11 +21,11 @@ from transformer.search.top_k import first_largest, log_sum_exp
 class SampleState(NamedTuple):
     """W hypotheses of every sentence."""
 
-    ids: jax.Array  # [B, W, T+1], BOS first
+    tokens: jax.Array  # [B, W], the last token of each, BOS at first
+    ids: jax.Array  # [B, W, L], without BOS, 0 in columns without a token
     log_probs: jax.Array  # [B, W]
     lengths: jax.Array  # [B, W], 0 while unfinished
     rngs: jax.Array  # [B, 2], a PRNG key per sentence: samples do not depend on other rows
-    cache: Cache
 
 
 def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
@@ -57,16 +57,15 @@ class Sampling:
     def __post_init__(self) -> None:
         check_sampling(self.temperature, self.top_k, self.top_p)
 
-    def start(self, limits: Limits, cache: Cache, rngs: Array | None = None) -> SampleState:
-        """Returns empty hypotheses; rngs [B, 2] are needed unless the temperature is 0."""
-        num_sentences, max_length = limits.forced.shape
-        shape = (num_sentences, self.width)
+    def start(self, rngs: Array, length: int) -> SampleState:
+        """Returns empty hypotheses."""
+        shape = (rngs.shape[0], self.width)
         return SampleState(
-            ids=jnp.zeros((*shape, max_length + 1), jnp.int32).at[:, :, 0].set(self.rules.bos),
+            tokens=jnp.full(shape, self.rules.bos),
+            ids=jnp.zeros((*shape, length), jnp.int32),
             log_probs=jnp.zeros(shape),
             lengths=jnp.zeros(shape, jnp.int32),
-            rngs=jnp.zeros((num_sentences, 2), jnp.uint32) if rngs is None else jnp.asarray(rngs),
-            cache=cache,
+            rngs=jnp.asarray(rngs),
         )
 
     def is_finished(self, limits: Limits, state: SampleState) -> jax.Array:
@@ -74,48 +73,55 @@ class Sampling:
         return (state.lengths > 0).all(1) | (limits.max_lengths == 0)
 
     def extend(
-        self, step_fn: StepFn, limits: Limits, state: SampleState, position: jax.Array
-    ) -> SampleState:
+        self,
+        step_fn: StepFn,
+        limits: Limits,
+        state: SampleState,
+        cache: Cache,
+        positions: jax.Array,
+        column: jax.Array,
+    ) -> tuple[SampleState, Cache]:
         """Extends every unfinished hypothesis by one token."""
         is_live = state.lengths == 0
-        tokens = jax.lax.dynamic_index_in_dim(state.ids, position, axis=2, keepdims=False)
-        ancestors = jnp.broadcast_to(
-            self._own_ancestors(position, limits.forced.shape[1]),
-            (tokens.shape[0], self.width, limits.forced.shape[1]),
-        )
-        logits, cache = step_fn(tokens, state.cache, position, ancestors)
-        allowed = self.rules.mask_early_end(logits, position)
-        forced = self.rules.forced_tokens(position, limits)[:, None]
-        chosen = self._choose(allowed, state.rngs, position)
+        ancestors = self._own_ancestors(positions, column, state.ids.shape[2])
+        logits, cache = step_fn(state.tokens, cache, positions, column, ancestors)
+        allowed = self.rules.mask_early_end(logits, positions)
+        forced = self.rules.forced_tokens(positions, limits)[:, None]
+        chosen = self._choose(allowed, state.rngs, positions)
         tokens = jnp.where(forced == FREE, chosen, forced)
         gained = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
         gained -= log_sum_exp(logits)
         ends = is_live & (tokens == self.rules.eos)
-        return SampleState(
-            state.ids.at[:, :, position + 1].set(jnp.where(is_live, tokens, 0)),
+        state = SampleState(
+            tokens,
+            state.ids.at[:, :, column].set(jnp.where(is_live, tokens, 0)),
             state.log_probs + jnp.where(is_live, gained, 0.0),
-            jnp.where(ends, position + 1, state.lengths),
+            jnp.where(ends, positions[:, None] + 1, state.lengths),
             state.rngs,
-            cache,
         )
+        return state, cache
 
-    def _own_ancestors(self, position: jax.Array, max_length: int) -> jax.Array:
-        """Returns the table [W, T] in which each hypothesis wrote all of its positions itself."""
-        is_written = jnp.arange(max_length) <= position
+    def _own_ancestors(self, positions: jax.Array, column: jax.Array, length: int) -> jax.Array:
+        """Returns the table [B, W, L] in which each hypothesis wrote all of its columns itself.
+
+        At position 2 of a sentence, in column 1 of 4, they are 3, 0 and 1: two steps ago to none.
+        """
+        steps_ago = (column - jnp.arange(length)) % length
+        is_written = steps_ago <= positions[:, None, None]
         return jnp.where(is_written, jnp.arange(self.width)[:, None], -1)
 
-    def _choose(self, logits: jax.Array, rngs: jax.Array, position: jax.Array) -> jax.Array:
+    def _choose(self, logits: jax.Array, rngs: jax.Array, positions: jax.Array) -> jax.Array:
         """Returns the next token [B, W] of each hypothesis from logits [B, W, V]."""
         if self.temperature == 0.0:
             return first_largest(logits)
-        step_rngs = jax.vmap(jax.random.fold_in, (0, None))(rngs, position)
+        step_rngs = jax.vmap(jax.random.fold_in)(rngs, positions)
         kept = truncate(logits / self.temperature, self.top_k, self.top_p)
         return jax.vmap(jax.random.categorical)(step_rngs, kept)
 
     def results(self, state: SampleState) -> Hypotheses:
         """Returns the hypotheses, in no order."""
         penalty = self.rules.penalty(state.lengths.astype(jnp.float32))
-        return Hypotheses(state.ids[:, :, 1:], state.log_probs, state.log_probs / penalty)
+        return Hypotheses(state.ids, state.log_probs, state.log_probs / penalty)
 
 
 def truncate(logits: jax.Array, top_k: int = 0, top_p: float = 1.0) -> jax.Array:

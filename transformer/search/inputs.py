@@ -1,4 +1,4 @@
-"""Turns sentences of ids into the batches that the programs of a search take."""
+"""Turns sentences and prefixes into the arrays that the programs of a search take."""
 
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
@@ -12,18 +12,14 @@ from transformer.data.ragged import Ragged
 from transformer.search.decoding import FREE, Limits
 from transformer.search.options import SearchOptions
 
-Plan = Iterable[tuple[np.ndarray, int]]  # as `bucketing.plan_batches` yields it
 
+class SearchInputs(NamedTuple):
+    """What the programs of a search take of B sentences."""
 
-class SearchBatch(NamedTuple):
-    """A batch of sentences to search; R is the number of rows on all replicas."""
-
-    indices: np.ndarray  # [replicas, R / replicas], the sentence in each row, -1 for none
-    bucket: int  # S, the length that the sentences are padded to
-    inputs: np.ndarray  # [R, S]
-    source_lengths: np.ndarray  # [R], 0 in a row without a sentence
+    ids: np.ndarray  # [B, S]
+    lengths: np.ndarray  # [B], 0 in a row without a sentence
     limits: Limits
-    rngs: np.ndarray  # [R, 2]
+    rngs: np.ndarray  # [B, 2]
 
 
 def pair_with_prefixes(
@@ -45,28 +41,19 @@ def pair_with_prefixes(
         yield sentence, prefix
 
 
-class SearchBatches:
-    """Iterates over the `SearchBatch`es of a plan.
+def make_inputs(
+    source: Ragged, forced: Ragged, rows: np.ndarray, bucket: int, options: SearchOptions
+) -> SearchInputs:
+    """Returns the inputs of the sentences at `rows` [B], -1 for none, padded to `bucket`.
 
-    source, forced: the sentences, and the prefixes of their translations. `num_truncated` counts
-    the sentences that have been cut to the largest bucket so far.
+    forced: the prefixes of the translations. A longer sentence is cut.
     """
-
-    def __init__(self, plan: Plan, source: Ragged, forced: Ragged, options: SearchOptions) -> None:
-        self._plan, self._source, self._forced, self._options = plan, source, forced, options
-        self.num_truncated = 0
-
-    def __iter__(self) -> Iterator[SearchBatch]:
-        extra = self._options.max_extra_length
-        for indices, bucket in self._plan:
-            rows = indices.ravel()
-            inputs, lengths, num_cut = fill_inputs(self._source, rows, bucket)
-            self.num_truncated += num_cut
-            max_lengths = np.where(lengths > 0, lengths + extra, 0)
-            limits = Limits(max_lengths, forced_prefix_ids(self._forced, rows, bucket + extra))
-            needs_rngs, seed = self._options.sample, self._options.seed
-            rngs = make_rngs(seed, inputs) if needs_rngs else empty_rngs(len(inputs))
-            yield SearchBatch(indices, bucket, inputs, lengths, limits, rngs)
+    inputs, lengths, _ = fill_inputs(source, rows, bucket)
+    extra = options.max_extra_length
+    max_lengths = np.where(lengths > 0, lengths + extra, 0).astype(np.int32)
+    limits = Limits(max_lengths, forced_prefix_ids(forced, rows, bucket + extra))
+    rngs = make_rngs(options.seed, inputs) if options.sample else empty_rngs(len(inputs))
+    return SearchInputs(inputs, lengths, limits, rngs)
 
 
 def forced_prefix_ids(prefixes: Ragged, indices: np.ndarray, length: int) -> np.ndarray:

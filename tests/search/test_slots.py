@@ -1,0 +1,196 @@
+"""Slots, filled with a fake model: every sentence once, with what a search alone would find."""
+
+import doctest
+import functools
+from contextlib import contextmanager
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.helpers.fake_model import (
+    EOS,
+    FakeModel,
+    make_limits,
+    make_rules,
+    run_search,
+)
+from transformer.data.ragged import Ragged
+from transformer.search import continuation
+from transformer.search import programs as programs_module
+from transformer.search.corpus_search import CorpusSearch
+from transformer.search.decoding import FREE, Limits
+from transformer.search.options import SearchOptions
+from transformer.search.programs import SearchPrograms, cache_lengths, max_num_programs
+from transformer.search.replicas import make_replicas
+from transformer.search.sampling import Sampling
+from transformer.search.slots import NONE, Sentences, Slots, advance_slots
+
+WIDTH, NBEST, NUM_SENTENCES, EXTRA = 3, 2, 64, 24
+
+
+class FakeTransformer:
+    """What a search asks of a model, by a `FakeModel`: the first token is a sentence's number."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def apply(self, variables, *args, method):
+        if method == "encode_for_search":
+            return jnp.asarray(self.model.start)[args[0][:, 0]]
+        if method == "init_cache":
+            rows, width, length = args
+            return {"state": jnp.zeros((rows, length, width, 8))}
+        return self._step(*args)
+
+    def _step(self, tokens, cache, positions, column, ancestors, start):
+        """A cache by columns, as the real one: each step reads what the ancestor wrote last."""
+        written = jnp.take(cache["state"], column - 1, axis=1, mode="wrap")
+        before = jnp.where((positions == 0)[:, None, None], start[:, None], written)
+        inputs = tokens, before, positions, column, ancestors
+        logits, after = self.model.step_fn(*inputs)
+        return logits, {"state": cache["state"].at[:, column].set(after)}
+
+
+MODEL = FakeModel(NUM_SENTENCES)
+OPTIONS = SearchOptions(WIDTH, 1.0, "gnmt", EXTRA, nbest=NBEST)
+
+
+def make_programs(num_replicas=1, options=OPTIONS, model=MODEL):
+    devices = jax.local_devices()[:num_replicas]
+    if num_replicas > len(devices):
+        pytest.skip(f"needs {num_replicas} devices")
+    return SearchPrograms(FakeTransformer(model), options.method(), make_replicas(devices))
+
+
+shared_programs = functools.cache(make_programs)  # so that each shape is compiled once
+
+
+def search(programs, lengths, batch_size, numbers=None, options=OPTIONS):
+    """What `CorpusSearch` yields for sentences of such lengths, numbered from 0."""
+    numbers = range(len(lengths)) if numbers is None else numbers
+    source = Ragged.from_lists([[n, *[3] * (k - 1)] for n, k in zip(numbers, lengths, strict=True)])
+    forced = Ragged.from_lists([[EOS]] * len(lengths))
+    return list(CorpusSearch(programs, {}, options, batch_size, 64).run(source, forced))
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """The lengths of 47 sentences, and what a search of all of them in one batch finds."""
+    lengths = np.random.default_rng(1).integers(1, 17, 47)
+    limits = make_limits((lengths + EXTRA).tolist())
+    model = FakeModel(NUM_SENTENCES)
+    model.start = model.start[:47]
+    return lengths, run_search(OPTIONS.method(), model, limits)
+
+
+@contextmanager
+def record_compiles():
+    """A list that grows with every program that XLA compiles meanwhile."""
+    compiles = []
+
+    def listen(name, *_, **__):
+        if "backend_compile" in name:
+            compiles.append(name)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield compiles
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.mark.parametrize(("batch_size", "num_replicas"), [(1, 1), (3, 2), (64, 1)])
+def test_every_sentence_arrives_once_and_as_alone(batch_size, num_replicas, alone):
+    """Catches sentences lost, doubled or mixed up where slots are refilled or columns run out.
+
+    Also a hypothesis that sees what the last sentence of its slot wrote, ids that begin in another
+    column, programs that are compiled again for the same shapes, and a wrong count of them.
+    """
+    lengths, expected = alone
+    programs = shared_programs(num_replicas)
+    num_before = programs.num_compiled
+    with record_compiles() as compiles:
+        arrived = search(programs, lengths, batch_size)
+    assert len(compiles) == programs.num_compiled - num_before
+    assert sorted(index for index, _ in arrived) == list(range(len(lengths)))
+    for index, (ids, log_probs, scores) in arrived:
+        wanted = np.zeros_like(expected.ids[index])
+        wanted[:, : ids.shape[1]] = ids[:, : wanted.shape[1]]
+        np.testing.assert_array_equal(expected.ids[index], wanted)
+        np.testing.assert_allclose(log_probs, expected.log_probs[index], rtol=1e-5)
+        np.testing.assert_allclose(scores, expected.scores[index], rtol=1e-5)
+    few, many = cache_lengths(16, EXTRA)
+    assert batch_size < 64 or {ids.shape[1] for _, (ids, *_) in arrived} == {few, many}
+
+
+def test_a_corpus_needs_few_programs():
+    """Catches programs for every number of sentences: Multi30k's 1,000 need at most 12."""
+    lengths = np.repeat([12, 24, 50], [530, 460, 10])
+    numbers = np.arange(len(lengths)) % NUM_SENTENCES
+    programs = make_programs()
+    assert len(search(programs, lengths, 16, numbers)) == len(lengths)
+    assert programs.num_compiled <= 12 <= max_num_programs(16, 64, EXTRA)
+
+
+def test_an_endless_model_is_not_tried_with_few_columns(monkeypatch):
+    """Catches every sentence searched twice where none ends, as early in training."""
+    model = FakeModel(NUM_SENTENCES)
+    model.output[:, EOS] = 0
+    model.embedding[:] = 0
+    options = SearchOptions(1, 0.0, "gnmt", EXTRA, min_length=99)
+    programs = make_programs(options=options)
+    calls, advance = [], programs.advance
+    programs.advance = lambda *inputs: calls.append(inputs[1].state.ids.shape) or advance(*inputs)
+    arrived = search(programs, [16] * 60, 12, options=options)
+    assert len(arrived) == 60
+    assert [shape[2] for shape in calls] == [24] * 2 + [40] * 5
+
+
+def run_by_hand(method, max_lengths, num_slots, length, max_free):
+    """(results, what each step was given: its column and the positions) of a queue of sentences."""
+    seen = []
+
+    def make_step_fn(encoded):
+        def step_fn(tokens, cache, positions, column, ancestors):
+            jax.debug.callback(lambda *x: seen.append([y.tolist() for y in x]), column, positions)
+            return MODEL.step_fn(tokens, encoded[:, None], positions, column, ancestors)[0], cache
+
+        return step_fn
+
+    count = len(max_lengths)
+    is_forced = np.arange(max(max_lengths)) < np.array(max_lengths)[:, None] - 1
+    limits = Limits(np.array(max_lengths), np.where(is_forced, 3, FREE))  # none ends before
+    rngs = np.zeros((count, 2), np.uint32)
+    queue = Sentences(np.arange(count), limits, rngs, MODEL.start[:count])
+    none = jax.tree.map(lambda leaf: np.zeros_like(leaf[:1].repeat(num_slots, 0)), queue)
+    zeros = np.zeros(num_slots, int)
+    slots = Slots(
+        none._replace(numbers=zeros + NONE),
+        zeros,
+        zeros,
+        zeros[:1],
+        method.start(none.rngs, length),
+        np.zeros(num_slots),
+    )
+    run = jax.jit(functools.partial(advance_slots, method, make_step_fn))
+    _, results = jax.device_get(run(slots, queue, max_free))
+    jax.effects_barrier()
+    return results, seen
+
+
+def test_slots_as_in_their_example():
+    """Catches a sentence that holds its slot for longer than needed, in numbers as documented."""
+    method = Sampling(make_rules(), temperature=0.0)
+    results, seen = run_by_hand(method, [2, 3, 1, 9], num_slots=2, length=3, max_free=2)
+    assert results.numbers.tolist() == [0, 2, 1, 3, NONE, NONE]
+    assert results.is_complete.tolist() == [True, True, True, False, False, False]
+    assert [column for column, _ in seen] == [0, 1, 2, 0, 1, 2]
+    assert [positions for _, positions in seen] == [[0, 0], [1, 1], [0, 2], [0, 3], [1, 3], [2, 3]]
+    assert (results.hypotheses.ids[:3, 0] == EOS).argmax(1).tolist() == [1, 0, 2]
+
+
+def test_examples_are_true():
+    """Catches an example in a docstring that is no longer what the function returns."""
+    for module in (programs_module, continuation):
+        result = doctest.testmod(module)
+        assert result.attempted and not result.failed

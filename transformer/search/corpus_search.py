@@ -1,0 +1,87 @@
+"""Searches any number of sentences: bucket by bucket, each as a queue for the same slots."""
+
+from collections.abc import Generator, Iterator
+
+import jax
+import numpy as np
+
+from transformer.data.bucketing import buckets_of, choose_slots, deal
+from transformer.data.ragged import Ragged
+from transformer.search.decoding import Hypotheses
+from transformer.search.inputs import make_inputs
+from transformer.search.options import SearchOptions
+from transformer.search.programs import Params, SearchPrograms, cache_lengths
+from transformer.search.slots import NONE, REFILL_SHARE, Results, Sentences
+
+Found = tuple[int, Hypotheses]  # the index of a sentence and what was found, without the axis B
+
+
+class CorpusSearch:
+    """Runs sentences through the programs of a search.
+
+    batch_size: the largest number of slots per replica, `decoding.batch_size`; long sentences have
+    fewer (see `bucketing.slot_counts`). Sentences longer than `largest_bucket` are cut.
+    """
+
+    def __init__(
+        self,
+        programs: SearchPrograms,
+        params: Params,
+        options: SearchOptions,
+        batch_size: int,
+        largest_bucket: int,
+    ) -> None:
+        self._programs, self._params, self._options = programs, params, options
+        self._batch_size, self._largest_bucket = batch_size, largest_bucket
+
+    def run(self, source: Ragged, forced: Ragged) -> Iterator[Found]:
+        """Yields (index, hypotheses) of every sentence, as it finishes.
+
+        forced: the prefixes of the translations. The arrays of the hypotheses are numpy's.
+        """
+        for bucket, indices in buckets_of(source.lengths, self._largest_bucket):
+            waiting = indices
+            for length in cache_lengths(bucket, self._options.max_extra_length):
+                waiting = yield from self._search(source, forced, waiting, bucket, length)
+
+    def _search(
+        self, source: Ragged, forced: Ragged, indices: np.ndarray, bucket: int, length: int
+    ) -> Generator[Found, None, np.ndarray]:
+        """Yields what is found with `length` columns; returns the indices of the other sentences.
+
+        When most are incomplete, the rest is not tried.
+        """
+        left, num_incomplete = dict.fromkeys(indices.tolist()), 0
+        for results in self._advance(source, forced, indices, bucket, length):
+            numbers, is_complete, hypotheses = jax.device_get(results)
+            for row in np.flatnonzero(is_complete & (numbers != NONE)):
+                del left[int(numbers[row])]
+                yield int(numbers[row]), Hypotheses(*(array[row] for array in hypotheses))
+            num_incomplete += int((~is_complete & (numbers != NONE)).sum())
+            if num_incomplete > len(indices) - len(left):
+                break
+        return np.array(list(left), int)
+
+    def _advance(
+        self, source: Ragged, forced: Ragged, indices: np.ndarray, bucket: int, length: int
+    ) -> Iterator[Results]:
+        """Yields the results of each queue when the next one has been given to the devices."""
+        programs, num_replicas = self._programs, self._programs.replicas.size
+        rows = choose_slots(-(-len(indices) // num_replicas), self._batch_size, bucket)
+        slots, previous = None, None
+        for first in range(0, len(indices), rows * num_replicas):
+            last = first + rows * num_replicas
+            numbers = deal(indices[first:last], rows, num_replicas).ravel()
+            ids, lengths, limits, rngs = make_inputs(source, forced, numbers, bucket, self._options)
+            encoded = programs.encode(self._params, ids, lengths)
+            queue = Sentences(numbers.astype(np.int32), limits, rngs, encoded)
+            slots = slots or programs.empty_slots(queue, length)
+            # Slots stay busy from queue to queue; the last one runs until all are free.
+            max_free = max(1, rows // REFILL_SHARE) if last < len(indices) else rows
+            free = np.full(num_replicas, max_free, np.int32)
+            slots, results = programs.advance(self._params, slots, queue, free)
+            if previous is not None:
+                yield previous
+            previous = results
+        if previous is not None:
+            yield previous
