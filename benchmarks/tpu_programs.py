@@ -22,10 +22,12 @@ from transformer.search.decoding import Limits
 from transformer.search.options import SearchOptions
 from transformer.search.programs import SearchPrograms
 from transformer.search.replicas import REPLICA, make_replicas
+from transformer.search.slots import Sentences
 from transformer.training.dry_run import make_step_without_data
 
 VOCAB_SIZE, ROWS, ROW_LENGTH = 32_000, 32, 256  # rows of a chip
 SENTENCES, SOURCE_LENGTH, LONGEST = 64, 32, 82  # of a search; the last is a translation's length
+NUM_COLUMNS = 64  # of its cache
 PROJECTED_BEFORE = ("encoder_attention", "key"), ("encoder_attention", "value")
 Devices = Sequence[jax.Device]
 
@@ -112,18 +114,16 @@ def lower_search(
 
     init = partial(model.init, jax.random.key(0), batch, deterministic=True)
     params = jax.eval_shape(lambda: cast_matrices(init()["params"], config))
-    limits = Limits(np.zeros(SENTENCES, np.int32), np.zeros((SENTENCES, LONGEST), np.int32))
-    sentences = np.zeros((SENTENCES, SOURCE_LENGTH), np.int32), np.zeros(SENTENCES, np.int32)
-    inputs = put_on(P(REPLICA), (*sentences, limits, np.zeros((SENTENCES, 2), np.uint32)))
-    params, number = put_on(P(), (params, jax.ShapeDtypeStruct((), jnp.int32)))
-    slots = programs.begin.lower(params, *inputs).out_info
-    state = slots.state
-    for _ in range(2):  # from 16 to 64 positions
-        state = programs.lengthen.lower(put_on(P(REPLICA), state)).out_info
-    position = jax.ShapeDtypeStruct((1,), jnp.int32)
-    fixed, state, position = put_on(P(REPLICA), (slots[:2], state, position))
-    lowered = programs.advance.lower(params, fixed, state, position, number, position)
-    return lowered, num_bytes((step_weights(params), state.cache, fixed[1]))
+    numbers, rngs = np.zeros(SENTENCES, np.int32), np.zeros((SENTENCES, 2), np.uint32)
+    limits = Limits(numbers, np.zeros((SENTENCES, LONGEST), np.int32))
+    source = np.zeros((SENTENCES, SOURCE_LENGTH), np.int32), numbers
+    params, source = put_on(P(), params), put_on(P(REPLICA), source)
+    encoded = programs.encode.lower(params, *source).out_info
+    queue = put_on(P(REPLICA), Sentences(numbers, limits, rngs, encoded))
+    slots = programs.slot_shapes(queue, NUM_COLUMNS)
+    slots, free = put_on(P(REPLICA), (slots, jax.ShapeDtypeStruct((1,), jnp.int32)))
+    lowered = programs.advance.lower(params, slots, queue, free)
+    return lowered, num_bytes((step_weights(params), slots.cache, encoded))
 
 
 def step_weights(params: Any) -> list[Any]:
