@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from compiled_text import Computation, Instruction, read_computations
 
-COLLECTIVES = "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"
 # They name or reorder memory and move nothing.
 FREE = {"parameter", "constant", "bitcast", "get-tuple-element", "tuple", "partition-id"}
 PARTIAL_READS = {"dynamic-slice", "slice", "gather"}  # they read as much as they return
@@ -49,20 +48,6 @@ class CompiledProgram:
 
     def __init__(self, text: str) -> None:
         self._entry, self._computations = read_computations(text)
-
-    def collectives(self) -> Costs:
-        """Returns {"kind types": count and bytes of the results}; one inside a loop counts once.
-
-        Of an asynchronous one, only the `-done` half counts.
-        """
-        found: Costs = {}
-        for computation in self._computations.values():
-            for one in computation.instructions.values():
-                kind = one.opcode.removesuffix("-done")
-                if kind in COLLECTIVES:
-                    types = "+".join(sorted({shape.dtype for shape in one.shapes}))
-                    _add_to(found, {f"{kind} {types}": Cost(1, one.num_bytes)})
-        return found
 
     def by_operation(self) -> Costs:
         """Returns {operation: cost}, of all layers together.

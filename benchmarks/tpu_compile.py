@@ -34,6 +34,7 @@ from table import align
 from tpu_programs import PROGRAMS, lower_program
 
 from transformer.parallel.topology import topology_devices
+from transformer.training.startup_summary import find_collectives
 
 CYCLES_PER_MS = 1.5e6  # of a v5e: 197 TFLOP/s are 4 units of 128 × 128 products at 1.5 GHz
 NUM_OPERATIONS = 40  # of --by_operation
@@ -82,7 +83,7 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         "cycles": total.cycles,
         "temporary_bytes": memory.temp_size_in_bytes,
         "argument_bytes": memory.argument_size_in_bytes,
-        "collectives": {kind: found[:2] for kind, found in costs.collectives().items()},
+        "collectives": find_collectives(text),
         "lower_seconds": lowering,
         "compile_seconds": compiling,
         "operations": operations,
