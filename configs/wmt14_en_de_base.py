@@ -7,7 +7,7 @@ sacreBLEU 13a, which eval.py reports, so expect about 25.8. 63.1 million paramet
 Differences from the paper: the text is TFDS's wmt14_translate (4.5M pairs, validated on
 newstest2013), the vocabulary SentencePiece's BPE, batches are packed rows of 256 tokens (longer
 sentences are left out), and the computation is in bfloat16, with parameters, softmax and loss in
-float32; --config.model.dtype=float32 is the paper's.
+float32 (docs/paper.md); --config.model.dtype=float32 is the paper's.
 
 Data: the dataset in TFDS_DATA_DIR, prepared once, with a network:
 

@@ -105,8 +105,8 @@ ATTENTION_FUNCTIONS = Registry(
     {
         "scaled_dot_product": f"{_FUNCTIONS}:scaled_dot_product_attention",
         "dot_product": f"{_FUNCTIONS}:dot_product_attention",
-        "general": f"{_FUNCTIONS}:GeneralAttention",
-        "additive": f"{_FUNCTIONS}:AdditiveAttention",
+        "general": "transformer.model.learned_attention:GeneralAttention",
+        "additive": "transformer.model.learned_attention:AdditiveAttention",
         "fused": f"{_FUNCTIONS}:fused_attention",
         "local": f"{_EFFICIENT}:local_attention",
         "performer": f"{_EFFICIENT}:performer_attention",

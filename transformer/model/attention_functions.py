@@ -1,4 +1,4 @@
-"""Exact attention: softmax(logits)V, for several logits of queries and keys.
+"""Exact attention: softmax(QKᵀ)V, as suits the platform.
 
 An attention function is called with query [B, T, N, H], key and value [B, S, N, H], `mask` boolean
 and broadcastable to [B, N, T, S], and `dropout`, a function of the attention weights; it returns
@@ -7,13 +7,18 @@ gets the mean of the values: finite, and of no consequence to the loss.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import jax
 import jax.numpy as jnp
-from flax import linen as nn
 
 from transformer.model.arrays import Array
+from transformer.model.attention_kernel import (
+    attend_in_kernel,
+    gradients_in_kernel,
+    kernel_takes,
+)
 
 CUDNN_WIDTH = 128  # the widest head that cuDNN takes on every GPU that has its kernel
 
@@ -45,7 +50,49 @@ def scaled_dot_product_attention(
 ) -> jax.Array:
     """Returns softmax(QKᵀ/√d_k)V, equation (1) of the paper; the softmax in float32."""
     query = query * query.shape[-1] ** -0.5
-    return dot_product_attention(query, key, value, mask=mask, dropout=dropout)
+    if dropout is not None or not kernel_takes(query, key, value, mask):
+        return dot_product_attention(query, key, value, mask=mask, dropout=dropout)
+    return _attend_on_platform(query, key, value, jnp.asarray(mask))
+
+
+@jax.custom_vjp
+def _attend_on_platform(
+    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array
+) -> jax.Array:
+    """Attends as suits the platform that the program is compiled for: on a TPU by the kernel.
+
+    Nothing is kept for the gradient but the arguments. What a CPU or GPU would compute again for
+    it, the compiler finds to be computed already, unless the layers are a loop.
+    """
+    arrays = query, key, value, mask
+    return jax.lax.platform_dependent(*arrays, tpu=attend_in_kernel, default=_attend_by_products)
+
+
+def _attend_by_products(
+    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array
+) -> jax.Array:
+    return dot_product_attention(query, key, value, mask=mask)
+
+
+def _gradients_of_products(
+    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array, gradient: jax.Array
+) -> list[jax.Array]:
+    attend = partial(_attend_by_products, mask=mask)
+    return list(jax.vjp(attend, query, key, value)[1](gradient))
+
+
+def _keep_arguments(*arrays: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    return _attend_on_platform(*arrays), arrays
+
+
+def _gradients_on_platform(
+    arrays: tuple[jax.Array, ...], gradient: jax.Array
+) -> tuple[jax.Array | None, ...]:
+    functions = dict(tpu=gradients_in_kernel, default=_gradients_of_products)
+    return *jax.lax.platform_dependent(*arrays, gradient, **functions), None  # None: of the mask
+
+
+_attend_on_platform.defvjp(_keep_arguments, _gradients_on_platform)
 
 
 def dot_product_attention(
@@ -85,65 +132,6 @@ def masked_softmax(logits: jax.Array, mask: Array | None) -> jax.Array:
     if mask is not None:
         logits = jnp.where(mask, logits, jnp.finfo(logits.dtype).min)
     return jax.nn.softmax(logits)
-
-
-def _scaled_identity(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Returns the initial value of `GeneralAttention`, which is not random."""
-    del rng
-    return jnp.broadcast_to(jnp.eye(shape[-1]) * shape[-1] ** -0.5, shape)
-
-
-class GeneralAttention(nn.Module):
-    """softmax(QWKᵀ)V, a matrix W [N, H, H]: "general" of Luong et al. (arXiv 1508.04025).
-
-    W starts as the unit matrix over √d_k, so that training starts from equation (1).
-    """
-
-    @nn.compact
-    def __call__(
-        self,
-        query: jax.Array,
-        key: jax.Array,
-        value: jax.Array,
-        *,
-        mask: Array | None = None,
-        dropout: WeightsDropout | None = None,
-    ) -> jax.Array:
-        shape = (*query.shape[2:], key.shape[-1])
-        matrix = self.param("matrix", _scaled_identity, shape).astype(query.dtype)
-        query = jnp.einsum("BTNH,NHK->BTNK", query, matrix)
-        return dot_product_attention(query, key, value, mask=mask, dropout=dropout)
-
-
-class AdditiveAttention(nn.Module):
-    """softmax(vᵀtanh(Q + K))V, a vector v [N, H]: Bahdanau et al. (arXiv 1409.0473).
-
-    Their two matrices are the projections W^Q and W^K that each head has anyway. Every pair of
-    positions costs H tanh: far more than a product, and why the paper prefers products (3.2.1).
-    """
-
-    @nn.compact
-    def __call__(
-        self,
-        query: jax.Array,
-        key: jax.Array,
-        value: jax.Array,
-        *,
-        mask: Array | None = None,
-        dropout: WeightsDropout | None = None,
-    ) -> jax.Array:
-        init = nn.initializers.normal(query.shape[-1] ** -0.5)
-        vector = self.param("vector", init, query.shape[2:])
-        logits = _additive_logits(query, key, vector)
-        return attend(logits, value.swapaxes(1, 2), mask, dropout).swapaxes(1, 2)
-
-
-@jax.checkpoint  # or the backward pass would keep the hidden layer, [B, N, T, S, H]
-def _additive_logits(query: jax.Array, key: jax.Array, vector: jax.Array) -> jax.Array:
-    """Returns vᵀtanh(Q + K) in float32, [B, N, T, S]."""
-    query, key = (x.swapaxes(1, 2) for x in (query, key))
-    hidden = jnp.tanh(query[:, :, :, None] + key[:, :, None]).astype(jnp.float32)
-    return (hidden * vector[:, None, None]).sum(-1)
 
 
 def fused_attention(

@@ -22,8 +22,9 @@ class CausalLM(DecoderModel):
         self.decoder = self.make_stack()
 
     def __call__(self, inputs: WindowBatch | Array, *, deterministic: bool) -> jax.Array:
-        """Returns logits [B, T, V] float32 of the token that follows each of the inputs.
+        """Returns logits [B, T, V] of the token that follows each of the inputs.
 
+        They are float32, but in training (not `deterministic`) of the computing type.
         inputs: a `WindowBatch`, or ids [B, T], of which the first is EOS where a text begins.
         """
         ids = inputs.inputs if isinstance(inputs, WindowBatch) else inputs

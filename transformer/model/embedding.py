@@ -37,11 +37,16 @@ class Embedding(nn.Module):
         table = nn.with_logical_constraint(table, ("vocab", "embed"))
         return table[ids] * self.config.d_model**0.5 if self.config.scale_embedding else table[ids]
 
-    def logits(self, x: jax.Array) -> jax.Array:
-        """Returns float32 scores of every token, [..., V], of x [..., D]."""
+    def logits(self, x: jax.Array, *, deterministic: bool = True) -> jax.Array:
+        """Returns scores of every token, [..., V], of x [..., D].
+
+        They are float32; in training (not `deterministic`) they are rounded to the computing type,
+        as they are the largest array of a step and are read again for the gradient.
+        """
+        dtype = jnp.dtype(jnp.float32 if deterministic else self.config.dtype)
         table = self.table.astype(self.config.dtype)
-        logits = jnp.einsum("...D,VD->...V", x, table, preferred_element_type=jnp.float32)
-        return logits + self.bias if self.config.output_bias else logits
+        logits = jnp.einsum("...D,VD->...V", x, table, preferred_element_type=dtype)
+        return logits + self.bias.astype(dtype) if self.config.output_bias else logits
 
 
 def sinusoids(positions: Array, d_model: int) -> jax.Array:
@@ -145,6 +150,6 @@ class TokenEmbedding(nn.Module):
         x, vectors = self.table(ids), self.positions(positions)
         return add_positions(x, vectors, self.norm, self.dropout, deterministic=deterministic)
 
-    def logits(self, x: jax.Array) -> jax.Array:
-        """Returns float32 scores [..., V] of x [..., D] (paper, section 3.4)."""
-        return self.table.logits(x)
+    def logits(self, x: jax.Array, *, deterministic: bool = True) -> jax.Array:
+        """Returns scores [..., V] of x [..., D] (paper, section 3.4): see `Embedding.logits`."""
+        return self.table.logits(x, deterministic=deterministic)

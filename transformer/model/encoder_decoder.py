@@ -57,8 +57,9 @@ class Transformer(DecoderModel):
     def __call__(
         self, inputs: Batch | Array, targets: Array | None = None, *, deterministic: bool
     ) -> jax.Array:
-        """Returns logits [B, T, V] float32: the scores of each target, given those before it.
+        """Returns logits [B, T, V]: the scores of each target, given those before it.
 
+        They are float32, but in training (not `deterministic`) of the computing type.
         inputs: a packed `Batch`; or ids [B, S] with targets [B, T], one sentence pair per row, each
         with EOS at its end and PAD behind it. Raises ValueError if ids come without targets.
         """
@@ -79,7 +80,7 @@ class Transformer(DecoderModel):
             encoded_mask=segment_mask(batch.target_segments, batch.input_segments),
             deterministic=deterministic,
         )
-        return self._logits(x)
+        return self._logits(x, deterministic=deterministic)
 
     def encode(
         self, inputs: Array, positions: Array, segments: Array, *, deterministic: bool
@@ -121,7 +122,7 @@ class Transformer(DecoderModel):
         x = self._embed_target(tokens, positions[:, None], deterministic=True)
         source = dict(encoded=encoded.keys_values, encoded_mask=encoded.mask)
         x, cache = self.decoder.step(x, cache, column, ancestors=ancestors, **source)
-        return self._logits(x), cache
+        return self._logits(x, deterministic=True), cache
 
     def _table(self, name: str) -> Embedding:
         return getattr(self, "shared_embedding" if self.config.embedding_sharing == "all" else name)
@@ -133,6 +134,6 @@ class Transformer(DecoderModel):
             x, vectors, self.target_norm, self.dropout, deterministic=deterministic
         )
 
-    def _logits(self, x: jax.Array) -> jax.Array:
+    def _logits(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
         name = "softmax" if self.config.embedding_sharing == "none" else "target_embedding"
-        return self._table(name).logits(x)
+        return self._table(name).logits(x, deterministic=deterministic)

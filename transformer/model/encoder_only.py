@@ -75,14 +75,16 @@ class MaskedLM(SentenceEncoder):
             self.pooler = Pooler(self.config)
 
     def __call__(self, inputs: Batch | Array, *, deterministic: bool) -> jax.Array:
-        """Returns logits [B, S, V] float32 of the token at each position.
+        """Returns logits [B, S, V] of the token at each position.
 
+        They are float32, but in training (not `deterministic`) of the computing type.
         inputs: a packed `Batch`, or ids [B, S] of one sentence per row with PAD behind it.
         """
         x = self.encode(as_batch(inputs), deterministic=deterministic)
         if self.is_initializing() and self.config.pooling == "pooler":
             self.pooler(x)
-        return self.tokens.logits(self.prediction(x) if self.config.prediction_head else x)
+        x = self.prediction(x) if self.config.prediction_head else x
+        return self.tokens.logits(x, deterministic=deterministic)
 
 
 class TextClassifier(SentenceEncoder):

@@ -23,8 +23,9 @@ def cross_entropy(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Sums the cross-entropy with (1-ε)·one_hot + ε/V over tokens (paper, section 5.4).
 
-    logits [B, T, V] float32, targets [B, T] ids, weights [B, T]. Returns (sum of the loss, sum of
-    the plain negative log-likelihood, sum of the weights), in nats. No one-hot targets are stored.
+    logits [B, T, V], targets [B, T] ids, weights [B, T]. Returns (sum of the loss, sum of the plain
+    negative log-likelihood, sum of the weights), in nats, computed in float32. No one-hot targets
+    are stored.
     """
     loss, nll = _per_token(logits, targets, label_smoothing)
     return (loss * weights).sum(), (nll * weights).sum(), weights.sum()
@@ -44,12 +45,25 @@ _Residuals = tuple[jax.Array, jax.Array, jax.Array]  # logits, targets, log of t
 def _forward(
     logits: jax.Array, targets: jax.Array, smoothing: float
 ) -> tuple[tuple[jax.Array, jax.Array], _Residuals]:
-    log_normalizer = jax.nn.logsumexp(logits, axis=-1)
-    gold = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+    exact = logits.astype(jnp.float32)
+    log_normalizer = jax.nn.logsumexp(exact, axis=-1)
+    gold = jax.lax.platform_dependent(logits, targets, tpu=_select, default=_gather)
     nll = log_normalizer - gold
-    uniform = log_normalizer - logits.mean(-1)
+    uniform = log_normalizer - exact.mean(-1)
     loss = (1 - smoothing) * nll + smoothing * uniform
     return (loss, nll), (logits, targets, log_normalizer)
+
+
+def _gather(logits: jax.Array, targets: jax.Array) -> jax.Array:
+    """Returns the logit of each target, [B, T] float32."""
+    gold = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+    return gold.astype(jnp.float32)
+
+
+def _select(logits: jax.Array, targets: jax.Array) -> jax.Array:
+    """Computes `_gather` as a sum, which shares a pass over the logits with other sums on a TPU."""
+    is_gold = targets[..., None] == jnp.arange(logits.shape[-1])
+    return jnp.where(is_gold, logits.astype(jnp.float32), 0.0).sum(-1)
 
 
 def _backward(
@@ -59,10 +73,11 @@ def _backward(
     logits, targets, log_normalizer = residuals
     loss_gradient, nll_gradient = (g[..., None] for g in gradients)
     is_gold = targets[..., None] == jnp.arange(logits.shape[-1])
-    probabilities = jnp.exp(logits - log_normalizer[..., None])
+    probabilities = jnp.exp(logits.astype(jnp.float32) - log_normalizer[..., None])
     at_gold = jnp.where(is_gold, (1 - smoothing) * loss_gradient + nll_gradient, 0.0)
     elsewhere = loss_gradient * (smoothing / logits.shape[-1])
-    return (loss_gradient + nll_gradient) * probabilities - at_gold - elsewhere, None
+    gradient = (loss_gradient + nll_gradient) * probabilities - at_gold - elsewhere
+    return gradient.astype(logits.dtype), None
 
 
 _per_token.defvjp(_forward, _backward)

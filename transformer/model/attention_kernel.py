@@ -1,0 +1,240 @@
+"""Equation (1) in one kernel for TPUs, which never stores the attention weights in memory.
+
+For one sentence row and all heads the products, the softmax and their gradients stay in a core's
+own memory (VMEM). A block holds some queries and all keys, so its softmax is complete at once; the
+backward pass computes the weights again from queries and keys (as Dao et al., arXiv 2205.14135).
+Heads lie side by side, [B, T, N·H], as the projections leave them: nothing is transposed, and a
+head of 64 is not padded to the 128 lanes of a TPU.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+from jax.sharding import PartitionSpec
+
+from transformer.model.arrays import Array
+
+LANES = 128  # the width of a TPU's vectors, and of a block
+MAX_KEYS = 2048  # more do not fit a block
+MAX_WEIGHTS = 2**18  # of a head in a block: 256 queries by 1,024 keys, or 128 by 2,048
+
+
+def kernel_takes(query: jax.Array, key: jax.Array, value: jax.Array, mask: Array | None) -> bool:
+    """Returns whether the shapes suit the kernel: rows of 128, 256, … positions, as in training.
+
+    query [B, T, N, H], key and value [B, S, N, H], mask broadcastable to [B, N, T, S]. The mask has
+    to be the same for all heads.
+    """
+    lengths = query.shape[1], key.shape[1]
+    return (
+        all(isinstance(length, int) and length % LANES == 0 for length in lengths)
+        and key.shape[1] <= MAX_KEYS
+        and query.shape[2] * query.shape[3] % LANES == 0
+        and LANES % query.shape[3] == 0
+        and query.shape == (*query.shape[:3], value.shape[3])
+        and query.dtype == key.dtype == value.dtype
+        and mask is not None
+        and mask.shape[1] == 1
+    )
+
+
+def attend_in_kernel(
+    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array, interpret: bool = False
+) -> jax.Array:
+    """Returns softmax(QKᵀ)V, the softmax in float32: [B, T, N, H].
+
+    query [B, T, N, H], scaled; key and value [B, S, N, H]; mask boolean, broadcastable to
+    [B, 1, T, S]. interpret: computes what the kernel would, on any platform.
+    """
+
+    def attend(visible: jax.Array, query: jax.Array, *keys_values: jax.Array) -> list[jax.Array]:
+        blocks = _blocks(visible, query, keys_values[0])
+        attended = pl.pallas_call(
+            partial(_forward_kernel, head_dim),
+            grid=blocks.grid,
+            in_specs=[blocks.of_mask, blocks.of_query, blocks.of_key, blocks.of_key],
+            out_specs=blocks.of_query,
+            out_shape=_like(query),
+            cost_estimate=_cost(2, visible, query, query, *keys_values),
+            interpret=interpret,
+        )(visible, query, *keys_values)
+        return [attended]
+
+    head_dim = query.shape[3]
+    return _on_each_device(attend, mask, query, key, value)[0]
+
+
+def gradients_in_kernel(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask: jax.Array,
+    gradient: jax.Array,  # [B, T, N, H], of the result
+    interpret: bool = False,
+) -> list[jax.Array]:
+    """Returns the gradients of query, key and value by that of `attend_in_kernel`."""
+
+    def differentiate(visible: jax.Array, *arrays: jax.Array) -> list[jax.Array]:
+        query, key, value, _ = arrays
+        blocks = _blocks(visible, query, key)
+        return pl.pallas_call(
+            partial(_backward_kernel, head_dim),
+            grid=blocks.grid,
+            in_specs=[
+                blocks.of_mask, blocks.of_query, blocks.of_key, blocks.of_key, blocks.of_query
+            ],
+            out_specs=[blocks.of_query, blocks.of_key, blocks.of_key],
+            out_shape=[_like(query), _like(key), _like(value)],
+            scratch_shapes=[pltpu.VMEM(blocks.key_shape, jnp.float32)] * 2,
+            cost_estimate=_cost(5, visible, *arrays, query, key, value),
+            interpret=interpret,
+        )(visible, *arrays)  # fmt: skip
+
+    head_dim = query.shape[3]
+    return _on_each_device(differentiate, mask, query, key, value, gradient)
+
+
+def _on_each_device(
+    call: Callable[..., list[jax.Array]], mask: jax.Array, *arrays: jax.Array
+) -> list[jax.Array]:
+    """Calls a kernel on each device of a mesh with the rows and heads that lie there.
+
+    call: gets the mask [B or 1, T, S] as int8 and `arrays` with their heads side by side.
+    """
+    query, key = arrays[:2]
+    visible = jnp.broadcast_to(mask[:, 0], (len(mask), query.shape[1], key.shape[1]))
+    rows, _, heads = nn.logical_to_mesh_axes(("batch", None, "heads")) or (None, None, None)
+    if rows or heads:  # a compiler that divides arrays over a mesh cannot look into a kernel
+        spec = PartitionSpec(rows, None, heads)
+        of_mask = PartitionSpec(rows if len(mask) > 1 else None)
+        in_specs = (of_mask, *[spec] * len(arrays))
+        call = jax.shard_map(call, in_specs=in_specs, out_specs=spec, check_vma=False)
+    found = call(visible.astype(jnp.int8), *(x.reshape(*x.shape[:2], -1) for x in arrays))
+    return [x.reshape(*x.shape[:2], *query.shape[2:]) for x in found]
+
+
+class _Blocks(NamedTuple):
+    """How the arrays of a kernel are divided."""
+
+    grid: tuple[int, int, int]  # rows, groups of heads, blocks of queries
+    of_mask: pl.BlockSpec
+    of_query: pl.BlockSpec
+    of_key: pl.BlockSpec
+    key_shape: tuple[int, int]
+
+
+def _blocks(visible: jax.Array, query: jax.Array, key: jax.Array) -> _Blocks:
+    """Returns the blocks for visible [B or 1, T, S], query [B, T, N·H] and key [B, S, N·H].
+
+    A block is `LANES` wide, two heads of 64, or has all heads if a mesh left fewer; and it has as
+    many queries as fit: with 16 heads of 64 and 1,024 keys 256 queries, so that the grid for 1,024
+    queries is (B, 8, 4).
+    """
+    num_rows, num_queries, width = query.shape
+    num_keys, rows_of_mask = key.shape[1], len(visible)
+    block = next(n for n in (256, LANES) if num_queries % n == 0 and n * num_keys <= MAX_WEIGHTS)
+    lanes = LANES if width % LANES == 0 else width
+    return _Blocks(
+        (num_rows, width // lanes, num_queries // block),
+        pl.BlockSpec((1, block, num_keys), lambda row, group, i: (row % rows_of_mask, i, 0)),
+        pl.BlockSpec((1, block, lanes), lambda row, group, i: (row, i, group)),
+        pl.BlockSpec((1, num_keys, lanes), lambda row, group, i: (row, 0, group)),
+        (num_keys, lanes),
+    )
+
+
+def _like(x: jax.Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+
+def _cost(
+    num_products: int, visible: jax.Array, query: jax.Array, *others: jax.Array
+) -> pl.CostEstimate:
+    """Returns what the compiler should count for products of [T, S, H] and arrays moved once."""
+    num_keys = visible.shape[2]
+    return pl.CostEstimate(
+        flops=2 * num_products * query.size * num_keys,
+        transcendentals=query.size // LANES * num_keys,
+        bytes_accessed=len(query) * visible[0].size + sum(x.nbytes for x in (query, *others)),
+    )
+
+
+def _product(x: jax.Array, y: jax.Array, x_axis: int, y_axis: int) -> jax.Array:
+    """Returns the product of two matrices over these axes, in float32."""
+    dimensions = (((x_axis,), (y_axis,)), ((), ()))
+    return jax.lax.dot_general(x, y, dimensions, preferred_element_type=jnp.float32)
+
+
+def _weights(query: jax.Array, key: jax.Array, is_visible: jax.Array) -> jax.Array:
+    """Returns the attention weights of one head [T, S], float32."""
+    logits = _product(query, key, 1, 1)
+    logits = jnp.where(is_visible, logits, jnp.finfo(logits.dtype).min)
+    exponentials = jnp.exp(logits - logits.max(1, keepdims=True))
+    return exponentials / exponentials.sum(1, keepdims=True)
+
+
+def _heads(width: int, head_dim: int) -> list[slice]:
+    """Returns the lanes of each head: 256 lanes hold the heads 0:64, 64:128, 128:192, 192:256."""
+    return [slice(start, start + head_dim) for start in range(0, width, head_dim)]
+
+
+def _forward_kernel(
+    head_dim: int,
+    visible_ref: Any,
+    query_ref: Any,
+    key_ref: Any,
+    value_ref: Any,
+    attended_ref: Any,
+) -> None:
+    is_visible = visible_ref[0].astype(jnp.int32) != 0
+    for head in _heads(query_ref.shape[2], head_dim):
+        value = value_ref[0, :, head]
+        weights = _weights(query_ref[0, :, head], key_ref[0, :, head], is_visible)
+        attended = _product(weights.astype(value.dtype), value, 1, 0)
+        attended_ref[0, :, head] = attended.astype(attended_ref.dtype)
+
+
+def _backward_kernel(
+    head_dim: int,
+    visible_ref: Any,
+    query_ref: Any,
+    key_ref: Any,
+    value_ref: Any,
+    gradient_ref: Any,
+    query_gradient_ref: Any,
+    key_gradient_ref: Any,
+    value_gradient_ref: Any,
+    key_sum_ref: Any,
+    value_sum_ref: Any,
+) -> None:
+    """Writes the gradients of the queries; adds up those of keys and values over the queries."""
+
+    @pl.when(pl.program_id(2) == 0)
+    def _() -> None:
+        key_sum_ref[...] = jnp.zeros_like(key_sum_ref)
+        value_sum_ref[...] = jnp.zeros_like(value_sum_ref)
+
+    is_visible = visible_ref[0].astype(jnp.int32) != 0
+    for head in _heads(query_ref.shape[2], head_dim):
+        query, key, value, gradient = (
+            ref[0, :, head] for ref in (query_ref, key_ref, value_ref, gradient_ref)
+        )
+        weights = _weights(query, key, is_visible)
+        value_sum_ref[:, head] += _product(weights.astype(value.dtype), gradient, 0, 0)
+        of_weights = _product(gradient, value, 1, 1)
+        of_logits = weights * (of_weights - (weights * of_weights).sum(1, keepdims=True))
+        of_logits = jnp.where(is_visible, of_logits, 0.0).astype(query.dtype)
+        of_query = _product(of_logits, key, 1, 0)
+        query_gradient_ref[0, :, head] = of_query.astype(query_gradient_ref.dtype)
+        key_sum_ref[:, head] += _product(of_logits, query, 0, 0)
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def _() -> None:
+        key_gradient_ref[0] = key_sum_ref[...].astype(key_gradient_ref.dtype)
+        value_gradient_ref[0] = value_sum_ref[...].astype(value_gradient_ref.dtype)
