@@ -1,6 +1,7 @@
 """Runs a part of `accelerator.py` in a process of its own and ends it when its time is over."""
 
 import pathlib
+import re
 import threading
 import time
 from statistics import median
@@ -13,6 +14,7 @@ from workload import Workload
 
 WARM_UPS = 3  # JAX may compile anew for its own output
 ROUNDS, ROUND_SECONDS, MAX_TIMES = 5, 1.0, 50
+ERROR = re.compile(r"[\w.]+(Error|Exception|Exit)\b")  # as Python ends a traceback
 Row = dict[str, Any]
 
 
@@ -90,6 +92,7 @@ def _count(row: Row, task: Task, device_kind: str) -> None:
 
 
 def _why(log: pathlib.Path) -> str:
-    """Returns the last line that an ended process wrote: the error, if it was one of Python's."""
+    """Returns the error that ended a process, from what it wrote; else its last line."""
     lines = log.read_text(errors="replace").strip().split("\n")
-    return f"failed: {lines[-1][:200]}"
+    errors = [line for line in lines if ERROR.match(line)]
+    return f"failed: {(errors or lines)[-1][:200]}"
