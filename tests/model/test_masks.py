@@ -40,12 +40,12 @@ def test_causal():
 
 
 def test_a_hypothesis_sees_what_its_ancestors_wrote():
-    """Catches positions and beams in the wrong order, keys not yet written, and an ignored length.
+    """Catches columns and beams in the wrong order, and keys that are not written yet.
 
-    The example of the docstring, with one more position than the cache has.
+    The example of the docstring.
     """
-    ancestors = jnp.array([[[1, 0, -1, -1], [1, 1, -1, -1]]])  # [B=1, W=2, T'=4]
-    assert picture(ancestor_mask(ancestors, 3)) == [
+    ancestors = jnp.array([[[1, 0, -1], [1, 1, -1]]])  # [B=1, W=2, L=3]
+    assert picture(ancestor_mask(ancestors)) == [
         ".xx...",
         ".x.x..",
     ]
