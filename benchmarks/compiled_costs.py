@@ -56,6 +56,17 @@ class CompiledProgram:
         """
         return self._inside(self._entry, repeats=1)
 
+    def overcounted_bytes(self) -> int:
+        """Returns by how much the compiler's count of bytes charges too much for slices.
+
+        A quarter of an array that is copied to the memory within the chip counts as the whole array
+        and the quarter.
+        """
+        inside = self._computations[self._entry]
+        copies = [one for one in inside.instructions.values() if one.opcode == "slice-start"]
+        pairs = ((inside.operands(one)[0].shapes[0], one.shapes[1]) for one in copies)
+        return sum(array.num_bytes - part.num_bytes for array, part in pairs)
+
     def step(self) -> Costs:
         """Returns the costs by operation of the loop that moves the most, once through its body.
 

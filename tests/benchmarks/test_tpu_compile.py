@@ -62,6 +62,19 @@ def test_bytes_are_those_of_main_memory():
     }
 
 
+def test_a_slice_that_is_copied_counts_as_what_it_is():
+    """Catches a count that charges each quarter of an array with all of it."""
+    costs = importlib.import_module("compiled_costs")
+    array, part = "f32[64,128]{1,0:T(8,128)}", "f32[16,128]{1,0:T(8,128)S(1)}"
+    program = costs.CompiledProgram(
+        f"ENTRY %main (p: f32[64,128]) -> f32[16,128] {{\n  %p = {array} parameter(0)\n"
+        f"  %start = (({array}), {part}, s32[]) slice-start(%p), slice={{[0:16], [0:128]}}\n"
+        f"  ROOT %done = {part} slice-done(%start)\n}}\n"
+    )
+    assert program.overcounted_bytes() == (64 - 16) * 128 * 4
+    assert costs.add_up(*program.by_operation().values()).num_bytes == 16 * 128 * 4
+
+
 def test_a_step_of_a_search_moves_at_least_the_least():
     """Catches a search that the benchmark no longer lowers, and weights or caches left out."""
     programs, costs = map(importlib.import_module, ("tpu_programs", "compiled_costs"))
