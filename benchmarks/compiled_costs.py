@@ -19,7 +19,9 @@ PARTIAL_READS = {"dynamic-slice", "slice", "gather"}  # they read as much as the
 FLOPS_PER_CYCLE = 4 * 128 * 128 * 2  # of a v5e: four units of 128 × 128 products
 BYTES_PER_CYCLE = 546  # 819 GB/s at 1.5 GHz
 DIRECTIONS = {"transpose(": "backward", "jvp(": "forward"}
-SCOPE = re.compile(r"layer_\d|jit\(|jvp\(|transpose\(|while|body|closed_call|checkpoint")
+SCOPE = re.compile(
+    r"layer_\d|jit\(|jvp\(|transpose\(|while|body|cond$|branch_\d|shard_map|closed_call|checkpoint"
+)
 
 
 class Cost(NamedTuple):

@@ -150,14 +150,14 @@ def _no_results(method: Method, slots: Slots, count: int) -> Results:
 
 def _put_aside(method: Method, slots: Slots, results: Results) -> tuple[Slots, Results]:
     """Returns the slots without the sentences that are free to leave, and the results with them."""
-    numbers, length = slots.sentences.numbers, slots.state.ids.shape[2]
+    numbers = slots.sentences.numbers
     is_leaving = _is_free(method, slots) & (numbers != NONE)
     num_before = (results.numbers != NONE).sum()
     nowhere = len(results.numbers)
     places = jnp.where(is_leaving, num_before + jnp.cumsum(is_leaving) - 1, nowhere)
     found = method.results(slots.state)
-    columns = (slots.starts[:, None] + jnp.arange(length)) % length
-    ids = jnp.take_along_axis(found.ids, columns[:, None], axis=2)
+    # As a gather of single ids, the TPU compiler of jax 0.10 fails on it where L is 128.
+    ids = jax.vmap(lambda ids, start: jnp.roll(ids, -start, axis=1))(found.ids, slots.starts)
     is_complete = method.is_finished(slots.sentences.limits, slots.state)
     new = Results(numbers, is_complete, found._replace(ids=ids))
     results = jax.tree.map(lambda all, x: all.at[places].set(x, mode="drop"), results, new)
