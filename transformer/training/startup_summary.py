@@ -154,7 +154,7 @@ def find_collectives(program: str) -> dict[str, Collectives]:
     """Returns the collective operations in the text of a compiled program, by kind and types.
 
     One inside a loop counts once. Of an asynchronous one only the `-done` half counts, and of one
-    that TPUs do beside other operations, whose parts have the same channel, the first part. For
+    that TPUs do beside other operations, in several fusions with one channel, the first part. For
     TPUs a reduce-scatter is an all-reduce that is fused with a slice, before which it is counted.
 
     >>> find_collectives(" %x = (f32[2,8]{1,0}, bf16[16]{0}) all-reduce(%a, %b)")
@@ -170,9 +170,9 @@ def find_collectives(program: str) -> dict[str, Collectives]:
         kind, channel = collective[2], CHANNEL.search(line)
         if computation.startswith("all-reduce-scatter"):
             kind = "reduce-scatter"
-        elif channel and (kind, channel[1]) in seen:
-            continue
-        elif channel:
+        elif channel and "fus" in computation:  # elsewhere all of a shard_map have one channel
+            if (kind, channel[1]) in seen:
+                continue
             seen.add((kind, channel[1]))
         arrays = ARRAY.findall(collective[1])
         name = f"{kind} {'+'.join(sorted({letters + bits for letters, bits, _ in arrays}))}"
