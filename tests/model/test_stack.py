@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.helpers.tiny_models import random_params, tiny_config
-from transformer.model import kv_cache
 from transformer.model.masks import causal_mask
 from transformer.model.stack import Stack
 
@@ -126,27 +125,6 @@ def test_cached_steps_equal_the_full_pass(rows, width, changes):
     ours, hypotheses = (np.take_along_axis(a, final, axis=1) for a in (outputs, x))
     expected = jax.jit(partial(stack.apply, method=full))(variables, hypotheses)
     np.testing.assert_allclose(ours, expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("rows, length", [(1, 1), (1, 40), (8, 16)])
-def test_a_search_step_on_a_cpu_equals_the_one_on_other_devices(
-    rows, length, monkeypatch, compiles_as_usual
-):
-    """Catches what jax 0.10 does to one sentence's beams on a CPU if they are summed in loops."""
-    stack, width = Stack(tiny_config(num_layers=1)), 4
-    x, ancestors = *random_arrays((rows, width, D)), random_ancestors(rows, width, length)[-1]
-    sizes = rows, width, length
-    key, value = jax.eval_shape(partial(stack.apply, {}, *sizes, method="init_cache"))[0]
-    cache = [kv_cache.KVCache(*random_arrays(key.shape, value.shape))]
-    inputs = dict(mask=None, deterministic=True)
-    variables = {"params": random_params(stack.init, x, **inputs)}
-    inputs = variables, x, cache, length - 1
-    found = []
-    for attend in (kv_cache.attend_in_loop, kv_cache.attend_by_products):
-        monkeypatch.setattr(kv_cache, "attend_in_loop", attend)  # what a CPU is given
-        step = jax.jit(partial(stack.apply, method="step"))
-        found.append(step(*inputs, ancestors=ancestors)[0])
-    np.testing.assert_allclose(*found, atol=1e-5)
 
 
 def test_remat_and_scanned_layers_change_nothing():

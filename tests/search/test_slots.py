@@ -17,17 +17,17 @@ from tests.helpers.fake_model import (
     run_search,
 )
 from transformer.data.ragged import Ragged
-from transformer.search import continuation
+from transformer.search import continuation, options
 from transformer.search import programs as programs_module
 from transformer.search.corpus_search import CorpusSearch
 from transformer.search.decoding import FREE, Limits
 from transformer.search.options import SearchOptions
-from transformer.search.programs import SearchPrograms, cache_lengths, max_num_programs
+from transformer.search.programs import SearchPrograms, max_num_programs
 from transformer.search.replicas import make_replicas
 from transformer.search.sampling import Sampling
 from transformer.search.slots import NONE, Sentences, Slots, advance_slots
 
-WIDTH, NBEST, NUM_SENTENCES, EXTRA = 3, 2, 64, 24
+WIDTH, NBEST, NUM_SENTENCES, EXTRA = 3, 2, 64, 34
 
 
 class FakeTransformer:
@@ -119,7 +119,7 @@ def test_every_sentence_arrives_once_and_as_alone(batch_size, num_replicas, alon
         np.testing.assert_array_equal(expected.ids[index], wanted)
         np.testing.assert_allclose(log_probs, expected.log_probs[index], rtol=1e-5)
         np.testing.assert_allclose(scores, expected.scores[index], rtol=1e-5)
-    few, many = cache_lengths(16, EXTRA)
+    few, many = OPTIONS.cache_lengths(16)
     assert batch_size < 64 or {ids.shape[1] for _, (ids, *_) in arrived} == {few, many}
 
 
@@ -129,7 +129,7 @@ def test_a_corpus_needs_few_programs():
     numbers = np.arange(len(lengths)) % NUM_SENTENCES
     programs = make_programs()
     assert len(search(programs, lengths, 16, numbers)) == len(lengths)
-    assert programs.num_compiled <= 12 <= max_num_programs(16, 64, EXTRA)
+    assert programs.num_compiled <= 12 <= max_num_programs(16, 64, OPTIONS)
 
 
 def test_an_endless_model_is_not_tried_with_few_columns(monkeypatch):
@@ -137,13 +137,13 @@ def test_an_endless_model_is_not_tried_with_few_columns(monkeypatch):
     model = FakeModel(NUM_SENTENCES)
     model.output[:, EOS] = 0
     model.embedding[:] = 0
-    options = SearchOptions(1, 0.0, "gnmt", EXTRA, min_length=99)
-    programs = make_programs(options=options)
+    endless = SearchOptions(1, 0.0, "gnmt", EXTRA, min_length=99)
+    programs = make_programs(options=endless)
     calls, advance = [], programs.advance
     programs.advance = lambda *inputs: calls.append(inputs[1].state.ids.shape) or advance(*inputs)
-    arrived = search(programs, [16] * 60, 12, options=options)
+    arrived = search(programs, [16] * 60, 12, options=endless)
     assert len(arrived) == 60
-    assert [shape[2] for shape in calls] == [24] * 2 + [40] * 5
+    assert [shape[2] for shape in calls] == [20] * 2 + [50] * 5
 
 
 def run_by_hand(method, max_lengths, num_slots, length, max_free):
@@ -191,6 +191,6 @@ def test_slots_as_in_their_example():
 
 def test_examples_are_true():
     """Catches an example in a docstring that is no longer what the function returns."""
-    for module in (programs_module, continuation):
+    for module in (programs_module, continuation, options):
         result = doctest.testmod(module)
         assert result.attempted and not result.failed

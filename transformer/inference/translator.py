@@ -115,7 +115,7 @@ class Translator(TranslationModel):
         nonempty = [i for i, (sentence, _) in enumerate(pairs) if sentence.strip()]
         source = Ragged.encode(self.source_tokenizer, [pairs[i][0] for i in nonempty])
         forced = Ragged.encode(self.tokenizer, [pairs[i][1] for i in nonempty])
-        sizes = self.config.decoding.batch_size, self.largest_bucket()
+        sizes = self._batch_size(), self.largest_bucket()
         corpus = CorpusSearch(self._programs(search), self._params, search, *sizes)
         found = corpus.run(source, forced)
         for index, hypotheses in counted(found, "translating", len(nonempty)):
@@ -134,8 +134,15 @@ class Translator(TranslationModel):
     def max_num_programs(self, **options: Any) -> int:
         """Returns the most programs that a search with such options compiles, for any input."""
         search = SearchOptions.from_config(self.config.decoding, **options)
-        size = self.config.decoding.batch_size
-        return max_num_programs(size, self.largest_bucket(), search.max_extra_length)
+        return max_num_programs(self._batch_size(), self.largest_bucket(), search)
+
+    def _batch_size(self) -> int:
+        """Returns how many sentences a device searches at once.
+
+        On a CPU half of `decoding.batch_size`: the keys and values of all should fit its caches.
+        """
+        is_cpu = self.replicas.devices.flat[0].platform == "cpu"
+        return -(-self.config.decoding.batch_size // (1 + is_cpu))
 
     def _programs(self, search: SearchOptions) -> SearchPrograms:
         search = replace(search, seed=0)  # the seed is an argument of the programs

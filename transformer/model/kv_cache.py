@@ -1,9 +1,9 @@
 """Keys and values that the steps of a search attend to, laid out for few queries at a time.
 
-The products of a step then run along rows without copying them: a half to a fifth of the time that
-[B, S, N, H] takes on a CPU. Self-attention of W beams over L columns has S = L·W keys, ordered by
-column, and by beam within a column: beam w's key in column c has index c·W + w, so a step writes
-one contiguous slice. For W = 2 and L = 3 a step into column 1 writes the indices 2 and 3:
+The products of a step then run along rows without copying them. Self-attention of W beams over L
+columns has S = L·W keys, ordered by column, and by beam within a column: beam w's key in column c
+has index c·W + w, so a step writes one contiguous slice. For W = 2 and L = 3 a step into column 1
+writes the indices 2 and 3:
 
     index    0 1   2 3   4 5
     column   0 0   1 1   2 2
@@ -76,30 +76,12 @@ def write(cache: KVCache, new: KVCache, column: jax.Array | int) -> KVCache:
 def attend_to_cache(query: jax.Array, cache: KVCache, mask: jax.Array) -> jax.Array:
     """Returns softmax(QKᵀ)V, the softmax in float32, of query [B, W, N, H]: [B, W, N, H].
 
-    mask: boolean, broadcastable to [B, N=1, W, S]. On a CPU the queries of a beam search go through
-    one loop over all keys: two to four times as fast as many small products.
+    mask: boolean, broadcastable to [B, N=1, W, S].
     """
     key, value = cache
     if query.shape[1] == 1:  # products of a vector: without the axis they are a third faster
         logits = jnp.einsum("BNH,BNHS->BNS", query[:, 0], key, preferred_element_type=jnp.float32)
         weights = masked_softmax(logits, mask[:, :, 0]).astype(value.dtype)
         return jnp.einsum("BNS,BNSH->BNH", weights, value)[:, None]
-    # Chosen by the platform that a program is compiled for, which need not be the one it is traced
-    # on; a program that is exported for several has both.
-    arrays = query, cache, mask
-    return jax.lax.platform_dependent(*arrays, cpu=attend_in_loop, default=attend_by_products)
-
-
-def attend_in_loop(query: jax.Array, cache: KVCache, mask: jax.Array) -> jax.Array:
-    """Computes `attend_to_cache` without a matrix product."""
-    key, value = cache
-    logits = (query[..., None] * key[:, None]).astype(jnp.float32).sum(3)
-    weights = masked_softmax(logits, mask.swapaxes(1, 2)).astype(value.dtype)
-    return (weights[..., None] * value[:, None]).sum(3)
-
-
-def attend_by_products(query: jax.Array, cache: KVCache, mask: jax.Array) -> jax.Array:
-    """Computes `attend_to_cache` by a matrix product for each sentence and head."""
-    key, value = cache
     logits = jnp.einsum("BWNH,BNHS->BNWS", query, key, preferred_element_type=jnp.float32)
     return attend(logits, value, mask, None).swapaxes(1, 2)

@@ -10,7 +10,7 @@ from transformer.data.ragged import Ragged
 from transformer.search.decoding import Hypotheses
 from transformer.search.inputs import make_inputs
 from transformer.search.options import SearchOptions
-from transformer.search.programs import Params, SearchPrograms, cache_lengths
+from transformer.search.programs import Params, SearchPrograms
 from transformer.search.slots import NONE, REFILL_SHARE, Results, Sentences
 
 Found = tuple[int, Hypotheses]  # the index of a sentence and what was found, without the axis B
@@ -41,7 +41,7 @@ class CorpusSearch:
         """
         for bucket, indices in buckets_of(source.lengths, self._largest_bucket):
             waiting = indices
-            for length in cache_lengths(bucket, self._options.max_extra_length):
+            for length in self._options.cache_lengths(bucket):
                 waiting = yield from self._search(source, forced, waiting, bucket, length)
 
     def _search(

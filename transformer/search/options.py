@@ -65,6 +65,21 @@ class SearchOptions:
             if not is_right:
                 raise ValueError(f"{name} must be {expected}, not {getattr(self, name)}.")
 
+    def cache_lengths(self, bucket: int) -> list[int]:
+        """Returns the numbers of columns with which sentences of a bucket are searched in turn.
+
+        The first suffices for nearly all sentences, the last for all. An exact beam search with a
+        length penalty goes on far beyond the end of its best hypothesis, as a longer one could win.
+
+        >>> SearchOptions(1, 0.0, "gnmt", 50).cache_lengths(16)
+        [20, 66]
+        >>> SearchOptions(4, 0.6, "gnmt", 50).cache_lengths(16)
+        [36, 66]
+        """
+        goes_on = self.beam_size > 1 and self.alpha and not (self.sample or self.early_stopping)
+        first, longest = bucket * (9 if goes_on else 5) // 4, bucket + self.max_extra_length
+        return [first, longest] if first * 1.25 < longest else [longest]
+
     def method(self) -> BeamSearch | Sampling:
         """Returns the search method that these options describe."""
         rules = HypothesisRules(BOS, EOS, self.length_penalty, self.alpha, self.min_length)

@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from transformer.data.bucketing import bucket_lengths, slot_counts
 from transformer.search.decoding import Array, Cache, StepFn
+from transformer.search.options import SearchOptions
 from transformer.search.replicas import REPLICA, split_rows
 from transformer.search.slots import NONE, Method, Results, Sentences, Slots, advance_slots
 
@@ -27,18 +28,6 @@ class SearchModel(Protocol):
     def apply(self, variables: dict[str, Params], *args: Any, method: str) -> Any:
         """Calls the method of that name with the given variables."""
         ...
-
-
-def cache_lengths(bucket: int, max_extra_length: int) -> list[int]:
-    """Returns the numbers of columns with which the sentences of a bucket are searched, one by one.
-
-    The first suffices for nearly all, the last for all.
-
-    >>> cache_lengths(16, 50), cache_lengths(16, 4)
-    ([24, 66], [20])
-    """
-    longest = bucket + max_extra_length
-    return [length for length in (bucket * 3 // 2,) if length * 1.25 < longest] + [longest]
 
 
 def encode(model: SearchModel, params: Params, inputs: Array, lengths: Array) -> Any:
@@ -131,16 +120,16 @@ class SearchPrograms:
         return jax.jit(jax.shard_map(traced, **specs), donate_argnums=donate)
 
 
-def max_num_programs(batch_size: int, largest_bucket: int, max_extra_length: int) -> int:
+def max_num_programs(batch_size: int, largest_bucket: int, options: SearchOptions) -> int:
     """Returns how many programs one search compiles at most.
 
     For each source length and number of slots there is one to encode, and one to advance for each
     number of columns. With source lengths of 16 and 32, and 1, 8 or 64 slots: 2 · 3 · (1 + 2).
 
-    >>> max_num_programs(batch_size=64, largest_bucket=32, max_extra_length=50)
+    >>> max_num_programs(64, 32, SearchOptions(1, 0.6, "gnmt", max_extra_length=50))
     18
     """
     return sum(
-        len(slot_counts(batch_size, bucket)) * (1 + len(cache_lengths(bucket, max_extra_length)))
+        len(slot_counts(batch_size, bucket)) * (1 + len(options.cache_lengths(bucket)))
         for bucket in bucket_lengths(largest_bucket)
     )

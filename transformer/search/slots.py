@@ -31,7 +31,7 @@ from transformer.search.decoding import (
 from transformer.search.sampling import SampleState
 
 NONE = -1  # the number of no sentence
-REFILL_SHARE = 8  # slots are refilled when one of so many is free
+REFILL_SHARE = 16  # slots are refilled when one of so many is free
 
 Method = SearchMethod[Any]  # a BeamSearch or a Sampling
 
