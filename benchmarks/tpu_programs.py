@@ -26,8 +26,7 @@ from transformer.search.slots import Sentences
 from transformer.training.dry_run import make_step_without_data
 
 VOCAB_SIZE, ROWS, ROW_LENGTH = 32_000, 32, 256  # rows of a chip
-SENTENCES, SOURCE_LENGTH, LONGEST = 64, 32, 82  # of a search; the last is a translation's length
-NUM_COLUMNS = 64  # of its cache
+SOURCE_LENGTH, LONGEST, NUM_COLUMNS = 32, 82, 64  # of a search: of a translation; of its cache
 PROJECTED_BEFORE = ("encoder_attention", "key"), ("encoder_attention", "value")
 Devices = Sequence[jax.Device]
 
@@ -39,6 +38,7 @@ class Program(NamedTuple):
     fsdp: int = 1
     is_flax: bool = False
     beam_size: int = 0  # of a search; 0: a training step
+    num_sentences: int = 64  # of a search, at once
 
 
 PROGRAMS = {
@@ -49,6 +49,8 @@ PROGRAMS = {
     "flax_big": Program(BIG, is_flax=True),
     "beam4": Program(BASE, beam_size=4),
     "greedy": Program(BASE, beam_size=1),
+    "beam4_128": Program(BASE, beam_size=4, num_sentences=128),
+    "greedy_128": Program(BASE, beam_size=1, num_sentences=128),
 }
 
 
@@ -63,7 +65,7 @@ def lower_program(
         return lower_flax(program, devices, folder), 0
     config = make_our_config(program, len(devices), settings)
     if program.beam_size:
-        return lower_search(config, program.beam_size, devices[:1])
+        return lower_search(config, program, devices[:1])
     return make_step_without_data(config, make_parallel(config, devices)).lower(), 0
 
 
@@ -96,14 +98,14 @@ def lower_flax(program: Program, devices: Devices, folder: str) -> jax.stages.Lo
 
 
 def lower_search(
-    config: Config, beam_size: int, devices: Devices
+    config: Config, program: Program, devices: Devices
 ) -> tuple[jax.stages.Lowered, int]:
     """Returns the program that advances a search, and the bytes that one step of it must move.
 
     Those are the weights that a step uses, and both caches, once each.
     """
     model, batch = TASKS[config.task].model_and_blank_batch(config)
-    method = SearchOptions.from_config(config.decoding, beam_size=beam_size).method()
+    method = SearchOptions.from_config(config.decoding, beam_size=program.beam_size).method()
     programs = SearchPrograms(model, method, make_replicas(devices))
 
     def put_on(spec: P, tree: Any) -> Any:
@@ -114,9 +116,10 @@ def lower_search(
 
     init = partial(model.init, jax.random.key(0), batch, deterministic=True)
     params = jax.eval_shape(lambda: cast_matrices(init()["params"], config))
-    numbers, rngs = np.zeros(SENTENCES, np.int32), np.zeros((SENTENCES, 2), np.uint32)
-    limits = Limits(numbers, np.zeros((SENTENCES, LONGEST), np.int32))
-    source = np.zeros((SENTENCES, SOURCE_LENGTH), np.int32), numbers
+    count = program.num_sentences
+    numbers, rngs = np.zeros(count, np.int32), np.zeros((count, 2), np.uint32)
+    limits = Limits(numbers, np.zeros((count, LONGEST), np.int32))
+    source = np.zeros((count, SOURCE_LENGTH), np.int32), numbers
     params, source = put_on(P(), params), put_on(P(REPLICA), source)
     encoded = programs.encode.lower(params, *source).out_info
     queue = put_on(P(REPLICA), Sentences(numbers, limits, rngs, encoded))
