@@ -74,10 +74,10 @@ class SearchOptions:
         >>> SearchOptions(1, 0.0, "gnmt", 50).cache_lengths(16)
         [20, 66]
         >>> SearchOptions(4, 0.6, "gnmt", 50).cache_lengths(16)
-        [36, 66]
+        [32, 66]
         """
         goes_on = self.beam_size > 1 and self.alpha and not (self.sample or self.early_stopping)
-        first, longest = bucket * (9 if goes_on else 5) // 4, bucket + self.max_extra_length
+        first, longest = 2 * bucket if goes_on else bucket * 5 // 4, bucket + self.max_extra_length
         return [first, longest] if first * 1.25 < longest else [longest]
 
     def method(self) -> BeamSearch | Sampling:
