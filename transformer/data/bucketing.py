@@ -16,7 +16,7 @@ from transformer.special_tokens import EOS
 SHORTEST_BUCKET = 16  # source lengths are rounded up to 16, 32, 64, …
 SMALL_BATCHES = (1, 8, 24)  # besides the larger ones: a single sentence need not pay for 64
 SLOT_COUNTS = (1, 8)  # besides the full number
-SENTENCES_PER_SLOT = 4  # of the second of them at most: for more, the full number is faster
+SENTENCES_PER_SLOT = 2  # of the second of them at most: for more, the full number is faster
 FULL_UP_TO = 64  # tokens; batches of longer sentences have fewer rows, to need no more memory
 
 
@@ -60,7 +60,7 @@ def choose_slots(num_sentences: int, batch_size: int, bucket: int) -> int:
 
     A number of slots has to be worth its programs, and its last sentences must not run in too many:
 
-    >>> [choose_slots(count, 64, 32) for count in (1, 2, 32, 33, 1000)]
+    >>> [choose_slots(count, 64, 32) for count in (1, 2, 16, 17, 1000)]
     [1, 8, 8, 64, 64]
     """
     counts = slot_counts(batch_size, bucket)

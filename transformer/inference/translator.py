@@ -15,6 +15,7 @@ from transformer.data.tokenizer import checked_texts
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.translation import Translation, best_translations
 from transformer.inference.translation_model import TranslationModel
+from transformer.model import costs
 from transformer.search.corpus_search import CorpusSearch
 from transformer.search.inputs import pair_with_prefixes
 from transformer.search.options import SearchOptions
@@ -139,10 +140,11 @@ class Translator(TranslationModel):
     def _batch_size(self) -> int:
         """Returns how many sentences a device searches at once.
 
-        On a CPU half of `decoding.batch_size`: the keys and values of all should fit its caches.
+        A small model on a CPU has half of `decoding.batch_size`, to stay in the caches of a core.
         """
         is_cpu = self.replicas.devices.flat[0].platform == "cpu"
-        return -(-self.config.decoding.batch_size // (1 + is_cpu))
+        is_half = is_cpu and costs.fits_a_core(self.config.model)
+        return -(-self.config.decoding.batch_size // (1 + is_half))
 
     def _programs(self, search: SearchOptions) -> SearchPrograms:
         search = replace(search, seed=0)  # the seed is an argument of the programs
