@@ -73,8 +73,16 @@ class SearchPrograms:
     def __init__(self, model: SearchModel, method: Method, replicas: Mesh) -> None:
         self.replicas = replicas
         self.num_compiled = 0
-        self._model, self._method = model, method
         split, replicated = P(REPLICA), P()
+
+        def begin(queue: Sentences, length: int) -> Slots:
+            num_rows = len(queue.numbers)
+            cache = model.apply({}, num_rows, method.width, length, method="init_cache")
+            zeros = jnp.zeros(num_rows, jnp.int32)
+            state = method.start(queue.rngs, length)
+            return Slots(queue, zeros, zeros, zeros[: replicas.size], state, cache)
+
+        self._begin = jax.jit(begin, static_argnums=1)
         self.encode = self._compile(partial(encode, model), (replicated, split, split))
         self.advance = self._compile(
             partial(advance, model, method),
@@ -95,15 +103,7 @@ class SearchPrograms:
 
     def slot_shapes(self, queue: Sentences, length: int) -> Slots:
         """Returns the shapes and types of as many slots as the queue has sentences."""
-        num_rows = len(queue.numbers)
-
-        def begin(queue: Sentences) -> Slots:
-            cache = self._model.apply({}, num_rows, self._method.width, length, method="init_cache")
-            state = self._method.start(queue.rngs, length)
-            zeros = jnp.zeros(num_rows, jnp.int32)
-            return Slots(queue, zeros, zeros, zeros[: self.replicas.size], state, cache)
-
-        return jax.eval_shape(begin, queue)
+        return self._begin.eval_shape(queue, length)  # traced once, and never compiled
 
     def _compile(
         self, function: Callable[..., Any], in_specs: tuple[P, ...], donate: tuple[int, ...] = ()
