@@ -1,1 +1,1 @@
-"""Beam search, greedy search and sampling over a step function, with continuous batching."""
+"""Beam search, greedy search and sampling over a step function, with slots that are refilled."""

@@ -1,8 +1,8 @@
 """Slots: sentences in the middle of a search, each at a position of its own.
 
-Sentences wait in a queue, encoded. When enough slots hold a finished sentence, the results are put
-aside and the next sentences take the slots, all within one compiled loop. A slot has L columns; a
-sentence that has used them without being finished leaves as incomplete, and has to be searched
+Sentences wait in a queue, encoded. When enough slots hold a finished sentence, the results are
+collected and the next sentences take the slots, all within one compiled loop. A slot has L columns;
+a sentence that has used them without being finished leaves as incomplete, and has to be searched
 again with more. An example with 2 slots, L = 3, and the queue a b c d, of which the first three are
 finished after 2, 3 and 1 tokens and the last never:
 
@@ -89,7 +89,7 @@ def advance_slots(
 
     def refill(carry: tuple[Slots, Results, jax.Array]) -> tuple[Slots, Results, jax.Array]:
         slots, results, num_taken = carry
-        slots, results = _put_aside(method, slots, results)
+        slots, results = _collect(method, slots, results)
         slots, num_taken = _take(method, slots, queue, num_taken, num_waiting)
         return slots, results, num_taken
 
@@ -100,7 +100,7 @@ def advance_slots(
 
     results = _no_results(method, slots, num_slots + len(queue.numbers))
     carry = jax.lax.while_loop(must_continue, step, (slots, results, jnp.int32(0)))
-    return _put_aside(method, *carry[:2])
+    return _collect(method, *carry[:2])
 
 
 def _is_free(method: Method, slots: Slots) -> jax.Array:
@@ -130,10 +130,10 @@ def _take(
     is_free = _is_free(method, slots)
     rank = num_taken + jnp.cumsum(is_free) - 1  # in the queue, of the sentence for each free slot
     is_kept = ~is_free | (rank >= num_waiting)
-    next_ones = jax.tree.map(lambda leaf: jnp.take(leaf, rank, axis=0, mode="clip"), queue)
-    start = method.start(next_ones.rngs, slots.state.ids.shape[2])
+    next_sentences = jax.tree.map(lambda leaf: jnp.take(leaf, rank, axis=0, mode="clip"), queue)
+    start = method.start(next_sentences.rngs, slots.state.ids.shape[2])
     slots = slots._replace(
-        sentences=keep_rows(is_kept, slots.sentences, next_ones),
+        sentences=keep_rows(is_kept, slots.sentences, next_sentences),
         positions=jnp.where(is_kept, slots.positions, 0),
         starts=jnp.where(is_kept, slots.starts, slots.column),
         state=keep_rows(is_kept, slots.state, start),
@@ -142,24 +142,24 @@ def _take(
 
 
 def _no_results(method: Method, slots: Slots, count: int) -> Results:
-    """Returns room for the results of `count` sentences."""
+    """Returns arrays for the results of `count` sentences, without any."""
     shapes = jax.eval_shape(method.results, slots.state)
-    room = jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), shapes)
-    return Results(jnp.full(count, NONE), jnp.zeros(count, bool), room)
+    zeros = jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), shapes)
+    return Results(jnp.full(count, NONE), jnp.zeros(count, bool), zeros)
 
 
-def _put_aside(method: Method, slots: Slots, results: Results) -> tuple[Slots, Results]:
-    """Returns the slots without the sentences that are free to leave, and the results with them."""
+def _collect(method: Method, slots: Slots, results: Results) -> tuple[Slots, Results]:
+    """Returns the slots without the sentences of those that are free, and the results with them."""
     numbers = slots.sentences.numbers
     is_leaving = _is_free(method, slots) & (numbers != NONE)
     num_before = (results.numbers != NONE).sum()
-    nowhere = len(results.numbers)
-    places = jnp.where(is_leaving, num_before + jnp.cumsum(is_leaving) - 1, nowhere)
+    end = len(results.numbers)  # where nothing is written
+    indices = jnp.where(is_leaving, num_before + jnp.cumsum(is_leaving) - 1, end)
     found = method.results(slots.state)
     # As a gather of single ids, the TPU compiler of jax 0.10 fails on it where L is 128.
     ids = jax.vmap(lambda ids, start: jnp.roll(ids, -start, axis=1))(found.ids, slots.starts)
     is_complete = method.is_finished(slots.sentences.limits, slots.state)
     new = Results(numbers, is_complete, found._replace(ids=ids))
-    results = jax.tree.map(lambda all, x: all.at[places].set(x, mode="drop"), results, new)
+    results = jax.tree.map(lambda all, x: all.at[indices].set(x, mode="drop"), results, new)
     numbers = jnp.where(is_leaving, NONE, numbers)
     return slots._replace(sentences=slots.sentences._replace(numbers=numbers)), results
