@@ -205,8 +205,7 @@ def test_a_target_tokenizer_with_a_language_forces_it(translator):
 
 def test_more_devices_change_nothing(translator, monkeypatch):
     """Catches rows dealt to the wrong device, and a device that is given no sentence."""
-    monkeypatch.setattr(bucketing, "SMALL_BATCHES", ())  # batches have 4 rows per device
-    monkeypatch.setattr(bucketing, "SLOT_COUNTS", (4, 4))
+    monkeypatch.setattr(bucketing, "SMALL_BATCHES", (4, 4))
     num_devices = min(2, len(jax.local_devices()))
     if num_devices == 1:
         pytest.skip("needs several devices")

@@ -14,8 +14,7 @@ from transformer.data.ragged import Ragged
 from transformer.special_tokens import EOS
 
 SHORTEST_BUCKET = 16  # source lengths are rounded up to 16, 32, 64, …
-SMALL_BATCHES = (1, 8, 24)  # besides the larger ones: a single sentence need not pay for 64
-SLOT_COUNTS = (1, 8)  # besides the full number
+SMALL_BATCHES = (1, 8)  # besides the full one: a single sentence need not pay for 64
 SENTENCES_PER_SLOT = 2  # of the second of them at most: for more, the full number is faster
 FULL_UP_TO = 64  # tokens; batches of longer sentences have fewer rows, to need no more memory
 
@@ -33,26 +32,13 @@ def bucket_lengths(largest: int) -> list[int]:
 
 
 def batch_sizes(batch_size: int, bucket: int) -> list[int]:
-    """Returns the numbers of rows that a batch of a bucket may have, in ascending order.
+    """Returns the numbers of rows, or of slots, for sentences of a bucket, in ascending order.
 
-    >>> batch_sizes(64, 32)
-    [1, 8, 24, 48, 64]
-    >>> batch_sizes(64, 256)
-    [1, 8, 16]
-    """
-    full = _full_batch(batch_size, bucket)
-    three_quarters = full * 3 // 4 // 8 * 8
-    return sorted({n for n in (*SMALL_BATCHES, three_quarters) if 0 < n < full} | {full})
-
-
-def slot_counts(batch_size: int, bucket: int) -> list[int]:
-    """Returns the numbers of slots in which sentences of a bucket may be searched, ascending.
-
-    >>> slot_counts(64, 32), slot_counts(64, 256)
+    >>> batch_sizes(64, 32), batch_sizes(64, 256)
     ([1, 8, 64], [1, 8, 16])
     """
-    full = _full_batch(batch_size, bucket)
-    return sorted({min(count, full) for count in (*SLOT_COUNTS, full)})
+    full = max(1, batch_size * FULL_UP_TO // max(bucket, FULL_UP_TO))
+    return sorted({min(count, full) for count in (*SMALL_BATCHES, full)})
 
 
 def choose_slots(num_sentences: int, batch_size: int, bucket: int) -> int:
@@ -63,13 +49,9 @@ def choose_slots(num_sentences: int, batch_size: int, bucket: int) -> int:
     >>> [choose_slots(count, 64, 32) for count in (1, 2, 16, 17, 1000)]
     [1, 8, 8, 64, 64]
     """
-    counts = slot_counts(batch_size, bucket)
-    most = (1, SENTENCES_PER_SLOT * SLOT_COUNTS[1])
+    counts = batch_sizes(batch_size, bucket)
+    most = (1, SENTENCES_PER_SLOT * SMALL_BATCHES[1])
     return next((n for n, m in zip(counts, most, strict=False) if num_sentences <= m), counts[-1])
-
-
-def _full_batch(batch_size: int, bucket: int) -> int:
-    return max(1, batch_size * FULL_UP_TO // max(bucket, FULL_UP_TO))
 
 
 def buckets_of(lengths: np.ndarray, largest: int) -> Iterator[tuple[int, np.ndarray]]:

@@ -20,7 +20,7 @@ class CorpusSearch:
     """Runs sentences through the programs of a search.
 
     batch_size: the largest number of slots per replica, `decoding.batch_size`; long sentences have
-    fewer (see `bucketing.slot_counts`). Sentences longer than `largest_bucket` are cut.
+    fewer (see `bucketing.batch_sizes`). Sentences longer than `largest_bucket` are cut.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from transformer.data.bucketing import bucket_lengths, slot_counts
+from transformer.data.bucketing import batch_sizes, bucket_lengths
 from transformer.search.decoding import Array, Cache, StepFn
 from transformer.search.options import SearchOptions
 from transformer.search.replicas import REPLICA, split_rows
@@ -129,6 +129,6 @@ def max_num_programs(batch_size: int, largest_bucket: int, options: SearchOption
     18
     """
     return sum(
-        len(slot_counts(batch_size, bucket)) * (1 + len(options.cache_lengths(bucket)))
+        len(batch_sizes(batch_size, bucket)) * (1 + len(options.cache_lengths(bucket)))
         for bucket in bucket_lengths(largest_bucket)
     )
