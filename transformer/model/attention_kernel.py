@@ -21,8 +21,8 @@ from jax.sharding import PartitionSpec
 from transformer.model.arrays import Array
 
 LANES = 128  # the width of a TPU's vectors, and of a block
-MAX_KEYS = 2048  # more do not fit a block
 MAX_WEIGHTS = 2**18  # of a head in a block: 256 queries by 1,024 keys, or 128 by 2,048
+MAX_KEYS = MAX_WEIGHTS // LANES  # of the fewest queries in a block
 
 
 def kernel_takes(query: jax.Array, key: jax.Array, value: jax.Array, mask: Array | None) -> bool:
@@ -37,7 +37,7 @@ def kernel_takes(query: jax.Array, key: jax.Array, value: jax.Array, mask: Array
         and key.shape[1] <= MAX_KEYS
         and query.shape[2] * query.shape[3] % LANES == 0
         and LANES % query.shape[3] == 0
-        and query.shape == (*query.shape[:3], value.shape[3])
+        and query.shape[3] == value.shape[3]
         and query.dtype == key.dtype == value.dtype
         and mask is not None
         and mask.shape[1] == 1

@@ -62,8 +62,12 @@ def _gather(logits: jax.Array, targets: jax.Array) -> jax.Array:
 
 def _select(logits: jax.Array, targets: jax.Array) -> jax.Array:
     """Computes `_gather` as a sum, which shares a pass over the logits with other sums on a TPU."""
-    is_gold = targets[..., None] == jnp.arange(logits.shape[-1])
-    return jnp.where(is_gold, logits.astype(jnp.float32), 0.0).sum(-1)
+    return jnp.where(_is_gold(logits, targets), logits.astype(jnp.float32), 0.0).sum(-1)
+
+
+def _is_gold(logits: jax.Array, targets: jax.Array) -> jax.Array:
+    """Returns where logits [B, T, V] are those of the targets [B, T]."""
+    return targets[..., None] == jnp.arange(logits.shape[-1])
 
 
 def _backward(
@@ -72,9 +76,10 @@ def _backward(
     """Returns ∂loss/∂logits = softmax(logits) - (1-ε)·one_hot - ε/V, without a scatter."""
     logits, targets, log_normalizer = residuals
     loss_gradient, nll_gradient = (g[..., None] for g in gradients)
-    is_gold = targets[..., None] == jnp.arange(logits.shape[-1])
     probabilities = jnp.exp(logits.astype(jnp.float32) - log_normalizer[..., None])
-    at_gold = jnp.where(is_gold, (1 - smoothing) * loss_gradient + nll_gradient, 0.0)
+    at_gold = jnp.where(
+        _is_gold(logits, targets), (1 - smoothing) * loss_gradient + nll_gradient, 0.0
+    )
     elsewhere = loss_gradient * (smoothing / logits.shape[-1])
     gradient = (loss_gradient + nll_gradient) * probabilities - at_gold - elsewhere
     return gradient.astype(logits.dtype), None

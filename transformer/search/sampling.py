@@ -104,7 +104,8 @@ class Sampling:
     def _own_ancestors(self, positions: jax.Array, column: jax.Array, length: int) -> jax.Array:
         """Returns the table [B, W, L] in which each hypothesis wrote all of its columns itself.
 
-        At position 2 of a sentence, in column 1 of 4, they are 3, 0 and 1: two steps ago to none.
+        For a sentence at position 2, in column 1 of 4, its columns are 3, 0 and 1: those of two
+        steps ago, one step ago and now.
         """
         steps_ago = (column - jnp.arange(length)) % length
         is_written = steps_ago <= positions[:, None, None]
