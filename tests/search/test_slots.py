@@ -119,7 +119,7 @@ def test_every_sentence_arrives_once_and_as_alone(batch_size, num_replicas, alon
         np.testing.assert_array_equal(expected.ids[index], wanted)
         np.testing.assert_allclose(log_probs, expected.log_probs[index], rtol=1e-5)
         np.testing.assert_allclose(scores, expected.scores[index], rtol=1e-5)
-    few, many = OPTIONS.cache_lengths(16)
+    few, many = OPTIONS.first_cache_length(16), OPTIONS.last_cache_length(32)
     assert batch_size < 64 or {ids.shape[1] for _, (ids, *_) in arrived} == {few, many}
 
 
@@ -143,7 +143,7 @@ def test_an_endless_model_is_not_tried_with_few_columns(monkeypatch):
     programs.advance = lambda *inputs: calls.append(inputs[1].state.ids.shape) or advance(*inputs)
     arrived = search(programs, [16] * 60, 12, options=endless)
     assert len(arrived) == 60
-    assert [shape[2] for shape in calls] == [20] * 2 + [50] * 5
+    assert [shape[2] for shape in calls] == [20] * 2 + [66] * 5
 
 
 def run_by_hand(method, max_lengths, num_slots, length, max_free):

@@ -14,6 +14,7 @@ from transformer.data.ragged import Ragged
 from transformer.special_tokens import EOS
 
 SHORTEST_BUCKET = 16  # source lengths are rounded up to 16, 32, 64, …
+LAST_BUCKET = 32  # what sentences are padded to at least that a search has to search again
 SMALL_BATCHES = (1, 8)  # besides the full one: a single sentence need not pay for 64
 SENTENCES_PER_SLOT = 2  # of the second of them at most: for more, the full number is faster
 FULL_UP_TO = 64  # tokens; batches of longer sentences have fewer rows, to need no more memory

@@ -1,11 +1,14 @@
-"""Searches any number of sentences: bucket by bucket, each as a queue for the same slots."""
+"""Searches any number of sentences: bucket by bucket, each as a queue for the same slots.
+
+The few that need more columns than most are searched again at the end, padded to a common length.
+"""
 
 from collections.abc import Generator, Iterator
 
 import jax
 import numpy as np
 
-from transformer.data.bucketing import buckets_of, choose_slots, deal
+from transformer.data.bucketing import LAST_BUCKET, buckets_of, choose_slots, deal
 from transformer.data.ragged import Ragged
 from transformer.search.decoding import Hypotheses
 from transformer.search.inputs import make_inputs
@@ -39,10 +42,15 @@ class CorpusSearch:
 
         forced: the prefixes of the translations. The arrays of the hypotheses are numpy's.
         """
+        incomplete = [np.zeros(0, int)]
         for bucket, indices in buckets_of(source.lengths, self._largest_bucket):
-            waiting = indices
-            for length in self._options.cache_lengths(bucket):
-                waiting = yield from self._search(source, forced, waiting, bucket, length)
+            length = self._options.first_cache_length(bucket)
+            incomplete.append((yield from self._search(source, forced, indices, bucket, length)))
+        waiting = np.concatenate(incomplete)
+        lengths = np.maximum(source.lengths[waiting], LAST_BUCKET)
+        for bucket, rows in buckets_of(lengths, self._largest_bucket):
+            length = self._options.last_cache_length(bucket)
+            yield from self._search(source, forced, waiting[rows], bucket, length)
 
     def _search(
         self, source: Ragged, forced: Ragged, indices: np.ndarray, bucket: int, length: int

@@ -65,20 +65,24 @@ class SearchOptions:
             if not is_right:
                 raise ValueError(f"{name} must be {expected}, not {getattr(self, name)}.")
 
-    def cache_lengths(self, bucket: int) -> list[int]:
-        """Returns the numbers of columns with which sentences of a bucket are searched in turn.
+    def first_cache_length(self, bucket: int) -> int:
+        """Returns the number of columns that suffice for nearly all sentences of a bucket.
 
-        The first suffices for nearly all sentences, the last for all. An exact beam search with a
-        length penalty goes on far beyond the end of its best hypothesis, as a longer one could win.
+        An exact beam search with a length penalty goes on far beyond the end of its best
+        hypothesis, as a longer one could win.
 
-        >>> SearchOptions(1, 0.0, "gnmt", 50).cache_lengths(16)
-        [20, 66]
-        >>> SearchOptions(4, 0.6, "gnmt", 50).cache_lengths(16)
-        [32, 66]
+        >>> SearchOptions(1, 0.0, "gnmt", 50).first_cache_length(16)
+        20
+        >>> SearchOptions(4, 0.6, "gnmt", 50).first_cache_length(16)
+        32
         """
         goes_on = self.beam_size > 1 and self.alpha and not (self.sample or self.early_stopping)
-        first, longest = 2 * bucket if goes_on else bucket * 5 // 4, bucket + self.max_extra_length
-        return [first, longest] if first * 1.25 < longest else [longest]
+        first, last = 2 * bucket if goes_on else bucket * 5 // 4, self.last_cache_length(bucket)
+        return first if first * 1.25 < last else last
+
+    def last_cache_length(self, bucket: int) -> int:
+        """Returns the number of columns that suffice for all sentences of a bucket."""
+        return bucket + self.max_extra_length
 
     def method(self) -> BeamSearch | Sampling:
         """Returns the search method that these options describe."""
