@@ -147,9 +147,9 @@ def test_several_corpora_keep_their_order_and_weights(tmp_path):
     """Catches weights that go to the wrong pairs once some are filtered out."""
     a = write(tmp_path / "a", train__en="1\n\n3\n", train__de="eins\nzwei\ndrei\n")
     b = write(tmp_path / "b", train__en="4\n", train__de="vier\n", test__en="x\n", test__de="y\n")
-    pairs, weights, _ = parallel_text.load_training_pairs(DataConfig(corpus=f"{a}@2,{b}@0.5"))
+    pairs, parts, _ = parallel_text.load_training_pairs(DataConfig(corpus=f"{a}@2,{b}@0.5"))
     assert pairs == [("1", "eins"), ("3", "drei"), ("4", "vier")]
-    assert weights.tolist() == [2, 2, 0.5]
+    assert parts == [(2, 2.0), (1, 0.5)]
     assert parallel_text.load_evaluation_pairs(DataConfig(corpus=f"{b},{a}"), "test") == [
         ("x", "y")
     ]

@@ -42,6 +42,11 @@ class DataConfig(Settings):
         resumable=True,
         automatic="auto",
     )
+    corpus_temperature: float = setting(
+        1.0,
+        "T: several corpora are shown in proportion to weight · pairs^(1/T); 1: weight · pairs.",
+        at_least=1,
+    )
     row_length: int = count(256, "Tokens in a packed row; longer sentences are left out.")
     max_length_ratio: float = setting(
         9.0, "Largest ratio of a training pair's two lengths in tokens; 0: no limit.", at_least=0

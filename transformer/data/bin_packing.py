@@ -191,7 +191,9 @@ class _OverfullRows:
         touched = np.concatenate([crowded, other])
         return touched[self._overflow(self.load[:, touched]) > 0]
 
-    def _swap(self, here: np.ndarray, one: np.ndarray, there: np.ndarray, other: np.ndarray) -> None:
+    def _swap(
+        self, here: np.ndarray, one: np.ndarray, there: np.ndarray, other: np.ndarray
+    ) -> None:
         """Swaps the pairs at places `here` of rows `one` and `there` of rows `other`."""
         given, taken = self.pair_at[here, one], self.pair_at[there, other]
         self.pair_at[here, one], self.pair_at[there, other] = taken, given

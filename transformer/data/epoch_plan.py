@@ -48,7 +48,8 @@ class EpochPlan:
         """Finds how many batches an epoch has.
 
         lengths: of all pairs' sources and targets, perhaps mapped from a file. shape: (S, T).
-        parts: the corpora that the pairs belong to, in order.
+        Pairs whose source is longer than S are left out. parts: the corpora that the pairs belong
+        to, in order.
         """
         self.lengths, self.shape = lengths, shape
         self.rows_per_batch, self.seed = rows_per_batch, seed
@@ -65,8 +66,8 @@ class EpochPlan:
     def sample(self) -> np.ndarray:
         """The first epoch's pairs, or `SAMPLE_PAIRS` of them drawn at random if they are more."""
         if self.pairs_per_epoch <= SAMPLE_PAIRS:
-            return self.epoch_pairs.at(0, np.arange(self.pairs_per_epoch))
-        return self.epoch_pairs.shuffled(0, 0, SAMPLE_PAIRS)
+            return self._that_fit(self.epoch_pairs.at(0, np.arange(self.pairs_per_epoch)))
+        return self._that_fit(self.epoch_pairs.shuffled(0, 0, SAMPLE_PAIRS))
 
     def lengths_of(self, pairs: np.ndarray) -> np.ndarray:
         """Returns the lengths [2, pairs] of some pairs, source first."""
@@ -82,7 +83,8 @@ class EpochPlan:
         """
         sample, rng = self.sample, np.random.default_rng((self.seed, 0))
         lengths = self.lengths_of(sample)
-        is_every_epoch = len(sample) == self.pairs_per_epoch and not self.epoch_pairs.num_varying
+        is_all = self.pairs_per_epoch <= SAMPLE_PAIRS
+        is_every_epoch = is_all and not self.epoch_pairs.num_varying
         unit = self.rows_per_batch if is_every_epoch else 1
         num_rows, row_of = fewest_rows(lengths, self.shape, unit, rng)
         if is_every_epoch:
@@ -149,5 +151,9 @@ class EpochPlan:
         epoch, block = divmod(block, self.num_blocks)
         bounds = [k * self.pairs_per_epoch // self.num_blocks for k in (block, block + 1)]
         if self.num_blocks == 1:
-            return self.epoch_pairs.at(epoch, np.arange(*bounds))
-        return np.sort(self.epoch_pairs.shuffled(epoch, *bounds))
+            return self._that_fit(self.epoch_pairs.at(epoch, np.arange(*bounds)))
+        return self._that_fit(np.sort(self.epoch_pairs.shuffled(epoch, *bounds)))
+
+    def _that_fit(self, pairs: np.ndarray) -> np.ndarray:
+        """Returns the pairs whose source is not longer than S."""
+        return pairs[self.lengths[0][pairs] <= self.shape[0]]

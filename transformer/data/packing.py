@@ -10,6 +10,7 @@ from transformer.data.epoch_plan import EpochPlan
 from transformer.data.ragged import Ragged
 
 SENTENCE_LENGTH = 32  # tokens, about the mean of news text
+CHUNK = 2**20  # lengths that are counted at a time
 
 
 def full_rows(batch_tokens: int, row_length: int) -> np.ndarray:
@@ -36,11 +37,22 @@ def num_rows_of_batch(batch_tokens: int, row_length: int) -> int:
     return rows - rows % 8 if rows > 8 else rows
 
 
-def proportional_length(
-    source_lengths: np.ndarray, target_lengths: np.ndarray, row_length: int
+def choose_source_length(
+    source_lengths: np.ndarray, target_lengths: np.ndarray, row_length: int, too_long: float
 ) -> int:
-    """Returns the S with which both sides of a row fill up alike; T = row_length."""
-    return round(row_length * source_lengths.sum() / target_lengths.sum())
+    """Returns the S with which both sides of a row fill up alike, where T = row_length.
+
+    It is raised until at most a share `too_long` of the sources are longer. A few sources as long
+    as T would else lengthen the source side of every row, to remain empty: where S = 118 would do,
+    one source of 128 tokens in a million takes 4% off the fill.
+    """
+    proportional = round(row_length * float(source_lengths.sum() / target_lengths.sum()))
+    counts = np.zeros(int(source_lengths.max()) + 1, np.int64)
+    for start in range(0, len(source_lengths), CHUNK):
+        counts += np.bincount(source_lengths[start : start + CHUNK], minlength=len(counts))
+    num_longer = len(source_lengths) - np.cumsum(counts)  # than each length
+    enough = np.flatnonzero(num_longer <= too_long * len(source_lengths))[0]
+    return max(proportional, int(enough))
 
 
 class PackedBatches:
@@ -63,20 +75,24 @@ class PackedBatches:
         rows_per_batch: int,
         seed: int,
         parts: Sequence[CorpusPart] | None = None,
+        too_long: float = 0.0,
     ) -> None:
         """Finds how many batches an epoch has.
 
         source, target: the two sides of the same pairs, none longer than a row.
         row_length: T, target tokens per row.
-        source_length: S, source tokens per row; 0: in proportion to T, and at least the longest
-            source sentence.
+        source_length: S, source tokens per row; 0: as of `choose_source_length`.
         parts: the corpora that the pairs belong to, in order, with their weights; None: one.
+        too_long: the share of pairs that may be left out, as their source is longer than the S that
+            is best for the others; `num_too_long` counts them.
         """
         self.source, self.target = source, target
         self.rows_per_batch = rows_per_batch
-        longest = int(source.lengths.max())
-        proportional = proportional_length(source.lengths, target.lengths, row_length)
-        self.shape = (source_length or max(proportional, longest), row_length)
+        source_length = source_length or choose_source_length(
+            source.lengths, target.lengths, row_length, too_long
+        )
+        self.shape = (source_length, row_length)
+        self.num_too_long = int((source.lengths > source_length).sum())
         self.plan = EpochPlan(
             (source.lengths, target.lengths),
             self.shape,
@@ -97,6 +113,15 @@ class PackedBatches:
             source_length=self.shape[0],
             target_length=self.shape[1],
         )
+
+    def sample_lengths(self) -> tuple[np.ndarray, float]:
+        """Returns (lengths [2, pairs] of a random sample of pairs, how many steps it would fill).
+
+        An epoch that is not too large is its own sample.
+        """
+        sample = self.plan.sample
+        share = len(sample) / self.plan.pairs_per_epoch
+        return self.plan.lengths_of(sample), share * self.batches_per_epoch
 
     def fill(self, num_batches: int = 1) -> float:
         """Returns the share of positions that hold a token, in the first `num_batches` batches."""

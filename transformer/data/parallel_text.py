@@ -12,9 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from transformer.config import DataConfig
+from transformer.data.epoch_pairs import CorpusPart
 from transformer.data.held_out import HeldOut, held_out_pairs, held_out_parts
 from transformer.data.splits import parse_split, part_of
 from transformer.data.text_files import (
@@ -32,7 +31,7 @@ class TrainingPairs(NamedTuple):
     """Sentence pairs to train on."""
 
     pairs: Pairs
-    weights: np.ndarray  # [number of pairs] float32: how often an epoch shows each pair
+    parts: list[CorpusPart]  # the corpora that they come from, in order, with their weights
     problems: Counter[str]  # number of lines or pairs that were skipped or repaired, by reason
 
 
@@ -69,7 +68,7 @@ def load_training_pairs(config: DataConfig) -> TrainingPairs:
     side or, if `config.drop_identical`, two equal sides. Raises ValueError if a corpus cannot be
     read, or no pair is left.
     """
-    pairs, weights, problems = [], [], Counter()
+    pairs, parts, problems = [], [], Counter()
     held_out: HeldOut | None = None  # of the first corpus, out of which it is held
     for name, weight in parse_corpora(config.corpus):
         found, repairs = _load_pairs(name, config.train_split, config)
@@ -82,13 +81,13 @@ def load_training_pairs(config: DataConfig) -> TrainingPairs:
         problems.update(reason for reason in useless if reason)
         kept = [pair for pair, reason in zip(found, useless, strict=True) if not reason]
         pairs += kept
-        weights.append(np.full(len(kept), weight, np.float32))
+        parts.append(CorpusPart(len(kept), weight))
     if not pairs:
         raise ValueError(
             f"The split '{config.train_split}' of {config.corpus} holds no pair to train on "
             f"(left out: {dict(problems) or 'nothing'})."
         )
-    return TrainingPairs(pairs, np.concatenate(weights), problems)
+    return TrainingPairs(pairs, parts, problems)
 
 
 def load_evaluation_pairs(config: DataConfig, split: str) -> Pairs:

@@ -12,6 +12,7 @@ from etils import epath
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.batch import Batch
+from transformer.data.epoch_pairs import CorpusPart, with_temperature
 from transformer.data.length_filter import filter_by_length
 from transformer.data.packing import PackedBatches, full_rows, num_rows_of_batch
 from transformer.data.parallel_text import load_evaluation_pairs, load_training_pairs
@@ -31,6 +32,7 @@ from transformer.tasks.task import Metrics, NextCommands, Task, with_training_op
 from transformer.workdir import WorkDir
 
 Pairs = Sequence[tuple[str, str]]  # (source, target)
+MAX_TOO_LONG = 0.001  # of the training pairs may have a source too long for rows of the best shape
 
 
 class TranslationTask(Task[PackedBatches, PackedBatches]):
@@ -44,14 +46,14 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         self.higher_is_better = METRICS[self.selection_metric].higher_is_better
         check_tokenisation(data.bleu_tokenize)
         self.direction = f"{data.source_language}-{data.target_language}"
-        pairs, weights, problems = load_training_pairs(data)
+        pairs, parts, problems = load_training_pairs(data)
         if self._source:
             self.tokenizers = load_tokenizers(self._source.path)
         else:
             self.tokenizers = train_tokenizers(config.tokenizer, pairs)
         num_rows = num_rows_of_batch(training.batch_tokens, data.row_length)
         self.training_batches, skipped = self._pack(
-            pairs, num_rows, weights=weights, max_length_ratio=data.max_length_ratio
+            pairs, num_rows, parts=parts, max_length_ratio=data.max_length_ratio
         )
         self.num_skipped = problems + skipped
         self.validation_pairs = load_evaluation_pairs(data, data.validation_split)
@@ -69,7 +71,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         pairs: Pairs,
         num_rows: int,
         *,
-        weights: np.ndarray | None = None,
+        parts: Sequence[CorpusPart] | None = None,
         max_length_ratio: float = 0,
     ) -> tuple[PackedBatches, Counter[str]]:
         """Returns batches of the pairs that fit a row, and counts of the others by reason."""
@@ -84,14 +86,23 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
                 f"No pair is left of {len(pairs)} ({dict(skipped)}); raise data.row_length or "
                 f"data.max_length_ratio."
             )
+        if parts:
+            bounds = np.cumsum([0, *(part.num_pairs for part in parts)])
+            sizes = np.diff(np.searchsorted(kept, bounds)).tolist()
+            parts = [CorpusPart(n, part.weight) for n, part in zip(sizes, parts, strict=True)]
+            parts = with_temperature(parts, self.config.data.corpus_temperature)
         batches = PackedBatches(
             source.take(kept),
             target.take(kept),
             row_length=row_length,
             rows_per_batch=num_rows,
             seed=self.config.training.seed,
-            weights=None if weights is None or (weights == 1).all() else weights[kept],
+            parts=parts,
+            too_long=MAX_TOO_LONG if parts else 0.0,
         )
+        if batches.num_too_long:
+            reason = f"more than {batches.shape[0]} source pieces, the source's part of a row"
+            skipped[reason] = batches.num_too_long
         return batches, skipped
 
     @classmethod
@@ -119,10 +130,8 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
 
     @cached_property
     def cost_per_step(self) -> StepCost:
-        batches = self.training_batches
-        lengths = [side.lengths[batches.first_epoch] for side in (batches.source, batches.target)]
+        lengths, num_steps = self.training_batches.sample_lengths()
         flops = training_flops(self.config.model, self.tokenizers[1].vocab_size, *lengths)
-        num_steps = batches.batches_per_epoch
         return StepCost(flops / num_steps, lengths[1].sum() / num_steps)
 
     def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:

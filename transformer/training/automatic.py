@@ -163,7 +163,7 @@ def fix_steps(
     with phase("timing the training step"):
         timing = time_steps(trainer, clock)
     batches = task.training_batches
-    pairs_per_step = len(batches.first_epoch) / batches.batches_per_epoch
+    pairs_per_step = batches.plan.pairs_per_epoch / batches.batches_per_epoch
     per_sentence = TRANSLATION_COST * timing.step / pairs_per_step
     _choose_validation(choices, per_sentence)
     left = 60 * training.minutes - (clock() - started) - FINISHING_SECONDS
