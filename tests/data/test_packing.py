@@ -110,6 +110,15 @@ def test_batches_do_not_share_memory():
     assert not any(np.shares_memory(a, b) for a, b in zip(batches[0], batches[0], strict=True))
 
 
+def test_a_host_makes_its_rows_alone():
+    """Catches rows of one host that are not those of the whole batch, or all rows on every host."""
+    batches = batches_of(200)
+    whole, first, last = batches[3], batches.part(3, 0, 5), batches.part(3, 5, 8)
+    for everything, upper, lower in zip(whole, first, last, strict=True):
+        assert np.array_equal(upper[:5], everything[:5]) and not upper[5:].any()
+        assert np.array_equal(lower[5:], everything[5:]) and not lower[:5].any()
+
+
 def test_one_static_shape():
     """Catches a last batch of another shape, which would cost a compile."""
     for num_pairs in (1, 5, 300):

@@ -131,6 +131,7 @@ class EpochPlan:
         """Returns (the pairs of a block, their rows); -1 for one left out, of which it warns."""
         pairs = self._pairs_of(block)
         lengths, num_rows = self.lengths_of(pairs), self.batches_per_block * self.rows_per_batch
+        row_of = np.full(len(pairs), -1)
         for _ in range(TRIES):
             row_of = pack(lengths, self.shape, num_rows, rng)
             if (row_of >= 0).all():

@@ -134,7 +134,11 @@ class MaskedBatches:
         self.plan_ahead = packed.plan_ahead
 
     def __getitem__(self, step: int) -> Batch:
-        batch = self.packed[step]
+        return self.part(step, 0, self.rows_per_batch)
+
+    def part(self, step: int, start: int, stop: int) -> Batch:
+        """Returns the batch of a step in which only the rows from `start` to `stop` are filled."""
+        batch = self.packed.part(step, start, stop)
         rng = np.random.default_rng((self.seed, step, 1))  # 1: a stream apart from the packing's
         is_maskable = (batch.input_segments != 0) & ~np.isin(batch.inputs, (BOS, EOS))
         is_chosen = is_maskable & (rng.random(batch.inputs.shape) < self.rate)

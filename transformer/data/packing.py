@@ -104,12 +104,21 @@ class PackedBatches:
         self.plan_ahead = self.plan.plan_ahead
 
     def __getitem__(self, step: int) -> Batch:
+        return self.part(step, 0, self.rows_per_batch)
+
+    def part(self, step: int, start: int, stop: int) -> Batch:
+        """Returns the batch of a step in which only the rows from `start` to `stop` are filled.
+
+        It is what one of several hosts needs, and the sentences of the other rows are not read.
+        """
         pairs, pairs_per_row = self.plan.rows(step)
+        rows = np.arange(len(pairs_per_row))
+        is_wanted = (rows >= start) & (rows < stop)
         return Batch.from_pairs(
             self.source,
             self.target,
-            pairs,
-            pairs_per_row=pairs_per_row,
+            pairs[np.repeat(is_wanted, pairs_per_row)],
+            pairs_per_row=pairs_per_row * is_wanted,
             source_length=self.shape[0],
             target_length=self.shape[1],
         )

@@ -1,6 +1,6 @@
 """What a task's batches must offer to the training loop."""
 
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 
 class Batches(Protocol):
@@ -27,6 +27,15 @@ class TrainingBatches(Batches, Protocol):
 
     def plan_ahead(self, step: int) -> None:
         """Prepares in the background what the steps after this one will need."""
+        ...
+
+
+@runtime_checkable
+class BatchesInParts(Protocol):
+    """Batches of which a host may make its own rows alone; others are made as a whole."""
+
+    def part(self, step: int, start: int, stop: int) -> Any:
+        """Returns the batch of a step; rows before `start` and from `stop` on may be empty."""
         ...
 
 

@@ -144,6 +144,10 @@ class TrainStep:
         """Returns a fresh state, on the devices."""
         return self.parallel.init(self._init_state)
 
+    def rows_of_host(self, num_rows: int) -> tuple[int, int]:
+        """Returns the first row that `put_batch` reads on this host, and the one after the last."""
+        return self.parallel.rows_of_host(num_rows, self._accumulate_steps)
+
     def put_batch(self, batch: Batch) -> Batch:
         """Returns a batch of NumPy arrays as the step takes it: padded and on the devices."""
         return self.parallel.put_batch(batch, self._accumulate_steps)
