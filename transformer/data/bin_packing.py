@@ -8,11 +8,11 @@ import math
 import numpy as np
 from numpy.random import Generator
 
-SPARE = 200  # one row of so many takes only what is left over in the end
+SPARE = 400  # one row of so many takes only what is left over in the end
 FEW = 0.01  # of the pairs offered in a round: so few that fit end the rounds
 PLACES = 8  # of a row that are tried for an exchange at a time
 ROWS_AT_ONCE = 16_384  # that exchange pairs; bounds the memory
-PATIENCE = 32  # trials of every overfull row, within which the overflow must shrink by a tenth
+PATIENCE = 16  # trials of every overfull row, within which the overflow must halve
 
 
 def fewest_rows(
@@ -20,19 +20,19 @@ def fewest_rows(
 ) -> tuple[int, np.ndarray]:
     """Returns (a number of rows that holds all pairs, the row of each pair), as of `pack`.
 
-    The number is a multiple of `unit` and about the least with which `pack` succeeds: it begins 1%
-    above what would hold every token, and while pairs are left over it grows by a quarter of what
+    The number is a multiple of `unit` and about the least with which `pack` succeeds: it begins 0.5%
+    above what would hold every token, and while pairs are left over it grows by an eighth of what
     they would fill, and by 0.5% at least.
     """
     capacity = np.array(shape)
-    num_units = math.ceil(1.01 * (lengths.sum(1) / capacity).max() / unit)
+    num_units = math.ceil(1.005 * (lengths.sum(1) / capacity).max() / unit)
     while True:
         row_of = pack(lengths, shape, num_units * unit, rng)
         left_over = lengths[:, row_of < 0]
         if not left_over.size:
             return num_units * unit, row_of
         missing = float((left_over.sum(1) / capacity).max())
-        num_units += max(1, num_units // 200, math.ceil(missing / 4 / unit))
+        num_units += max(1, num_units // 200, math.ceil(missing / 8 / unit))
 
 
 def pack(lengths: np.ndarray, shape: tuple[int, int], num_rows: int, rng: Generator) -> np.ndarray:
@@ -155,7 +155,7 @@ class _OverfullRows:
         """
         crowded = np.flatnonzero(self._overflow(self.load))
         before = math.inf
-        while (overflow := self._overflow(self.load[:, crowded]).sum()) and overflow < 0.9 * before:
+        while (overflow := self._overflow(self.load[:, crowded]).sum()) and overflow < 0.5 * before:
             before = overflow
             for _ in range(PATIENCE * math.ceil(len(crowded) / ROWS_AT_ONCE)):
                 crowded = self._exchange_round(rng.permutation(crowded), rng)

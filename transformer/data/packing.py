@@ -59,7 +59,7 @@ class PackedBatches:
     """`batches[step]` is a `Batch` of B rows, for every step from 0 on, epoch after epoch.
 
     Rows that hold 4 or more sentences of mean length are filled to 95-99% with tokens, rows that
-    hold 2 to about 90%.
+    hold 2 to 87-92%.
 
     Evaluation reads the first `batches_per_epoch` batches of its own object: they hold each pair
     once.
