@@ -20,9 +20,9 @@ def fewest_rows(
 ) -> tuple[int, np.ndarray]:
     """Returns (a number of rows that holds all pairs, the row of each pair), as of `pack`.
 
-    The number is a multiple of `unit` and about the least with which `pack` succeeds: it begins 0.5%
-    above what would hold every token, and while pairs are left over it grows by an eighth of what
-    they would fill, and by 0.5% at least.
+    The number is a multiple of `unit` and about the least with which `pack` succeeds: it begins at
+    0.5% above what would hold every token, and while pairs are left over it grows by an eighth of
+    what they would fill, and by 0.5% at least.
     """
     capacity = np.array(shape)
     num_units = math.ceil(1.005 * (lengths.sum(1) / capacity).max() / unit)

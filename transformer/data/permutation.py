@@ -27,12 +27,12 @@ def permute(indices: np.ndarray, size: int, key: tuple[int, ...]) -> np.ndarray:
     """
     num_left = math.isqrt(size - 1) + 1
     num_right = -(-size // num_left)
-    keys = np.random.SeedSequence(key).generate_state(2 * ROUNDS, np.uint64)
+    keys = np.random.default_rng(key).integers(2**64, size=(ROUNDS, 2), dtype=np.uint64)
     places = np.array(indices, np.uint64)
     walking = np.arange(places.size)
     while len(walking):
         left, right = np.divmod(places[walking], np.uint64(num_right))
-        for left_key, right_key in keys.reshape(ROUNDS, 2):
+        for left_key, right_key in keys:
             left = (left + _hash(right ^ left_key) % np.uint64(num_left)) % np.uint64(num_left)
             right = (right + _hash(left ^ right_key) % np.uint64(num_right)) % np.uint64(num_right)
         places[walking] = left * np.uint64(num_right) + right

@@ -31,7 +31,7 @@ class TrainingBatches(Batches, Protocol):
 
 
 @runtime_checkable
-class BatchesInParts(Protocol):
+class BatchesInParts(Batches, Protocol):
     """Batches of which a host may make its own rows alone; others are made as a whole."""
 
     def part(self, step: int, start: int, stop: int) -> Any:

@@ -17,6 +17,7 @@ from transformer.checkpoint.lora import AdapterState, init_adapters
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
 from transformer.parallel.mapping import Parallel
+from transformer.tasks.batches import Batches, BatchesInParts
 from transformer.training.optimizer import make_optimizer
 
 Batch = Any  # a pytree of arrays [B, …]
@@ -144,9 +145,12 @@ class TrainStep:
         """Returns a fresh state, on the devices."""
         return self.parallel.init(self._init_state)
 
-    def rows_of_host(self, num_rows: int) -> tuple[int, int]:
-        """Returns the first row that `put_batch` reads on this host, and the one after the last."""
-        return self.parallel.rows_of_host(num_rows, self._accumulate_steps)
+    def make_batch(self, batches: Batches, step: int) -> Batch:
+        """Returns batches[step] as the step takes it; this host makes its own rows alone."""
+        if not isinstance(batches, BatchesInParts):
+            return self.put_batch(batches[step])
+        rows = self.parallel.rows_of_host(batches.rows_per_batch, self._accumulate_steps)
+        return self.put_batch(batches.part(step, *rows))
 
     def put_batch(self, batch: Batch) -> Batch:
         """Returns a batch of NumPy arrays as the step takes it: padded and on the devices."""

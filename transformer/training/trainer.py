@@ -13,7 +13,6 @@ from transformer.console import phase, say
 from transformer.parallel.mapping import make_parallel
 from transformer.registry import TASKS
 from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption, Stopping
-from transformer.tasks.batches import BatchesInParts
 from transformer.tasks.task import Task
 from transformer.training.initial_state import restore_or_init, scores_until
 from transformer.training.meter import make_meter
@@ -109,12 +108,8 @@ class Trainer:
             self._save_and_evaluate(step, state)
 
     def _make_batch(self, step: int) -> Batch:
-        batches = self.task.training_batches
-        batches.plan_ahead(step)
-        if isinstance(batches, BatchesInParts):
-            rows = self.train_step.rows_of_host(batches.rows_per_batch)
-            return self.train_step.put_batch(batches.part(step, *rows))
-        return self.train_step.put_batch(batches[step])
+        self.task.training_batches.plan_ahead(step)
+        return self.train_step.make_batch(self.task.training_batches, step)
 
     def _must_end(self) -> bool:
         return self._is_interrupted() or self.meter.has_diverged or self.stopping.has_converged
