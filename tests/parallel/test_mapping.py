@@ -81,13 +81,6 @@ def test_every_device_gets_its_rows():
     assert trained("pmap in 2 micro-batches").rows == 4
 
 
-def test_one_host_makes_every_row():
-    """Catches rows that no host makes; two hosts are in tests/end_to_end/test_hosts.py."""
-    assert trained(ONE).parallel.rows_of_host(13) == (0, 13)
-    assert trained("2×2×1 with dropout").parallel.rows_of_host(13) == (0, 16)
-    assert trained("pmap in 2 micro-batches").parallel.rows_of_host(13, 2) == (0, 16)
-
-
 def test_settings_that_do_not_make_a_mesh_are_refused():
     """Catches an error from deep inside jax instead of a sentence with the way out."""
     devices = [object()] * 8

@@ -7,7 +7,7 @@ from jax.sharding import PartitionSpec
 
 from tests.helpers.tiny_models import make_batch, tiny_model
 from transformer.config import MeshConfig
-from transformer.parallel.mesh import mesh_shape, partition_spec_of
+from transformer.parallel.mesh import mesh_shape, partition_spec_of, rows_of_host
 from transformer.training.steps import init_state
 
 SIZES = {"data": 2, "fsdp": 2, "tensor": 2}
@@ -53,3 +53,25 @@ def test_dimension_that_cannot_be_divided_evenly_stays_whole():
 def test_minus_one_is_what_is_left(settings, shape):
     """Catches devices that no axis uses."""
     assert tuple(mesh_shape(MeshConfig(*settings), 8).values()) == shape
+
+
+@pytest.mark.parametrize(
+    ("devices", "rows"),
+    [([(0, 1), (1, 2)], (0, 4)), ([(2, 3), (3, None)], (4, 8)), ([(1, 2), (3, 4)], (2, 8))],
+)
+def test_a_host_needs_the_rows_of_its_devices(devices, rows):
+    """Catches a host without the rows of one of its devices. devices: the shards of each."""
+
+    class Sharding:
+        def addressable_devices_indices_map(self, shape):
+            assert shape == (4,)
+            return {str(shard): (slice(*shard),) for shard in devices}
+
+    assert rows_of_host(Sharding(), num_shards=4, num_rows=8) == rows
+
+
+def test_one_host_needs_every_row():
+    """Catches rows that no host makes where each device has all of them."""
+    mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
+    by_row = jax.sharding.NamedSharding(mesh, PartitionSpec("data"))
+    assert rows_of_host(by_row, num_shards=1, num_rows=13) == (0, 13)

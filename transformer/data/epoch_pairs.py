@@ -10,6 +10,8 @@ import numpy as np
 
 from transformer.data.permutation import permute
 
+TURNS, ORDER = 2, 3  # streams of random numbers apart from those of packing and masking
+
 
 class CorpusPart(NamedTuple):
     """Pairs that lie one after another and have the same weight."""
@@ -77,26 +79,27 @@ class EpochPairs:
         first_place = first_pair = 0
         for number, (part, count) in enumerate(zip(self.parts, self.places, strict=True)):
             here = np.flatnonzero((places >= first_place) & (places < first_place + count))
-            pairs[here] = first_pair + self._within(number, epoch, places[here] - first_place)
+            if len(here):
+                found = self._at_places_of(number, epoch, places[here] - first_place)
+                pairs[here] = first_pair + found
             first_place, first_pair = first_place + count, first_pair + part.num_pairs
         return pairs
 
-    def _within(self, number: int, epoch: int, places: np.ndarray) -> np.ndarray:
-        """Returns the pairs at some of a corpus's places, counted from the corpus's first pair."""
+    def _at_places_of(self, number: int, epoch: int, places: np.ndarray) -> np.ndarray:
+        """Returns the pairs at some places of one corpus, both counted from its first."""
         num_pairs = self.parts[number].num_pairs
-        num_extra = self.places[number] % max(1, num_pairs)
-        pairs, extra = places.copy(), places - (self.places[number] - num_extra)
-        is_extra = extra >= 0
-        pairs[~is_extra] %= max(1, num_pairs)
-        if is_extra.any():
-            turn = (epoch * num_extra + extra[is_extra]) % num_pairs
-            pairs[is_extra] = permute(turn, num_pairs, (self.seed, number))
+        num_extra = self.places[number] % num_pairs
+        first_extra = self.places[number] - num_extra
+        is_extra = places >= first_extra
+        turns = (epoch * num_extra + places[is_extra] - first_extra) % num_pairs
+        pairs = places % num_pairs
+        pairs[is_extra] = permute(turns, num_pairs, (self.seed, number, TURNS))
         return pairs
 
     def shuffled(self, epoch: int, start: int, stop: int) -> np.ndarray:
         """Returns the pairs from `start` to `stop` in a random order of the epoch's places."""
         places = np.arange(start, stop)
-        return self.at(epoch, permute(places, len(self), (self.seed, epoch, len(self.parts))))
+        return self.at(epoch, permute(places, len(self), (self.seed, epoch, ORDER)))
 
     def mean(self, lengths: np.ndarray) -> float:
         """Returns the mean of `lengths`, one for each pair, over the pairs of all epochs."""

@@ -97,18 +97,6 @@ class Parallel(ABC):
         unit = self.num_row_shards * num_parts
         return -(-num_rows // unit) * unit
 
-    def rows_of_host(self, num_rows: int, num_parts: int = 1) -> tuple[int, int]:
-        """Returns the first row of a batch that `put_batch` reads on this host, and the one after.
-
-        Rows that lie between those of this host's devices are among them. Of 8 rows over 4 devices
-        in order, the second of two hosts has the devices 2 and 3: (4, 8).
-        """
-        rows_per_shard = self.padded_num_rows(num_rows, num_parts) // self.num_row_shards
-        shards = self.by_row.addressable_devices_indices_map((self.num_row_shards,)).values()
-        bounds = [index[0].indices(self.num_row_shards) for index in shards if index]
-        start, stop = min(bound[0] for bound in bounds), max(bound[1] for bound in bounds)
-        return start * rows_per_shard, stop * rows_per_shard
-
     def put_batch(self, batch: Tree, num_parts: int = 1) -> Tree:
         """Puts a batch of numpy arrays on the devices, padded to `padded_num_rows`, split by row.
 

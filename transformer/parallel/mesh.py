@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from jax.sharding import PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 from jax.tree_util import KeyPath
 
 from transformer.config import MeshConfig
@@ -64,3 +64,17 @@ def partition_spec_of(
             for axis, size in zip(axes, shape, strict=False)
         )
     )
+
+
+def rows_of_host(by_row: NamedSharding, num_shards: int, num_rows: int) -> tuple[int, int]:
+    """Returns the first row of a batch that this host's devices take, and the one after the last.
+
+    by_row: how rows are split, into `num_shards` shards. Rows that lie between those of two devices
+    of the host are among them. Of 8 rows over 4 devices, the second of two hosts has the devices 2
+    and 3, and the rows (4, 8).
+    """
+    shards = by_row.addressable_devices_indices_map((num_shards,)).values()
+    bounds = [index[0].indices(num_shards) for index in shards if index]
+    rows_per_shard = num_rows // num_shards
+    first, last = min(bound[0] for bound in bounds), max(bound[1] for bound in bounds)
+    return first * rows_per_shard, last * rows_per_shard

@@ -17,6 +17,7 @@ from transformer.checkpoint.lora import AdapterState, init_adapters
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
 from transformer.parallel.mapping import Parallel
+from transformer.parallel.mesh import rows_of_host
 from transformer.tasks.batches import Batches, BatchesInParts
 from transformer.training.optimizer import make_optimizer
 
@@ -149,7 +150,8 @@ class TrainStep:
         """Returns batches[step] as the step takes it; this host makes its own rows alone."""
         if not isinstance(batches, BatchesInParts):
             return self.put_batch(batches[step])
-        rows = self.parallel.rows_of_host(batches.rows_per_batch, self._accumulate_steps)
+        num_rows = self.parallel.padded_num_rows(batches.rows_per_batch, self._accumulate_steps)
+        rows = rows_of_host(self.parallel.by_row, self.parallel.num_row_shards, num_rows)
         return self.put_batch(batches.part(step, *rows))
 
     def put_batch(self, batch: Batch) -> Batch:
