@@ -102,6 +102,14 @@ def test_rows_of_many_blocks_are_full(small_blocks, monkeypatch):
     assert plan.lengths[1].sum() / positions >= 0.94
 
 
+def test_blocks_leave_room_for_longer_pairs_than_the_mean(small_blocks):
+    """Catches a margin of another size than six standard deviations of a block."""
+    plan = make_plan(6000)
+    lengths = np.stack(plan.lengths).astype(float)
+    expected = 600 * lengths.mean(1) + 6 * lengths.std(1) * 600**0.5
+    assert plan._longest_block() == pytest.approx(expected, rel=0.01)
+
+
 def test_what_fits_no_row_is_said(small_blocks, monkeypatch):
     """Catches pairs that are lost in silence."""
     plan = make_plan(1300)

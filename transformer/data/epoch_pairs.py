@@ -102,10 +102,14 @@ class EpochPairs:
         return self.at(epoch, permute(places, len(self), (self.seed, epoch, ORDER)))
 
     def mean(self, lengths: np.ndarray) -> float:
-        """Returns the mean of `lengths`, one for each pair, over the pairs of all epochs."""
+        """Returns the mean of `lengths`, one for each pair, over the pairs of all epochs.
+
+        Sums are of integers, so that every machine finds the same number to the last bit.
+        """
         total, first = 0.0, 0
         for part, places in zip(self.parts, self.places, strict=True):
             if places:
-                total += places * float(lengths[first : first + part.num_pairs].mean())
+                sum_of_part = int(lengths[first : first + part.num_pairs].sum(dtype=np.int64))
+                total += places * sum_of_part / part.num_pairs
             first += part.num_pairs
         return total / len(self)
