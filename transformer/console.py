@@ -127,19 +127,21 @@ class Phase:
 
     def __init__(self, name: str, total: int, clock: Callable[[], float]) -> None:
         self.name, self.total, self.num_done = name, total, 0
+        self.unit = ""  # of what is counted, as "pairs", if the pace is to be shown
         self._clock, self._start, self._pace = clock, clock(), Pace(clock)
 
     def advance(self, amount: int = 1) -> None:
-        """Counts what was done."""
+        """Counts what was done; the clock of the pace starts now, as what came before compiled."""
         self.num_done += amount
         self._pace.add(amount)
-        self._pace.start()  # now: what came before compiled
+        self._pace.start()
 
     def __str__(self) -> str:
         """As "translating 320/1,000 (12 s, 25 s left)"."""
         count = f" {min(self.num_done, self.total):,}/{self.total:,}" if self.total else ""
         seconds = self._clock() - self._start
         times = [format_seconds(seconds)] if seconds >= 1 else []
+        times += [f"{self._pace.per_second():,.0f} {self.unit}/s"] if self.unit else []
         times += filter(None, [self._pace.time_left(max(0, self.total - self.num_done))])
         return f"{self.name}{count}" + (f" ({', '.join(times)})" if times else "")
 

@@ -69,24 +69,28 @@ def check_writable(path: epath.Path) -> None:
     _ask(path, write)
 
 
-def write_atomically(path: PathLike, content: str | bytes) -> None:
-    """Writes a file so that a reader, or a crash, sees the old one or the new one, never a mix."""
+def write_atomically(path: PathLike, content: str | bytes, writer: str = "") -> None:
+    """Writes a file so that a reader, or a crash, sees the old one or the new one, never a mix.
+
+    writer: as of `open_atomically`.
+    """
     content = content.encode() if isinstance(content, str) else content
-    with open_atomically(path) as file:
+    with open_atomically(path, writer) as file:
         file.write(content)
 
 
 @contextmanager
-def open_atomically(path: PathLike) -> Generator[IO[bytes]]:
+def open_atomically(path: PathLike, writer: str = "") -> Generator[IO[bytes]]:
     """Opens a file for writing bytes; it replaces `path` at the end of the block.
 
-    If the block raises, `path` stays as it was.
+    If the block raises, `path` stays as it was. writer: what tells this process from others that
+    may write the same file at once; the last of them to end replaces the others' file.
     """
     path = epath.Path(path)
     if is_remote(path):
         yield from _open_object_atomically(path)
         return
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(f"{path.name}{writer}.tmp")
     try:
         with open(temporary, "wb") as file:
             yield file
@@ -117,6 +121,16 @@ def take_lock(path: epath.Path, flag: str) -> TextIO:
     flag: the command-line flag that would name another folder. Raises ValueError, with that flag
     and the owner of the lock, if another process has it.
     """
+    file, owner = try_lock(path)
+    if file is None:
+        raise ValueError(
+            f"{path.parent} is in use by {owner}; wait for it, stop it, or name another {flag}."
+        )
+    return file
+
+
+def try_lock(path: epath.Path) -> tuple[TextIO | None, str]:
+    """Returns (the open file, locked as by `take_lock`; ""), or (None, the process that has it)."""
     file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -124,13 +138,11 @@ def take_lock(path: epath.Path, flag: str) -> TextIO:
         file.seek(0)
         owner = file.read().strip() or "another process"
         file.close()
-        raise ValueError(
-            f"{path.parent} is in use by {owner}; wait for it, stop it, or name another {flag}."
-        ) from None
+        return None, owner
     file.truncate(0)
     file.write(f"process {os.getpid()} on {socket.gethostname()}")
     file.flush()
-    return file
+    return file, ""
 
 
 class GrowingObject:

@@ -126,7 +126,7 @@ class WorkDir:
                 (self.path / name).unlink(missing_ok=True)
             with suppress(OSError):  # there is something else in it
                 for folder in self._made:
-                    folder.rmdir()
+                    os.rmdir(folder)
         if self._lock is not None:
             self._lock.close()
             self._lock = None

@@ -149,7 +149,11 @@ CORPORA = [  # (files of the corpus, words after train.py, part of the sentence)
     ({**PAIRS, "train.de": "c\n"}, [], "must have equally many lines"),
     ({**PAIRS, "train.en": "\n\n"}, [], "holds no pair to train on"),
     ({**PAIRS, "test.de": "", "test.en": ""}, LETTERS, "is empty: nothing to evaluate on"),
-    ({"train.tsv": "a\tb\tc\n"}, [], "line 1 must be SOURCE<tab>TARGET, but has 3 columns"),
+    (
+        {**PAIRS, "train.tsv": "a\tb\tc\n"},
+        [],
+        "line 1 must be SOURCE<tab>TARGET, but has 3 columns",
+    ),
     (PAIRS, ["--config.data.target_language=fr"], "must hold train.en and train.fr"),
     (PAIRS, ["--config.data.test_split=test2", *LETTERS], "must hold test2.en and test2.de"),
     (PAIRS, ["--config.data.train_split=train[50]"], "or a part of it as NAME[:90%]"),

@@ -88,5 +88,5 @@ def test_lengths_are_those_of_the_run_to_start_from(tmp_path):
     save_tokenizers(tmp_path, characters, characters)
     config = Config()
     config.tokenizer.kind, config.training.init_from = "imported", str(tmp_path)
-    lengths = measure_lengths([("abc", "a"), ("", "ab")], config)
+    lengths = measure_lengths([("abc", "a"), ("", "ab")], 2, config)
     assert lengths.source.tolist() == [4, 1] and lengths.target.tolist() == [2, 3]

@@ -6,7 +6,8 @@ import pytest
 
 from transformer.config import DataConfig
 from transformer.data.held_out import held_out_parts, position, sentence_key
-from transformer.data.parallel_text import load_evaluation_pairs, load_training_pairs
+from transformer.data.parallel_text import load_evaluation_pairs
+from transformer.data.training_text import TrainingText
 
 SPLITS = ("validation", "test")
 
@@ -22,7 +23,7 @@ def corpus(folder, pairs):
 def load(config):
     """(the training pairs, those of each split that is held out)."""
     held_out = {split: load_evaluation_pairs(config, split) for split in SPLITS}
-    return load_training_pairs(config).pairs, held_out
+    return list(TrainingText(config).pairs()), held_out
 
 
 def make_pairs():

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from configs import embedded_en_de, multi30k_tiny
-from transformer.data import parallel_text
 from transformer.data.epoch_pairs import CorpusPart
 from transformer.data.length_filter import filter_by_length
 from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import train_tokenizers
+from transformer.data.training_text import TrainingText
 from transformer.special_tokens import EOS, PAD
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -185,7 +185,7 @@ def test_at_least_98_percent_of_the_tokens_are_real(name):
         config.data.corpus = str(ROOT / config.data.corpus)
         if not pathlib.Path(config.data.corpus).is_dir():
             pytest.skip("data/multi30k is missing")
-    pairs = parallel_text.load_training_pairs(config.data).pairs
+    pairs = list(TrainingText(config.data).pairs())
     tokenizers = train_tokenizers(config.tokenizer, pairs)
     sides = [
         Ragged.encode(tokenizer, [pair[side] for pair in pairs])

@@ -3,12 +3,14 @@
 import gzip
 import lzma
 import warnings
+from collections import Counter
 
 import pytest
 
 from transformer.config import DataConfig
 from transformer.data import parallel_text
 from transformer.data.text_files import decode_text, read_text
+from transformer.data.training_text import TrainingText
 
 
 def write(folder, **files):
@@ -18,6 +20,13 @@ def write(folder, **files):
         data = content if isinstance(content, bytes) else content.encode()
         (folder / name.replace("__", ".")).write_bytes(data)
     return str(folder)
+
+
+def load(config):
+    """(the training pairs, the number of those that are left out by reason)."""
+    kept = list(TrainingText(config).kept())
+    left_out = sum((block.left_out for block in kept), Counter())
+    return [pair for block in kept for pair in block.pairs], left_out
 
 
 LINES = {  # the bytes of a file: its lines
@@ -89,16 +98,16 @@ def test_unequal_sides_are_refused_with_both_counts(tmp_path):
     """Catches zip(), which pairs what fits and drops the rest."""
     folder = write(tmp_path, train__en="a\nb\nc\n", train__de="a\nb\n")
     with pytest.raises(ValueError, match=r"train\.en has 3 and \S*train\.de has 2\.$"):
-        parallel_text.load_training_pairs(DataConfig(corpus=folder))
+        load(DataConfig(corpus=folder))
 
 
 def test_a_missing_folder_or_split_says_what_is_needed_and_what_the_folder_holds(tmp_path):
     """Catches "No such file or directory" without a way out."""
     with pytest.raises(ValueError, match=r"must hold train\.en and train\.de .*no such folder"):
-        parallel_text.load_training_pairs(DataConfig(corpus=str(tmp_path / "none")))
+        load(DataConfig(corpus=str(tmp_path / "none")))
     folder = write(tmp_path, train__en="a\n", dev__de="b\n")
     with pytest.raises(ValueError, match=r"it holds dev\.de, train\.en\.$"):
-        parallel_text.load_training_pairs(DataConfig(corpus=folder))
+        load(DataConfig(corpus=folder))
     empty = write(tmp_path / "empty")
     with pytest.raises(ValueError, match=r"it holds nothing\.$"):
         parallel_text.load_evaluation_pairs(DataConfig(corpus=empty), "test")
@@ -120,11 +129,11 @@ def test_the_embedded_corpus_names_its_splits_and_languages():
 def test_tsv(tmp_path):
     """Catches a column too many that is dropped, and a tab split elsewhere."""
     folder = write(tmp_path, train__tsv="a b\tc\u0085d\r\ne\tf\n")
-    pairs = parallel_text.load_training_pairs(DataConfig(corpus=folder)).pairs
+    pairs = load(DataConfig(corpus=folder))[0]
     assert pairs == [("a b", "c\u0085d"), ("e", "f")]
     write(tmp_path, train__tsv="a\tb\nc\td\te\n")
     with pytest.raises(ValueError, match=r"train\.tsv line 2 must be .*has 3 columns\.$"):
-        parallel_text.load_training_pairs(DataConfig(corpus=folder))
+        load(DataConfig(corpus=folder))
 
 
 def test_weights_are_parsed():
@@ -143,13 +152,12 @@ def test_impossible_weights_are_refused(text):
         parallel_text.parse_corpora(text)
 
 
-def test_several_corpora_keep_their_order_and_weights(tmp_path):
-    """Catches weights that go to the wrong pairs once some are filtered out."""
+def test_several_corpora_keep_their_order(tmp_path):
+    """Catches a second corpus that is read first, or whose test set counts."""
     a = write(tmp_path / "a", train__en="1\n\n3\n", train__de="eins\nzwei\ndrei\n")
     b = write(tmp_path / "b", train__en="4\n", train__de="vier\n", test__en="x\n", test__de="y\n")
-    pairs, parts, _ = parallel_text.load_training_pairs(DataConfig(corpus=f"{a}@2,{b}@0.5"))
+    pairs, _ = load(DataConfig(corpus=f"{a}@2,{b}@0.5"))
     assert pairs == [("1", "eins"), ("3", "drei"), ("4", "vier")]
-    assert parts == [(2, 2.0), (1, 0.5)]
     assert parallel_text.load_evaluation_pairs(DataConfig(corpus=f"{b},{a}"), "test") == [
         ("x", "y")
     ]
@@ -158,11 +166,11 @@ def test_several_corpora_keep_their_order_and_weights(tmp_path):
 def test_what_is_left_out_is_counted_by_reason(tmp_path):
     """Catches a filter that nobody notices, and one that cannot be switched off."""
     folder = write(tmp_path, train__en="a\n\n \nsame\nb\n", train__de="A\nB\nC\nsame \n\t\n")
-    pairs, _, problems = parallel_text.load_training_pairs(DataConfig(corpus=folder))
+    pairs, problems = load(DataConfig(corpus=folder))
     assert pairs == [("a", "A")]
     assert problems == {"an empty side": 3, "equal sides": 1}
     config = DataConfig(corpus=folder, drop_identical=False)
-    pairs, _, problems = parallel_text.load_training_pairs(config)
+    pairs, problems = load(config)
     assert pairs == [("a", "A"), ("same", "same ")]
     assert problems == {"an empty side": 3}
 
@@ -189,6 +197,6 @@ def test_nothing_to_train_or_evaluate_on_is_an_error(tmp_path):
     """Catches a run over no data that ends well."""
     folder = write(tmp_path, train__en="\nx\n", train__de="\nx\n", test__en="", test__de="")
     with pytest.raises(ValueError, match=r"holds no pair to train on.*empty side.*equal sides"):
-        parallel_text.load_training_pairs(DataConfig(corpus=folder))
+        load(DataConfig(corpus=folder))
     with pytest.raises(ValueError, match=r"'test' of .* is empty"):
         parallel_text.load_evaluation_pairs(DataConfig(corpus=folder), "test")

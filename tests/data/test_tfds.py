@@ -14,7 +14,7 @@ import pytest
 from transformer.config import DataConfig
 from transformer.data.images import load_images
 from transformer.data.labelled_text import load_evaluation_examples, load_training_examples
-from transformer.data.tfds import load_labelled, load_translations
+from transformer.data.tfds import load_labelled, read_translations
 
 ROOT = pathlib.Path(__file__).parents[2]
 TRAIN = [(f"A cat, no. {i}.", f"Eine Katze, Nr. {i}, süß.") for i in range(50)]
@@ -119,14 +119,14 @@ def under_other_name(prepared, copy):
 
 
 def in_a_process(data_dir, *calls):
-    """Returns what `load_translations(*call)` returns, or the message of its ValueError."""
+    """Returns the pairs of `read_translations(*call)`, or the message of its ValueError."""
     program = (
         "import json, sys, time\n"
-        "from transformer.data.tfds import load_translations\n"
+        "from transformer.data.tfds import read_translations\n"
         "out = []\n"
         "for call in json.loads(sys.argv[1]):\n"
         "    start = time.monotonic()\n"
-        "    try: out.append(load_translations(*call))\n"
+        "    try: out.append(list(read_translations(*call)[1]))\n"
         "    except ValueError as error: out.append(str(error))\n"
         "    assert time.monotonic() - start < 15\n"
         "assert 'tensorflow' not in sys.modules and 'jax' not in sys.modules\n"
@@ -186,11 +186,11 @@ def test_a_wrong_split_language_or_folder_is_answered_with_the_right_ones(data_d
     """Catches a KeyError."""
     folder = str(data_dir / "small_talk/1.0.0")
     with pytest.raises(ValueError, match=r"split 'dev'.*'train', 'test'"):
-        load_translations(folder, "dev", "en", "de")
+        list(read_translations(folder, "dev", "en", "de")[1])
     with pytest.raises(ValueError, match="has de, en, not en and fr"):
-        load_translations(folder, "train", "en", "fr")
+        list(read_translations(folder, "train", "en", "fr")[1])
     with pytest.raises(ValueError, match=r"no dataset_info\.json"):
-        load_translations(str(data_dir / "small_talk"), "train", "en", "de")
+        list(read_translations(str(data_dir / "small_talk"), "train", "en", "de")[1])
 
 
 def test_a_missing_or_damaged_shard_is_refused(data_dir, tmp_path):
@@ -204,10 +204,10 @@ def test_a_missing_or_damaged_shard_is_refused(data_dir, tmp_path):
     for damaged in (data[: len(data) // 2], b"", bytes(flipped)):
         shard.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"^The split 'train' of .* cannot be read: [^\n]*$"):
-            load_translations(str(copy), "train", "en", "de")
+            list(read_translations(str(copy), "train", "en", "de")[1])
     shard.unlink()
     with pytest.raises(ValueError, match="cannot be read"):
-        load_translations(str(copy), "train", "en", "de")
+        list(read_translations(str(copy), "train", "en", "de")[1])
 
 
 def test_a_format_of_tensorflow_is_named(data_dir, tmp_path):
@@ -219,7 +219,7 @@ def test_a_format_of_tensorflow_is_named(data_dir, tmp_path):
     with pytest.raises(
         ValueError, match=r"of the format tfrecord.*python -m transformer\.data\.tfds"
     ):
-        load_translations(str(copy), "train", "en", "de")
+        list(read_translations(str(copy), "train", "en", "de")[1])
 
 
 def test_texts_and_their_labels(reviews):

@@ -9,7 +9,7 @@ from tensorflow_datasets.core import constants
 from tensorflow_datasets.core.utils.lazy_imports_utils import tensorflow as tf
 
 from transformer.data import tfds_preparation
-from transformer.data.tfds import load_translations
+from transformer.data.tfds import read_translations
 
 NOWHERE = "http://127.0.0.1:9/file"  # nobody listens there
 
@@ -58,7 +58,8 @@ def test_text_is_prepared_without_tensorflow_and_once(data_dir, capsys, monkeypa
     folder = data_dir / "prepared_talk/local/1.0.0"
     code, said = prepare(capsys, "prepared_talk/local")
     assert code == 0 and said.endswith(f"prepared_talk/local is prepared in {folder}\n")
-    assert load_translations(str(folder), "train", "en", "de") == [("a cat", "eine Katze")]
+    number, pairs = read_translations(str(folder), "train", "en", "de")
+    assert (number, list(pairs)) == (1, [("a cat", "eine Katze")])
     monkeypatch.setattr(tfds_preparation, "_download_and_prepare", pytest.fail)
     said = f"prepared_talk/local is prepared in {folder}\n"
     assert prepare(capsys, "prepared_talk/local") == (0, said)

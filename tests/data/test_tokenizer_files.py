@@ -3,7 +3,6 @@
 import pytest
 
 from transformer.config import TokenizerConfig
-from transformer.data import tokenizer_files
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
@@ -52,14 +51,6 @@ def test_each_side_may_have_its_own_kind():
     assert len(source.encode(["hat "])[0]) == 5
     ids = target.encode(["t͡s a ŋ"])[0]
     assert len(ids) == 4 and target.decode(ids) == target.join_pieces("t͡s a ŋ") == "t͡s a ŋ"
-
-
-def test_a_sample_is_taken_from_all_of_the_text(monkeypatch):
-    """Catches a vocabulary of the first corpus only, where several stand one after another."""
-    monkeypatch.setattr(tokenizer_files, "SAMPLE", 100)
-    pairs = PAIRS[:150] + [("zebra zebra", "Zebra Zebra")] * 50
-    source, _ = train_tokenizers(KINDS["pieces"], pairs)
-    assert source.decode(source.encode(["zebra"])[0]) == "zebra"
 
 
 def test_saving_again_leaves_no_old_file(tmp_path):

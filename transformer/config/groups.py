@@ -52,6 +52,23 @@ class DataConfig(Settings):
         9.0, "Largest ratio of a training pair's two lengths in tokens; 0: no limit.", at_least=0
     )
     drop_identical: bool = setting(True, "Leave out training pairs whose two sides are equal.")
+    cache: str = setting(
+        "",
+        "Folder of prepared corpora, local or gs://; empty: prepared_corpora beside the work "
+        "directory.",
+        is_path=True,
+        **SPEED_ALONE,
+    )
+    cache_key: str = setting(
+        "time",
+        "What tells that a corpus has changed: path, size and time of its files, or a hash of all "
+        "they hold.",
+        choices=("time", "hash"),
+        **SPEED_ALONE,
+    )
+    prepare_workers: int = setting(
+        0, "Processes that prepare a corpus; 0: as many as cores.", at_least=0, **SPEED_ALONE
+    )
     mask_rate: float = rate(0.15, "Share of the tokens that a masked language model has to guess.")
     patch_size: int = setting(
         4, "Side of an image's square patches in pixels; a patch is one position.", at_least=1

@@ -111,7 +111,7 @@ def fill_rows(
         position  0 1 2  0 1  0 1  of each id, in its sentence
         index     0 1 2  3 4  6 7  of each id: row * 6 + offset + position
     """
-    lengths = ragged.lengths[indices]
+    ids, lengths = ragged.gather(indices)
     row = np.repeat(np.arange(len(per_row)), per_row)
     first = np.repeat(np.cumsum(per_row) - per_row, per_row)
     starts = np.cumsum(lengths) - lengths
@@ -120,7 +120,7 @@ def fill_rows(
     index = np.repeat(row * length + offset, lengths) + position
     rows = np.zeros((3, len(per_row) * length), np.int32)
     rows[0] = PAD
-    rows[0, index] = ragged.flat[np.repeat(ragged.starts[indices], lengths) + position]
+    rows[0, index] = ids
     rows[1, index] = np.repeat(np.arange(len(indices)) - first + 1, lengths)
     rows[2, index] = position
     ids, segments, positions = rows.reshape(3, len(per_row), length)

@@ -1,15 +1,16 @@
 """What a corpus shows by itself: its languages, the splits it lacks, the amount of its text."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from transformer.config import Config, DataConfig
-from transformer.data.parallel_text import Pairs, parse_corpora
+from transformer.data.parallel_text import parse_corpora
 from transformer.data.ragged import Ragged
 from transformer.data.splits import parse_split
 from transformer.data.text_files import OPENERS, describe_folder, name_in_folder
@@ -110,25 +111,27 @@ def _endings(corpus: str, split: str) -> set[str]:
     return {match[1] for match in matches if match}
 
 
-def measure_text(pairs: Pairs) -> TextFacts:
+def measure_text(pairs: Iterable[tuple[str, str]]) -> TextFacts:
     """Returns the amount of a training text."""
     characters: set[str] = set()
     words: set[str] = set()
-    num_bytes = 0
-    for side in (text for pair in pairs for text in pair):
-        characters.update(side)
-        words.update(WORD.findall(side))
-        num_bytes += len(side.encode(errors="replace"))
-    return TextFacts(len(pairs), num_bytes, len(characters), len(words))
+    num_pairs = num_bytes = 0
+    for pair in pairs:
+        num_pairs += 1
+        for side in pair:
+            characters.update(side)
+            words.update(WORD.findall(side))
+            num_bytes += len(side.encode(errors="replace"))
+    return TextFacts(num_pairs, num_bytes, len(characters), len(words))
 
 
-def measure_lengths(pairs: Pairs, config: Config) -> Lengths:
-    """Returns the lengths in tokens of a sample.
+def measure_lengths(pairs: Iterable[tuple[str, str]], num_pairs: int, config: Config) -> Lengths:
+    """Returns the lengths in tokens of a sample of so many pairs.
 
     They are counted by the tokenizers of the run to start from, or by some that are trained on that
     sample.
     """
-    sample = pairs[:: -(-len(pairs) // SAMPLE)]
+    sample = list(islice(pairs, 0, None, -(-num_pairs // SAMPLE)))
     if config.training.init_from:
         tokenizers = load_tokenizers(locate(config.training.init_from))
     else:

@@ -64,13 +64,17 @@ def held_out_pairs(pairs: Iterable[Pair], part: Part) -> list[Pair]:
 class HeldOut:
     """The sentences that training must not see: the source and the target of any held-out pair.
 
-    pairs: the training split that they are held out of.
+    pairs: those of the training split whose source is held out; others make no difference.
     """
 
     def __init__(self, pairs: Iterable[Pair], config: DataConfig) -> None:
         parts = held_out_parts(config).values()
         self._stop = max((part.stop for part in parts), default=0.0)
-        self._targets = {sentence_key(t) for s, t in pairs if self._is_held_out(s)} - {""}
+        self._targets = {sentence_key(target) for _, target in self.choose(pairs)} - {""}
+
+    def choose(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """Returns the pairs whose source is held out."""
+        return [pair for pair in pairs if self._is_held_out(pair[0])]
 
     def _is_held_out(self, source: str) -> bool:
         return position(sentence_key(source)) < self._stop

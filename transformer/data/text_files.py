@@ -12,7 +12,7 @@ import stat
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
@@ -27,6 +27,34 @@ TOO_LONG = "lines longer than 1 MiB, cut there"
 MAX_SHOWN = 5  # numbers of repaired lines that a message names
 READ_ERRORS = OSError, EOFError, lzma.LZMAError, zlib.error
 BinaryFile = IO[bytes] | io.BufferedIOBase
+
+
+class Repairs:
+    """How many lines were repaired, by what was wrong with them, and the numbers of the first."""
+
+    def __init__(self) -> None:
+        self.counts = Counter[str]()
+        self.first: dict[str, list[int]] = {NOT_UTF8: [], TOO_LONG: []}
+
+    def count(self, fault: str, number: int) -> None:
+        """Counts the line of this number."""
+        self.add({fault: 1}, {fault: [number]})
+
+    def add(self, counts: Mapping[str, int], first: Mapping[str, list[int]]) -> None:
+        """Adds the `counts` and the `first` of a later part of the same file."""
+        self.counts.update(counts)
+        for fault, numbers in first.items():
+            self.first[fault] = (self.first[fault] + numbers)[:MAX_SHOWN]
+
+    def named(self, name: str) -> Counter[str]:
+        """Returns the number of repaired lines by fault and first numbers. name: of the file."""
+        found = Counter[str]()
+        for fault, numbers in self.first.items():
+            count = self.counts[fault]
+            shown = ", ".join(map(str, numbers)) + (", …" if count > len(numbers) else "")
+            if count:
+                found[f"{fault} ({name} line {shown})"] = count
+        return found
 
 
 class Lines:
@@ -47,42 +75,30 @@ class Lines:
         """
         self.name = name
         self._file, self._raw, self._size = file, raw or file, size
-        self._num_repaired = Counter[str]()
-        self._repaired: dict[str, list[int]] = {NOT_UTF8: [], TOO_LONG: []}  # the first numbers
+        self._repairs = Repairs()
 
     def __iter__(self) -> Iterator[str]:
-        for number, line in enumerate(self._raw_lines(), 1):
-            line = line.removesuffix(b"\n")
-            if len(line) > LONGEST_LINE:
-                self._count_repair(TOO_LONG, number)
-                line = re.sub(rb"[\xc0-\xff][\x80-\xbf]{0,3}\Z", b"", line[:LONGEST_LINE])
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            try:
-                text = line.decode()
-            except UnicodeDecodeError:
-                text = line.decode(errors="replace")
-                self._count_repair(NOT_UTF8, number)
-            yield text.removesuffix("\r")
+        for number, line in enumerate(self.undecoded(), 1):
+            yield decode_line(line, number, self._repairs)
 
-    def _raw_lines(self) -> Iterator[bytes]:
-        """Yields each line as bytes; of one that is too long, one byte more than is kept."""
+    def undecoded(self) -> Iterator[bytes]:
+        """Yields each line as bytes, for `decode_line`; of one too long, one byte more than kept.
+
+        The line feed at its end is there even where the file, or what is kept, lacks it.
+        """
         try:
             while line := self._file.readline(LONGEST_LINE + 1):
-                rest = line
-                while not rest.endswith(b"\n") and (rest := self._file.readline(2**16)):
+                if line.endswith(b"\n"):
+                    yield line
+                    continue
+                while (rest := self._file.readline(2**16)) and not rest.endswith(b"\n"):
                     pass
-                yield line
+                yield line + b"\n"
         except READ_ERRORS as error:
             raise ValueError(_unreadable(self.name, error)) from None
         finally:
             self._file.close()
             self._raw.close()
-
-    def _count_repair(self, fault: str, number: int) -> None:
-        self._num_repaired[fault] += 1
-        if len(self._repaired[fault]) < MAX_SHOWN:
-            self._repaired[fault].append(number)
 
     @property
     def fraction_read(self) -> float | None:
@@ -93,13 +109,23 @@ class Lines:
 
     def repairs(self) -> Counter[str]:
         """Returns the number of lines repaired so far, by fault and the first line numbers."""
-        found = Counter[str]()
-        for fault, numbers in self._repaired.items():
-            count = self._num_repaired[fault]
-            shown = ", ".join(map(str, numbers)) + (", …" if count > len(numbers) else "")
-            if count:
-                found[f"{fault} ({self.name} line {shown})"] = count
-        return found
+        return self._repairs.named(self.name)
+
+
+def decode_line(line: bytes, number: int, repairs: Repairs) -> str:
+    """Returns the text of a line that `Lines.undecoded` yields. number: of the line, from 1."""
+    line = line.removesuffix(b"\n")
+    if len(line) > LONGEST_LINE:
+        repairs.count(TOO_LONG, number)
+        line = re.sub(rb"[\xc0-\xff][\x80-\xbf]{0,3}\Z", b"", line[:LONGEST_LINE])
+    if number == 1:
+        line = line.removeprefix(b"\xef\xbb\xbf")
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        text = line.decode(errors="replace")
+        repairs.count(NOT_UTF8, number)
+    return text.removesuffix("\r")
 
 
 def open_lines(path: PathLike) -> Lines:

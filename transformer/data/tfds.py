@@ -11,10 +11,12 @@ without Apache Beam.
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import tensorflow_datasets as tfds
+from etils import epath
 
 from transformer import storage
 
@@ -28,9 +30,12 @@ Row = dict[str, Any]  # a value of each feature: bytes, an integer or an array
 Example = TypeVar("Example")
 
 
-def load_translations(name: str, split: str, source: str, target: str) -> list[tuple[str, str]]:
-    """Returns the (source, target) pairs of a split of a dataset with a `Translation` feature.
+def read_translations(
+    name: str, split: str, source: str, target: str
+) -> tuple[int, Iterator[tuple[str, str]]]:
+    """Returns (number, iterator) of the (source, target) pairs of a split of a dataset.
 
+    It must have a `Translation` feature.
     name: as `tfds.builder` takes it, e.g. "wmt14_translate/de-en", or the folder of a prepared
         dataset. TFDS_DATA_DIR says where prepared datasets lie.
 
@@ -44,14 +49,22 @@ def load_translations(name: str, split: str, source: str, target: str) -> list[t
             f"The TFDS dataset {name} has {', '.join(languages)}, not {source} and {target}; set "
             f"data.source_language and data.target_language."
         )
-    return _read(builder, name, split, lambda row: (row[source].decode(), row[target].decode()))
+    with _explaining(name, split):
+        number = len(builder.as_data_source(split))
+    pairs = _read(builder, name, split, lambda row: (row[source].decode(), row[target].decode()))
+    return number, pairs
+
+
+def files_of_dataset(name: str) -> list[epath.Path]:
+    """Returns the files of a prepared dataset; raises ValueError as `read_translations`."""
+    return sorted(epath.Path(_open_prepared(name).data_dir).iterdir())
 
 
 def load_labelled(name: str, split: str, features: Sequence[str]) -> list[tuple[Any, str]]:
     """Returns (example, name of its label) of each row of a split of a dataset with a `label`.
 
     features: the example is the first of these features that the dataset has: bytes for a text, an
-        array for an image. Otherwise as `load_translations`; also raises ValueError if a row has no
+        array for an image. Otherwise as `read_translations`; also raises ValueError if a row has no
         label.
     """
     builder = _open_prepared(name)
@@ -63,7 +76,7 @@ def load_labelled(name: str, split: str, features: Sequence[str]) -> list[tuple[
             f"The TFDS dataset {name} has {', '.join(available)}; it must have a label, and "
             f"{' or '.join(features)}."
         )
-    rows = _read(builder, name, split, lambda row: (row[feature], row["label"]))
+    rows = list(_read(builder, name, split, lambda row: (row[feature], row["label"])))
     if unlabelled := sum(label < 0 for _, label in rows):  # -1, as in the test sets of GLUE
         raise ValueError(f"The split '{split}' of {name} has {unlabelled} rows without a label.")
     return [(example, label_of.int2str(label)) for example, label in rows]
@@ -71,10 +84,18 @@ def load_labelled(name: str, split: str, features: Sequence[str]) -> list[tuple[
 
 def _read(
     builder: tfds.core.DatasetBuilder, name: str, split: str, convert: Callable[[Row], Example]
-) -> list[Example]:
-    """Returns `convert` of each row; a damaged shard may also yield None as a row."""
+) -> Iterator[Example]:
+    """Yields `convert` of each row; a damaged shard may also yield None as a row."""
+    with _explaining(name, split):
+        for row in builder.as_data_source(split):
+            yield convert(row)
+
+
+@contextmanager
+def _explaining(name: str, split: str) -> Iterator[None]:
+    """Raises ValueError for whatever the block raises."""
     try:
-        return [convert(row) for row in builder.as_data_source(split)]
+        yield
     except Exception as error:  # TFDS and its readers raise errors of many types
         raise ValueError(
             f"The split '{split}' of {name} cannot be read: {shorten(error)}"

@@ -7,10 +7,13 @@ Other tokenizers: `simple_tokenizers`, and `piece_list_tokenizer` of imported mo
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Protocol, Self, cast
 
+import numpy as np
 import sentencepiece
 
+from transformer.data.word_ids import WordIds, splits_by_word
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
 
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -100,6 +103,7 @@ class SentencePieceTokenizer:
                 f"The SentencePiece model must be trained with pad_id=0, bos_id=1, eos_id=2 and "
                 f"unk_id=3, not {special}."
             )
+        self.words = WordIds(self._processor) if splits_by_word(model) else None
 
     @classmethod
     def train(cls, sentences: Iterable[str], vocab_size: int) -> Self:
@@ -129,7 +133,11 @@ class SentencePieceTokenizer:
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences, "encode")
-        return [[*ids, EOS] for ids in self._processor.encode([_clean(s) for s in sentences])]
+        if self.words is None:
+            return [[*ids, EOS] for ids in self._processor.encode([_clean(s) for s in sentences])]
+        flat, lengths = self.words.encode([_clean(s) for s in sentences])
+        ids, ends = flat.tolist(), np.cumsum(lengths).tolist()
+        return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def decode(self, ids: Iterable[int]) -> str:
         text = self._processor.decode(strip_control_ids(ids))
@@ -158,6 +166,15 @@ def read_sentencepiece(model: bytes) -> sentencepiece.SentencePieceProcessor:
         ) from None
 
 
+def encode_flat(tokenizer: Tokenizer, sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns what `tokenizer.encode` does as (the ids of all sentences, how many each has)."""
+    if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.words is not None:
+        return tokenizer.words.encode([_clean(sentence) for sentence in sentences])
+    encoded = tokenizer.encode(sentences)
+    flat = np.fromiter(chain.from_iterable(encoded), np.int32)
+    return flat, np.array([len(ids) for ids in encoded], np.int64)
+
+
 def strip_control_ids(ids: Iterable[int]) -> list[int]:
     """Returns the ids before the first EOS, without PAD and BOS."""
     ids = [int(i) for i in ids]
@@ -167,7 +184,9 @@ def strip_control_ids(ids: Iterable[int]) -> list[int]:
 
 def _clean(text: str) -> str:
     """Replaces what SentencePiece cannot take: lone surrogates, and its own sign for a space."""
-    return SURROGATE.sub("\ufffd", text).replace("▁", " ")
+    if not text.isascii():
+        text = SURROGATE.sub("\ufffd", text).replace("▁", " ")
+    return text
 
 
 def _explain(error: RuntimeError, vocab_size: int) -> str:

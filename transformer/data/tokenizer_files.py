@@ -11,8 +11,8 @@ from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.storage import PathLike, locate, write_atomically
+from transformer.workdir import WorkDir
 
-SAMPLE = 2_000_000  # the most pairs that a vocabulary is learnt from
 PAIR = {"source_tokenizer", "target_tokenizer"}
 READERS: dict[str, Callable[[bytes], Tokenizer]] = {
     SentencePieceTokenizer.suffix: SentencePieceTokenizer,
@@ -33,8 +33,7 @@ def train_tokenizers(
     if config.model:
         tokenizer = _load(locate(config.model), SentencePieceTokenizer)
         return tokenizer, tokenizer
-    sample = pairs[:: -(-len(pairs) // SAMPLE)]  # from all of it: corpora stand one after another
-    sources, targets = ([pair[side] for pair in sample] for side in (0, 1))
+    sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     if config.shared:
         tokenizer = _train(config, config.kind, sources + targets)
         return tokenizer, tokenizer
@@ -91,6 +90,16 @@ def load_tokenizers(folder: PathLike) -> tuple[Tokenizer, Tokenizer]:
         return tokenizer, tokenizer
     source, target = (_load(files[name], READERS[files[name].suffix]) for name in sorted(PAIR))
     return source, target
+
+
+def vocabulary_of(workdir: WorkDir, init_from: str) -> WorkDir | None:
+    """Returns the work directory whose vocabularies a run has; None if it learns its own.
+
+    It is the run's own once it has begun, and before that the one of `init_from`, if not "".
+    """
+    if workdir.has_run:
+        return workdir
+    return WorkDir(init_from) if init_from else None
 
 
 def has_tokenizers(folder: PathLike) -> bool:

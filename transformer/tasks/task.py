@@ -16,7 +16,12 @@ from flax import linen as nn
 from transformer.checkpoint.train_state import Params
 from transformer.checkpoint.warm_start import check_init_from
 from transformer.config import Config
-from transformer.data.tokenizer_files import Tokenizer, load_tokenizers, train_tokenizer
+from transformer.data.tokenizer_files import (
+    Tokenizer,
+    load_tokenizers,
+    train_tokenizer,
+    vocabulary_of,
+)
 from transformer.evaluation.loss import make_eval_step, sum_over_batches
 from transformer.evaluation.task_scores import TaskScores
 from transformer.model.costs import StepCost
@@ -199,14 +204,8 @@ class Task(Generic[TrainingT, ValidationT]):
 
     @property
     def _source(self) -> WorkDir | None:
-        """The work directory to take tokenizers and classes from, if this run makes none itself.
-
-        It is the run's own once it has begun, and before that the one of `training.init_from`.
-        """
-        init_from = self.config.training.init_from
-        if self.workdir.has_run:
-            return self.workdir
-        return WorkDir(init_from) if init_from else None
+        """The work directory to take tokenizers and classes from, if this run makes none itself."""
+        return vocabulary_of(self.workdir, self.config.training.init_from)
 
     def _load_or_train_tokenizer(self, texts: Sequence[str]) -> Tokenizer:
         """Returns the tokenizer of `_source`, or one trained on `texts`."""

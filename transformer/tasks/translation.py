@@ -6,18 +6,26 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-import numpy as np
+import jax
 from etils import epath
 
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.batch import Batch
-from transformer.data.epoch_pairs import CorpusPart, with_temperature
+from transformer.data.epoch_pairs import with_temperature
+from transformer.data.held_out import held_out_parts
 from transformer.data.length_filter import filter_by_length
 from transformer.data.packing import PackedBatches, full_rows, num_rows_of_batch
-from transformer.data.parallel_text import load_evaluation_pairs, load_training_pairs
+from transformer.data.pair_blocks import Pairs
+from transformer.data.parallel_text import load_evaluation_pairs, parse_corpora
+from transformer.data.prepared.cache import cache_folder
+from transformer.data.prepared.corpus import PreparedCorpus
+from transformer.data.prepared.preparation import Share
+from transformer.data.prepared.prepare import training_corpus
 from transformer.data.ragged import Ragged
-from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
+from transformer.data.tokenizer import Tokenizer
+from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
+from transformer.data.training_text import TrainingText
 from transformer.evaluation.bleu_tokenisation import check_tokenisation, tokenisation_note
 from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.metrics import score_by
@@ -31,7 +39,6 @@ from transformer.registry import METRICS
 from transformer.tasks.task import Metrics, NextCommands, Task, with_training_options
 from transformer.workdir import WorkDir
 
-Pairs = Sequence[tuple[str, str]]  # (source, target)
 MAX_TOO_LONG = 0.001  # of the training pairs may have a source too long for rows of the best shape
 
 
@@ -46,64 +53,78 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         self.higher_is_better = METRICS[self.selection_metric].higher_is_better
         check_tokenisation(data.bleu_tokenize)
         self.direction = f"{data.source_language}-{data.target_language}"
-        pairs, parts, problems = load_training_pairs(data)
-        if self._source:
-            self.tokenizers = load_tokenizers(self._source.path)
-        else:
-            self.tokenizers = train_tokenizers(config.tokenizer, pairs)
+        self.corpus, self.tokenizers, others = self._open_text()
+        self.validation_pairs = others[data.validation_split]
+        self.test_pairs = others[data.test_split]
         num_rows = num_rows_of_batch(training.batch_tokens, data.row_length)
-        self.training_batches, skipped = self._pack(
-            pairs, num_rows, parts=parts, max_length_ratio=data.max_length_ratio
-        )
-        self.num_skipped = problems + skipped
-        self.validation_pairs = load_evaluation_pairs(data, data.validation_split)
-        # Read now, so that a missing test split is reported before the training and not after.
-        self.test_pairs = load_evaluation_pairs(data, data.test_split)
-        self.validation_batches, self.num_skipped_validation = self._pack(
-            self.validation_pairs,
+        self.training_batches = self._pack_training(num_rows)
+        self.num_skipped = self.corpus.left_out + self._too_long(self.training_batches)
+        self.validation_batches, self.num_skipped_validation = self._pack_validation(
             -(-num_rows // training.accumulate_steps),  # rows that a step holds at once
         )
         self.translator = Translator(config, None, self.tokenizers)
         self.model = with_training_options(self.translator.model, config)
 
-    def _pack(
+    def _open_text(
         self,
-        pairs: Pairs,
-        num_rows: int,
-        *,
-        parts: Sequence[CorpusPart] | None = None,
-        max_length_ratio: float = 0,
-    ) -> tuple[PackedBatches, Counter[str]]:
+    ) -> tuple[PreparedCorpus, tuple[Tokenizer, Tokenizer], dict[str, Pairs]]:
+        """Returns (prepared corpus, made if need be; tokenizers; pairs of the other splits).
+
+        What is missing is reported before the corpus is prepared, which may take long.
+        """
+        data = self.config.data
+        text, held_out = TrainingText(data), held_out_parts(data)
+        splits = dict.fromkeys((data.validation_split, data.test_split))
+        others = {s: load_evaluation_pairs(data, s) for s in splits if s not in held_out}
+        cache = cache_folder(data, self.workdir.path)
+        known = load_tokenizers(self._source.path) if self._source else None
+        share = Share(jax.process_index(), jax.process_count())
+        tokenizers, corpus = training_corpus(self.config, text, cache, known, share)
+        assert corpus is not None  # as the share waits for the others
+        for split in filter(held_out.get, splits):
+            others[split] = load_evaluation_pairs(data, split, corpus.held_out)
+        return corpus, tokenizers, others
+
+    def _pack_training(self, num_rows: int) -> PackedBatches:
+        data = self.config.data
+        weights = [weight for _, weight in parse_corpora(data.corpus)]
+        return PackedBatches(
+            self.corpus.source,
+            self.corpus.target,
+            row_length=data.row_length,
+            rows_per_batch=num_rows,
+            seed=self.config.training.seed,
+            parts=with_temperature(self.corpus.parts(weights), data.corpus_temperature),
+            too_long=MAX_TOO_LONG,
+        )
+
+    def _pack_validation(self, num_rows: int) -> tuple[PackedBatches, Counter[str]]:
         """Returns batches of the pairs that fit a row, and counts of the others by reason."""
         row_length = self.config.data.row_length
         source, target = (
-            Ragged.encode(tokenizer, [pair[side] for pair in pairs])
+            Ragged.encode(tokenizer, [pair[side] for pair in self.validation_pairs])
             for side, tokenizer in enumerate(self.tokenizers)
         )
-        kept, skipped = filter_by_length(source, target, row_length, max_length_ratio)
+        kept, skipped = filter_by_length(source, target, row_length, max_length_ratio=0)
         if not len(kept):
             raise ValueError(
-                f"No pair is left of {len(pairs)} ({dict(skipped)}); raise data.row_length or "
+                f"No pair is left of {len(source)} ({dict(skipped)}); raise data.row_length or "
                 f"data.max_length_ratio."
             )
-        if parts:
-            bounds = np.cumsum([0, *(part.num_pairs for part in parts)])
-            sizes = np.diff(np.searchsorted(kept, bounds)).tolist()
-            parts = [CorpusPart(n, part.weight) for n, part in zip(sizes, parts, strict=True)]
-            parts = with_temperature(parts, self.config.data.corpus_temperature)
         batches = PackedBatches(
             source.take(kept),
             target.take(kept),
             row_length=row_length,
             rows_per_batch=num_rows,
             seed=self.config.training.seed,
-            parts=parts,
-            too_long=MAX_TOO_LONG if parts else 0.0,
         )
-        if batches.num_too_long:
-            reason = f"more than {batches.shape[0]} source pieces, the source's part of a row"
-            skipped[reason] = batches.num_too_long
-        return batches, skipped
+        return batches, skipped + self._too_long(batches)
+
+    @staticmethod
+    def _too_long(batches: PackedBatches) -> Counter[str]:
+        """Returns the number of pairs that are not in the batches, by reason."""
+        reason = f"more than {batches.shape[0]} source pieces, the source's part of a row"
+        return Counter({reason: batches.num_too_long} if batches.num_too_long else {})
 
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[Transformer, Batch]:
@@ -120,10 +141,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         return StepCost(flops, lengths.sum())
 
     def data_contents(self) -> list[Any]:
-        batches = self.training_batches, self.validation_batches
-        sides = [side for b in batches for side in (b.source, b.target)]
-        arrays = [array for s in sides for array in (s.flat, s.starts, s.lengths)]
-        return [*arrays, self.validation_pairs, self.test_pairs]
+        return [self.corpus.checksums, self.validation_pairs, self.test_pairs]
 
     def save(self, folder: epath.Path) -> None:
         save_tokenizers(folder, *self.tokenizers)

@@ -13,7 +13,7 @@ import jax
 from transformer.config import Config
 from transformer.console import phase
 from transformer.data import corpus_facts
-from transformer.data.parallel_text import load_training_pairs
+from transformer.data.training_text import TrainingText
 from transformer.evaluation.bleu_tokenisation import choose_tokenisation
 from transformer.parallel import hosts
 from transformer.parallel.devices import find_chip
@@ -62,10 +62,10 @@ def choose_settings(config: Config) -> Choices:
 
 def _choose_sizes(choices: Choices) -> None:
     """Chooses vocabulary, batch and model, and a schedule by an estimate of the speed."""
-    pairs = load_training_pairs(choices.config.data).pairs
-    text = corpus_facts.measure_text(pairs)
+    training_text = TrainingText(choices.config.data)
+    text = corpus_facts.measure_text(training_text.pairs())
     rules.choose_vocabulary(choices, text)
-    lengths = corpus_facts.measure_lengths(pairs, choices.config)
+    lengths = corpus_facts.measure_lengths(training_text.pairs(), text.num_pairs, choices.config)
     seconds = 60 * choices.config.training.minutes * TRAINING_SHARE
     facts = rules.Facts(text, lengths, describe_machine(), seconds)
     rules.choose_rows(choices, facts)
@@ -106,7 +106,8 @@ def _choose_data(choices: Choices) -> None:
     if choices.is_open("data.held_out"):
         missing = corpus_facts.missing_splits(choices.config.data)
         whole = choices.config.with_values({"data.held_out": ""})
-        rules.choose_held_out(choices, missing, len(load_training_pairs(whole.data).pairs))
+        num_pairs = sum(len(kept.pairs) for kept in TrainingText(whole.data).kept())
+        rules.choose_held_out(choices, missing, num_pairs)
 
 
 def _choose_estimates(choices: Choices, facts: rules.Facts) -> None:

@@ -1,0 +1,72 @@
+"""The prepare command leaves what training then finds, alone or in parts."""
+
+import pytest
+
+from tests.helpers.scripts import start, write_config
+from transformer.cli import prepare
+from transformer.cli.config_files import load_config_file
+from transformer.data import pair_blocks, training_text
+from transformer.data.prepared.cache import cache_folder
+from transformer.data.prepared.preparation import Share
+from transformer.data.prepared.prepare import training_corpus
+from transformer.data.training_text import TrainingText
+
+
+@pytest.fixture
+def words(tmp_path, monkeypatch):
+    """The words after the command, of a corpus in five parts."""
+    monkeypatch.setattr(pair_blocks, "PAIRS_OF_BLOCK", 90)
+    return [f"--config={write_config(tmp_path)}", f"--workdir={tmp_path / 'runs' / 'mine'}"]
+
+
+def open_prepared(tmp_path):
+    """What a run with that configuration and work directory finds."""
+    config = load_config_file(str(tmp_path / "tiny.py")).validate()
+    cache, text = cache_folder(config.data, tmp_path / "runs" / "mine"), TrainingText(config.data)
+    return training_corpus(config, text, cache, None, Share())[1]
+
+
+@pytest.mark.parametrize("flags", [[""], ["--part=2/2", "--part=1/2"], ["--part=1/2", ""]])
+def test_training_finds_what_was_prepared(call, words, flags, monkeypatch, tmp_path):
+    """Catches a key, a place or a vocabulary that is another in the command than in training."""
+    ended = [call(prepare.main, *words, *filter(None, [flag])) for flag in flags]
+    assert [end.code for end in ended] == [0] * len(flags), ended
+    assert all("is prepared and others are not" in end.err for end in ended[:-1])
+    assert "training pairs; left out: " in ended[-1].err
+    monkeypatch.setattr(training_text, "read_blocks", lambda *_: pytest.fail("the text is read"))
+    assert len(open_prepared(tmp_path).source) > 380
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name == "prepared_corpora" and folder.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "2", "a/b", "1/0"])
+def test_a_part_that_is_none(call, words, part):
+    """Catches parts that nobody prepares."""
+    ended = call(prepare.main, *words, f"--part={part}")
+    assert ended.code == 2 and "--part must be K/N" in ended.err
+
+
+def test_other_tasks_are_refused(call, words):
+    """Catches a preparation that the task does not read."""
+    ended = call(prepare.main, *words, "--config.task=language_model")
+    assert ended.code == 2 and "not of language_model" in ended.err
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_parts_and_no_workers(tmp_path):
+    """Catches parts that are taken for the whole, and processes that go on for ever."""
+    config, number = write_config(tmp_path), 110_000
+    for name, line in {
+        "en": "0 1 2 3 4 5 0 1 2 3 4 5\n",
+        "de": "a b c d e f a b c d e f\n",
+    }.items():
+        (tmp_path / "corpus" / f"train.{name}").write_text(f"{line}\n" * number)
+    words = [f"--config={config}", f"--workdir={tmp_path / 'runs' / 'mine'}"]
+    process = start("transformer/cli/prepare.py", *words, "--config.data.prepare_workers=2")
+    cache, parts = tmp_path / "runs" / "prepared_corpora", []
+    while process.poll() is None and not parts:
+        parts = list(cache.glob("corpus-*/parts/*.npz"))
+    process.kill()
+    process.communicate(timeout=20)  # when the workers, which share its streams, have ended
+    assert parts and not list(cache.glob("corpus-*/header.json"))
+    assert len(open_prepared(tmp_path).source) == number

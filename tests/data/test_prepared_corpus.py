@@ -1,0 +1,353 @@
+"""prepared/: the same pairs from files as from text, whatever happens while they are prepared."""
+
+import errno
+import os
+import random
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from transformer import storage
+from transformer.config import Config
+from transformer.data import pair_blocks, training_text
+from transformer.data.epoch_pairs import CorpusPart
+from transformer.data.length_filter import filter_by_length
+from transformer.data.packing import PackedBatches
+from transformer.data.parallel_text import load_evaluation_pairs
+from transformer.data.prepared import assemble, corpus, parts, preparation
+from transformer.data.prepared.cache import cache_folder
+from transformer.data.prepared.corpus import MappedArray, open_corpus
+from transformer.data.prepared.preparation import Share
+from transformer.data.prepared.prepare import training_corpus
+from transformer.data.ragged import Ragged
+from transformer.data.tokenizer_files import train_tokenizers
+from transformer.data.training_text import TrainingText
+from transformer.storage import absolute
+
+NUM_PAIRS = 230
+FILES = ["source_ids.npy", "source_lengths.npy", "target_ids.npy", "target_lengths.npy"]
+ALL = Share()
+
+
+@pytest.fixture(autouse=True)
+def many_small_parts(monkeypatch):
+    """Six parts, in this process unless a test asks for others."""
+    monkeypatch.setattr(pair_blocks, "PAIRS_OF_BLOCK", 40)
+    monkeypatch.setattr(preparation, "LOOK_EVERY", 0.01)
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """What was said."""
+    lines = []
+    for module in (preparation, corpus, parts):
+        monkeypatch.setattr(module, "say", lines.append, raising=False)
+    monkeypatch.setattr("transformer.data.prepared.cache.say", lines.append)
+    return lines
+
+
+def write_text(folder, seed=0):
+    """Pairs of which some are left out for every reason."""
+    rng = random.Random(seed)
+    folder.mkdir(exist_ok=True)
+    sides = [
+        [" ".join(rng.choices("abcdefgh", k=rng.randint(1, 9))) for _ in range(NUM_PAIRS)]
+        for _ in range(2)
+    ]
+    sides[0][3], sides[1][50], sides[1][60], sides[0][199] = "", " ", sides[0][60], "a " * 99
+    for name, side in zip(("en", "de"), sides, strict=True):
+        (folder / f"train.{name}").write_bytes("\n".join(side).replace("h a", "\xff", 3).encode())
+    return folder
+
+
+@pytest.fixture
+def config(tmp_path):
+    """The configuration of that corpus and one of the same under another name."""
+    config = Config()
+    text = write_text(tmp_path / "text")
+    shutil.copytree(text, tmp_path / "more")
+    config.data.corpus = f"{text}@1.5,{tmp_path / 'more'}"
+    config.data.cache = str(tmp_path / "cache")
+    config.data.row_length, config.data.max_length_ratio = 16, 4.0
+    config.tokenizer.kind = "pieces"
+    return config
+
+
+def prepare(config, tokenizers=None, share=ALL):
+    cache = cache_folder(config.data, "runs/x")
+    return training_corpus(config, TrainingText(config.data), cache, tokenizers, share)
+
+
+def contents(config):
+    """{name: bytes} of what every preparation has to write alike."""
+    (folder,) = absolute(config.data.cache).glob("corpus-*")
+    assert not (folder / "parts").exists()
+    return {name: (folder / name).read_bytes() for name in [*FILES, "held_out.json", "header.json"]}
+
+
+def all_batches(source, target, corpora):
+    packed = PackedBatches(source, target, row_length=16, rows_per_batch=8, seed=3, parts=corpora)
+    return [packed[step] for step in range(2 * packed.batches_per_epoch)]
+
+
+@pytest.mark.parametrize("held_out", ["", "validation@10%,test@10%"])
+def test_batches_are_those_of_the_text(config, held_out, monkeypatch):
+    """Catches a pair, a weight or a held-out sentence that is another, and a text read in vain."""
+    config.data.held_out = held_out
+    text = TrainingText(config.data)
+    per_block = [len(kept.pairs) for kept in text.kept()]
+    pairs = list(text.pairs())
+    tokenizers = train_tokenizers(config.tokenizer, pairs)
+    sides = [
+        Ragged.encode(tokenizer, [pair[side] for pair in pairs])
+        for side, tokenizer in enumerate(tokenizers)
+    ]
+    kept = filter_by_length(*sides, 16, 4.0).kept
+    assert 0 < len(kept) < len(pairs)
+    first = int((kept < sum(per_block[: len(per_block) // 2])).sum())
+    corpora = [(first, 1.5), (len(kept) - first, 1.0)]
+    expected = all_batches(*(side.take(kept) for side in sides), [CorpusPart(*c) for c in corpora])
+    splits = [
+        load_evaluation_pairs(config.data, split) for split in ("validation", "test") if held_out
+    ]
+
+    prepare(config)
+    monkeypatch.setattr(training_text, "read_blocks", lambda *_: pytest.fail("the text is read"))
+    (source, _), found = prepare(config)
+    assert source.to_bytes() == tokenizers[0].to_bytes()
+    assert found.source.lengths.dtype == found.source.flat.array.dtype == np.uint16
+    assert found.parts([1.5, 1.0]) == corpora
+    batches = all_batches(found.source, found.target, found.parts([1.5, 1.0]))
+    for ours, theirs in zip(batches, expected, strict=True):
+        assert all(
+            np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(ours, theirs, strict=True)
+        )
+    if held_out:
+        assert splits == [
+            load_evaluation_pairs(config.data, split, found.held_out)
+            for split in ("validation", "test")
+        ]
+    reasons = " ".join(found.left_out)
+    for reason in ("an empty side", "equal sides", "more than 16 pieces", "a length ratio"):
+        assert reason in reasons
+    assert sum(found.left_out.values()) + len(found.source) == 2 * NUM_PAIRS
+
+
+def test_worker_processes_write_the_same(config, monkeypatch, tmp_path):
+    """Catches parts that depend on who wrote them, and settings that workers do not know."""
+    prepare(config)
+    alone = contents(config)
+    monkeypatch.setattr(training_text, "SMALL_TEXT", 0)
+    config.data.prepare_workers, config.data.cache = 2, str(tmp_path / "other")
+    prepare(config)
+    assert contents(config) == alone
+
+
+class Killed(BaseException):
+    """Ends a preparation as a signal does."""
+
+
+def stop_at(monkeypatch, number, error):
+    """Has the part of this number raise `error`; returns the numbers of the others."""
+    written, write = [], parts.WritePart.__call__
+
+    def written_or_stopped(self, block):
+        if block.number == number:
+            raise error
+        written.append(block.number)
+        write(self, block)
+
+    monkeypatch.setattr(parts.WritePart, "__call__", written_or_stopped)
+    return written
+
+
+@pytest.mark.parametrize("when", ["a part", "all together"])
+def test_a_killed_preparation_goes_on_where_it_stopped(config, when, monkeypatch, tmp_path):
+    """Catches a half that is taken for the whole, work done twice, and files that differ."""
+    tokenizers, _ = prepare(config)
+    whole = contents(config)
+    config.data.cache = str(tmp_path / "other")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        if when == "a part":
+            stop_at(patch, 4, Killed)
+        else:
+            patch.setattr(assemble, "total_left_out", lambda _: (_ for _ in ()).throw(Killed))
+        prepare(config, tokenizers)
+    (folder,) = absolute(config.data.cache).glob("corpus-*")
+    assert open_corpus(folder) is None
+    before = len(parts.finished_parts(folder / "parts"))
+    written = stop_at(monkeypatch, None, None)
+    prepare(config, tokenizers)
+    assert contents(config) == whole
+    assert (before, len(written)) == ((4, 8) if when == "a part" else (12, 0))
+
+
+def damage(path, how):
+    data = bytearray(path.read_bytes())
+    times = path.stat()
+    if how == "cut short":
+        data = data[:-1]
+    elif how == "altered":
+        data[-1] ^= 1
+    path.unlink()
+    if how != "lost":
+        path.write_bytes(data)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # as a broken copy has them
+
+
+@pytest.mark.parametrize("how", ["cut short", "altered", "lost"])
+@pytest.mark.parametrize("name", [*FILES, "header.json"])
+def test_damage_is_noticed_and_mended(config, name, how, said, tmp_path):
+    """Catches training on other ids than those of the text, and a cache that has to be deleted."""
+    prepare(config)
+    whole = contents(config)
+    (folder,) = (tmp_path / "cache").glob("corpus-*")
+    damage(folder / name, how)
+    prepare(config)
+    assert contents(config) == whole
+    if name != "header.json":
+        (sentence,) = said
+        assert name in sentence and "prepared anew" in sentence
+    assert prepare(config)[1] is not None and len(said) < 2
+
+
+def test_a_damaged_part_is_prepared_again(config, said, monkeypatch, tmp_path):
+    """Catches a part of a stopped preparation that a failing disk changed."""
+    tokenizers, _ = prepare(config)
+    whole = contents(config)
+    config.data.cache = str(tmp_path / "other")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        stop_at(patch, 4, Killed)
+        prepare(config, tokenizers)
+    (folder,) = (tmp_path / "other").glob("corpus-*")
+    part = folder / "parts" / "000002.npz"
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+    prepare(config, tokenizers)
+    assert contents(config) == whole
+    assert any("part 2 of" in sentence for sentence in said)
+
+
+@pytest.mark.parametrize("shares", [[ALL, ALL], [Share(0, 2), Share(1, 2)]], ids=["runs", "hosts"])
+def test_two_at_once_do_not_harm_each_other(config, shares, monkeypatch, said, tmp_path):
+    """Catches files of which each wrote a part, a wait for ever, and parts that are left."""
+    tokenizers, _ = prepare(config)
+    whole = contents(config)
+    config.data.cache = str(tmp_path / "other")
+    start, write = threading.Barrier(2), preparation.Preparation._wait_for_lock
+    writing = stop_at(monkeypatch, None, None)
+    monkeypatch.setattr(
+        preparation.Preparation,
+        "_wait_for_lock",
+        lambda *args: (start.wait(10) and 0) or write(*args),
+    )
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda share: prepare(config, tokenizers, share)[1], shares))
+    assert contents(config) == whole
+    assert len(writing) == 12  # each part once
+    assert [len(f.source) for f in found] == [len(found[0].source)] * 2
+    assert sum("waiting for process" in line for line in said) == (shares[1] == ALL)
+
+
+@pytest.mark.parametrize("when", ["a part", "all together", "vocabulary"])
+def test_a_full_disk_leaves_a_sentence_and_nothing_else(config, when, monkeypatch, tmp_path):
+    """Catches a stack trace, and a half cache that keeps the disk full."""
+    full = OSError(errno.ENOSPC, "No space left on device")
+    if when == "a part":
+        stop_at(monkeypatch, 4, full)
+    else:
+        name = "assemble._write" if when == "all together" else "vocabularies.save_tokenizers"
+        monkeypatch.setattr(
+            f"transformer.data.prepared.{name}", lambda *_: (_ for _ in ()).throw(full)
+        )
+    with pytest.raises(ValueError, match=r"^[^\n]*No space left on device[^\n]*data\.cache\.$"):
+        prepare(config)
+    assert not list((tmp_path / "cache").rglob("*"))
+
+
+def test_another_text_vocabulary_or_filter_has_another_key(config, said, tmp_path):
+    """Catches a run on the ids of another one, and a changed text that nobody notices."""
+    tokenizers, first = prepare(config)
+    folders = {first.folder}
+    for name, value in {"row_length": 15, "max_length_ratio": 3.0, "drop_identical": False}.items():
+        changed = config.with_values({f"data.{name}": value})
+        folders.add(prepare(changed, tokenizers)[1].folder)
+    others = train_tokenizers(config.tokenizer, [("a z", "b y"), ("c d e f g h", "a")])
+    folders.add(prepare(config, others)[1].folder)
+    assert len(folders) == 5 and not said
+    again = config.with_values({"data.corpus": config.data.corpus.replace("@1.5", "@3")})
+    assert prepare(again, tokenizers)[1].folder in folders  # weights change no id
+    with open(tmp_path / "text" / "train.en", "a") as source:
+        source.write("\na b")
+    with open(tmp_path / "text" / "train.de", "a") as target:
+        target.write("\nc d")
+    assert len(prepare(config, tokenizers)[1].source) == len(first.source) + 1
+    assert len(said) == 1 and "the text has changed" in said[0]
+
+
+@pytest.mark.parametrize("key", ["time", "hash"])
+def test_a_hash_knows_a_copy(config, key, monkeypatch, tmp_path):
+    """Catches an hour of preparation because a corpus was copied to another disk."""
+    config.data.cache_key = key
+    tokenizers, _ = prepare(config)
+    shutil.move(tmp_path / "text", tmp_path / "moved")
+    (tmp_path / "moved").rename(tmp_path / "elsewhere")
+    os.utime(tmp_path / "elsewhere" / "train.en", (1, 1))
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "elsewhere").rename(tmp_path / "disk" / "text")
+    config.data.corpus = f"{tmp_path / 'disk' / 'text'}@1.5,{tmp_path / 'more'}"
+    written = stop_at(monkeypatch, None, None)
+    prepare(config, tokenizers)
+    assert bool(written) == (key == "time")
+
+
+def test_a_folder_that_cannot_be_written(config, said, monkeypatch, tmp_path):
+    """Catches a run that cannot start beside a folder of somebody else's."""
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(ValueError, match=r"Nothing can be written to .*data\.cache="):
+        prepare(config)
+    config.data.cache = ""
+    (tmp_path / "runs").mkdir()
+    cache = cache_folder(config.data, tmp_path / "runs" / "mine")
+    assert not cache.is_relative_to(tmp_path) and "--config.data.cache" in said[0]
+
+
+def test_an_object_store(config, monkeypatch, tmp_path):
+    """Catches files that are mapped where nothing can be mapped, and parts that are left there."""
+    tokenizers, _ = prepare(config)
+    whole = contents(config)
+    bucket = tmp_path / "bucket"
+    config.data.cache = str(bucket)
+    monkeypatch.setattr(storage, "is_remote", lambda path: str(path).startswith(str(bucket)))
+    monkeypatch.setattr(  # a local path has to be made
+        preparation, "make_private", lambda path: path.mkdir(parents=True, exist_ok=True)
+    )
+    _, found = prepare(config, tokenizers)
+    assert contents(config) == whole
+    assert not found.folder.is_relative_to(bucket)
+    batch = found.source.gather(np.arange(3))[0]
+    assert batch.tolist() == prepare(config, tokenizers)[1].source.gather(np.arange(3))[0].tolist()
+
+
+def test_memory_stays_flat(tmp_path):
+    """Catches a process that grows to the size of the corpus as it reads here and there."""
+    status = "/proc/self/status"
+    if not os.path.exists(status):
+        pytest.skip("resident memory of files is read from /proc")
+    path, rng = tmp_path / "ids.npy", np.random.default_rng(0)
+    np.save(path, np.zeros(2**25, np.uint16))  # 64 MiB
+    mapped = MappedArray(path)
+
+    def mebibytes():
+        with open(status) as file:
+            return sum(int(line.split()[1]) for line in file if line.startswith("RssFile")) / 1024
+
+    before = mebibytes()
+    for _ in range(2000):
+        starts = rng.integers(0, 2**25 - 16, 20)
+        mapped[(starts[:, None] + np.arange(16)).ravel()]
+    assert mebibytes() - before < 48  # the kernel maps 64 KiB around each of some 500 sentences

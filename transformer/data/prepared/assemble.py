@@ -1,0 +1,129 @@
+"""Puts the parts of a corpus together."""
+
+import io
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from transformer import storage
+from transformer.console import counted
+from transformer.data.pair_blocks import Pairs
+from transformer.data.prepared.corpus import CHUNK, HEADER, HELD_OUT, mark_verified
+from transformer.data.prepared.key import FORMAT
+from transformer.data.prepared.parts import PartFacts, read_facts, read_part, total_left_out
+
+LENGTHS: dict[str, Callable[[PartFacts], int]] = {  # of each array of a part
+    "source_ids": lambda part: part.num_ids[0],
+    "target_ids": lambda part: part.num_ids[1],
+    "source_lengths": lambda part: part.num_pairs,
+    "target_lengths": lambda part: part.num_pairs,
+}
+
+
+def assemble(
+    folder: epath.Path,
+    parts: epath.Path,
+    num_parts: int,
+    num_corpora: int,
+    held_out: Pairs,
+    made_of: dict[str, Any],
+    check: Callable[[list[PartFacts]], None],
+) -> None:
+    """Writes the files of a prepared corpus from its parts, the header last.
+
+    Each file is written beside the parts under another name, so that it appears as a whole.
+    made_of: what the header says of text, settings and vocabularies. check: raises ValueError if
+    the pairs cannot be trained on. Raises DamagedPartError, and OSError if a disk is full.
+    """
+    facts = [read_facts(parts, number) for number in range(num_parts)]
+    check(facts)
+    with _making(parts) as making:
+        files = {
+            f"{name}.npy": _join(making / f"{name}.npy", parts, name, [of(f) for f in facts])
+            for name, of in counted(LENGTHS.items(), "putting the parts together", len(LENGTHS))
+        }
+        files[HELD_OUT] = _write(making / HELD_OUT, [json.dumps(held_out).encode()])
+        for name in files:
+            _move(making / name, folder / name)
+    pairs_of_corpora = [0] * num_corpora
+    for part in facts:
+        pairs_of_corpora[part.corpus] += part.num_pairs
+    header = {
+        "format": FORMAT,
+        **made_of,
+        "pairs": sum(pairs_of_corpora),
+        "pairs_of_corpora": pairs_of_corpora,
+        "tokens": [sum(part.num_ids[side] for part in facts) for side in (0, 1)],
+        "left_out": total_left_out(facts),
+        "num_parts": num_parts,
+        "files": files,
+    }
+    content = json.dumps(header, indent=1, ensure_ascii=False)
+    storage.write_atomically(folder / HEADER, content, f".{os.getpid()}")
+    if not storage.is_remote(folder):
+        mark_verified(pathlib.Path(folder), files)
+
+
+@contextmanager
+def _making(parts: epath.Path) -> Iterator[pathlib.Path]:
+    """Gives a new local folder; on the file system of the parts, unless they are on gs://."""
+    local = None if storage.is_remote(parts) else parts
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="making-", dir=local))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _move(file: pathlib.Path, path: epath.Path) -> None:
+    if not storage.is_remote(path):
+        os.replace(file, path)
+        return
+    with open(file, "rb") as source, storage.open_atomically(path) as copy:
+        shutil.copyfileobj(source, copy, CHUNK)
+
+
+def _join(path: pathlib.Path, parts: epath.Path, name: str, lengths: list[int]) -> dict[str, int]:
+    """Writes an array of all parts as an .npy file; returns its size and checksum.
+
+    lengths: of the array in each part.
+    """
+
+    def content() -> Iterator[bytes]:
+        for number in range(len(lengths)):
+            (array,) = read_part(parts, number, [name])
+            if number == 0:
+                yield _npy_header(sum(lengths), array.dtype)
+            yield array.tobytes()
+
+    return _write(path, content())
+
+
+def _npy_header(length: int, dtype: np.dtype[Any]) -> bytes:
+    """Returns the beginning of an .npy file of a flat array."""
+    file = io.BytesIO()
+    descr = np.lib.format.dtype_to_descr(dtype)
+    header = {"descr": descr, "fortran_order": False, "shape": (length,)}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue()
+
+
+def _write(path: pathlib.Path, content: Iterable[bytes]) -> dict[str, int]:
+    """Writes a file that is on the disk when this returns; returns its size and checksum."""
+    crc = 0
+    with open(path, "wb") as file:
+        for data in content:
+            file.write(data)
+            crc = zlib.crc32(data, crc)
+        file.flush()
+        os.fsync(file.fileno())
+    return {"bytes": path.stat().st_size, "crc32": crc}

@@ -1,0 +1,69 @@
+"""The folder of prepared corpora, which runs share."""
+
+import atexit
+import os
+import shutil
+import tempfile
+
+from etils import epath
+
+from transformer import storage
+from transformer.config import DataConfig
+from transformer.console import say
+
+NAME = "prepared_corpora"
+
+
+def cache_folder(data: DataConfig, workdir: storage.PathLike) -> epath.Path:
+    """Returns the folder of prepared corpora, which may have to be made (`make_private`).
+
+    It is `data.cache`, by default `prepared_corpora` beside the work directory. Where nothing can
+    be written there, it is a temporary one, and that is said. Raises ValueError if `data.cache`
+    cannot be written.
+    """
+    if data.cache:
+        folder = storage.absolute(storage.locate(data.cache))
+    else:
+        folder = storage.absolute(workdir).parent / NAME
+    if storage.is_remote(folder):
+        return folder
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if existing.is_dir() and os.access(existing, os.W_OK):
+        return folder
+    if data.cache:
+        raise ValueError(
+            f"Nothing can be written to {existing}, where data.cache={data.cache} would be: name "
+            f"another folder."
+        )
+    say(
+        f"nothing can be written to {existing}, so that the next start prepares the corpus again; "
+        f"name a folder for it with --config.data.cache"
+    )
+    temporary = epath.Path(tempfile.mkdtemp(prefix="transformer-corpus-"))
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    return temporary
+
+
+def make_private(folder: epath.Path) -> None:
+    """Makes a folder and those above it, which only their owner may read; raises OSError.
+
+    An object store has no folders.
+    """
+    if storage.is_remote(folder):
+        return
+    for path in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def say_if_changed(folder: epath.Path) -> None:
+    """Says so if the same corpora were prepared here before their text changed.
+
+    folder: what is about to be made; its name is of `key.entry_name`.
+    """
+    same_but_text = folder.name.rpartition("-")[0] + "-"
+    others = folder.parent.iterdir() if folder.parent.exists() else ()
+    if any(other.name.startswith(same_but_text) for other in others):
+        say(
+            f"the text has changed since it was prepared in {folder.parent}, or another corpus has "
+            f"its name: it is prepared anew"
+        )
