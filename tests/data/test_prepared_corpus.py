@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -238,17 +239,26 @@ def test_two_at_once_do_not_harm_each_other(config, shares, monkeypatch, said, t
     tokenizers, _ = prepare(config)
     whole = contents(config)
     config.data.cache = str(tmp_path / "other")
-    start, write = threading.Barrier(2), preparation.Preparation._wait_for_lock
-    writing = stop_at(monkeypatch, None, None)
-    monkeypatch.setattr(
-        preparation.Preparation,
-        "_wait_for_lock",
-        lambda *args: (start.wait(10) and 0) or write(*args),
-    )
+    start, wait_for_lock = threading.Barrier(2), preparation.Preparation._wait_for_lock
+    written, write = [], parts.WritePart.__call__
+
+    def start_together(*arguments):
+        start.wait(10)
+        return wait_for_lock(*arguments)
+
+    def write_when_the_other_waits(self, block):
+        end = time.monotonic() + 5
+        while shares[1] == ALL and not said and time.monotonic() < end:
+            time.sleep(0.01)
+        written.append(block.number)
+        write(self, block)
+
+    monkeypatch.setattr(preparation.Preparation, "_wait_for_lock", start_together)
+    monkeypatch.setattr(parts.WritePart, "__call__", write_when_the_other_waits)
     with ThreadPoolExecutor(2) as threads:
         found = list(threads.map(lambda share: prepare(config, tokenizers, share)[1], shares))
     assert contents(config) == whole
-    assert len(writing) == 12  # each part once
+    assert len(written) == 12  # each part once
     assert [len(f.source) for f in found] == [len(found[0].source)] * 2
     assert sum("waiting for process" in line for line in said) == (shares[1] == ALL)
 
