@@ -166,7 +166,7 @@ def stop_at(monkeypatch, number, error):
 
 
 @pytest.mark.parametrize("when", ["a part", "all together"])
-def test_a_killed_preparation_goes_on_where_it_stopped(config, when, monkeypatch, tmp_path):
+def test_a_killed_preparation_goes_on_where_it_stopped(config, when, said, monkeypatch, tmp_path):
     """Catches a half that is taken for the whole, work done twice, and files that differ."""
     tokenizers, _ = prepare(config)
     whole = contents(config)
@@ -183,6 +183,7 @@ def test_a_killed_preparation_goes_on_where_it_stopped(config, when, monkeypatch
     written = stop_at(monkeypatch, None, None)
     prepare(config, tokenizers)
     assert contents(config) == whole
+    assert not said  # nothing has changed
     assert (before, len(written)) == ((4, 8) if when == "a part" else (12, 0))
 
 

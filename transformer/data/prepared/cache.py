@@ -61,8 +61,8 @@ def say_if_changed(folder: epath.Path) -> None:
     folder: what is about to be made; its name is of `key.entry_name`.
     """
     same_but_text = folder.name.rpartition("-")[0] + "-"
-    others = folder.parent.iterdir() if folder.parent.exists() else ()
-    if any(other.name.startswith(same_but_text) for other in others):
+    names = {other.name for other in folder.parent.iterdir()} if folder.parent.exists() else set()
+    if any(name.startswith(same_but_text) for name in names - {folder.name}):
         say(
             f"the text has changed since it was prepared in {folder.parent}, or another corpus has "
             f"its name: it is prepared anew"
