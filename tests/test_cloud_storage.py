@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkpoint.test_checkpoints import make_state, save
+from tests.data.test_pair_files import write_jsonl, write_parquet, write_sides, write_tsv
 from tests.helpers.fake_cloud_storage import FakeCloudStorage
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from tests.helpers.scored import evaluation
@@ -24,9 +25,12 @@ from transformer.checkpoint.fingerprint import fingerprints
 from transformer.cli import evaluate, run_training, train
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import score_checkpoints
-from transformer.config import Config
+from transformer.config import Config, DataConfig
+from transformer.data.corpus_facts import find_languages, missing_splits
+from transformer.data.parallel_text import load_evaluation_pairs
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
+from transformer.data.training_text import TrainingText
 from transformer.evaluation import plots
 from transformer.inference.file_job import Job
 from transformer.inference.run_job import run_job
@@ -324,6 +328,30 @@ def test_trains_resumes_and_evaluates(cloud, tmp_path, capsys):
     steps = [r["step"] for r in WorkDir("gs://bucket/run").read_metrics() if "loss" in r]
     assert steps == [1, 2, 3, 4, 5]
     assert Translator.from_checkpoint("gs://bucket/run", "last").checkpoint == "last (5)"
+
+
+def test_a_corpus_in_a_bucket_reads_as_a_local_one(cloud, tmp_path):
+    """Catches a folder, a pattern or a format that is looked for on the local disk alone."""
+    pairs = [(f"a {n}", f"b {n}") for n in range(9)]
+    write_sides(tmp_path / "train.1", pairs[:2], ".gz")
+    write_parquet(tmp_path / "train.2", pairs[2:5])
+    write_jsonl(tmp_path / "train.10", pairs[5:], ".xz")
+    write_tsv(tmp_path / "val", pairs[:1])
+    for path in tmp_path.iterdir():
+        (storage.locate("gs://bucket/my text") / path.name).write_bytes(path.read_bytes())
+    for corpus in (tmp_path, "gs://bucket/my text", "gs://bucket/my text/train.*"):
+        config = DataConfig(corpus=f"{corpus}@2")
+        text = TrainingText(config)
+        assert list(text.pairs()) == pairs
+        assert [file.name for file in text.files[0]][-1] == "train.10.jsonl.xz"
+    config = DataConfig(corpus="gs://bucket/my text", source_language="auto")
+    assert find_languages(config) == ("en", "de") and missing_splits(config) == ["test"]
+    config = DataConfig(corpus="gs://bucket/my text")
+    assert load_evaluation_pairs(config, "validation") == pairs[:1]
+    with pytest.raises(ValueError, match=r"must hold test\.en and test\.de .*it holds train\.1\."):
+        load_evaluation_pairs(config, "test")
+    with pytest.raises(ValueError, match="there is no such folder"):
+        TrainingText(DataConfig(corpus="gs://bucket/none"))
 
 
 @pytest.mark.parametrize("main", [train.main, evaluate.main], ids=["train", "evaluate"])

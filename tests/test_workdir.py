@@ -61,7 +61,7 @@ def test_a_run_knows_its_text_from_any_folder(tmp_path, monkeypatch):
     for folder in ("data/text", "moved/text", "other"):
         (tmp_path / folder).mkdir(parents=True)
     config = Config()
-    config.data.corpus = "data/text@2, embedded,tfds:a/b,gs://c/d"
+    config.data.corpus = "data/text@2#<bt>, embedded#<x>,tfds:a/b,gs://c/d"
     monkeypatch.chdir(tmp_path)
     workdir = WorkDir("run")
     workdir.open_for_training(config)
@@ -69,7 +69,7 @@ def test_a_run_knows_its_text_from_any_folder(tmp_path, monkeypatch):
     workdir.close()
     monkeypatch.chdir(tmp_path / "moved")
     corpus = WorkDir(tmp_path / "run").load_config().data.corpus
-    assert corpus == f"{tmp_path}/data/text@2,embedded,tfds:a/b,gs://c/d"
+    assert corpus == f"{tmp_path}/data/text@2#<bt>,embedded#<x>,tfds:a/b,gs://c/d"
     config.data.corpus = corpus.replace(f"{tmp_path}/data/text", "./text/")
     WorkDir(tmp_path / "run").is_finished(config)
     config.data.corpus = corpus.replace("text", "other")

@@ -98,6 +98,7 @@ EVALUATE = [  # (task of the run, words after eval.py --workdir=RUN, part of the
     ("translation", [FILE, "--overwrite"], "--overwrite needs --output=FILE"),
     ("translation", ["--split=val", FILE], "--split cannot be used with --input"),
     ("translation", ["--corpus=data", FILE], "--corpus cannot be used with --input"),
+    ("translation", ["--corpus=data#<bt>"], "The corpora of the run have no tag"),
     ("translation", ["--compare=runs/y", FILE], "--compare cannot be used with --input"),
     ("translation", ["--compare=configs"], "no config.json"),
     ("translation", ["--compare_checkpoint=last"], "--compare_checkpoint needs --compare=FOLDERS"),
@@ -140,8 +141,8 @@ EVALUATE = [  # (task of the run, words after eval.py --workdir=RUN, part of the
     ("images", [FILE], "--input has no effect on a run of images"),
 ]
 
-PAIRS = {"train.en": "a\nb\n", "train.de": "c\nd\n", "val.en": "a\n", "val.de": "c\n"}
-PAIRS |= {"test.en": "a\n", "test.de": "c\n"}
+HELD = {"val.en": "a\n", "val.de": "c\n", "test.en": "a\n", "test.de": "c\n"}
+PAIRS = {"train.en": "a\nb\n", "train.de": "c\nd\n", **HELD}
 LETTERS = ["--config.tokenizer.kind=characters"]
 CORPORA = [  # (files of the corpus, words after train.py, part of the sentence)
     ({}, ["--config.data.corpus=nowhere"], "there is no such folder"),
@@ -149,17 +150,18 @@ CORPORA = [  # (files of the corpus, words after train.py, part of the sentence)
     ({**PAIRS, "train.de": "c\n"}, [], "must have equally many lines"),
     ({**PAIRS, "train.en": "\n\n"}, [], "holds no pair to train on"),
     ({**PAIRS, "test.de": "", "test.en": ""}, LETTERS, "is empty: nothing to evaluate on"),
-    (
-        {**PAIRS, "train.tsv": "a\tb\tc\n"},
-        [],
-        "line 1 must be SOURCE<tab>TARGET, but has 3 columns",
-    ),
+    ({**HELD, "train.tsv": "a\tb\tc\n"}, [], "must be SOURCE<tab>TARGET, but has 3 columns"),
+    ({**HELD, "train.jsonl": "{}\n"}, [], "train.jsonl line 1 must be a JSON object"),
+    ({**PAIRS, "train.tsv": "a\tb\n"}, [], "only one can be meant"),
+    ({**PAIRS, "train.01.en": "a\n"}, [], "must hold train.01.en and train.01.de"),
     (PAIRS, ["--config.data.target_language=fr"], "must hold train.en and train.fr"),
     (PAIRS, ["--config.data.test_split=test2", *LETTERS], "must hold test2.en and test2.de"),
     (PAIRS, ["--config.data.train_split=train[50]"], "or a part of it as NAME[:90%]"),
     (PAIRS, [], "vocab_size=2000 is more than this corpus can give"),
     (PAIRS, ["--config.data.corpus=embedded@0"], "weight of a corpus must be above 0"),
     (PAIRS, ["--config.data.corpus=embedded@x"], "with a number as weight"),
+    (PAIRS, ["--config.data.corpus=embedded#a#b"], "A tag follows # at the end"),
+    (PAIRS, ["--config.data.corpus=embedded#<bt>", *LETTERS], "must be one piece of the vocab"),
     (PAIRS, ["--config.data.corpus="], "data.corpus is empty"),
     (PAIRS, ["--config.data.corpus=tfds:no_such_set"], "no_such_set"),
     (PAIRS, ["--config.data.corpus=embedded", "--config.data.target_language=fr"], "no en-fr"),

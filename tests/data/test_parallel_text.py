@@ -138,16 +138,26 @@ def test_tsv(tmp_path):
 
 def test_weights_are_parsed():
     """Catches a weight that is read as a part of the name, or a folder with an @ in it."""
-    assert parallel_text.parse_corpora("a@2, b") == [("a", 2.0), ("b", 1.0)]
+    assert parallel_text.parse_corpora("a@2, b") == [("a", 2.0, ""), ("b", 1.0, "")]
     assert parallel_text.parse_corpora("tfds:wmt14_translate/de-en@0.5") == [
-        ("tfds:wmt14_translate/de-en", 0.5)
+        ("tfds:wmt14_translate/de-en", 0.5, "")
     ]
-    assert parallel_text.parse_corpora("a@b@3") == [("a@b", 3.0)]
+    assert parallel_text.parse_corpora("a@b@3") == [("a@b", 3.0, "")]
 
 
-@pytest.mark.parametrize("text", ["", " , ", "a@", "a@b", "a@0", "a@-1", "a@nan", "a@inf"])
-def test_impossible_weights_are_refused(text):
-    """Catches a weight that shows nothing, or everything for ever."""
+def test_tags_are_parsed():
+    """Catches a tag that is read as a part of the name or of the weight."""
+    corpora = parallel_text.parse_corpora("gs://b/x@0.5#<2fr>,b#>>de<<, c")
+    assert corpora == [("gs://b/x", 0.5, "<2fr>"), ("b", 1.0, ">>de<<"), ("c", 1.0, "")]
+
+
+WRONG_WEIGHTS = ["", " , ", "a@", "a@b", "a@0", "a@-1", "a@nan", "a@inf", "@2"]
+WRONG_TAGS = ["a#", "a#<2fr>@2", "a#x#y", "a#x y", "a#</b>", "a#▁x", "#x"]
+
+
+@pytest.mark.parametrize("text", WRONG_WEIGHTS + WRONG_TAGS)
+def test_impossible_weights_and_tags_are_refused(text):
+    """Catches a weight that shows nothing, or everything for ever, and one inside of a tag."""
     with pytest.raises(ValueError, match=r"^[^\n]*\.$"):
         parallel_text.parse_corpora(text)
 

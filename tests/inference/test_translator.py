@@ -300,3 +300,18 @@ def test_bfloat16_translates(half):
     assert np.isfinite([t.score for t in found]).all()
     matrices = [a for a in jax.tree.leaves(half.params) if a.ndim > 1]
     assert {a.dtype for a in matrices} == {jax.numpy.bfloat16.dtype}
+
+
+def test_sources_get_the_tag_of_the_first_corpus_unless_they_have_one(translator):
+    """Catches a sentence without tag, or an empty one that a tag has translated."""
+    config = make_config()
+    config.data.corpus, config.decoding.beam_size = "a#w0,b@2#w1", 1
+    tokenizers = translator.source_tokenizer, translator.tokenizer
+    tagged = Translator(config, translator.params, tokenizers, jax.local_devices()[:1])
+    lines = ["w5 w6", "w0 w5 w6", "w1 w5 w6", "", "w1"]
+    expected = translator.translate(["w0 w5 w6", "w0 w5 w6", "w1 w5 w6", "", ""])
+    assert_same(tagged.translate(lines), expected)
+    scored = [which.score(lines[:3], ["w7"] * 3) for which in (tagged, translator)]
+    assert_same(scored[0][1:], scored[1][1:])
+    assert_same(scored[0][:1], scored[1][1:2])
+    assert len(tagged.attention("w5 w6", "w7").source_pieces) == 4

@@ -25,6 +25,7 @@ from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.help_text import answers_information, help_text
 from transformer.cli.process import run_guarded, run_process
 from transformer.console import phase
+from transformer.data.tags import Tags
 from transformer.registry import task_kind
 from transformer.signals import DONE
 from transformer.workdir import WorkDir
@@ -46,6 +47,8 @@ def _evaluate(argv: Sequence[str]) -> int:
     task = task_kind(config.task)
     flags.check(task)
     if flags.corpus:
+        if task == "translation":
+            Tags(config.data).check_known(flags.corpus)
         config.data.corpus = flags.corpus
     for path, _ in flags.compared:
         WorkDir(path).load_config()  # raises now if it is no work directory

@@ -19,8 +19,8 @@ class DataConfig(Settings):
 
     corpus: str = setting(
         "embedded",
-        "embedded, a folder, a file, tfds:NAME or sklearn:digits; pairs also from several, "
-        "with weights: a@2,b@0.5.",
+        "embedded, a folder, a file or pattern of names, tfds:NAME or sklearn:digits; pairs also "
+        "from several, with weights and tags: a@2,b@0.5#<bt>.",
         is_path=True,
     )
     source_language: str = setting("en", "Source language, as files name it.", automatic="auto")

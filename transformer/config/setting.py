@@ -14,8 +14,8 @@ from typing import Any, TypeVar, get_type_hints
 from transformer.registry import REGISTERING, Registry
 
 Value = TypeVar("Value", bool, int, float, str)
-WEIGHT = re.compile(r"@[\d.]+$")  # of a corpus
-NO_PATH = re.compile(r"\w+:|embedded(@|$)|$")  # tfds:NAME, sklearn:digits, gs://…, or nothing
+WEIGHT_AND_TAG = re.compile(r"(@[\d.]+)?(#[^/]*)?$")  # of a corpus
+NO_PATH = re.compile(r"\w+:|embedded([@#]|$)|$")  # tfds:NAME, sklearn:digits, gs://…, or nothing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -128,10 +128,10 @@ class Setting:
 
 
 def _absolute(part: str, folders: Sequence[str]) -> str:
-    """Returns an absolute path, perhaps with @WEIGHT at its end; see `Setting.absolute`."""
+    """Returns an absolute path, perhaps with @WEIGHT#TAG at its end; see `Setting.absolute`."""
     if NO_PATH.match(part):
         return part
-    path = WEIGHT.sub("", part)
+    path = WEIGHT_AND_TAG.sub("", part, count=1)
     names = [os.path.join(folder, os.path.expanduser(path)) for folder in folders]
     found = next(filter(os.path.exists, names), names[0])
     return os.path.abspath(found) + part[len(path) :]

@@ -4,16 +4,17 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from transformer.config import Config, DataConfig
+from transformer.data.pair_files import FORMATS, files_by_stem, names_files
 from transformer.data.parallel_text import parse_corpora
 from transformer.data.ragged import Ragged
 from transformer.data.splits import parse_split
-from transformer.data.text_files import OPENERS, describe_folder, name_in_folder
+from transformer.data.tags import Tags
+from transformer.data.text_files import describe_folder
 from transformer.data.tokenizer_files import load_tokenizers, train_tokenizers
 from transformer.special_tokens import NUM_SPECIAL
 from transformer.storage import locate
@@ -60,12 +61,12 @@ def find_languages(config: DataConfig) -> tuple[str, str]:
     given = config.source_language, config.target_language
     if AUTO not in given:
         return given
-    corpus = parse_corpora(config.corpus)[0][0]
+    corpus = parse_corpora(config.corpus)[0].name
     split = parse_split(config.train_split).name
     found = EMBEDDED if corpus == "embedded" else _languages_of(corpus, split)
     rest = [language for language in found if language not in given]
     if len(rest) != given.count(AUTO) or len(found) != 2:
-        holds = describe_folder(Path(corpus).expanduser()) if not _is_dataset(corpus) else ""
+        holds = describe_folder(locate(corpus)) if not _is_dataset(corpus) else ""
         raise ValueError(
             f"The languages of {corpus} cannot be told from its files: they follow from two files "
             f"such as {split}.en and {split}.de{holds and f' ({holds})'}; set "
@@ -78,15 +79,14 @@ def find_languages(config: DataConfig) -> tuple[str, str]:
 
 def missing_splits(config: DataConfig) -> list[str]:
     """Returns which of the validation and the test split a corpus folder has no files for."""
-    corpus = parse_corpora(config.corpus)[0][0]
+    corpus = parse_corpora(config.corpus)[0].name
     if _is_dataset(corpus):
         return []
     wanted = {config.source_language, config.target_language}
     missing = []
     for text in (config.validation_split, config.test_split):
-        name = name_in_folder(Path(corpus).expanduser(), parse_split(text).name)
-        endings = _endings(corpus, name)
-        if "tsv" not in endings and not wanted <= endings:
+        endings = set[str]() if names_files(corpus) else _endings(corpus, parse_split(text).name)
+        if not endings.intersection(FORMATS) and not wanted <= endings:
             missing.append(text)
     return list(dict.fromkeys(missing))
 
@@ -99,16 +99,12 @@ def _is_dataset(corpus: str) -> bool:
 def _languages_of(corpus: str, split: str) -> Sequence[str]:
     if named := re.fullmatch(r"tfds:.*/(\w+)-(\w+)", corpus):
         return named.groups()
-    return () if _is_dataset(corpus) else sorted(_endings(corpus, split) - {"tsv"})
+    return () if _is_dataset(corpus) else sorted(_endings(corpus, split).difference(FORMATS))
 
 
 def _endings(corpus: str, split: str) -> set[str]:
-    """Returns what follows a split's name in a folder: {"en", "de"} of train.en, train.de.gz."""
-    folder = Path(corpus).expanduser()
-    names = [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
-    packed = "|".join(re.escape(ending) for ending in OPENERS)
-    matches = (re.fullmatch(rf"{re.escape(split)}\.([^.]+)(?:{packed})", name) for name in names)
-    return {match[1] for match in matches if match}
+    """Returns the endings of the files of a split: {"en", "de"} of train.en, train.de.gz."""
+    return {ending for files in files_by_stem(corpus, split).values() for ending in files}
 
 
 def measure_text(pairs: Iterable[tuple[str, str]]) -> TextFacts:
@@ -136,7 +132,8 @@ def measure_lengths(pairs: Iterable[tuple[str, str]], num_pairs: int, config: Co
         tokenizers = load_tokenizers(locate(config.training.init_from))
     else:
         size = min(config.tokenizer.vocab_size, measure_text(sample).largest_vocabulary)
-        tokenizers = train_tokenizers(replace(config.tokenizer, vocab_size=size), sample)
+        tokenizer, tags = replace(config.tokenizer, vocab_size=size), Tags(config.data).all
+        tokenizers = train_tokenizers(tokenizer, sample, tags)
     source, target = (
         Ragged.encode(tokenizer, [pair[side] for pair in sample]).lengths
         for side, tokenizer in enumerate(tokenizers)

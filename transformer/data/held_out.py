@@ -64,13 +64,20 @@ def held_out_pairs(pairs: Iterable[Pair], part: Part) -> list[Pair]:
 class HeldOut:
     """The sentences that training must not see: the source and the target of any held-out pair.
 
-    pairs: those of the training split whose source is held out; others make no difference.
+    pairs: those of the training split whose source is held out; others make no difference. Where
+    corpora have tags, one may be of the other direction: neither sentence of a pair may be held out
+    on any side then.
     """
 
     def __init__(self, pairs: Iterable[Pair], config: DataConfig) -> None:
         parts = held_out_parts(config).values()
         self._stop = max((part.stop for part in parts), default=0.0)
-        self._targets = {sentence_key(target) for _, target in self.choose(pairs)} - {""}
+        chosen = self.choose(pairs)
+        self._targets = {sentence_key(target) for _, target in chosen} - {""}
+        self._sources = set[str]()  # besides those whose hash tells
+        if "#" in config.corpus:
+            self._targets |= {sentence_key(source) for source, _ in chosen} - {""}
+            self._sources = self._targets
 
     def choose(self, pairs: Iterable[Pair]) -> list[Pair]:
         """Returns the pairs whose source is held out."""
@@ -79,11 +86,14 @@ class HeldOut:
     def _is_held_out(self, source: str) -> bool:
         return position(sentence_key(source)) < self._stop
 
+    def _is_other_source(self, source: str) -> bool:
+        return bool(self._sources) and sentence_key(source) in self._sources
+
     def split_off(self, pairs: Iterable[Pair]) -> tuple[list[Pair], Counter[str]]:
         """Returns (the pairs that may be trained on, the number of the others by reason)."""
         kept, reasons = [], Counter[str]()
         for source, target in pairs:
-            if self._is_held_out(source):
+            if self._is_held_out(source) or self._is_other_source(source):
                 reasons["a held-out source"] += 1
             elif sentence_key(target) in self._targets:
                 reasons["a held-out target"] += 1

@@ -8,14 +8,15 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from etils import epath
 
 from transformer.config import DataConfig
 from transformer.data.splits import parse_split, part_of
 from transformer.data.text_files import describe_folder, name_in_folder
+from transformer.storage import locate
 
 NPZ_ERRORS = KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error
 
@@ -37,7 +38,7 @@ def load_images(config: DataConfig, split: str) -> tuple[np.ndarray, list[str]]:
         if config.corpus == "sklearn:digits":
             images, labels = _load_digits(name)
         else:
-            images, labels = _load_npz(Path(config.corpus).expanduser(), name)
+            images, labels = _load_npz(locate(config.corpus), name)
     what = f"The split '{split}' of {config.corpus}"
     pixels = _check_images(images, labels, what)
     pixels = part_of(pixels, start, stop)
@@ -58,14 +59,14 @@ def _load_digits(name: str) -> tuple[np.ndarray, np.ndarray]:
     return images.reshape(-1, 8, 8)[order] / 16.0, labels[order]
 
 
-def _load_npz(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _load_npz(folder: epath.Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     path = folder / f"{name_in_folder(folder, name)}.npz"
     if not path.is_file():
         raise ValueError(
             f"The corpus folder {folder} must hold {name}.npz; {describe_folder(folder)}."
         )
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return np.atleast_1d(arrays["images"]), arrays["labels"]
     except NPZ_ERRORS as error:
         reason = str(error).rstrip(".")

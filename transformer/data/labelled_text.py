@@ -7,12 +7,14 @@ A corpus is a folder of `train.tsv` and the like (LABEL<tab>TEXT; each may end i
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
+
+from etils import epath
 
 from transformer.config import DataConfig
 from transformer.data.splits import parse_split, part_of
 from transformer.data.text_files import describe_folder, find_file, name_in_folder, read_text
+from transformer.storage import locate
 
 TEXT_FEATURES = "text", "sentence"
 
@@ -73,7 +75,7 @@ def _load(config: DataConfig, split: str) -> LabelledTexts:
         texts = [text.decode() for text, _ in rows]
         return LabelledTexts(texts, [label for _, label in rows], Counter())
     name, start, stop = parse_split(split)
-    folder = Path(config.corpus).expanduser()
+    folder = locate(config.corpus)
     path = find_file(folder, f"{name_in_folder(folder, name)}.tsv")
     if path is None:
         raise ValueError(
@@ -85,7 +87,7 @@ def _load(config: DataConfig, split: str) -> LabelledTexts:
     return LabelledTexts([text for _, text in rows], [label for label, _ in rows], repairs)
 
 
-def _split_rows(path: Path, lines: list[str]) -> Iterator[tuple[str, str]]:
+def _split_rows(path: epath.Path, lines: list[str]) -> Iterator[tuple[str, str]]:
     """Yields (label, text) of each line."""
     for number, line in enumerate(lines, 1):
         label, tab, text = line.partition("\t")

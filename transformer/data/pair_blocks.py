@@ -3,16 +3,16 @@
 A block is cut out of the files by their line feeds alone; decoding it is for another process.
 """
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from transformer.data.splits import Split, part_of
-from transformer.data.text_files import Repairs, decode_line, open_lines
+from transformer.data.text_files import LINE_BREAK, Repairs, decode_line
 
 PAIRS_OF_BLOCK = 50_000
 Pairs = list[tuple[str, str]]  # (source, target)
+ParseLine = Callable[[str], tuple[str, str]]  # raises ValueError, whose text begins "must"
 
 
 class Decoded(NamedTuple):
@@ -41,11 +41,12 @@ class Block(Protocol):
 
 
 class TextBlock(NamedTuple):
-    """Lines of one .tsv file or of two files, of which each has a side of every pair."""
+    """Lines of one file with both sides of a pair in each, or of two files with a side each."""
 
     files: tuple[str, ...]
     first: int  # the number of the first line, from 1
     columns: tuple[bytes, ...]  # the lines of each file, each with a line feed behind it
+    parse: ParseLine | None  # of a line with both sides
     share_read: float
 
     @property
@@ -54,7 +55,7 @@ class TextBlock(NamedTuple):
         return self.columns[0].count(b"\n")
 
     def decode(self) -> Decoded:
-        """Returns the pairs; raises ValueError for a line of a .tsv without two columns."""
+        """Returns the pairs; raises ValueError, with file and line, for a line that is none."""
         repairs = {file: Repairs() for file in self.files}
         columns = [
             [
@@ -63,18 +64,40 @@ class TextBlock(NamedTuple):
             ]
             for file, column in zip(self.files, self.columns, strict=True)
         ]
-        pairs = self._split(columns[0]) if len(columns) == 1 else list(zip(*columns, strict=True))
-        return Decoded(pairs, repairs)
+        if self.parse is None:
+            return Decoded(list(zip(*columns, strict=True)), repairs)
+        pairs: Pairs = []
+        for number, line in enumerate(columns[0], self.first):
+            try:
+                pairs.append(self.parse(line))
+            except ValueError as error:
+                raise ValueError(f"{self.files[0]} line {number} {error}.") from None
+        return Decoded(_on_one_line(pairs, self.first, repairs[self.files[0]]), repairs)
 
-    def _split(self, lines: list[str]) -> Pairs:
-        rows = [line.split("\t") for line in lines]
-        for number, row in enumerate(rows, self.first):
-            if len(row) != 2:
-                raise ValueError(
-                    f"{self.files[0]} line {number} must be SOURCE<tab>TARGET, but has {len(row)} "
-                    f"columns."
-                )
-        return [(row[0], row[1]) for row in rows]
+
+class RowBlock(NamedTuple):
+    """Rows of a table."""
+
+    file: str
+    first: int  # the number of the first row, from 1
+    rows: list[tuple[object, object]]
+    share_read: float
+
+    @property
+    def num_pairs(self) -> int:
+        """How many pairs it holds."""
+        return len(self.rows)
+
+    def decode(self) -> Decoded:
+        """Returns the pairs; raises ValueError, with file and row, for one that is no text."""
+        pairs: Pairs = []
+        for number, (source, target) in enumerate(self.rows, self.first):
+            if not isinstance(source, str) or not isinstance(target, str):
+                wrong = target if isinstance(source, str) else source
+                raise ValueError(f"{self.file} row {number} must hold texts, not {wrong!r}.")
+            pairs.append((source, target))
+        repairs = Repairs()
+        return Decoded(_on_one_line(pairs, self.first, repairs), {self.file: repairs})
 
 
 class PairBlock(NamedTuple):
@@ -93,6 +116,15 @@ class PairBlock(NamedTuple):
         return Decoded(self.pairs, {})
 
 
+def _on_one_line(pairs: Pairs, first: int, repairs: Repairs) -> Pairs:
+    """Returns the pairs with a space for each line break. first: the number of the first pair."""
+    for index, (source, target) in enumerate(pairs):
+        if "\n" in source or "\n" in target:
+            pairs[index] = re.sub(r"\r?\n", " ", source), re.sub(r"\r?\n", " ", target)
+            repairs.count(LINE_BREAK, first + index)
+    return pairs
+
+
 def add_repairs(repairs: dict[str, Repairs], later: dict[str, Repairs]) -> None:
     """Adds the repairs of a later block to those of the blocks before it, file by file."""
     for name, found in later.items():
@@ -105,45 +137,3 @@ def blocks_of_pairs(pairs: Iterable[tuple[str, str]], number: int) -> Iterator[B
     while block := list(islice(pairs, PAIRS_OF_BLOCK)):
         num_read += len(block)
         yield PairBlock(block, num_read / max(number, 1))
-
-
-def blocks_of_files(paths: list[Path], part: Split) -> Iterator[Block]:
-    """Yields the lines of one .tsv file, or of two files side by side.
-
-    Raises ValueError if a file cannot be read, or two have different numbers of lines.
-    """
-    first, end = 0, None
-    if (part.start, part.stop) != (0, 1):  # a share of a number that is not known yet
-        first, end = _lines_of_part(paths, part)
-    files = [open_lines(path) for path in paths]
-    lines = [islice(file.undecoded(), first, end) for file in files]
-    while True:
-        columns = [list(islice(column, PAIRS_OF_BLOCK)) for column in lines]
-        if len(set(map(len, columns))) > 1:
-            ahead = [first + len(column) for column in columns]
-            _refuse_unequal(paths, [n + _count(f) for n, f in zip(ahead, lines, strict=True)])
-        if not columns[0]:
-            return
-        texts, share = tuple(map(b"".join, columns)), files[0].fraction_read or 0.0
-        yield TextBlock(tuple(map(str, paths)), first + 1, texts, share)
-        first += len(columns[0])
-
-
-def _lines_of_part(paths: list[Path], part: Split) -> tuple[int, int]:
-    """Returns (number of lines before a part of a split, number of lines before its end)."""
-    counts = [_count(open_lines(path).undecoded()) for path in paths]
-    if len(set(counts)) > 1:
-        _refuse_unequal(paths, counts)
-    lines = part_of(range(counts[0]), part.start, part.stop)
-    return lines.start, lines.stop
-
-
-def _count(lines: Iterable[bytes]) -> int:
-    return sum(1 for _ in lines)
-
-
-def _refuse_unequal(paths: list[Path], counts: list[int]) -> None:
-    raise ValueError(
-        f"The two sides must have equally many lines, but {paths[0]} has {counts[0]} and "
-        f"{paths[1]} has {counts[1]}."
-    )

@@ -1,61 +1,77 @@
 """Reads sentence pairs, in order, a block at a time, so that a corpus may be of any size.
 
-A corpus is `embedded`, a folder (`train.en` + `train.de`, or `train.tsv`; each may end in .gz or
-.xz) or `tfds:NAME` for any TFDS dataset with a `Translation` feature.
+A corpus is `embedded`, a folder with files for each split, a file or a pattern of their names (see
+`pair_files`), or `tfds:NAME` for any TFDS dataset with a `Translation` feature.
 """
 
 import lzma
 import math
+import re
 import warnings
 from collections.abc import Iterator
 from importlib import resources
-from pathlib import Path
+from typing import NamedTuple
 
 from etils import epath
 
 from transformer.config import DataConfig
+from transformer.data.file_blocks import blocks_of_files
 from transformer.data.held_out import held_out_pairs, held_out_parts
-from transformer.data.pair_blocks import (
-    Block,
-    Pairs,
-    add_repairs,
-    blocks_of_files,
-    blocks_of_pairs,
-)
+from transformer.data.pair_blocks import Block, Pairs, add_repairs, blocks_of_pairs
+from transformer.data.pair_files import find_pair_files
 from transformer.data.splits import parse_split, part_of
-from transformer.data.text_files import (
-    Repairs,
-    decode_text,
-    describe_folder,
-    find_file,
-    name_in_folder,
-)
+from transformer.data.text_files import Repairs, decode_text
+
+TAG = re.compile(r"[^\s,@#/▁]+")
 
 
-def parse_corpora(text: str) -> list[tuple[str, float]]:
-    """Parses the names of corpora and their weights: how often an epoch shows each pair.
+class Corpus(NamedTuple):
+    """A corpus of a run. tag: the piece that each source begins with, or "" for none."""
 
-    Raises ValueError if there is none, or a weight is not a finite number above 0.
+    name: str
+    weight: float = 1.0  # how often an epoch shows each pair
+    tag: str = ""
 
-    >>> parse_corpora("a@2,b")
-    [('a', 2.0), ('b', 1.0)]
+    def put_tag_on(self, source: str) -> str:
+        """Returns a source of this corpus as the model sees it: "<2fr> A man." with tag <2fr>."""
+        return f"{self.tag} {source}" if self.tag else source
+
+
+def parse_corpora(text: str) -> list[Corpus]:
+    """Parses the corpora of `data.corpus`, each NAME, NAME@WEIGHT, NAME#TAG or NAME@WEIGHT#TAG.
+
+    Raises ValueError if there is none, a weight is not a finite number above 0, or a tag is no
+    single piece of text.
+
+    >>> parse_corpora("a@2,b#<bt>")
+    [Corpus(name='a', weight=2.0, tag=''), Corpus(name='b', weight=1.0, tag='<bt>')]
     """
-    parts = []
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        name, at, weight = part.rpartition("@")
-        if not at:
-            name, weight = part, "1"
-        try:
-            parts.append((name, float(weight)))
-        except ValueError:
-            raise ValueError(
-                f"A corpus is NAME or NAME@WEIGHT with a number as weight, not '{part}'."
-            ) from None
-        if not 0 < parts[-1][1] < math.inf:
-            raise ValueError(f"The weight of a corpus must be above 0 and finite, not '{part}'.")
-    if not parts:
+    parts = [part.strip() for part in text.split(",")]
+    corpora = [_parse_corpus(part) for part in parts if part]
+    if not corpora:
         raise ValueError("data.corpus is empty; name a corpus, for example 'embedded'.")
-    return parts
+    return corpora
+
+
+def _parse_corpus(part: str) -> Corpus:
+    weighted, hash_sign, tag = part.partition("#")
+    if hash_sign and not TAG.fullmatch(tag):
+        raise ValueError(
+            f"A tag follows # at the end of a corpus, behind its weight, as in NAME@2#<2fr>, and "
+            f"has no space and none of @ # / ▁ in it, unlike '{part}'."
+        )
+    name, at, weight = weighted.rpartition("@")
+    try:
+        corpus = Corpus(name, float(weight), tag) if at else Corpus(weighted, tag=tag)
+    except ValueError:
+        raise ValueError(
+            f"A corpus is NAME or NAME@WEIGHT with a number as weight, not '{part}'."
+        ) from None
+    if not corpus.name:
+        raise ValueError(f"A corpus needs a name, which '{part}' lacks.")
+    if not 0 < corpus.weight < math.inf:
+        raise ValueError(f"The weight of a corpus must be above 0 and finite, not '{part}'.")
+    return corpus
 
 
 def read_blocks(name: str, split: str, config: DataConfig) -> Iterator[Block]:
@@ -70,7 +86,8 @@ def read_blocks(name: str, split: str, config: DataConfig) -> Iterator[Block]:
     if name == "embedded":
         pairs = part_of(_load_embedded(part.name, source, target), part.start, part.stop)
         return blocks_of_pairs(pairs, len(pairs))
-    return blocks_of_files(_find_files(Path(name).expanduser(), part.name, source, target), part)
+    files = find_pair_files(name, part.name, source, target)
+    return blocks_of_files(files, part, source, target)
 
 
 def files_of(name: str, split: str, config: DataConfig) -> list[epath.Path]:
@@ -82,22 +99,22 @@ def files_of(name: str, split: str, config: DataConfig) -> list[epath.Path]:
         return files_of_dataset(name.removeprefix("tfds:"))
     if name == "embedded":
         return [_embedded_file(source, target)[0]]
-    found = _find_files(Path(name).expanduser(), parse_split(split).name, source, target)
-    return [epath.Path(path) for path in found]
+    found = find_pair_files(name, parse_split(split).name, source, target)
+    return [file for files in found for file in files.files]
 
 
 def load_evaluation_pairs(config: DataConfig, split: str, held_out: Pairs | None = None) -> Pairs:
     """Returns all pairs of `split` of the first corpus: a score counts every sentence.
 
-    A split that `config.held_out` names is a part of the training text, which is read for it unless
-    the pairs that are held out of it are given. Warns of repaired lines. Raises ValueError if it
-    cannot be read or is empty.
+    The sources begin with the corpus's tag, if it has one. A split that `config.held_out` names is
+    a part of the training text, which is read for it unless the pairs that are held out of it are
+    given. Warns of repaired lines. Raises ValueError if it cannot be read or is empty.
     """
-    corpus, part = parse_corpora(config.corpus)[0][0], held_out_parts(config).get(split)
+    corpus, part = parse_corpora(config.corpus)[0], held_out_parts(config).get(split)
     repairs: dict[str, Repairs] = {}
 
     def decoded() -> Iterator[tuple[str, str]]:
-        for block in read_blocks(corpus, config.train_split if part else split, config):
+        for block in read_blocks(corpus.name, config.train_split if part else split, config):
             found = block.decode()
             add_repairs(repairs, found.repairs)
             yield from found.pairs
@@ -111,28 +128,10 @@ def load_evaluation_pairs(config: DataConfig, split: str, held_out: Pairs | None
         raise ValueError(
             f"The split '{split}' of {config.corpus} is empty: nothing to evaluate on."
         )
-    return pairs
+    return [(corpus.put_tag_on(source), target) for source, target in pairs]
 
 
 # ---- the kinds of corpora
-
-
-def _find_files(folder: Path, split: str, source: str, target: str) -> list[Path]:
-    """Returns the .tsv file of a split in a folder, or the files of its two sides."""
-    split = name_in_folder(folder, split)
-    tsv = find_file(folder, f"{split}.tsv")
-    if tsv:
-        return [tsv]
-    sides = [find_file(folder, f"{split}.{language}") for language in (source, target)]
-    paths = [path for path in sides if path]
-    if len(paths) < 2:
-        wanted = (
-            f"{split}.{source} and {split}.{target} (or {split}.tsv; each may end in .gz or .xz)"
-        )
-        raise ValueError(
-            f"The corpus folder {folder} must hold {wanted}; {describe_folder(folder)}."
-        )
-    return paths
 
 
 def _embedded_file(source: str, target: str) -> tuple[epath.Path, bool]:

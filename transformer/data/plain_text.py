@@ -4,11 +4,10 @@ A corpus is a text file (also .gz, .xz), whose split is "all", or a folder with 
 split (`train.txt` …).
 """
 
-from pathlib import Path
-
 from transformer.config import DataConfig
 from transformer.data.splits import parse_split, part_of
 from transformer.data.text_files import Text, describe_folder, find_file, name_in_folder, read_text
+from transformer.storage import locate
 
 
 def load_text_lines(config: DataConfig, split: str) -> Text:
@@ -17,7 +16,7 @@ def load_text_lines(config: DataConfig, split: str) -> Text:
     Raises ValueError if the file is missing or unreadable, or the split holds no text.
     """
     name, start, stop = parse_split(split)
-    corpus = Path(config.corpus).expanduser()
+    corpus = locate(config.corpus)
     if corpus.is_file() and name != "all":
         raise ValueError(
             f"{corpus} is one file: its split is 'all', or a part as all[:90%] and all[90%:], not "

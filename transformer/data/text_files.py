@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
+from etils import epath
+
 from transformer import storage
 from transformer.storage import PathLike
 
@@ -24,6 +26,7 @@ VALIDATION = ("validation", "val", "valid", "dev")  # names of one split
 LONGEST_LINE = 2**20  # bytes that are kept of a line
 NOT_UTF8 = "lines that are not UTF-8, bytes replaced"
 TOO_LONG = "lines longer than 1 MiB, cut there"
+LINE_BREAK = "sentences with line breaks, which became spaces"
 MAX_SHOWN = 5  # numbers of repaired lines that a message names
 READ_ERRORS = OSError, EOFError, lzma.LZMAError, zlib.error
 BinaryFile = IO[bytes] | io.BufferedIOBase
@@ -34,7 +37,7 @@ class Repairs:
 
     def __init__(self) -> None:
         self.counts = Counter[str]()
-        self.first: dict[str, list[int]] = {NOT_UTF8: [], TOO_LONG: []}
+        self.first: dict[str, list[int]] = {fault: [] for fault in (NOT_UTF8, TOO_LONG, LINE_BREAK)}
 
     def count(self, fault: str, number: int) -> None:
         """Counts the line of this number."""
@@ -201,25 +204,25 @@ def count_lines(path: PathLike) -> int | None:
     return count + (last != b"\n")
 
 
-def name_in_folder(folder: Path, split: str) -> str:
+def name_in_folder(folder: epath.Path, split: str) -> str:
     """Returns the name that the files of a split have in a folder: `split`, or a usual synonym.
 
     Files of a validation split may be called validation, val, valid or dev. The name that was
     asked for counts if there is any file of it, and is returned if there is none of any.
     """
     if split in VALIDATION and folder.is_dir():
-        found = {path.name.partition(".")[0] for path in folder.iterdir()}
+        found = {re.split(r"\.|-\d", path.name)[0] for path in folder.iterdir()}
         return next((name for name in (split, *VALIDATION) if name in found), split)
     return split
 
 
-def find_file(folder: Path, name: str) -> Path | None:
+def find_file(folder: epath.Path, name: str) -> epath.Path | None:
     """Returns the file of this name in a folder, compressed or not; None if it has none."""
     paths = [folder / f"{name}{ending}" for ending in OPENERS]
     return next((path for path in paths if path.is_file()), None)
 
 
-def describe_folder(folder: Path) -> str:
+def describe_folder(folder: epath.Path) -> str:
     """Returns the end of a message on a missing file: what the folder holds instead."""
     if not folder.is_dir():
         return (

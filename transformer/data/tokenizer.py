@@ -106,9 +106,10 @@ class SentencePieceTokenizer:
         self.words = WordIds(self._processor) if splits_by_word(model) else None
 
     @classmethod
-    def train(cls, sentences: Iterable[str], vocab_size: int) -> Self:
+    def train(cls, sentences: Iterable[str], vocab_size: int, tags: Sequence[str] = ()) -> Self:
         """Trains a BPE model of `vocab_size` pieces; the same sentences give the same bytes.
 
+        tags: words that are a piece of their own, at the beginning of a text or behind a space.
         Raises ValueError if the text is empty or allows no vocabulary of this size.
         """
         model = io.BytesIO()
@@ -122,6 +123,7 @@ class SentencePieceTokenizer:
                 normalization_rule_name="identity", num_threads=1, minloglevel=2,
                 pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK,
                 max_sentence_length=LONGEST_LINE,
+                user_defined_symbols=[f"▁{tag}" for tag in tags],
             )  # fmt: skip
         except RuntimeError as error:
             raise ValueError(_explain(error, vocab_size)) from None

@@ -24,10 +24,11 @@ READERS: dict[str, Callable[[bytes], Tokenizer]] = {
 
 
 def train_tokenizers(
-    config: TokenizerConfig, pairs: Sequence[tuple[str, str]]
+    config: TokenizerConfig, pairs: Sequence[tuple[str, str]], tags: Sequence[str] = ()
 ) -> tuple[Tokenizer, Tokenizer]:
     """Returns the (source, target) tokenizers of the training text; the same object if shared.
 
+    tags: of the sources, each to be a piece of its own.
     Raises ValueError if the text allows no such vocabulary, or if `config.model` cannot be read.
     """
     if config.model:
@@ -35,10 +36,10 @@ def train_tokenizers(
         return tokenizer, tokenizer
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     if config.shared:
-        tokenizer = _train(config, config.kind, sources + targets)
+        tokenizer = _train(config, config.kind, sources + targets, tags)
         return tokenizer, tokenizer
     source_kind, target_kind = config.kinds
-    return _train(config, source_kind, sources), _train(config, target_kind, targets)
+    return _train(config, source_kind, sources, tags), _train(config, target_kind, targets)
 
 
 def train_tokenizer(config: TokenizerConfig, sentences: Sequence[str]) -> Tokenizer:
@@ -48,7 +49,9 @@ def train_tokenizer(config: TokenizerConfig, sentences: Sequence[str]) -> Tokeni
     return _train(config, config.kind, sentences)
 
 
-def _train(config: TokenizerConfig, kind: str, sentences: Sequence[str]) -> Tokenizer:
+def _train(
+    config: TokenizerConfig, kind: str, sentences: Sequence[str], tags: Sequence[str] = ()
+) -> Tokenizer:
     if kind == "imported":
         raise ValueError(
             "tokenizer.kind=imported is the tokenizer of an imported model and cannot be trained: "
@@ -59,7 +62,7 @@ def _train(config: TokenizerConfig, kind: str, sentences: Sequence[str]) -> Toke
             return PiecesTokenizer.train(sentences, config.joiner)
         if kind == "characters":
             return CharacterTokenizer.train(sentences)
-        return SentencePieceTokenizer.train(sentences, config.vocab_size)
+        return SentencePieceTokenizer.train(sentences, config.vocab_size, tags)
 
 
 def save_tokenizers(folder: PathLike, source: Tokenizer, target: Tokenizer) -> None:

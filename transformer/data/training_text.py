@@ -13,7 +13,7 @@ from transformer.config import DataConfig
 from transformer.console import phase
 from transformer.data.held_out import HeldOut
 from transformer.data.pair_blocks import Block, Pairs
-from transformer.data.parallel_text import files_of, parse_corpora, read_blocks
+from transformer.data.parallel_text import Corpus, files_of, parse_corpora, read_blocks
 from transformer.data.text_files import Repairs
 from transformer.data.workers import in_order, num_cores
 
@@ -42,7 +42,8 @@ class KeepPairs:
     """Leaves out pairs that may not or need not be seen: `KeepPairs(…)(block)`.
 
     The former are those that `config.held_out` keeps for other splits; the latter have an empty
-    side or, if `config.drop_identical`, two equal sides.
+    side or, if `config.drop_identical`, two equal sides. The sources of the others get the tag of
+    their corpus.
 
     held_out: the pairs of the first corpus whose source is held out.
     """
@@ -54,14 +55,23 @@ class KeepPairs:
     def _held_out(self) -> HeldOut:
         return HeldOut(self.held_out, self.config)
 
-    def __call__(self, block: Block) -> KeptPairs:
-        pairs, repairs = block.decode()
+    @cached_property
+    def _corpora(self) -> list[Corpus]:
+        return parse_corpora(self.config.corpus)
+
+    def __call__(self, numbered: NumberedBlock) -> KeptPairs:
+        pairs, repairs = numbered.block.decode()
         left_out = Counter[str]()
         if self.config.held_out:
             pairs, left_out = self._held_out.split_off(pairs)
         reasons = [self._reason_to_skip(*pair) for pair in pairs]
         left_out.update(filter(None, reasons))
-        kept = [pair for pair, reason in zip(pairs, reasons, strict=True) if not reason]
+        put_tag_on = self._corpora[numbered.corpus].put_tag_on
+        kept = [
+            (put_tag_on(source), target)
+            for (source, target), reason in zip(pairs, reasons, strict=True)
+            if not reason
+        ]
         return KeptPairs(kept, repairs, left_out)
 
     def _reason_to_skip(self, source: str, target: str) -> str:
@@ -100,7 +110,8 @@ class TrainingText:
         self.config = config
         self.corpora = parse_corpora(config.corpus)
         split = config.train_split
-        self.files = [files_of(name, split, config) for name, _ in self.corpora]  # of each corpus
+        # The files of each corpus.
+        self.files = [files_of(corpus.name, split, config) for corpus in self.corpora]
         self.num_blocks = 0  # in all, once they were read
 
     @cached_property
@@ -120,7 +131,7 @@ class TrainingText:
         """
         keep, num_kept, reasons = KeepPairs(self.config, self.held_out), 0, Counter[str]()
         for numbered in self._blocks():
-            kept = keep(numbered.block)
+            kept = keep(numbered)
             num_kept += len(kept.pairs)
             for name, repairs in kept.repairs.items():
                 reasons.update(repairs.named(name))
@@ -170,9 +181,9 @@ class TrainingText:
 
     def _blocks(self) -> Iterator[NumberedBlock]:
         number = 0
-        for corpus, (name, _) in enumerate(self.corpora):
-            for block in read_blocks(name, self.config.train_split, self.config):
-                yield NumberedBlock(number, corpus, block)
+        for index, corpus in enumerate(self.corpora):
+            for block in read_blocks(corpus.name, self.config.train_split, self.config):
+                yield NumberedBlock(number, index, block)
                 number += 1
         self.num_blocks = number
 

@@ -78,7 +78,8 @@ def splits_by_word(model: bytes) -> bool:
     """Whether a SentencePiece model splits each word by itself, wherever it stands.
 
     BPE merges neighbours in the order of their pieces' scores, so words cannot disturb each other
-    where no piece has "▁", the sign of a space, behind its first character.
+    where no piece has "▁", the sign of a space, behind its first character. A piece that a user
+    defined may split words where it stands, unless it begins with "▁" as they do.
     """
     # pyrefly: ignore[missing-attribute]: protobuf makes the class when it is imported
     spec = sentencepiece_model_pb2.ModelProto.FromString(model)
@@ -91,5 +92,6 @@ def splits_by_word(model: bytes) -> bool:
         and normalizer.add_dummy_prefix
         and normalizer.remove_extra_whitespaces
         and normalizer.escape_whitespaces
-        and not any("▁" in p.piece[1:] or p.type == p.USER_DEFINED for p in spec.pieces)
+        and not any("▁" in p.piece[1:] for p in spec.pieces)
+        and all(p.piece[0] == "▁" for p in spec.pieces if p.type == p.USER_DEFINED)
     )

@@ -16,6 +16,7 @@ from transformer.console import phase
 from transformer.data.bucketing import plan_batches
 from transformer.data.labels import Labels
 from transformer.data.ragged import Ragged
+from transformer.data.tags import Tags
 from transformer.data.tokenizer import check_texts
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.predictor import Predictor
@@ -51,6 +52,7 @@ class TranslationModel(Predictor):
     ) -> None:
         super().__init__(config, params, tokenizers, Labels([]), devices or jax.local_devices())
         self.source_tokenizer, self.tokenizer = tokenizers
+        self._tags = Tags(config.data)
         self._functions = ModelFunctions(self.model)
 
     @classmethod
@@ -97,8 +99,7 @@ class TranslationModel(Predictor):
 
     def encode(self, sources: Sequence[str]) -> PerToken:
         """Returns the encoded sources: `values` [B, S, D], as the decoder sees them."""
-        check_texts(sources, "encode")
-        source = self._encode_texts(self.source_tokenizer, sources)
+        source = self._encode_sources(sources)
         nothing = Ragged.from_lists([[]] * len(sources))
         rows = self._compute(self._functions.encoded, source, nothing, source.lengths)
         return pad_rows(rows, self._pieces(self.source_tokenizer, source))
@@ -120,7 +121,7 @@ class TranslationModel(Predictor):
 
     def attention(self, source: str, target: str | Translation) -> AttentionWeights:
         """Returns the attention weights of all layers and heads for one sentence pair."""
-        ids = self._encode_texts(self.source_tokenizer, [source])[0].tolist()
+        ids = self._encode_sources([source])[0].tolist()
         target_ids = (
             target.ids
             if isinstance(target, Translation)
@@ -138,7 +139,7 @@ class TranslationModel(Predictor):
         """
         sources, targets = list(sources), list(targets)
         _check_pairs(sources, targets)
-        source = Ragged.encode(self.source_tokenizer, sources)
+        source = Ragged.encode(self.source_tokenizer, [*map(self._tags.put_on, sources)])
         target = Ragged.encode(self.tokenizer, targets)
         decoding = self.config.decoding
         penalty = make_length_penalty(decoding.length_penalty, decoding.alpha)
@@ -161,10 +162,15 @@ class TranslationModel(Predictor):
         self, function: BatchFn, sources: Sequence[str], targets: Sequence[str]
     ) -> PerToken:
         _check_pairs(sources, targets)
-        source = self._encode_texts(self.source_tokenizer, sources)
+        source = self._encode_sources(sources)
         target = self._encode_texts(self.tokenizer, targets)
         rows = self._compute(function, source, target, target.lengths)
         return pad_rows(rows, self._pieces(self.tokenizer, target))
+
+    def _encode_sources(self, sources: Sequence[str]) -> Ragged:
+        """Returns the ids of sources with their tags; raises ValueError for one too long."""
+        check_texts(sources, "encode")
+        return self._encode_texts(self.source_tokenizer, [*map(self._tags.put_on, sources)])
 
     def _encode_texts(self, tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:
         """Returns the ids of texts; raises ValueError for one that is too long."""

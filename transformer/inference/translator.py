@@ -75,8 +75,9 @@ class Translator(TranslationModel):
     ) -> Any:
         """Translates sentences in order: returns one `Translation` per sentence.
 
-        An empty sentence has an empty translation. One longer than `largest_bucket()` is truncated
-        and counted in `num_truncated`.
+        A sentence that begins with no tag of the run's corpora gets that of the first corpus, if it
+        has one. An empty sentence has an empty translation. One longer than `largest_bucket()` is
+        truncated and counted in `num_truncated`.
 
         Args:
           sentences: a list (the result is a list) or any other iterable of str (the result is an
@@ -113,8 +114,9 @@ class Translator(TranslationModel):
     ) -> list[list[Translation]]:
         """Returns the n-best list of each (sentence, prefix)."""
         results = [[Translation("", 0.0, 0.0)] for _ in pairs]
-        nonempty = [i for i, (sentence, _) in enumerate(pairs) if sentence.strip()]
-        source = Ragged.encode(self.source_tokenizer, [pairs[i][0] for i in nonempty])
+        sources = [self._tags.put_on(sentence) for sentence, _ in pairs]
+        nonempty = [i for i, sentence in enumerate(sources) if sentence.strip()]
+        source = Ragged.encode(self.source_tokenizer, [sources[i] for i in nonempty])
         forced = Ragged.encode(self.tokenizer, [pairs[i][1] for i in nonempty])
         sizes = self._batch_size(), self.largest_bucket()
         corpus = CorpusSearch(self._programs(search), self._params, search, *sizes)

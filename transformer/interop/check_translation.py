@@ -6,6 +6,7 @@ from typing import Any
 from etils.epath import PathLike
 
 from transformer.checkpoint.restore import Restored
+from transformer.data.tags import Tags
 from transformer.inference.translator import Translator
 from transformer.interop.beside_transformers import check_beside, random_texts
 from transformer.interop.written_model import first_pieces
@@ -23,7 +24,7 @@ class _Ours:
 
     def __init__(self, run: Restored) -> None:
         source, target = run.tokenizers
-        self.texts = random_texts(source)
+        self.texts = [*map(Tags(run.config.data).put_on, random_texts(source))]
         self.sources = [source.pieces(ids) for ids in source.encode(self.texts)]
         self.limits = [len(row) + EXTRA for row in self.sources]
         translator = Translator(run.config, None, (source, target))

@@ -10,6 +10,7 @@ from etils.epath import PathLike
 from transformer.config import Config
 from transformer.console import showing_phases, silence
 from transformer.data.parallel_text import load_evaluation_pairs
+from transformer.data.tags import Tags
 from transformer.data.tokenizer import check_texts
 from transformer.evaluation.classification import evaluate_classifier
 from transformer.evaluation.task_scores import TaskScores
@@ -56,6 +57,8 @@ def evaluate(
     Raises ValueError if there is no such run, checkpoint or split, or for options that do not fit.
     """
     config = WorkDir(workdir).load_config()
+    if corpus and task_kind(config.task) == "translation":
+        Tags(config.data).check_known(corpus)
     config.data.corpus = corpus or config.data.corpus
     split = split or config.data.test_split
     if search and task_kind(config.task) != "translation":

@@ -87,7 +87,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
 
     def _pack_training(self, num_rows: int) -> PackedBatches:
         data = self.config.data
-        weights = [weight for _, weight in parse_corpora(data.corpus)]
+        weights = [corpus.weight for corpus in parse_corpora(data.corpus)]
         return PackedBatches(
             self.corpus.source,
             self.corpus.target,

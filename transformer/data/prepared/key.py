@@ -65,11 +65,12 @@ def corpus_recipe(data: DataConfig, tokenizers: Sequence[Tokenizer]) -> Facts:
 
 
 def _text_recipe(data: DataConfig, settings: Sequence[str]) -> Facts:
-    names = [name.rstrip("/").rpartition("/")[2] for name, _ in parse_corpora(data.corpus)]
+    parsed = parse_corpora(data.corpus)
+    corpora = [(corpus.name.rstrip("/").rpartition("/")[2], corpus.tag) for corpus in parsed]
     values = {name: getattr(data, name) for name in settings}
     versions = {"format": FORMAT, "sentencepiece": sentencepiece.__version__}
     parts = pair_blocks.PAIRS_OF_BLOCK  # those of a preparation that was stopped must go on alike
-    return {**versions, "pairs_of_part": parts, "corpora": names, "settings": values}
+    return {**versions, "pairs_of_part": parts, "corpora": corpora, "settings": values}
 
 
 def entry_name(kind: str, recipe: Facts, text: list[Facts]) -> str:

@@ -113,7 +113,7 @@ class WritePart:
         return [READERS[suffix](content) for suffix, content in self.tokenizers]
 
     def __call__(self, numbered: NumberedBlock) -> None:
-        pairs, repairs, left_out = self._keep(numbered.block)
+        pairs, repairs, left_out = self._keep(numbered)
         source, target = (
             Ragged.encode(tokenizer, [pair[side] for pair in pairs])
             for side, tokenizer in enumerate(self._tokenizers)

@@ -17,6 +17,7 @@ from transformer.data.prepared.cache import say_if_changed
 from transformer.data.prepared.corpus import PreparedCorpus
 from transformer.data.prepared.preparation import Preparation, Share, open_or_discard
 from transformer.data.prepared.vocabularies import vocabularies
+from transformer.data.tags import Tags
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.tokenizer_files import train_tokenizers
 from transformer.data.training_text import TrainingText
@@ -43,6 +44,7 @@ def training_corpus(
     if tokenizers is None:
         tokenizers = vocabularies(config, text, folder)
     try:
+        Tags(config.data).check(tokenizers[0])
         return tokenizers, _open_or_prepare(text, cache, tokenizers, facts, share, is_new=is_new)
     except LostWorkerError:
         raise

@@ -13,6 +13,7 @@ from transformer.config import Config
 from transformer.console import say
 from transformer.data.pair_blocks import Pairs
 from transformer.data.prepared.cache import make_private, say_if_changed
+from transformer.data.tags import Tags
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.data.training_text import TrainingText
@@ -30,7 +31,7 @@ def vocabularies(
     with suppress(ValueError):  # there are none, or a file is damaged
         return load_tokenizers(folder)
     say_if_changed(folder)
-    tokenizers = train_tokenizers(config.tokenizer, sample_pairs(text))
+    tokenizers = train_tokenizers(config.tokenizer, sample_pairs(text), Tags(config.data).all)
     try:
         _keep(folder, tokenizers)
     except OSError as error:

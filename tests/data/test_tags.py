@@ -1,0 +1,157 @@
+"""tags.py: a piece before each source of a corpus, in training, evaluation and translation."""
+
+import io
+import random
+
+import pytest
+import sentencepiece
+
+from transformer.config import Config, DataConfig, TokenizerConfig
+from transformer.data.parallel_text import load_evaluation_pairs
+from transformer.data.prepared.key import corpus_recipe, vocabulary_recipe
+from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
+from transformer.data.tags import Tags
+from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.tokenizer_files import train_tokenizers
+from transformer.data.training_text import TrainingText
+from transformer.special_tokens import NUM_SPECIAL
+
+TEXT = [f"the cat no. {i} sat on the mat, über {i * 7 % 101} Mäuse" for i in range(300)]
+TAGS = ["<2fr>", "<bt>"]
+PARTS = [*TAGS, " ", " ", "\u3000", "\t", "cä", "the", "<", "2fr>"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return SentencePieceTokenizer.train(
+        [f"{TAGS[i % 2]} {t}" for i, t in enumerate(TEXT)], 400, TAGS
+    )
+
+
+def write(folder, **files):
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name.replace("_", ".")).write_text(text)
+    return folder
+
+
+def test_sources_get_their_corpus_tag_behind_every_filter(tmp_path):
+    """Catches a tag that hides an empty or an equal side, and one of another corpus."""
+    a = write(tmp_path / "a", train_en="1\n\nsame\n", train_de="eins\nzwei\nsame\n")
+    b = write(tmp_path / "b", train_en="2\n", train_de="zwei\n", val_en="4\n\n", val_de="vier\nx\n")
+    config = DataConfig(corpus=f"{b}#<2fr>,{a}@2#<bt>,{b}")
+    assert list(TrainingText(config).pairs()) == [
+        ("<2fr> 2", "zwei"),
+        ("<bt> 1", "eins"),
+        ("2", "zwei"),
+    ]
+    assert load_evaluation_pairs(config, "val") == [("<2fr> 4", "vier"), ("<2fr> ", "x")]
+
+
+def test_a_tag_changes_nothing_of_what_is_held_out(tmp_path):
+    """Catches a hash of tag and source: another tag would move sentences into the training text."""
+    lines = "".join(f"{n}\n" for n in range(100))
+    folder = write(tmp_path / "a", train_en=lines, train_de=lines.replace("\n", " x\n"))
+    plain, tagged = (
+        DataConfig(corpus=f"{folder}{tag}", held_out="test@20%") for tag in ("", "#<bt>")
+    )
+    held_out = load_evaluation_pairs(plain, "test")
+    assert load_evaluation_pairs(tagged, "test") == [(f"<bt> {a}", b) for a, b in held_out]
+    text = TrainingText(tagged)
+    assert load_evaluation_pairs(tagged, "test", text.held_out)[0][0].startswith("<bt> ")
+    assert list(text.pairs()) == [(f"<bt> {a}", b) for a, b in TrainingText(plain).pairs()]
+
+
+def test_what_is_held_out_is_not_trained_on_in_the_other_direction(tmp_path):
+    """Catches a test sentence that the model has seen as a target, and its translation."""
+    lines, others = "".join(f"{n}\n" for n in range(100)), "".join(f"x{n}\n" for n in range(100))
+    a = write(tmp_path / "a", train_en=lines, train_de=others)
+    b = write(tmp_path / "b", train_en=others, train_de=lines)
+    config = DataConfig(corpus=f"{a}#<2de>,{b}#<2en>", held_out="test@20%")
+    tested = {pair[1] for pair in load_evaluation_pairs(config, "test")}
+    trained = [pair[0].split()[1] for pair in TrainingText(config).pairs()]
+    assert 10 < len(tested) < 30 and len(trained) > 120
+    assert not tested.intersection(trained) and not {t[1:] for t in tested}.intersection(trained)
+
+
+def test_a_learnt_tag_is_one_piece_and_the_sentence_behind_it_stays(tokenizer):
+    """Catches a tag split into letters, one more piece for its space, and slow tokenising."""
+    Tags(DataConfig(corpus="a#<2fr>,b#<bt>")).check(tokenizer)
+    assert tokenizer.words is not None  # that each word is split once
+    rng = random.Random(0)
+    for _ in range(300):
+        text = "".join(
+            rng.choices(["<2fr>", "<bt>", " ", " ", "\u3000", "\t", "cä", "the", "<"], k=9)
+        )
+        plain, tagged = tokenizer.encode([text, f"<2fr> {text}"])
+        assert tagged[1:] == plain and tokenizer.pieces(tagged[:1]) == ["▁<2fr>"], repr(text)
+        assert plain[:-1] == tokenizer._processor.encode(text), repr(text)
+
+
+def test_the_rest_of_the_vocabulary_is_learnt_as_without_tags(tokenizer):
+    """Catches pieces that are spent on the letters of a tag."""
+    plain = SentencePieceTokenizer.train(TEXT, 400 - len(TAGS))
+    assert tokenizer.pieces(range(NUM_SPECIAL + 2, 400)) == plain.pieces(range(NUM_SPECIAL, 398))
+
+
+def user_model(tmp_path, *symbols):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT), model_writer=model, vocab_size=60, minloglevel=2,
+        pad_id=0, bos_id=1, eos_id=2, unk_id=3, user_defined_symbols=list(symbols),
+    )  # fmt: skip
+    (tmp_path / "my.model").write_bytes(model.getvalue())
+    return train_tokenizers(TokenizerConfig(model=str(tmp_path / "my.model")), [])[0]
+
+
+def test_a_tag_that_is_not_one_piece_is_refused(tokenizer, tmp_path):
+    """Catches a tag that a ready-made vocabulary spells, or does not know."""
+    fine, other = Tags(DataConfig(corpus="a#<2fr>")), Tags(DataConfig(corpus="a,b#<2es>"))
+    fine.check(PiecesTokenizer(["<2fr>", "a"], "@@"))
+    fine.check(user_model(tmp_path, "<2fr>"))
+    Tags(DataConfig(corpus="a")).check(CharacterTokenizer("a"))
+    for wrong in (tokenizer, PiecesTokenizer(["<2fr>", "a"], "@@"), user_model(tmp_path, "<2fr>")):
+        with pytest.raises(ValueError, match=r"^The tag '<2es>' of data\.corpus must be one piece"):
+            other.check(wrong)
+    with pytest.raises(ValueError, match="has < 2 e s > for it"):
+        other.check(CharacterTokenizer("<2es>"))
+
+
+@pytest.mark.parametrize(
+    ("source", "tagged"),
+    [
+        ("a b", "<2fr> a b"),
+        ("<2fr> a", "<2fr> a"),
+        ("  <bt>a", "<bt> a"),
+        ("de a", "de a"),
+        ("den a", "<2fr> den a"),
+        ("a <bt>", "<2fr> a <bt>"),
+        ("<bt> <2fr> a", "<bt> <2fr> a"),
+        ("", ""),
+        (" <bt> ", ""),
+        ("<b>a", "<2fr> <b>a"),
+    ],
+)
+def test_a_source_keeps_its_tag_or_gets_the_first_one(source, tagged):
+    """Catches an untagged source, one with two tags, and words whose beginning is a tag."""
+    assert Tags(DataConfig(corpus="a#<2fr>,b#<bt>,c,d#de")).put_on(source) == tagged
+    assert Tags(DataConfig(corpus="a,b")).put_on(source) == source
+
+
+def test_a_corpus_with_a_foreign_tag_is_not_scored():
+    """Catches a test set whose sources get a second tag, and a score for nothing."""
+    tags = Tags(DataConfig(corpus="a#<2fr>,b#<bt>"))
+    tags.check_known("moved@2#<bt>,moved")
+    with pytest.raises(ValueError, match=r"the tags <2fr>, <bt>, so .* tag '<2es>' can be"):
+        tags.check_known("moved#<2es>")
+    with pytest.raises(ValueError, match="have no tag, so that"):
+        Tags(DataConfig()).check_known("moved#<2es>")
+
+
+def test_another_tag_is_another_prepared_corpus_and_another_vocabulary(tokenizer):
+    """Catches ids with the old tag, which are taken from the cache."""
+    names = ["a", "a#<bt>", "a#<2fr>", "a@2#<2fr>"]
+    configs = [Config().with_values({"data.corpus": name}) for name in names]
+    for recipe in (vocabulary_recipe, lambda c: corpus_recipe(c.data, [tokenizer])):
+        recipes = [str(recipe(config)) for config in configs]
+        assert len(set(recipes)) == 3 and recipes[2] == recipes[3]

@@ -1,0 +1,64 @@
+"""Tags: the piece that each source of a corpus begins with, so that one model learns several tasks.
+
+A tag says, for example, into which language to translate (Johnson et al., 2017, "Google's
+Multilingual Neural Machine Translation System"), or that a source was translated back (Caswell et
+al., 2019, "Tagged Back-Translation").
+"""
+
+import re
+
+from transformer.config import DataConfig
+from transformer.data.parallel_text import parse_corpora
+from transformer.data.tokenizer import Tokenizer
+from transformer.special_tokens import BOS, EOS, UNK
+
+
+class Tags:
+    """The tags of the corpora of a run.
+
+    all: each once, in the order of the corpora. default: that of the first corpus, perhaps "".
+    """
+
+    def __init__(self, config: DataConfig) -> None:
+        tags = [corpus.tag for corpus in parse_corpora(config.corpus)]
+        self.all, self.default = list(dict.fromkeys(filter(None, tags))), tags[0]
+        longest_first = sorted(self.all, key=len, reverse=True)
+        tag = "|".join(re.escape(tag) + r"(?!\w)" * tag[-1].isalnum() for tag in longest_first)
+        self._tag_and_rest = re.compile(rf"\s*({tag})\s*(.*)", re.DOTALL)
+
+    def put_on(self, source: str) -> str:
+        """Returns a source as the model knows it: with its own tag, or else with the default.
+
+        An empty source stays empty. With the tags <2fr>, the default, and <2en>:
+
+            "A man."           "<2fr> A man."
+            "<2en>Un homme."   "<2en> Un homme."
+            "<2en>"            ""
+        """
+        if not self.all:
+            return source
+        found = self._tag_and_rest.fullmatch(source)
+        tag, text = found.groups() if found else (self.default, source)
+        return f"{tag} {text}".removeprefix(" ") if text.strip() else ""
+
+    def check_known(self, corpus: str) -> None:
+        """Raises ValueError if a corpus that is to be scored has a tag that the run has not."""
+        for tag in Tags(DataConfig(corpus=corpus)).all:
+            if tag not in self.all:
+                tags = f"the tags {', '.join(self.all)}" if self.all else "no tag"
+                raise ValueError(
+                    f"The corpora of the run have {tags}, so that none with the tag '{tag}' can be "
+                    f"scored."
+                )
+
+    def check(self, tokenizer: Tokenizer) -> None:
+        """Raises ValueError if a tag is not one piece of the vocabulary of the sources."""
+        for tag in self.all:
+            ids = [i for i in tokenizer.encode([tag])[0] if i not in (BOS, EOS)]
+            pieces = [piece for piece in tokenizer.pieces(ids) if piece != "▁"]
+            if len(pieces) != 1 or UNK in ids:
+                raise ValueError(
+                    f"The tag '{tag}' of data.corpus must be one piece of the vocabulary, which "
+                    f"has {' '.join(pieces) or 'nothing'} for it: learn a vocabulary with "
+                    f"tokenizer.kind=sentencepiece, or choose a tag that this one has."
+                )
