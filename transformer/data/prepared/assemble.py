@@ -17,7 +17,13 @@ from etils import epath
 from transformer import storage
 from transformer.console import counted
 from transformer.data.pair_blocks import Pairs
-from transformer.data.prepared.corpus import CHUNK, HEADER, HELD_OUT, mark_verified
+from transformer.data.prepared.corpus import (
+    CHUNK,
+    HEADER,
+    HELD_OUT,
+    header_checksum,
+    mark_verified,
+)
 from transformer.data.prepared.key import FORMAT
 from transformer.data.prepared.parts import PartFacts, read_facts, read_part, total_left_out
 
@@ -67,8 +73,8 @@ def assemble(
         "num_parts": num_parts,
         "files": files,
     }
-    content = json.dumps(header, indent=1, ensure_ascii=False)
-    storage.write_atomically(folder / HEADER, content, f".{os.getpid()}")
+    header["crc32"] = header_checksum(header)
+    storage.write_atomically(folder / HEADER, json.dumps(header, indent=1), f".{os.getpid()}")
     if not storage.is_remote(folder):
         mark_verified(pathlib.Path(folder), files)
 

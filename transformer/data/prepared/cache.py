@@ -44,15 +44,16 @@ def cache_folder(data: DataConfig, workdir: storage.PathLike) -> epath.Path:
     return temporary
 
 
-def make_private(folder: epath.Path) -> None:
-    """Makes a folder and those above it, which only their owner may read; raises OSError.
+def make_private(cache: epath.Path, *names: str) -> None:
+    """Makes the folder of prepared corpora and the folders cache/NAME/NAME… in it.
 
-    An object store has no folders.
+    Only the owner may read them. An object store has no folders. Raises OSError.
     """
-    if storage.is_remote(folder):
+    if storage.is_remote(cache):
         return
-    for path in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
-        path.mkdir(mode=0o700, exist_ok=True)
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    for folder in (cache, *(cache.joinpath(*names[: n + 1]) for n in range(len(names)))):
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def say_if_changed(folder: epath.Path) -> None:

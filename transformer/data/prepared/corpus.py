@@ -103,10 +103,12 @@ def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
     Of gs://… the files are copied to a temporary folder, which is removed at the end of the
     process. Raises DamagedCorpusError if a file is missing, cut short or altered.
     """
-    header = read_header(folder)
-    if header is None or header.get("format") != FORMAT:
+    if not (folder / HEADER).exists():
         return None
     try:
+        header = _read_header(folder)
+        if header.get("format") != FORMAT:
+            return None
         local = _fetch(folder, header) if storage.is_remote(folder) else pathlib.Path(folder)
         _verify(local, header["files"])
         return PreparedCorpus(local, header)
@@ -114,11 +116,18 @@ def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
         raise DamagedCorpusError(f"{folder} cannot be used: {error}") from None
 
 
-def read_header(folder: epath.Path) -> dict[str, Any] | None:
-    """Returns the header of a prepared corpus, or None if there is none that can be read."""
-    with suppress(OSError, ValueError):
-        return json.loads((folder / HEADER).read_text(encoding="utf-8"))
-    return None
+def _read_header(folder: epath.Path) -> dict[str, Any]:
+    """Returns the header; raises ValueError if it is not what was written."""
+    with suppress(ValueError, KeyError, AttributeError):
+        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+        if header.pop("crc32") == header_checksum(header):
+            return header
+    raise ValueError(f"{HEADER} was altered or cut short")
+
+
+def header_checksum(header: dict[str, Any]) -> int:
+    """Returns the CRC-32 of a header that does not hold it yet."""
+    return zlib.crc32(json.dumps(header).encode())
 
 
 def _fetch(folder: epath.Path, header: dict[str, Any]) -> pathlib.Path:

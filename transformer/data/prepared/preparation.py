@@ -83,7 +83,7 @@ class Preparation:
         """Returns the corpus when all parts are there; None if others have parts left to write."""
         try:
             with ExitStack() as stack:
-                make_private(self.parts)
+                make_private(self.folder.parent, self.folder.name, "parts")
                 corpus = self._wait_for_lock(stack)
                 while corpus is None:
                     num_parts = self._write_parts()
@@ -116,7 +116,7 @@ class Preparation:
         name = f"lock-{self.share.index}-of-{self.share.count}"
         said = False
         while True:
-            make_private(self.parts)
+            make_private(self.folder.parent, self.folder.name, "parts")
             with suppress(FileNotFoundError):  # the other one has just ended
                 file, owner = storage.try_lock(self.parts / name)
                 if file is not None:
