@@ -139,9 +139,9 @@ class Phase:
     def __str__(self) -> str:
         """As "translating 320/1,000 (12 s, 25 s left)"."""
         count = f" {min(self.num_done, self.total):,}/{self.total:,}" if self.total else ""
-        seconds = self._clock() - self._start
+        seconds, pace = self._clock() - self._start, self._pace.per_second()
         times = [format_seconds(seconds)] if seconds >= 1 else []
-        times += [f"{self._pace.per_second():,.0f} {self.unit}/s"] if self.unit else []
+        times += [f"{pace:,.0f} {self.unit}/s"] if pace and self.unit else []
         times += filter(None, [self._pace.time_left(max(0, self.total - self.num_done))])
         return f"{self.name}{count}" + (f" ({', '.join(times)})" if times else "")
 
