@@ -177,6 +177,7 @@ def test_a_mistake_gets_one_sentence(mistake, parts):
     [
         {"model__d_model": 15, "model__num_heads": 3},
         {"tokenizer__model": "a.model", "tokenizer__kind": "pieces"},
+        {"data__subword_dropout": 0.1, "tokenizer__kind": "pieces"},
         {
             "tokenizer__model": "a.model",
             "tokenizer__shared": False,
@@ -187,7 +188,7 @@ def test_a_mistake_gets_one_sentence(mistake, parts):
 )
 def test_settings_that_exclude_each_other(fields):
     """Catches a setting that would be ignored in silence."""
-    with pytest.raises(ValueError, match=r"^(model|tokenizer)\.[^\n]*\.$"):
+    with pytest.raises(ValueError, match=r"^(model|data|tokenizer)\.[^\n]*\.$"):
         changed(**fields).validate()
 
 

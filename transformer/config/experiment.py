@@ -26,6 +26,7 @@ from transformer.config.rules import (
     check_averaging,
     check_mesh,
     check_model,
+    check_subword_dropout,
     check_tokenizer,
 )
 from transformer.config.setting import Setting, Settings, setting, settings_of
@@ -93,6 +94,7 @@ class Config(Settings):
             return self  # what is chosen is checked with the others
         check_model(self.model, task_kind(self.task), self.data.row_length)
         check_tokenizer(self.tokenizer, self.model)
+        check_subword_dropout(self.data, self.tokenizer, task_kind(self.task))
         check_averaging(self.decoding, self.training)
         check_adapters(self.training)
         check_mesh(self.mesh, self.parallelism)

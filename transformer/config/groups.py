@@ -67,7 +67,14 @@ class DataConfig(Settings):
         **SPEED_ALONE,
     )
     prepare_workers: int = setting(
-        0, "Processes that prepare a corpus; 0: as many as cores.", at_least=0, **SPEED_ALONE
+        0,
+        "Processes that prepare a corpus, or batches with subword_dropout; 0: as many as cores.",
+        at_least=0,
+        **SPEED_ALONE,
+    )
+    subword_dropout: float = rate(
+        0.0,
+        "BPE-dropout: the probability with which a merge is dropped, anew in each epoch; 0: none.",
     )
     mask_rate: float = rate(0.15, "Share of the tokens that a masked language model has to guess.")
     patch_size: int = setting(

@@ -1,6 +1,7 @@
 """Settings that are right alone and wrong together: each rule raises ValueError in one sentence."""
 
 from transformer.config.groups import (
+    DataConfig,
     DecodingConfig,
     MeshConfig,
     TokenizerConfig,
@@ -53,6 +54,19 @@ def check_tokenizer(tokenizer: TokenizerConfig, model: ModelConfig) -> None:
         not tokenizer.model or (tokenizer.shared and tokenizer.kind == "sentencepiece"),
         "tokenizer.model names one SentencePiece vocabulary: set tokenizer.shared=True and "
         "tokenizer.kind=sentencepiece.",
+    )
+
+
+def check_subword_dropout(data: DataConfig, tokenizer: TokenizerConfig, task: str) -> None:
+    """Checks that there are merges to drop."""
+    _require(
+        not data.subword_dropout or task == "translation",
+        f"data.subword_dropout is for task=translation, not {task}: set it to 0.",
+    )
+    _require(
+        not data.subword_dropout or set(tokenizer.kinds) == {"sentencepiece"},
+        f"data.subword_dropout needs tokenizer.kind=sentencepiece on both sides, not "
+        f"{' and '.join(sorted(set(tokenizer.kinds)))}: set it to 0, or change the tokenizer.",
     )
 
 

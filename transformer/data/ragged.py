@@ -101,6 +101,17 @@ class Ragged:
         shifts = self.starts[indices] - (np.cumsum(lengths) - lengths)
         return self.flat[np.repeat(shifts, lengths) + np.arange(lengths.sum())], lengths
 
+    def copy(self, indices: np.ndarray) -> "Ragged":
+        """Returns the sentences at `indices` with a `flat` of their own, which holds no others."""
+        flat, lengths = self.gather(indices)
+        return Ragged(flat, np.cumsum(lengths) - lengths, lengths)
+
+    @classmethod
+    def concatenate(cls, parts: Iterable["Ragged"]) -> Self:
+        """Returns the sentences of all parts, of which each is `flat` from its start to its end."""
+        flats, lengths = zip(*((part.flat, part.lengths) for part in parts), strict=True)
+        return cls._from_lengths(np.concatenate(flats), np.concatenate(lengths))
+
     def split_longer(self, length: int) -> "Ragged":
         """Returns the same ids in sentences of at most `length`: longer ones are cut into several.
 

@@ -13,13 +13,13 @@ import signal
 import subprocess
 import sys
 import traceback
+import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -54,41 +54,53 @@ def in_order(
         yield from map(function, items)
         return
     pending: deque[Future[Result]] = deque()
-    with _calling(function, num_workers) as call, ThreadPoolExecutor(num_workers) as threads:
-        try:
-            for item in items:
-                pending.append(threads.submit(call, item))
-                if len(pending) > num_workers + 1:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
-
-
-@contextmanager
-def _calling(function: Callable[[Any], Any], number: int) -> Generator[Callable[[Any], Any]]:
-    """Starts worker processes and gives a function that has an idle one of them do the work."""
-    idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
-    workers = [_start(function) for _ in range(number)]
-    for worker in workers:
-        idle.put(worker)
-
-    def call(item: Any) -> Any:
-        worker = idle.get()
-        try:
-            return _ask(worker, item)
-        finally:
-            idle.put(worker)
-
+    workers = Workers(function, num_workers)
     try:
-        yield call
+        for item in items:
+            pending.append(workers.submit(item))
+            if len(pending) > num_workers + 1:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
     finally:
-        for worker in workers:
-            worker.kill()
-        for worker in workers:
-            worker.communicate()
+        workers.close()
+
+
+class Workers(Generic[Item, Result]):
+    """Processes that apply a function, until they are closed or forgotten or this program ends."""
+
+    def __init__(self, function: Callable[[Item], Result], number: int) -> None:
+        """Starts them; the function has to be picklable."""
+        self._processes = [_start(function) for _ in range(number)]
+        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
+        for process in self._processes:
+            self._idle.put(process)
+        self._threads = ThreadPoolExecutor(number)
+        self._end = weakref.finalize(self, _end, self._processes)
+
+    def submit(self, item: Item) -> Future[Result]:
+        """Has an idle process apply the function; the result raises what the function raises."""
+        return self._threads.submit(_ask_idle, self._idle, item)
+
+    def close(self) -> None:
+        """Ends the processes; items that none has begun with are not done."""
+        self._threads.shutdown(cancel_futures=True)
+        self._end()
+
+
+def _ask_idle(idle: queue.SimpleQueue[subprocess.Popen[bytes]], item: Any) -> Any:
+    process = idle.get()
+    try:
+        return _ask(process, item)
+    finally:
+        idle.put(process)
+
+
+def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.communicate()
 
 
 def _start(function: Callable[[Any], Any]) -> subprocess.Popen[bytes]:
@@ -130,7 +142,8 @@ def _ask(worker: subprocess.Popen[bytes], item: Any) -> Any:
 
 def _serve() -> None:
     """Reads the function and then items from standard input; writes (result, error) for each."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that asks
+    for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:  # for the program that asks
+        signal.signal(number, signal.SIG_IGN)
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not come between the results
     function = pickle.load(sys.stdin.buffer)

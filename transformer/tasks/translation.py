@@ -23,6 +23,7 @@ from transformer.data.prepared.corpus import PreparedCorpus
 from transformer.data.prepared.preparation import Share
 from transformer.data.prepared.prepare import training_corpus
 from transformer.data.ragged import Ragged
+from transformer.data.subword_dropout import make_subword_dropout
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
 from transformer.data.training_text import TrainingText
@@ -88,6 +89,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
     def _pack_training(self, num_rows: int) -> PackedBatches:
         data = self.config.data
         weights = [corpus.weight for corpus in parse_corpora(data.corpus)]
+        num_positions = self.config.training.batch_tokens // jax.process_count()
         return PackedBatches(
             self.corpus.source,
             self.corpus.target,
@@ -96,6 +98,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
             seed=self.config.training.seed,
             parts=with_temperature(self.corpus.parts(weights), data.corpus_temperature),
             too_long=MAX_TOO_LONG,
+            subword_dropout=make_subword_dropout(data, self.tokenizers, num_positions),
         )
 
     def _pack_validation(self, num_rows: int) -> tuple[PackedBatches, Counter[str]]:
@@ -196,6 +199,17 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
             f"print(Translator.from_checkpoint({folder}).translate([{source}])[0])",
         )
 
+    def _subword_lines(self) -> list[str]:
+        batches = self.training_batches
+        if not batches.subword_dropout:
+            return []
+        source, target = (f"{growth - 1:.0%}" for growth in batches.growth)
+        return [
+            f"subwords    {self.config.data.subword_dropout:g} of the merges dropped: sources have "
+            f"{source} more pieces, targets {target}; rows lack the room for "
+            f"{batches.restored_share(10):.1%} of the words split further"
+        ]
+
     def summary_lines(self) -> list[str]:
         batches, validation = self.training_batches, self.validation_batches
         tokenizers = self.tokenizers[: 1 if self.config.tokenizer.shared else 2]
@@ -209,6 +223,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
                 f"{source_length} + {target_length} tokens",
                 f", {batches.fill(10):.1%} of them real",
             ),
+            *self._subword_lines(),
             f"validation  {len(self.validation_pairs):,} pairs, {validation.batches_per_epoch} "
             f"batches",
         ]

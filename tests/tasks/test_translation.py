@@ -1,0 +1,47 @@
+"""tasks/translation.py: which settings reach the batches."""
+
+import numpy as np
+import pytest
+
+from tests.helpers.scripts import write_corpus
+from transformer.config import Config
+from transformer.parallel.mapping import make_parallel
+from transformer.tasks.translation import TranslationTask
+from transformer.workdir import WorkDir
+
+
+@pytest.fixture(scope="module")
+def make_task(tmp_path_factory):
+    """A task on a small corpus, by its data.subword_dropout."""
+    folder = tmp_path_factory.mktemp("translation")
+    corpus = str(write_corpus(folder / "corpus"))
+
+    def make(rate):
+        config = Config().with_values(
+            {
+                "model.d_model": 16,
+                "model.num_heads": 2,
+                "data.corpus": corpus,
+                "data.validation_split": "val",
+                "data.row_length": 32,
+                "data.subword_dropout": rate,
+                "tokenizer.vocab_size": 280,
+                "training.batch_tokens": 256,
+            }
+        )
+        return TranslationTask(config.validate(), make_parallel(config), WorkDir(folder / "run"))
+
+    return make
+
+
+def test_subword_dropout_is_for_training_alone(make_task):
+    """Catches a setting that is read and ignored, and a validation that is random."""
+    plain, random = make_task(0.0), make_task(0.4)
+    assert plain.training_batches.subword_dropout is None
+    assert all(map(np.array_equal, plain.validation_batches[0], random.validation_batches[0]))
+    assert plain.validation_pairs == random.validation_pairs
+    shown = [task.training_batches[0].targets for task in (plain, random)]
+    assert not np.array_equal(*shown)
+    lines = "\n".join(random.summary_lines())
+    assert "subwords    0.4 of the merges dropped: sources have " in lines
+    assert "subwords" not in "\n".join(plain.summary_lines())
