@@ -12,6 +12,7 @@ import math
 import numpy as np
 from sentencepiece import sentencepiece_model_pb2
 
+from transformer.data.permutation import mix
 from transformer.data.ragged import Ragged
 from transformer.special_tokens import PAD
 
@@ -170,10 +171,3 @@ def _uniform(keys: np.ndarray, nth: int | np.ndarray) -> np.ndarray:
     """Returns the n-th random number between 0 and 1, both excluded, of each key."""
     steps = np.atleast_1d(nth).astype(np.uint64) * np.uint64(STEP)  # modulo 2⁶⁴
     return ((mix(keys + steps) >> np.uint64(11)) + 0.5) * 2.0**-53
-
-
-def mix(x: np.ndarray) -> np.ndarray:
-    """Mixes the bits of 64-bit numbers, as the generator SplitMix64 does."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))

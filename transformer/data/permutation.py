@@ -33,14 +33,14 @@ def permute(indices: np.ndarray, size: int, key: tuple[int, ...]) -> np.ndarray:
     while len(walking):
         left, right = np.divmod(places[walking], np.uint64(num_right))
         for left_key, right_key in keys:
-            left = (left + _hash(right ^ left_key) % np.uint64(num_left)) % np.uint64(num_left)
-            right = (right + _hash(left ^ right_key) % np.uint64(num_right)) % np.uint64(num_right)
+            left = (left + mix(right ^ left_key) % np.uint64(num_left)) % np.uint64(num_left)
+            right = (right + mix(left ^ right_key) % np.uint64(num_right)) % np.uint64(num_right)
         places[walking] = left * np.uint64(num_right) + right
         walking = walking[places[walking] >= size]
     return places.astype(np.int64)
 
 
-def _hash(x: np.ndarray) -> np.ndarray:
+def mix(x: np.ndarray) -> np.ndarray:
     """Mixes the bits of 64-bit numbers, as the generator SplitMix64 does."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transformer.data.bpe_dropout import STEP, BpeDropout, mix
+from transformer.data.bpe_dropout import STEP, BpeDropout
+from transformer.data.permutation import mix
 from transformer.data.ragged import Ragged
 
 
