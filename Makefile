@@ -30,4 +30,4 @@ $(READY): pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) runs/embedded_en_de .pytest_cache .ruff_cache
+	rm -rf $(VENV) runs/embedded_en_de runs/prepared_corpora .pytest_cache .ruff_cache
