@@ -146,6 +146,13 @@ def test_a_sentence_as_long_as_the_row():
     assert len(epoch_of(batches, 0)) == 3
 
 
+def test_a_sentence_longer_than_the_row():
+    """Catches a search for rows that never ends, where no row can hold a pair."""
+    with pytest.raises(ValueError, match="A target of 33 tokens fits no row of 32"):
+        sides = (Ragged.from_lists([[5] * length + [EOS]]) for length in (3, 32))
+        PackedBatches(*sides, row_length=32, rows_per_batch=1, seed=0)
+
+
 @pytest.mark.parametrize("rows", [1, 3, 64])
 def test_rows_per_batch_changes_no_pair(rows):
     """Catches a plan that depends on the number of devices: same pairs, whatever the rows."""

@@ -81,9 +81,9 @@ class PackedBatches:
         too_long: float = 0.0,
         subword_dropout: SubwordDropout | None = None,
     ) -> None:
-        """Finds how many batches an epoch has.
+        """Finds how many batches an epoch has; raises ValueError if a target fits no row.
 
-        source, target: the two sides of the same pairs, none longer than a row.
+        source, target: the two sides of the same pairs.
         row_length: T, target tokens per row.
         source_length: S, source tokens per row; 0: as of `choose_source_length`.
         parts: the corpora that the pairs belong to, in order, with their weights; None: one.
@@ -95,6 +95,8 @@ class PackedBatches:
         self.source, self.target = source, target
         self.rows_per_batch = rows_per_batch
         self.subword_dropout, self.growth = subword_dropout, (1.0, 1.0)
+        if (longest := int(target.lengths.max())) > row_length:
+            raise ValueError(f"A target of {longest} tokens fits no row of {row_length}.")
         if subword_dropout:
             self.growth = subword_dropout.growth((source, target), seed)
         lengths = self._planned_lengths((row_length, row_length))
