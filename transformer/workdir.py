@@ -2,6 +2,7 @@
 
 config.json       the configuration
 tokenizer.*       the vocabularies
+left_out.tsv      some of the training pairs that were left out, by reason
 base.json         of low-rank adapters: the run that they adapt
 classes.json      the names of the classes, of a task that has some
 checkpoints/      parameters and optimizer state, by step
@@ -31,7 +32,7 @@ from transformer.config import Config
 TRACES = ("lock", "log.txt", "environment.json")  # of a start that came to no run
 OWN_FILES = re.compile(
     r"(checkpoints|results)/|((source_|target_)?tokenizer|events|config|base|classes|metrics|samples"
-    r"|curves|skipped_batches|environment|log|lock)(\.|$)"
+    r"|curves|skipped_batches|left_out|environment|log|lock)(\.|$)"
 )
 FOREIGN = "{1} is a folder of {0}, no work directory; transformer-import {1} RUN makes one of it."
 

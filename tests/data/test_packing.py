@@ -61,10 +61,14 @@ def test_pairs_that_do_not_fit_are_dropped_and_counted():
     source, target = (
         Ragged.from_lists([[5] * n for n in lengths]) for lengths in ([4, 9, 2, 1], [4, 2, 8, 8])
     )
-    kept, skipped = filter_by_length(source, target, 8, 4.0)
+    kept, skipped, by_reason = filter_by_length(source, target, 8, 4.0)
     assert kept.tolist() == [0, 2]
     assert skipped == {"more than 8 pieces": 1, "a length ratio above 4": 1}
-    kept, skipped = filter_by_length(source, target, 9, 0)
+    assert {reason: list(indices) for reason, indices in by_reason.items()} == {
+        "more than 8 pieces": [1],
+        "a length ratio above 4": [3],
+    }
+    kept, skipped, _ = filter_by_length(source, target, 9, 0)
     assert kept.tolist() == [0, 1, 2, 3] and not skipped
 
 

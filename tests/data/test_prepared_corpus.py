@@ -31,6 +31,8 @@ from transformer.storage import absolute
 
 NUM_PAIRS = 230
 FILES = ["source_ids.npy", "source_lengths.npy", "target_ids.npy", "target_lengths.npy"]
+WRITTEN = [*FILES, "held_out.json", "left_out.tsv", "header.json"]
+CLEAN = {"data.drop_duplicates": "source", "data.drop_without_letters": True}
 ALL = Share()
 
 
@@ -62,6 +64,8 @@ def write_text(folder, seed=0):
     sides[0][3], sides[1][50], sides[1][60], sides[0][199] = "", " ", sides[0][60], "a " * 99
     for name, side in zip(("en", "de"), sides, strict=True):
         (folder / f"train.{name}").write_bytes("\n".join(side).replace("h a", "\xff", 3).encode())
+        for split in ("validation", "test"):
+            (folder / f"{split}.{name}").write_text("\n".join(side[70:80]) + "\n")
     return folder
 
 
@@ -87,7 +91,7 @@ def contents(config):
     """{name: bytes} of what every preparation has to write alike."""
     (folder,) = absolute(config.data.cache).glob("corpus-*")
     assert not (folder / "parts").exists()
-    return {name: (folder / name).read_bytes() for name in [*FILES, "held_out.json", "header.json"]}
+    return {name: (folder / name).read_bytes() for name in WRITTEN}
 
 
 def all_batches(source, target, corpora):
@@ -140,6 +144,7 @@ def test_batches_are_those_of_the_text(config, held_out, monkeypatch):
 
 def test_worker_processes_write_the_same(config, monkeypatch, tmp_path):
     """Catches parts that depend on who wrote them, and settings that workers do not know."""
+    config = config.with_values(CLEAN)
     prepare(config)
     alone = contents(config)
     monkeypatch.setattr(training_text, "SMALL_TEXT", 0)
@@ -169,6 +174,7 @@ def stop_at(monkeypatch, number, error):
 @pytest.mark.parametrize("when", ["a part", "all together"])
 def test_a_killed_preparation_goes_on_where_it_stopped(config, when, said, monkeypatch, tmp_path):
     """Catches a half that is taken for the whole, work done twice, and files that differ."""
+    config = config.with_values(CLEAN)
     tokenizers, _ = prepare(config)
     whole = contents(config)
     config.data.cache = str(tmp_path / "other")
@@ -228,7 +234,8 @@ def test_a_damaged_part_is_prepared_again(config, said, monkeypatch, tmp_path):
     (folder,) = (tmp_path / "other").glob("corpus-*")
     part = folder / "parts" / "000002.npz"
     data = bytearray(part.read_bytes())
-    data[len(data) // 2] ^= 1
+    middle = len(data) // 2  # of what has a checksum, or what belongs to the archive
+    data[middle : middle + 64] = bytes(byte ^ 1 for byte in data[middle : middle + 64])
     part.write_bytes(data)
     prepare(config, tokenizers)
     assert contents(config) == whole
@@ -238,6 +245,7 @@ def test_a_damaged_part_is_prepared_again(config, said, monkeypatch, tmp_path):
 @pytest.mark.parametrize("shares", [[ALL, ALL], [Share(0, 2), Share(1, 2)]], ids=["runs", "hosts"])
 def test_two_at_once_do_not_harm_each_other(config, shares, monkeypatch, said, tmp_path):
     """Catches files of which each wrote a part, a wait for ever, and parts that are left."""
+    config = config.with_values(CLEAN)
     tokenizers, _ = prepare(config)
     whole = contents(config)
     config.data.cache = str(tmp_path / "other")

@@ -159,7 +159,10 @@ def test_another_configuration_is_refused_with_the_fields_that_differ(finished, 
 
 
 def test_fine_tuning_begins_where_the_other_run_ended_and_resumes_without_it(finished, tmp_path):
-    """Catches a vocabulary of its own, and bfloat16 parameters that stay so and learn little."""
+    """Catches a vocabulary of its own, and bfloat16 parameters that stay so and learn little.
+
+    What was left out and what is in the test set, too, is said at each start, once.
+    """
     corpus, small = write_corpus(tmp_path / "corpus"), tmp_path / "small"
     lines = [(corpus / f"train.{language}").read_text().splitlines() for language in ("en", "de")]
     domain = [pair for pair in zip(*lines, strict=True) if "5" in pair[0]]  # "5" is now commonest
@@ -169,11 +172,16 @@ def test_fine_tuning_begins_where_the_other_run_ended_and_resumes_without_it(fin
     workdir = tmp_path / "tuned ü"
     flags = [f"--config=fine_tune:{small}", f"--workdir={workdir}"]
     flags += [f"--config.data.corpus={corpus}", *QUICKLY]
+    flags += ["--config.data.drop_duplicates=pair"]
     for steps, said in ((2, "31 of 31 arrays"), (4, "resuming at step 2")):
         code, _, err = call("train.py", *flags, f"--config.training.num_train_steps={steps}")
         assert code == 0, err
         assert said in err
+        assert "left out: 17 of a repeated pair" in err
+        assert err.count("warning     the source or the target of 1 of 20 pairs of val") == 1
     assert "warm start" not in err
+    left_out = (workdir / "left_out.tsv").read_text().splitlines()
+    assert len(left_out) == 18 and left_out[1].startswith("a repeated pair\tcorpus/train.en\t")
     params = Translator.from_checkpoint(workdir).params
     assert {leaf.dtype.name for leaf in jax.tree.leaves(params)} == {"float32"}
     ours, theirs = (WorkDir(path).read_metrics() for path in (workdir, finished))

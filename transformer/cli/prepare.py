@@ -60,7 +60,9 @@ def _prepare(argv: Sequence[str]) -> int:
     source = vocabulary_of(workdir, config.training.init_from)
     tokenizers = load_tokenizers(source.path) if source else None
     cache = cache_folder(config.data, workdir.path)
-    _, corpus = training_corpus(config, TrainingText(config.data), cache, tokenizers, share)
+    text = TrainingText(config.data)
+    evaluation = text.evaluation  # read first, so that a missing split is reported before the work
+    _, corpus = training_corpus(config, text, cache, tokenizers, share)
     if corpus is None:
         say(
             f"part {flags.part} is prepared and others are not; the process that ends last puts "
@@ -69,6 +71,8 @@ def _prepare(argv: Sequence[str]) -> int:
     else:
         reasons = [f"{count:,} of {reason}" for reason, count in corpus.left_out.items()]
         say(f"{len(corpus.source):,} training pairs; left out: {', '.join(reasons) or 'none'}")
+        if overlap := corpus.overlap_with(evaluation):
+            say(f"warning: {overlap}")
     return DONE
 
 

@@ -52,6 +52,21 @@ class DataConfig(Settings):
         9.0, "Largest ratio of a training pair's two lengths in tokens; 0: no limit.", at_least=0
     )
     drop_identical: bool = setting(True, "Leave out training pairs whose two sides are equal.")
+    drop_duplicates: str = setting(
+        "",
+        "Leave out training pairs that occurred before: the pair, its source, its target, or "
+        "either of them.",
+        choices=("", "pair", "source", "target", "either"),
+    )
+    drop_without_letters: bool = setting(
+        False, "Leave out training pairs of which a side has no letter."
+    )
+    drop_wrong_script: bool = setting(
+        False, "Leave out training pairs of which a side is in a script of another language."
+    )
+    drop_overlap: bool = setting(
+        False, "Leave out training pairs with a sentence of the validation or test split."
+    )
     cache: str = setting(
         "",
         "Folder of prepared corpora, local or gs://; empty: prepared_corpora beside the work "

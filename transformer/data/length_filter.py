@@ -13,6 +13,7 @@ class Filtered(NamedTuple):
 
     kept: np.ndarray  # indices of pairs
     skipped: Counter[str]  # number of pairs by reason
+    by_reason: dict[str, np.ndarray]  # their indices
 
 
 def filter_by_length(
@@ -26,9 +27,10 @@ def filter_by_length(
     shortest = np.minimum(source.lengths, target.lengths)
     too_long = longest > row_length
     uneven = ~too_long & (longest > (max_length_ratio or np.inf) * shortest)
-    counts = {
-        f"more than {row_length} pieces": int(too_long.sum()),
-        f"a length ratio above {max_length_ratio:g}": int(uneven.sum()),
+    by_reason = {
+        f"more than {row_length} pieces": np.flatnonzero(too_long),
+        f"a length ratio above {max_length_ratio:g}": np.flatnonzero(uneven),
     }
-    skipped = Counter({reason: count for reason, count in counts.items() if count})
-    return Filtered(np.flatnonzero(~too_long & ~uneven), skipped)
+    by_reason = {reason: indices for reason, indices in by_reason.items() if len(indices)}
+    skipped = Counter({reason: len(indices) for reason, indices in by_reason.items()})
+    return Filtered(np.flatnonzero(~too_long & ~uneven), skipped, by_reason)

@@ -26,6 +26,16 @@ class Block(Protocol):
     """Neighbouring pairs of a corpus as they were read; it can be sent to another process."""
 
     @property
+    def name(self) -> str:
+        """The file that it is read from, the first of two, or else the name of the corpus."""
+        ...
+
+    @property
+    def first(self) -> int:
+        """The number of its first line, or pair, from 1."""
+        ...
+
+    @property
     def num_pairs(self) -> int:
         """How many pairs it holds."""
         ...
@@ -40,6 +50,14 @@ class Block(Protocol):
         ...
 
 
+class NumberedBlock(NamedTuple):
+    """A block of the text. number: from 0, over all corpora; corpus: the index of its corpus."""
+
+    number: int
+    corpus: int
+    block: Block
+
+
 class TextBlock(NamedTuple):
     """Lines of one file with both sides of a pair in each, or of two files with a side each."""
 
@@ -48,6 +66,11 @@ class TextBlock(NamedTuple):
     columns: tuple[bytes, ...]  # the lines of each file, each with a line feed behind it
     parse: ParseLine | None  # of a line with both sides
     share_read: float
+
+    @property
+    def name(self) -> str:
+        """The file, the source's of two."""
+        return self.files[0]
 
     @property
     def num_pairs(self) -> int:
@@ -84,6 +107,11 @@ class RowBlock(NamedTuple):
     share_read: float
 
     @property
+    def name(self) -> str:
+        """The file."""
+        return self.file
+
+    @property
     def num_pairs(self) -> int:
         """How many pairs it holds."""
         return len(self.rows)
@@ -101,8 +129,10 @@ class RowBlock(NamedTuple):
 
 
 class PairBlock(NamedTuple):
-    """Pairs that are text already."""
+    """Pairs that are text already. name: of the corpus. first: the number of the first, from 1."""
 
+    name: str
+    first: int
     pairs: Pairs
     share_read: float
 
@@ -131,9 +161,9 @@ def add_repairs(repairs: dict[str, Repairs], later: dict[str, Repairs]) -> None:
         repairs.setdefault(name, Repairs()).add(found.counts, found.first)
 
 
-def blocks_of_pairs(pairs: Iterable[tuple[str, str]], number: int) -> Iterator[Block]:
-    """Yields pairs that are text already. number: of all of them."""
+def blocks_of_pairs(name: str, pairs: Iterable[tuple[str, str]], number: int) -> Iterator[Block]:
+    """Yields pairs that are text already. name: of the corpus. number: of all of them."""
     pairs, num_read = iter(pairs), 0
     while block := list(islice(pairs, PAIRS_OF_BLOCK)):
-        num_read += len(block)
-        yield PairBlock(block, num_read / max(number, 1))
+        first, num_read = num_read + 1, num_read + len(block)
+        yield PairBlock(name, first, block, num_read / max(number, 1))

@@ -36,6 +36,10 @@ class Corpus(NamedTuple):
         """Returns a source of this corpus as the model sees it: "<2fr> A man." with tag <2fr>."""
         return f"{self.tag} {source}" if self.tag else source
 
+    def take_tag_off(self, source: str) -> str:
+        """Returns a source as it is in the text."""
+        return source.removeprefix(f"{self.tag} ") if self.tag else source
+
 
 def parse_corpora(text: str) -> list[Corpus]:
     """Parses the corpora of `data.corpus`, each NAME, NAME@WEIGHT, NAME#TAG or NAME@WEIGHT#TAG.
@@ -81,11 +85,11 @@ def read_blocks(name: str, split: str, config: DataConfig) -> Iterator[Block]:
         from transformer.data.tfds import read_translations
 
         number, pairs = read_translations(name.removeprefix("tfds:"), split, source, target)
-        return blocks_of_pairs(pairs, number)
+        return blocks_of_pairs(name, pairs, number)
     part = parse_split(split)
     if name == "embedded":
         pairs = part_of(_load_embedded(part.name, source, target), part.start, part.stop)
-        return blocks_of_pairs(pairs, len(pairs))
+        return blocks_of_pairs(name, pairs, len(pairs))
     files = find_pair_files(name, part.name, source, target)
     return blocks_of_files(files, part, source, target)
 

@@ -7,87 +7,25 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from transformer.config import DataConfig
 from transformer.console import phase
-from transformer.data.held_out import HeldOut
-from transformer.data.pair_blocks import Block, Pairs
-from transformer.data.parallel_text import Corpus, files_of, parse_corpora, read_blocks
-from transformer.data.text_files import Repairs
+from transformer.data.cleaning import KeepPairs, KeptPairs, no_pair_error
+from transformer.data.held_out import HeldOut, held_out_parts
+from transformer.data.overlap import EvaluationSets
+from transformer.data.pair_blocks import NumberedBlock, Pairs
+from transformer.data.parallel_text import (
+    files_of,
+    load_evaluation_pairs,
+    parse_corpora,
+    read_blocks,
+)
+from transformer.data.scripts import scripts_of
 from transformer.data.workers import in_order, num_cores
 
 SMALL_TEXT = 2**22  # bytes of files that are not worth the start of other processes
 Result = TypeVar("Result")
-
-
-class NumberedBlock(NamedTuple):
-    """A block of the text. number: from 0, over all corpora; corpus: the index of its corpus."""
-
-    number: int
-    corpus: int
-    block: Block
-
-
-class KeptPairs(NamedTuple):
-    """The pairs of a block that may be trained on, and what was repaired or left out, by reason."""
-
-    pairs: Pairs
-    repairs: dict[str, Repairs]
-    left_out: Counter[str]
-
-
-@dataclass
-class KeepPairs:
-    """Leaves out pairs that may not or need not be seen: `KeepPairs(…)(block)`.
-
-    The former are those that `config.held_out` keeps for other splits; the latter have an empty
-    side or, if `config.drop_identical`, two equal sides. The sources of the others get the tag of
-    their corpus.
-
-    held_out: the pairs of the first corpus whose source is held out.
-    """
-
-    config: DataConfig
-    held_out: Pairs
-
-    @cached_property
-    def _held_out(self) -> HeldOut:
-        return HeldOut(self.held_out, self.config)
-
-    @cached_property
-    def _corpora(self) -> list[Corpus]:
-        return parse_corpora(self.config.corpus)
-
-    def __call__(self, numbered: NumberedBlock) -> KeptPairs:
-        pairs, repairs = numbered.block.decode()
-        left_out = Counter[str]()
-        if self.config.held_out:
-            pairs, left_out = self._held_out.split_off(pairs)
-        reasons = [self._reason_to_skip(*pair) for pair in pairs]
-        left_out.update(filter(None, reasons))
-        put_tag_on = self._corpora[numbered.corpus].put_tag_on
-        kept = [
-            (put_tag_on(source), target)
-            for (source, target), reason in zip(pairs, reasons, strict=True)
-            if not reason
-        ]
-        return KeptPairs(kept, repairs, left_out)
-
-    def _reason_to_skip(self, source: str, target: str) -> str:
-        """Returns why a pair teaches nothing, or "" if it may be trained on."""
-        source, target = source.strip(), target.strip()
-        if not source or not target:
-            return "an empty side"
-        return "equal sides" if self.config.drop_identical and source == target else ""
-
-
-def no_pair_error(config: DataConfig, left_out: Counter[str]) -> ValueError:
-    """Returns the error of a text of which nothing is left. left_out: what it held, by reason."""
-    return ValueError(
-        f"The split '{config.train_split}' of {config.corpus} holds no pair to train on "
-        f"(left out: {dict(left_out) or 'nothing'})."
-    )
 
 
 @dataclass
@@ -103,7 +41,8 @@ class ChooseHeldOut:
 class TrainingText:
     """The training split of every corpus of `config`.
 
-    Making one raises ValueError if a corpus has no files, and its methods if one cannot be read.
+    Making one raises ValueError if a corpus has no files or it is not known how its languages are
+    written, where that matters; its methods raise it if a corpus cannot be read.
     """
 
     def __init__(self, config: DataConfig) -> None:
@@ -112,6 +51,9 @@ class TrainingText:
         split = config.train_split
         # The files of each corpus.
         self.files = [files_of(corpus.name, split, config) for corpus in self.corpora]
+        if config.drop_wrong_script:
+            for language in (config.source_language, config.target_language):
+                scripts_of(language)
         self.num_blocks = 0  # in all, once they were read
 
     @cached_property
@@ -124,12 +66,38 @@ class TrainingText:
         )
         return [pair for pairs in chosen for pair in pairs]
 
+    @cached_property
+    def evaluation_pairs(self) -> dict[str, Pairs]:
+        """The validation and the test split, unless they are held out of this text."""
+        splits = dict.fromkeys((self.config.validation_split, self.config.test_split))
+        held_out = held_out_parts(self.config)
+        return {s: load_evaluation_pairs(self.config, s) for s in splits if s not in held_out}
+
+    def held_out_splits(self, held_out: Pairs) -> dict[str, Pairs]:
+        """Returns those of the two splits that are held out. held_out: as `held_out` has them."""
+        splits = {self.config.validation_split, self.config.test_split}
+        held_out_splits = splits - self.evaluation_pairs.keys()
+        return {s: load_evaluation_pairs(self.config, s, held_out) for s in held_out_splits}
+
+    @cached_property
+    def evaluation(self) -> EvaluationSets:
+        """The sentences of these splits; one that is held out has none that is in this text."""
+        without_tag = self.corpora[0].take_tag_off
+        splits = {
+            split: [(without_tag(source), target) for source, target in pairs]
+            for split, pairs in self.evaluation_pairs.items()
+        }
+        return EvaluationSets(splits, on_any_side=any(corpus.tag for corpus in self.corpora))
+
     def kept(self) -> Iterator[KeptPairs]:
         """Yields what is left of each block, read when it is asked for.
 
         Raises ValueError at the end if that is nothing.
         """
-        keep, num_kept, reasons = KeepPairs(self.config, self.held_out), 0, Counter[str]()
+        # Without drop_overlap the evaluation sets, which may not be there, are not asked for.
+        evaluation = self.evaluation if self.config.drop_overlap else EvaluationSets({})
+        keep = KeepPairs(self.config, self.held_out, evaluation)
+        num_kept, reasons = 0, Counter[str]()
         for numbered in self._blocks():
             kept = keep(numbered)
             num_kept += len(kept.pairs)

@@ -61,7 +61,7 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         source = Ragged.encode(self.tokenizer, texts)
         classes = self.labels.encode(labels)
         target = Ragged(classes, np.arange(len(classes)), np.ones(len(classes), np.int64))
-        kept, skipped = filter_by_length(source, target, length, max_length_ratio=0)
+        kept, skipped, _ = filter_by_length(source, target, length, max_length_ratio=0)
         if not len(kept):
             raise ValueError(
                 f"No sentence has at most data.row_length ({length}) pieces; raise it."

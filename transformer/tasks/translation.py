@@ -13,11 +13,10 @@ from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.batch import Batch
 from transformer.data.epoch_pairs import with_temperature
-from transformer.data.held_out import held_out_parts
 from transformer.data.length_filter import filter_by_length
 from transformer.data.packing import PackedBatches, full_rows, num_rows_of_batch
 from transformer.data.pair_blocks import Pairs
-from transformer.data.parallel_text import load_evaluation_pairs, parse_corpora
+from transformer.data.parallel_text import parse_corpora
 from transformer.data.prepared.cache import cache_folder
 from transformer.data.prepared.corpus import PreparedCorpus
 from transformer.data.prepared.preparation import Share
@@ -74,17 +73,15 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         What is missing is reported before the corpus is prepared, which may take long.
         """
         data = self.config.data
-        text, held_out = TrainingText(data), held_out_parts(data)
-        splits = dict.fromkeys((data.validation_split, data.test_split))
-        others = {s: load_evaluation_pairs(data, s) for s in splits if s not in held_out}
+        text = TrainingText(data)
+        evaluation = text.evaluation
         cache = cache_folder(data, self.workdir.path)
         known = load_tokenizers(self._source.path) if self._source else None
         share = Share(jax.process_index(), jax.process_count())
         tokenizers, corpus = training_corpus(self.config, text, cache, known, share)
         assert corpus is not None  # as the share waits for the others
-        for split in filter(held_out.get, splits):
-            others[split] = load_evaluation_pairs(data, split, corpus.held_out)
-        return corpus, tokenizers, others
+        self.overlap = corpus.overlap_with(evaluation)
+        return corpus, tokenizers, text.evaluation_pairs | text.held_out_splits(corpus.held_out)
 
     def _pack_training(self, num_rows: int) -> PackedBatches:
         data = self.config.data
@@ -108,7 +105,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
             Ragged.encode(tokenizer, [pair[side] for pair in self.validation_pairs])
             for side, tokenizer in enumerate(self.tokenizers)
         )
-        kept, skipped = filter_by_length(source, target, row_length, max_length_ratio=0)
+        kept, skipped, _ = filter_by_length(source, target, row_length, max_length_ratio=0)
         if not len(kept):
             raise ValueError(
                 f"No pair is left of {len(source)} ({dict(skipped)}); raise data.row_length or "
@@ -148,6 +145,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
 
     def save(self, folder: epath.Path) -> None:
         save_tokenizers(folder, *self.tokenizers)
+        self.corpus.save_sample(folder)
 
     @cached_property
     def cost_per_step(self) -> StepCost:
@@ -227,6 +225,8 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
             f"validation  {len(self.validation_pairs):,} pairs, {validation.batches_per_epoch} "
             f"batches",
         ]
+        if self.overlap:
+            lines.append(f"warning     {self.overlap}")
         data = self.config.data
         if note := tokenisation_note(data.bleu_tokenize, data.target_language):
             lines.append(f"note        {note}")

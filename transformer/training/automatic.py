@@ -105,7 +105,8 @@ def _choose_data(choices: Choices) -> None:
     choices.set("data.bleu_tokenize", tokenize, reason)
     if choices.is_open("data.held_out"):
         missing = corpus_facts.missing_splits(choices.config.data)
-        whole = choices.config.with_values({"data.held_out": ""})
+        # The splits that drop_overlap compares with may be those that are missing.
+        whole = choices.config.with_values({"data.held_out": "", "data.drop_overlap": False})
         num_pairs = sum(len(kept.pairs) for kept in TrainingText(whole.data).kept())
         rules.choose_held_out(choices, missing, num_pairs)
 

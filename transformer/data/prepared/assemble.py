@@ -16,7 +16,8 @@ from etils import epath
 
 from transformer import storage
 from transformer.console import counted
-from transformer.data.pair_blocks import Pairs
+from transformer.data.left_out import LEFT_OUT, LeftOutPair, choose_of_each, format_sample
+from transformer.data.overlap import EvaluationSets, Overlap
 from transformer.data.prepared.corpus import (
     CHUNK,
     HEADER,
@@ -24,8 +25,16 @@ from transformer.data.prepared.corpus import (
     header_checksum,
     mark_verified,
 )
+from transformer.data.prepared.duplicates import Decode, leave_out_repeated
 from transformer.data.prepared.key import FORMAT
-from transformer.data.prepared.parts import PartFacts, read_facts, read_part, total_left_out
+from transformer.data.prepared.parts import (
+    PartFacts,
+    read_facts,
+    read_part,
+    read_sample,
+    total_left_out,
+)
+from transformer.data.training_text import TrainingText
 
 LENGTHS: dict[str, Callable[[PartFacts], int]] = {  # of each array of a part
     "source_ids": lambda part: part.num_ids[0],
@@ -39,28 +48,34 @@ def assemble(
     folder: epath.Path,
     parts: epath.Path,
     num_parts: int,
-    num_corpora: int,
-    held_out: Pairs,
+    text: TrainingText,
     made_of: dict[str, Any],
     check: Callable[[list[PartFacts]], None],
+    decode: Decode,
 ) -> None:
     """Writes the files of a prepared corpus from its parts, the header last.
 
     Each file is written beside the parts under another name, so that it appears as a whole.
     made_of: what the header says of text, settings and vocabularies. check: raises ValueError if
-    the pairs cannot be trained on. Raises DamagedPartError, and OSError if a disk is full.
+    the pairs cannot be trained on. decode: of the tokenizers. Raises DamagedPartError, and OSError
+    if a disk is full.
     """
     facts = [read_facts(parts, number) for number in range(num_parts)]
     check(facts)
+    facts, stays, repeated = leave_out_repeated(parts, facts, text.config.drop_duplicates, decode)
+    sample = [*_sample(parts, num_parts), *repeated]
     with _making(parts) as making:
         files = {
-            f"{name}.npy": _join(making / f"{name}.npy", parts, name, [of(f) for f in facts])
+            f"{name}.npy": _join(making / f"{name}.npy", parts, name, [of(f) for f in facts], stays)
             for name, of in counted(LENGTHS.items(), "putting the parts together", len(LENGTHS))
         }
-        files[HELD_OUT] = _write(making / HELD_OUT, [json.dumps(held_out).encode()])
+        files[HELD_OUT] = _write(making / HELD_OUT, [json.dumps(text.held_out).encode()])
+        files[LEFT_OUT] = _write(
+            making / LEFT_OUT, [format_sample(sample).encode(errors="replace")]
+        )
         for name in files:
             _move(making / name, folder / name)
-    pairs_of_corpora = [0] * num_corpora
+    pairs_of_corpora = [0] * len(text.corpora)
     for part in facts:
         pairs_of_corpora[part.corpus] += part.num_pairs
     header = {
@@ -70,6 +85,7 @@ def assemble(
         "pairs_of_corpora": pairs_of_corpora,
         "tokens": [sum(part.num_ids[side] for part in facts) for side in (0, 1)],
         "left_out": total_left_out(facts),
+        "overlap": _overlap(facts, text.evaluation),
         "num_parts": num_parts,
         "files": files,
     }
@@ -77,6 +93,22 @@ def assemble(
     storage.write_atomically(folder / HEADER, json.dumps(header, indent=1), f".{os.getpid()}")
     if not storage.is_remote(folder):
         mark_verified(pathlib.Path(folder), files)
+
+
+def _sample(parts: epath.Path, num_parts: int) -> list[LeftOutPair]:
+    """Returns some of the pairs of each reason that were left out before parts were compared."""
+    sample: list[LeftOutPair] = []
+    for number in range(num_parts):
+        sample = choose_of_each([*sample, *read_sample(parts, number)])
+    return sample
+
+
+def _overlap(facts: list[PartFacts], evaluation: EvaluationSets) -> Overlap | None:
+    """Returns the overlap with the evaluation sets; None if a part was written for other sets."""
+    if any(part.evaluation != evaluation.digest for part in facts):
+        return None
+    source, target = ({i for part in facts for i in part.overlap[side]} for side in (0, 1))
+    return evaluation.count([source, target])
 
 
 @contextmanager
@@ -98,10 +130,16 @@ def _move(file: pathlib.Path, path: epath.Path) -> None:
         shutil.copyfileobj(source, copy, CHUNK)
 
 
-def _join(path: pathlib.Path, parts: epath.Path, name: str, lengths: list[int]) -> dict[str, int]:
+def _join(
+    path: pathlib.Path,
+    parts: epath.Path,
+    name: str,
+    lengths: list[int],
+    stays: list[np.ndarray] | None,
+) -> dict[str, int]:
     """Writes an array of all parts as an .npy file; returns its size and checksum.
 
-    lengths: of the array in each part.
+    lengths: of the array in each part. stays: which of the pairs of each part; None: all.
     """
 
     def content() -> Iterator[bytes]:
@@ -109,9 +147,19 @@ def _join(path: pathlib.Path, parts: epath.Path, name: str, lengths: list[int]) 
             (array,) = read_part(parts, number, [name])
             if number == 0:
                 yield _npy_header(sum(lengths), array.dtype)
+            if stays is not None and not stays[number].all():
+                array = array[_stays_in(name, parts, number, stays[number])]
             yield array.tobytes()
 
     return _write(path, content())
+
+
+def _stays_in(name: str, parts: epath.Path, number: int, stays: np.ndarray) -> np.ndarray:
+    """Returns which elements of an array of a part stay, of which the pairs are known."""
+    if name.endswith("_lengths"):
+        return stays
+    (lengths,) = read_part(parts, number, [name.replace("_ids", "_lengths")])
+    return np.repeat(stays, lengths)
 
 
 def _npy_header(length: int, dtype: np.dtype[Any]) -> bytes:

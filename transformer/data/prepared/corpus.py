@@ -6,6 +6,7 @@ source_ids.npy      the ids of all source sentences, one after another: uint16, 
                     vocabulary is larger than that
 source_lengths.npy  the number of ids of each: uint16, or int32 for rows longer than that
 target_ids.npy, target_lengths.npy    the same of the other side
+left_out.tsv        some of the pairs that were left out, by reason
 held_out.json       the pairs that are held out of the training text
 verified.json       sizes and times of the files when their checksums were last compared
 """
@@ -29,6 +30,8 @@ from etils import epath
 from transformer import storage
 from transformer.console import counted
 from transformer.data.epoch_pairs import CorpusPart
+from transformer.data.left_out import LEFT_OUT
+from transformer.data.overlap import EvaluationSets, Overlap
 from transformer.data.pair_blocks import Pairs
 from transformer.data.prepared.key import FORMAT
 from transformer.data.ragged import Ragged, Starts
@@ -70,7 +73,8 @@ class PreparedCorpus:
     """The training pairs of a run.
 
     source, target: their ids. held_out: the pairs that are held out for other splits. left_out:
-    number of repaired lines and of pairs that were left out, by reason. header: as in the file.
+    number of repaired lines and of pairs that were left out, by reason. sample: the content of
+    left_out.tsv. header: as in the file.
     """
 
     def __init__(self, folder: pathlib.Path, header: dict[str, Any]) -> None:
@@ -80,6 +84,7 @@ class PreparedCorpus:
         held_out = json.loads((folder / HELD_OUT).read_text(encoding="utf-8"))
         self.held_out: Pairs = [(source, target) for source, target in held_out]
         self.left_out = Counter[str](header["left_out"])
+        self.sample = (folder / LEFT_OUT).read_text(encoding="utf-8")
 
     def _map_side(self, side: str) -> Ragged:
         ids = MappedArray(self.folder / f"{side}_ids.npy")
@@ -90,6 +95,24 @@ class PreparedCorpus:
         """Returns the corpora that the pairs belong to. weights: of each, in the same order."""
         sizes = self.header["pairs_of_corpora"]
         return [CorpusPart(size, weight) for size, weight in zip(sizes, weights, strict=True)]
+
+    def overlap_with(self, evaluation: EvaluationSets) -> str:
+        """Returns what to tell the user of the sentences of these sets that are in the text.
+
+        It is "" if there are none. They were counted when the corpus was prepared.
+        """
+        overlap = self.header["overlap"] and Overlap(*self.header["overlap"])
+        if overlap and overlap.digest == evaluation.digest:
+            return str(overlap)
+        return (
+            f"whether sentences of the validation and test sets are in the training text was not "
+            f"counted for these sets: remove {self.folder} to have the text prepared anew"
+        )
+
+    def save_sample(self, folder: epath.Path) -> None:
+        """Copies left_out.tsv to a folder, unless no pair was left out."""
+        if self.sample.count("\n") > 1:  # lines, the first of which is the header
+            storage.write_atomically(folder / LEFT_OUT, self.sample)
 
     @property
     def checksums(self) -> dict[str, Any]:

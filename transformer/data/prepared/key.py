@@ -19,7 +19,8 @@ from transformer.storage import absolute, is_remote
 FORMAT = 1  # of the files; another one is prepared anew
 LANGUAGES = "source_language", "target_language"
 FILTERS = "cache_key", "train_split", *LANGUAGES, "held_out", "drop_identical"
-LENGTHS = "row_length", "max_length_ratio"
+FILTERS += "drop_without_letters", "drop_wrong_script", "drop_overlap"
+OF_TOKENS = "row_length", "max_length_ratio", "drop_duplicates"
 CHUNK = 2**24  # bytes that are read at a time
 Facts = dict[str, Any]  # as they are written in JSON
 
@@ -27,10 +28,12 @@ Facts = dict[str, Any]  # as they are written in JSON
 def text_facts(text: TrainingText) -> list[Facts]:
     """Returns what tells whether the text has changed, of each of its files.
 
-    It is path, size and time of the last change, or with `data.cache_key=hash` size and hash.
+    It is path, size and time of the last change, or with `data.cache_key=hash` size and hash. With
+    `data.drop_overlap`, a hash of the evaluation sets comes last.
     """
     by_hash = text.config.cache_key == "hash"
-    return [_file_facts(file, by_hash=by_hash) for files in text.files for file in files]
+    facts = [_file_facts(file, by_hash=by_hash) for files in text.files for file in files]
+    return [*facts, {"evaluation": text.evaluation.digest}] if text.config.drop_overlap else facts
 
 
 def _file_facts(file: epath.Path, *, by_hash: bool) -> Facts:
@@ -61,7 +64,7 @@ def vocabulary_recipe(config: Config) -> Facts:
 def corpus_recipe(data: DataConfig, tokenizers: Sequence[Tokenizer]) -> Facts:
     """Returns what the ids of a corpus follow from, besides the text."""
     digests = [hashlib.sha256(tokenizer.to_bytes()).hexdigest() for tokenizer in tokenizers]
-    return {"tokenizers": digests, **_text_recipe(data, FILTERS + LENGTHS)}
+    return {"tokenizers": digests, **_text_recipe(data, FILTERS + OF_TOKENS)}
 
 
 def _text_recipe(data: DataConfig, settings: Sequence[str]) -> Facts:

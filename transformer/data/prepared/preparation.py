@@ -16,6 +16,7 @@ from etils import epath
 
 from transformer import storage
 from transformer.console import phase, say
+from transformer.data.cleaning import KeepPairs, no_pair_error
 from transformer.data.prepared import key
 from transformer.data.prepared.assemble import assemble
 from transformer.data.prepared.cache import make_private
@@ -34,7 +35,7 @@ from transformer.data.prepared.parts import (
     total_left_out,
 )
 from transformer.data.tokenizer import Tokenizer
-from transformer.data.training_text import TrainingText, no_pair_error
+from transformer.data.training_text import TrainingText
 from transformer.data.workers import LostWorkerError
 
 PATIENCE = 60.0  # seconds without a new part of the others, after which a process does theirs
@@ -77,7 +78,9 @@ class Preparation:
         self.folder, self.parts = folder, folder / "parts"
         self.text, self.made_of, self.share = text, made_of, share
         files = tuple((tokenizer.suffix, tokenizer.to_bytes()) for tokenizer in tokenizers)
-        self.write_part = WritePart(text.config, text.held_out, files, str(self.parts))
+        keep = KeepPairs(text.config, text.held_out, text.evaluation)
+        self.write_part = WritePart(keep, files, str(self.parts))
+        self._tokenizers = tokenizers
 
     def run(self) -> PreparedCorpus | None:
         """Returns the corpus when all parts are there; None if others have parts left to write."""
@@ -179,10 +182,10 @@ class Preparation:
                 self.folder,
                 self.parts,
                 num_parts,
-                len(self.text.corpora),
-                self.text.held_out,
+                self.text,
                 self.made_of,
                 self._check,
+                lambda side, ids: self._tokenizers[side].decode(ids),
             )
         except DamagedPartError as damaged:
             say(f"part {damaged.args[0]} of {self.folder} was altered; it is prepared anew")
