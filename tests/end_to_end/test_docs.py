@@ -1,12 +1,15 @@
 """The documentation is true: its Python runs, its links lead somewhere, its front page is short."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.commands import call, one_device
 from tests.helpers.registries import own_names
+from transformer.config import DataConfig
+from transformer.data.parallel_text import load_training_pairs
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -68,6 +71,54 @@ def test_models_come_in_and_go_out_as_the_page_says(runs, monkeypatch):
         code, _, err = call(*words)
         assert code == 0, err
     assert (runs / "texts.de").read_text().count("\n") == 3
+
+
+def run_block(block):
+    """Runs a ```sh block: its commands of Python in this process, all else as it stands."""
+    for part in re.split(r"^(python .*)\n", block.replace("\\\n", ""), flags=re.MULTILINE):
+        if not part.startswith("python "):
+            subprocess.run(["bash", "-e", "-o", "pipefail", "-c", part], check=True)
+        elif "--compare" not in part:
+            is_training = part.startswith("python train.py")
+            more = ["--print_config"] if is_training else ["--beam_size=1"]
+            code, _, err = call(*part.split()[1:], *more)
+            assert code == 0, err
+
+
+def test_back_translation_makes_pairs_that_can_be_trained_on(runs, tmp_path, monkeypatch):
+    """Catches a command of the page that fails, mixes up lines, or lets a test sentence through."""
+    (tmp_path / "runs").mkdir()
+    for name in ("reverse", "teacher"):
+        (tmp_path / "runs" / name).symlink_to(runs / "runs" / "mine")
+    real = tmp_path / "text" / "real"
+    real.mkdir(parents=True)
+    for split, target in (("train", "5 1"), ("validation", "1, 2 3 4"), ("test", "Ab 5")):
+        (real / f"{split}.en").write_text("one two\n")
+        (real / f"{split}.de").write_text(f"{target}\n")
+    fresh = [f"{a} {b} {a}" for a in range(5) for b in range(4)]
+    known = ["1 2 3 4!", "aB  5", fresh[7], "", "0 " * 101]  # and one with a tab
+    (tmp_path / "text" / "mono.de").write_text("\n".join([*fresh[:-1], "4\t3 4", *known]) + "\n")
+    page = (ROOT / "docs" / "back_translation.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for block in SHELL.findall(page):
+        run_block(block)
+
+    clean = Path("text/clean.de").read_text().splitlines()
+    scored = [line.split("\t") for line in Path("text/back.tsv").read_text().splitlines()]
+    assert clean == fresh
+    corpus = DataConfig(corpus="text/real@2,text/synthetic", drop_identical=False)
+    pairs, weights, problems = load_training_pairs(corpus)
+    score_of = {
+        (f"<bt> {text}", target): float(score)
+        for (text, score), target in zip(scored, clean, strict=True)
+    }
+    kept = set(pairs[1:])
+    assert (len(kept), list(weights), problems) == (18, [2] + 18 * [1], {})
+    left_out = score_of.keys() - kept
+    assert len(left_out) == 2
+    assert max(score_of[pair] for pair in left_out) <= min(score_of[pair] for pair in kept)
+    distilled = load_training_pairs(DataConfig(corpus="text/distilled")).pairs
+    assert [source for source, _ in distilled] == ["one two"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
