@@ -17,16 +17,18 @@ WORDS = ["the", "cat", "sat", "on", "mat", "who", "is", "in", "it", "ein", "eine
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Sentences with and without a cat, as a text and with their class."""
+    """Sentences with and without a cat, as a text, with their class, and as `pairs`."""
     folder, rng = tmp_path_factory.mktemp("corpus"), random.Random(0)
     texts = [" ".join(rng.choices(WORDS, k=rng.randint(2, 6))) for _ in range(120)]
     labels = ["cat" if "cat" in text else "none" for text in texts]
+    pairs = folder / "pairs"
+    pairs.mkdir()
     for split in ("train", "validation", "test"):
         rows = [f"{label}\t{text}\n" for label, text in zip(labels, texts, strict=True)]
         (folder / f"{split}.tsv").write_text("".join(rows))
         (folder / f"{split}.txt").write_text("\n".join(texts))
-        (folder / f"{split}.en").write_text("\n".join(texts))
-        (folder / f"{split}.de").write_text("\n".join(text[::-1] for text in texts))
+        (pairs / f"{split}.en").write_text("\n".join(texts))
+        (pairs / f"{split}.de").write_text("\n".join(text[::-1] for text in texts))
     return folder
 
 
@@ -73,6 +75,7 @@ def test_a_language_model_begins_where_it_was(corpus, tmp_path):
 
 def test_a_translation_model_begins_where_it_was(corpus, tmp_path):
     """Catches a loss that begins at ln V, and an array that a mesh of three axes cannot divide."""
+    corpus = corpus / "pairs"
     run = write_run(read_seq2seq(GOLDEN / "marianmt_shared"), tmp_path / "opus")
     changes = {"mesh.tensor": 2, "training.label_smoothing": 0.0, "data.selection_metric": "bleu"}
     changes |= {"data.max_validation_sentences": 4, "decoding.beam_size": 1}

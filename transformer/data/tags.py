@@ -5,12 +5,17 @@ Multilingual Neural Machine Translation System"), or that a source was translate
 al., 2019, "Tagged Back-Translation").
 """
 
+from __future__ import annotations
+
 import re
+from typing import TYPE_CHECKING
 
 from transformer.config import DataConfig
 from transformer.data.parallel_text import parse_corpora
-from transformer.data.tokenizer import Tokenizer
 from transformer.special_tokens import BOS, EOS, UNK
+
+if TYPE_CHECKING:  # eval.py knows tags before it imports NumPy
+    from transformer.data.tokenizer import Tokenizer
 
 
 class Tags:
