@@ -10,7 +10,7 @@ changes nothing.
 import math
 import warnings
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from threading import Lock, Thread
 from typing import NamedTuple
 
@@ -62,7 +62,7 @@ class EpochPlan:
         self.batches_per_block = self._count_batches()
         self.batches_per_epoch = self.num_blocks * self.batches_per_block
 
-    @property
+    @cached_property
     def sample(self) -> np.ndarray:
         """The first epoch's pairs, or `SAMPLE_PAIRS` of them drawn at random if they are more."""
         if self.pairs_per_epoch <= SAMPLE_PAIRS:

@@ -8,6 +8,7 @@ and $5 would be the same one.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from transformer.data.held_out import sentence_keys
@@ -63,7 +64,7 @@ class EvaluationSets:
         else:
             self._sides = list(map(_Sentences, sides))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """A hash of what is compared, and of the splits' names."""
         keys = json.dumps(self._keys, sort_keys=True)

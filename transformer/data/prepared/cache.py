@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import pathlib
 import shutil
 import tempfile
 
@@ -39,9 +40,14 @@ def cache_folder(data: DataConfig, workdir: storage.PathLike) -> epath.Path:
         f"nothing can be written to {existing}, so that the next start prepares the corpus again; "
         f"name a folder for it with --config.data.cache"
     )
-    temporary = epath.Path(tempfile.mkdtemp(prefix="transformer-corpus-"))
-    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
-    return temporary
+    return epath.Path(temporary_folder())
+
+
+def temporary_folder() -> pathlib.Path:
+    """Makes a local folder for a corpus, which is removed at the end of the process."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="transformer-corpus-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def make_private(cache: epath.Path, *names: str) -> None:

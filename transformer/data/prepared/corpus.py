@@ -11,13 +11,11 @@ held_out.json       the pairs that are held out of the training text
 verified.json       sizes and times of the files when their checksums were last compared
 """
 
-import atexit
 import json
 import mmap
 import os
 import pathlib
 import shutil
-import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -33,6 +31,7 @@ from transformer.data.epoch_pairs import CorpusPart
 from transformer.data.left_out import LEFT_OUT
 from transformer.data.overlap import EvaluationSets, Overlap
 from transformer.data.pair_blocks import Pairs
+from transformer.data.prepared.cache import temporary_folder
 from transformer.data.prepared.key import FORMAT
 from transformer.data.ragged import Ragged, Starts
 
@@ -154,8 +153,7 @@ def header_checksum(header: dict[str, Any]) -> int:
 
 
 def _fetch(folder: epath.Path, header: dict[str, Any]) -> pathlib.Path:
-    local = pathlib.Path(tempfile.mkdtemp(prefix="transformer-corpus-"))
-    atexit.register(shutil.rmtree, local, ignore_errors=True)
+    local = temporary_folder()
     for name in counted(header["files"], "copying the prepared corpus", len(header["files"])):
         with (folder / name).open("rb") as source, open(local / name, "wb") as copy:
             shutil.copyfileobj(source, copy, CHUNK)
