@@ -139,6 +139,7 @@ METRICS = Registry(
     {
         "bleu": "transformer.evaluation.metrics:BLEU_ENTRY",
         "line_error_rate": "transformer.evaluation.metrics:LINE_ERROR_RATE_ENTRY",
+        "ter": "transformer.evaluation.metrics:TER_ENTRY",
     },
 )
 REGISTRIES = ATTENTION_FUNCTIONS, POSITION_ENCODINGS, BLOCKS, TASKS, METRICS

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from transformer.config import Config
 from transformer.evaluation.compared_run import ComparedRun
 from transformer.evaluation.evaluation import Evaluation, EvaluationSettings, make_evaluation
+from transformer.evaluation.metrics import all_references
 from transformer.evaluation.plots import AttentionMap
 from transformer.evaluation.segments import make_segments
 from transformer.inference.translation import Translation
@@ -26,6 +27,7 @@ def evaluation(
     tokenize: str = "13a",
     selection_metric: str = "bleu",
     maps: Sequence[AttentionMap] = (),
+    further_metrics: Sequence[str] = (),
     num_bootstrap: int = 20,
 ) -> Evaluation:
     """An `Evaluation` of (source, reference, translation); references cost 2 nats per word."""
@@ -39,7 +41,7 @@ def evaluation(
         selection_metric=selection_metric,
     )
     sources, references, translations = (list(side) for side in zip(*rows, strict=True))
-    lengths = [len(reference.split()) + 1 for reference in references]
+    lengths = [len(all_references(reference)[0].split()) + 1 for reference in references]
     segments = make_segments(
         sources,
         references,
@@ -53,6 +55,7 @@ def evaluation(
         lengths,
         checkpoint=checkpoint,
         corpus="own",
+        further_metrics=further_metrics,
         num_bootstrap=num_bootstrap,
     )
     result.maps = list(maps)

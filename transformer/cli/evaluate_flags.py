@@ -68,11 +68,25 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
     )
     reference: str = flag(
         "",
-        "File with references for --input: score its translations.",
-        metavar="FILE",
+        "File with references for --input: score its translations; several with commas between.",
+        metavar="FILES",
         tasks=TRANSLATION,
         needs=("input",),
         is_input_file=True,
+    )
+    test_set: str = flag(
+        "",
+        "Test set to score, as sacrebleu names it (wmt14/full) and downloads it.",
+        metavar="NAME",
+        tasks=TRANSLATION,
+        excludes=dict.fromkeys(("input", "split", "corpus"), "it is the text"),
+    )
+    metrics: str = flag(
+        "",
+        "Further scores, with commas between: ter, comet, comet:MODEL, or a metric of your own.",
+        metavar="NAMES",
+        tasks=TRANSLATION,
+        excludes={"compare": "runs are compared by the first metric and chrF2"},
     )
     nbest: int = flag(
         0,
@@ -177,6 +191,11 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
             )
         if self.attention:
             check_picture_file("attention", self.attention)
+        if self.metrics and not self.is_scoring:
+            raise ValueError(
+                f"--metrics={self.metrics} needs references: add --reference=FILES, or leave out "
+                f"--input or --attention."
+            )
         is_series = self.checkpoints == "all" or "," in self.checkpoints
         if is_series and (task != "translation" or not self.is_scoring or self.compare):
             raise ValueError(

@@ -113,22 +113,27 @@ def check_flags(flags: Any, task: str = "") -> None:
                 raise ValueError(f"--{name} cannot be used with --{other}: {reason}.")
 
 
-def input_files(flags: Any) -> dict[str, str]:
-    """Returns {name: path} of the flags that were given and name a file to read."""
+def input_files(flags: Any) -> list[tuple[str, str]]:
+    """Returns (name, path) for each file that a flag that was given names for reading."""
     known, given = flags_of(type(flags)), given_flags(flags)
-    return {name: path for name, path in given.items() if known[name].rules.is_input_file}
+    files = {name: text for name, text in given.items() if known[name].rules.is_input_file}
+    return [(name, path) for name, text in files.items() for path in split_files(text)]
+
+
+def split_files(text: str) -> list[str]:
+    """Returns the files of a list with commas; a file whose own name has commas is one."""
+    return [text] if text_files.is_readable(text) else text.split(",")
 
 
 def check_input_files(flags: Any) -> None:
     """Raises ValueError if a file to read does not exist, or several are standard input."""
     files = input_files(flags)
-    for name, path in files.items():
+    for name, path in files:
         if path != "-" and not text_files.is_readable(path):
             raise ValueError(f"--{name} must be a file (or -); {path} does not exist.")
-    if list(files.values()).count("-") > 1:
-        raise ValueError(
-            f"only one of {', '.join(f'--{name}' for name in files)} can be - (standard input)."
-        )
+    if [path for _, path in files].count("-") > 1:
+        names = ", ".join(f"--{name}" for name in dict(files))
+        raise ValueError(f"only one of {names} can be - (standard input).")
 
 
 def help_lines(kind: type) -> list[str]:

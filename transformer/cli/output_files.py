@@ -1,7 +1,7 @@
 """Checks, before anything is computed, that what the evaluate command writes destroys nothing."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable
 from importlib.util import find_spec
 
 from transformer import storage
@@ -11,16 +11,16 @@ PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".webp")
 
 
 def check_answers_file(
-    output: str, inputs: Mapping[str, str], workdir: str, *, may_replace: bool
+    output: str, inputs: Iterable[tuple[str, str]], workdir: str, *, may_replace: bool
 ) -> None:
     """Raises ValueError if --output is an input, a file of the run, or one that exists.
 
-    A job that was stopped is resumed: it has left OUTPUT.parts. inputs: the files to read, by the
-    names of their flags. may_replace: whether a file that exists may be replaced.
+    A job that was stopped is resumed: it has left OUTPUT.parts. inputs: (name of the flag, path) of
+    the files to read. may_replace: whether a file that exists may be replaced.
     """
     _check_folder("output", output)
     path = storage.locate(output if storage.is_remote(output) else os.path.realpath(output))
-    for name, file in inputs.items():
+    for name, file in inputs:
         if file != "-" and _is_same_file(output, file):
             raise ValueError(
                 f"--output={output} is the file of --{name}, which would be lost: name another."

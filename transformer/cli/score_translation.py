@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 
 from transformer.cli.evaluate_flags import EvaluateFlags
+from transformer.cli.flags import split_files
 from transformer.config import Config, DataConfig
 from transformer.console import say, tell
 from transformer.data import parallel_text, text_files
@@ -17,6 +18,8 @@ from transformer.evaluation.checkpoint_series import (
     table_lines,
 )
 from transformer.evaluation.evaluation import Evaluation
+from transformer.evaluation.metrics import Reference
+from transformer.evaluation.published_sets import read_published
 from transformer.evaluation.translation import evaluate_translator
 from transformer.parallel import hosts
 from transformer.workdir import WorkDir
@@ -27,7 +30,7 @@ class TestSet(NamedTuple):
 
     name: str
     corpus: str
-    pairs: list[tuple[str, str]]
+    pairs: Sequence[tuple[str, Reference]]
 
 
 def score_checkpoints(flags: EvaluateFlags, config: Config) -> None:
@@ -52,10 +55,10 @@ def _score_each(
     flags: EvaluateFlags, test_set: TestSet, names: Sequence[str]
 ) -> Iterator[Evaluation]:
     """Yields what each checkpoint reaches; if there are several, also prints a table row by row."""
-    rows = []
+    rows, metrics = [], flags.metrics.split(",") if flags.metrics else []
     for translator in each_checkpoint(flags.workdir, names, **flags.compute_settings):
         result = evaluate_translator(
-            translator, test_set.pairs, test_set.corpus, **flags.search_options
+            translator, test_set.pairs, test_set.corpus, metrics=metrics, **flags.search_options
         )
         rows.append(checkpoint_row(result))
         if len(names) > 1:
@@ -64,19 +67,25 @@ def _score_each(
 
 
 def read_test_set(flags: EvaluateFlags, data: DataConfig) -> TestSet:
-    """Reads the test set of the configuration, or --input with --reference."""
+    """Reads the test set of the configuration, --test_set, or --input with --reference."""
+    if flags.test_set:
+        direction = f"{data.source_language}-{data.target_language}"
+        return TestSet(flags.test_set, flags.test_set, read_published(flags.test_set, direction))
     if not flags.input:
         split = flags.split or data.test_split
         pairs = parallel_text.load_evaluation_pairs(data, split)
         return TestSet(split, f"{data.corpus} {split}", pairs)
-    sources, references = read_texts(flags.input), read_texts(flags.reference)
-    if len(sources) != len(references) or not sources:
-        raise ValueError(
-            f"--input has {len(sources)} lines and --reference {len(references)}; they must pair, "
-            f"and there must be at least one."
-        )
+    sources, *references = map(read_texts, [flags.input, *split_files(flags.reference)])
+    for texts in references:
+        if len(sources) != len(texts) or not sources:
+            raise ValueError(
+                f"--input has {len(sources)} lines and --reference {len(texts)}; they must pair, "
+                f"and there must be at least one."
+            )
     name = "stdin" if flags.input == "-" else Path(flags.input).stem
-    return TestSet(name, flags.input, list(zip(sources, references, strict=True)))
+    return TestSet(
+        name, flags.input, list(zip(sources, zip(*references, strict=True), strict=True))
+    )
 
 
 def read_texts(path: str) -> list[str]:

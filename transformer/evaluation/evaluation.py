@@ -11,6 +11,7 @@ from etils import epath
 
 from transformer.console import phase
 from transformer.evaluation import html_report, metrics
+from transformer.evaluation.further_metrics import further_score
 from transformer.evaluation.output_checks import word_unit
 from transformer.evaluation.plots import AttentionMap
 from transformer.evaluation.run_facts import read_facts
@@ -166,13 +167,14 @@ def make_evaluation(
     num_averaged: int = 1,
     corpus: str,
     num_cut: int = 0,
+    further_metrics: Sequence[str] = (),
     num_bootstrap: int = NUM_BOOTSTRAP,
 ) -> Evaluation:
     """Scores segments and counts their faults.
 
     reference_lengths: tokens of each reference, EOS included. checkpoint, step, num_averaged,
-    corpus: as those of `Evaluation`. num_cut: number of sources that were cut. num_bootstrap: as
-    in `metrics`.
+    corpus: as those of `Evaluation`. num_cut: number of sources that were cut. further_metrics:
+    names that `check_metrics` knows. num_bootstrap: as in `metrics`.
     """
     texts, direction = text_sides(segments), settings.direction
     options: dict[str, Any] = {"tokenize": settings.tokenize, "num_bootstrap": num_bootstrap}
@@ -189,6 +191,10 @@ def make_evaluation(
         vocab_size=settings.vocab_size,
         num_bootstrap=num_bootstrap,
     )
+    sources = [segment.source for segment in segments]
+    for name in further_metrics:
+        key = name.partition(":")[0]
+        scores[key] = further_score(name, sources, *texts, direction, **options)
     outputs = describe_outputs(segments, settings.languages, settings.tokenize)
     return Evaluation(
         checkpoint=checkpoint,

@@ -1,7 +1,8 @@
 """Metrics of translations, as papers publish them: BLEU, chrF and the rate of wrong lines.
 
 Every function here takes `translations` and `references`, lists of lines in the same order, and
-some of these arguments:
+some of the arguments below. A line may have several references, as a tuple: sacrebleu's metrics
+then count what matches any of them (BLEU) or the best one (chrF, TER).
 
 direction: the languages, "en-de"; kept with the score.
 tokenize: sacrebleu's name for how BLEU splits words: "13a" (mteval), "intl", "zh", "char" …;
@@ -12,15 +13,18 @@ Those that compare the lists raise ValueError unless they are of the same length
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric, Signature
 from sacrebleu.metrics.base import Score as SacrebleuScore
 
 from transformer.evaluation.scores import Score
 from transformer.registry import METRICS, MetricEntry
+
+Reference = str | list[str] | tuple[str, ...]  # the reference of a line, or several
 
 TOKENISATIONS = {"13a": "mteval-13a tokenisation", "intl": "international tokenisation"}
 
@@ -32,7 +36,7 @@ def bleu_metric(tokenize: str = "13a", *, lowercase: bool = False) -> BLEU:
 
 def bleu(
     translations: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[Reference],
     direction: str,
     *,
     tokenize: str = "13a",
@@ -40,18 +44,18 @@ def bleu(
 ) -> Score:
     """Returns the cased BLEU of a corpus, in percent."""
     metric = bleu_metric(tokenize)
-    return _score("BLEU", metric, translations, references, direction, num_bootstrap)
+    return score_with("BLEU", metric, translations, references, direction, num_bootstrap)
 
 
 def chrf(
     translations: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[Reference],
     direction: str,
     *,
     num_bootstrap: int = 1,
 ) -> Score:
     """Returns the chrF2 of a corpus, in percent."""
-    return _score("chrF2", CHRF(), translations, references, direction, num_bootstrap)
+    return score_with("chrF2", CHRF(), translations, references, direction, num_bootstrap)
 
 
 class _LineSignature(Signature):
@@ -70,11 +74,15 @@ class MeanOverLines(Metric):
     _SIGNATURE_TYPE = _LineSignature
 
     def __init__(
-        self, function: Callable[[str, str], float], label: str, facts: Mapping[str, str]
+        self,
+        function: Callable[[str, str], float],
+        label: str,
+        facts: Mapping[str, str],
+        best: Callable[[list[float]], float] = max,
     ) -> None:
-        """facts: what the signature says, as {"unit": "line"}."""
+        """facts: what the signature says, as {"unit": "line"}. best: of several references."""
         super().__init__()
-        self.function, self.label, self.facts = function, label, facts
+        self.function, self.label, self.facts, self.best = function, label, facts, best
 
     def _preprocess_segment(self, sent: str) -> str:
         return sent
@@ -83,8 +91,7 @@ class MeanOverLines(Metric):
         return {"references": refs}
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[Any]:
-        (reference,) = ref_kwargs["references"]
-        return [self.function(hypothesis, reference), 1]
+        return [self.best([self.function(hypothesis, r) for r in ref_kwargs["references"]]), 1]
 
     def _aggregate_and_compute(self, stats: list[list[int]]) -> SacrebleuScore:
         return self._compute_score_from_stats(np.sum(stats, axis=0))
@@ -104,12 +111,14 @@ def line_error_rate(translation: str, reference: str) -> float:
 
 
 BLEU_ENTRY = MetricEntry(BLEU, "BLEU")
+TER_ENTRY = MetricEntry(TER, "TER", higher_is_better=False)
 LINE_ERROR_RATE_ENTRY = MetricEntry(line_error_rate, "WER (whole words)", higher_is_better=False)
 
 
 def make_metric(selection_metric: str, *, tokenize: str = "13a") -> Metric:
     """Returns sacrebleu's metric for what `data.selection_metric` names."""
-    metric, label = METRICS[selection_metric].metric, METRICS[selection_metric].label
+    entry = METRICS[selection_metric]
+    metric, label = entry.metric, entry.label
     if metric is BLEU:
         return bleu_metric(tokenize)
     if isinstance(metric, type):
@@ -117,13 +126,13 @@ def make_metric(selection_metric: str, *, tokenize: str = "13a") -> Metric:
     facts = {"case": "mixed", "unit": "line", "match": "whole"}
     if metric is not line_error_rate:
         facts = {"unit": "line", "function": metric.__name__}
-    return MeanOverLines(metric, label, facts)
+    return MeanOverLines(metric, label, facts, max if entry.higher_is_better else min)
 
 
 def score_by(
     selection_metric: str,
     translations: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[Reference],
     direction: str,
     *,
     tokenize: str = "13a",
@@ -131,12 +140,12 @@ def score_by(
 ) -> Score:
     """Returns the score by the metric that `data.selection_metric` names."""
     metric, name = make_metric(selection_metric, tokenize=tokenize), METRICS[selection_metric].label
-    return _score(name, metric, translations, references, direction, num_bootstrap)
+    return score_with(name, metric, translations, references, direction, num_bootstrap)
 
 
 def secondary_scores(
     translations: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[Reference],
     direction: str,
     *,
     tokenize: str = "13a",
@@ -156,25 +165,27 @@ def secondary_scores(
         metrics[name] = bleu_metric("intl", lowercase=True)
     metrics["chrF2++"] = CHRF(word_order=2)
     return [
-        _score(name, metric, translations, references, direction, num_bootstrap)
+        score_with(name, metric, translations, references, direction, num_bootstrap)
         for name, metric in metrics.items()
     ]
 
 
-def _score(
+def score_with(
     name: str,
     metric: Metric,
     translations: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[Reference],
     direction: str,
     num_bootstrap: int,
 ) -> Score:
+    """Returns the score by one of sacrebleu's metrics, under a name of ours."""
     check_paired(translations, references)
+    streams = reference_streams(references)
     try:
-        result = metric.corpus_score(translations, [references], n_bootstrap=num_bootstrap)
+        result = metric.corpus_score(translations, streams, n_bootstrap=num_bootstrap)
     except TypeError:  # sacrebleu 2.6 cannot average a chrF of 0 with others: no interval then
         num_bootstrap = 1
-        result = metric.corpus_score(translations, [references], n_bootstrap=1)
+        result = metric.corpus_score(translations, streams, n_bootstrap=1)
     return Score(
         name=name,
         value=result.score,
@@ -186,7 +197,21 @@ def _score(
     )
 
 
-def check_paired(translations: Sequence[str], references: Sequence[str]) -> None:
+def all_references(reference: Reference) -> tuple[str, ...]:
+    """Returns all references of a line."""
+    return tuple(reference) if isinstance(reference, list | tuple) else (reference,)
+
+
+def reference_streams(references: Sequence[Reference]) -> list[list[Any]]:
+    """Returns the first reference of each line, the second …, None where a line has fewer.
+
+    >>> reference_streams(["a", ("b", "c")])
+    [['a', 'b'], [None, 'c']]
+    """
+    return [list(stream) for stream in zip_longest(*map(all_references, references))]
+
+
+def check_paired(translations: Sequence[str], references: Sequence[Reference]) -> None:
     """Raises ValueError unless each translation has a reference; sacrebleu would not notice."""
     if len(translations) != len(references) or not translations:
         raise ValueError(
@@ -195,18 +220,18 @@ def check_paired(translations: Sequence[str], references: Sequence[str]) -> None
         )
 
 
-def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> list[float]:
+def sentence_chrf(translations: Sequence[str], references: Sequence[Reference]) -> list[float]:
     """Returns the chrF2 of each translation alone, in percent."""
     check_paired(translations, references)
     metric = CHRF()
     pairs = zip(translations, references, strict=True)
-    return [metric.sentence_score(ours, [theirs]).score for ours, theirs in pairs]
+    return [metric.sentence_score(ours, all_references(theirs)).score for ours, theirs in pairs]
 
 
 def count_tokens(
-    translations: Sequence[str], references: Sequence[str], *, tokenize: str = "13a"
+    translations: Sequence[str], references: Sequence[Reference], *, tokenize: str = "13a"
 ) -> tuple[int, int]:
     """Returns the numbers of tokens of both sides, as the brevity penalty of BLEU counts them."""
     check_paired(translations, references)
-    result = bleu_metric(tokenize).corpus_score(translations, [references])
+    result = bleu_metric(tokenize).corpus_score(translations, reference_streams(references))
     return int(result.sys_len), int(result.ref_len)

@@ -8,6 +8,8 @@ from typing import Any, cast
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
+from transformer.evaluation.metrics import Reference, reference_streams
+
 NUM_TRIALS = 10_000  # of the paired approximate randomisation; sacrebleu's default
 EXPLANATION = (
     "p: how often two equally good systems would differ by at least this much, by sacrebleu's "
@@ -37,7 +39,7 @@ class PairedDifference:
 
 def paired_differences(
     systems: Sequence[Sequence[str]],
-    references: Sequence[str],
+    references: Sequence[Reference],
     metrics: Mapping[str, Metric],
     *,
     num_bootstrap: int,
@@ -54,7 +56,7 @@ def paired_differences(
         PairedTest(
             [(str(number), texts) for number, texts in enumerate(systems)],
             metrics,
-            [references],
+            reference_streams(references),
             test_type=test_type,
             n_samples=num_samples,
         )()

@@ -21,6 +21,7 @@ class Segment:
     number: of its line, from 1. chrf: the chrF2 of this sentence alone. log_prob: of the
     translation, in nats; score: `log_prob` over the length penalty. reference_log_prob: nan for a
     reference too long to be scored. faults: as `output_checks.find_faults` returns them.
+    other_references: besides the first, if there are several.
     """
 
     number: int
@@ -32,16 +33,20 @@ class Segment:
     score: float
     reference_log_prob: float
     faults: list[str]
+    other_references: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns the fields for a JSON file; a missing `reference_log_prob` becomes null."""
         missing = {"reference_log_prob": None} if math.isnan(self.reference_log_prob) else {}
-        return asdict(self) | missing
+        fields = asdict(self) | missing
+        if not self.other_references:
+            del fields["other_references"]
+        return fields
 
 
 def make_segments(
     sources: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[metrics.Reference],
     translations: Sequence[Translation],
     reference_log_probs: Sequence[float],
     languages: tuple[str, str],
@@ -53,13 +58,14 @@ def make_segments(
         Segment(
             number=number,
             source=source,
-            reference=reference,
+            reference=metrics.all_references(reference)[0],
             translation=translation.text,
             chrf=sentence_chrf,
             log_prob=translation.log_prob,
             score=translation.score,
             reference_log_prob=reference_log_prob,
             faults=find_faults(source, translation.text, *languages),
+            other_references=metrics.all_references(reference)[1:],
         )
         for number, (source, reference, translation, sentence_chrf, reference_log_prob) in (
             enumerate(rows, start=1)
@@ -67,9 +73,10 @@ def make_segments(
     ]
 
 
-def text_sides(segments: Sequence[Segment]) -> tuple[list[str], list[str]]:
+def text_sides(segments: Sequence[Segment]) -> tuple[list[str], list[metrics.Reference]]:
     """Returns (translations, references)."""
-    return [s.translation for s in segments], [s.reference for s in segments]
+    references: list[metrics.Reference] = [(s.reference, *s.other_references) for s in segments]
+    return [s.translation for s in segments], references
 
 
 def worst_and_best(
@@ -101,7 +108,7 @@ class LengthScore(NamedTuple):
 
 
 def score_by_length(
-    segments: Sequence[Segment], unit: str, score: Callable[[list[str], list[str]], Score]
+    segments: Sequence[Segment], unit: str, score: Callable[..., Score]
 ) -> list[LengthScore]:
     """Returns the score of each range of `LENGTHS` that holds a sentence.
 

@@ -8,6 +8,8 @@ import numpy as np
 from transformer.console import counted, phase
 from transformer.evaluation.bleu_tokenisation import check_tokenisation
 from transformer.evaluation.evaluation import Evaluation, EvaluationSettings, make_evaluation
+from transformer.evaluation.further_metrics import check_metrics
+from transformer.evaluation.metrics import Reference, all_references
 from transformer.evaluation.plots import AttentionMap
 from transformer.evaluation.segments import make_segments
 from transformer.inference.translation import Translation
@@ -19,19 +21,24 @@ MAP_WORDS = 8  # length of the sentences whose attention is drawn: short enough 
 
 def evaluate_translator(
     translator: Translator,
-    pairs: Sequence[tuple[str, str]],
+    pairs: Sequence[tuple[str, Reference]],
     corpus: str,
     *,
     num_maps: int = 3,
+    metrics: Sequence[str] = (),
     **options: Any,
 ) -> Evaluation:
-    """Returns the evaluation of a translator on pairs (source, reference).
+    """Returns the evaluation of a translator on pairs (source, reference or tuple of several).
 
     corpus: the name of the test set. num_maps: number of sentences whose attention is kept.
-    options: of the search, as `Translator.translate` takes them. Several hosts share the work.
+    metrics: further ones, as `check_metrics` knows them. options: of the search, as
+    `Translator.translate` takes them. The perplexity is that of the first references. Several hosts
+    share the work.
     """
     check_tokenisation(translator.config.data.bleu_tokenize)  # before anything is compiled
-    sources, targets = (list(side) for side in zip(*pairs, strict=True))
+    check_metrics(metrics)
+    sources = [source for source, _ in pairs]
+    references = [all_references(reference) for _, reference in pairs]
 
     def translate(part: Sequence[str]) -> list[dict[str, Any]]:
         return [_as_json(t) for t in translator.translate(list(part), **options)]
@@ -41,11 +48,12 @@ def evaluate_translator(
         return [(reference.log_prob, reference.num_pieces) for reference in scored]
 
     translations = [Translation(**fields) for fields in split_over_hosts(translate, sources)]
-    scored = split_over_hosts(score_references, list(zip(sources, targets, strict=True)))
+    first = [(source, texts[0]) for source, texts in zip(sources, references, strict=True)]
+    scored = split_over_hosts(score_references, first)
     settings = _settings_of(translator, options)
     segments = make_segments(
         [translator.source_tokenizer.join_pieces(text) for text in sources],
-        [translator.tokenizer.join_pieces(text) for text in targets],
+        [tuple(map(translator.tokenizer.join_pieces, texts)) for texts in references],
         translations,
         [log_prob for log_prob, _ in scored],
         settings.languages,
@@ -61,6 +69,7 @@ def evaluate_translator(
             num_averaged=translator.num_averaged,
             corpus=corpus,
             num_cut=sum(length > settings.longest_source for length in lengths),
+            further_metrics=metrics,
         )
     shown = _by_readability(sources, translations)[:num_maps]
     result.maps = [

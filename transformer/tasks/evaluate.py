@@ -13,6 +13,7 @@ from transformer.data.parallel_text import load_evaluation_pairs
 from transformer.data.tags import Tags
 from transformer.data.tokenizer import check_texts
 from transformer.evaluation.classification import evaluate_classifier
+from transformer.evaluation.metrics import Reference, all_references
 from transformer.evaluation.task_scores import TaskScores
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.classifier import Classifier
@@ -22,7 +23,7 @@ from transformer.workdir import WorkDir
 
 GIVEN = "given"  # the name of examples that are no split of a corpus, and their folder in results/
 
-Examples = tuple[Any, list[str]]  # (sources, references)
+Examples = tuple[Any, list[Any]]  # (sources, references)
 
 
 def evaluate(
@@ -31,7 +32,7 @@ def evaluate(
     *,
     split: str | None = None,
     sources: Sequence[str] | np.ndarray | None = None,
-    references: Sequence[str] | None = None,
+    references: Sequence[Reference] | None = None,
     corpus: str | None = None,
     dtype: str | None = None,
     batch_size: int | None = None,
@@ -48,11 +49,12 @@ def evaluate(
       workdir, checkpoint, dtype, batch_size: as `transformer.restore` takes them.
       split: the part of the corpus to score; None: the configuration's test split.
       sources, references: examples to score instead, with what each should become: translations, or
-        the classes of a classifier's texts or images.
+        the classes of a classifier's texts or images; several translations are a tuple.
       corpus: where the run's text is now, if it has moved.
       save: whether to write the scores to results/ of the work directory, as eval.py does.
       verbose: whether to show on standard error what takes long.
-      search: options of the search of a translation run, as `Translator.translate` takes them.
+      search: options of the search of a translation run, as `Translator.translate` takes them, and
+        `metrics`, a list of further ones, as eval.py takes them.
 
     Raises ValueError if there is no such run, checkpoint or split, or for options that do not fit.
     """
@@ -104,7 +106,7 @@ def _score(
 def _given_examples(
     config: Config,
     sources: Sequence[str] | np.ndarray | None,
-    references: Sequence[str] | None,
+    references: Sequence[Reference] | None,
 ) -> Examples | None:
     """Returns (sources, references) if both were given; raises ValueError if they do not pair."""
     if sources is None and references is None:
@@ -114,7 +116,9 @@ def _given_examples(
     kind = task_kind(config.task)
     if kind not in ("translation", "classification", "images"):
         raise ValueError(f"A run of {config.task} is scored on a split: leave out sources.")
-    check_texts(references, "references")
+    may_be_several = kind == "translation" and not isinstance(references, str)
+    several = (text for each in references for text in all_references(each))
+    check_texts(several if may_be_several else references, "references")
     if kind != "images":
         check_texts(sources, "sources")
     if len(sources) != len(references) or not len(sources):
