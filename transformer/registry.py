@@ -107,11 +107,16 @@ ATTENTION_FUNCTIONS = Registry(
         "dot_product": f"{_FUNCTIONS}:dot_product_attention",
         "general": "transformer.model.learned_attention:GeneralAttention",
         "additive": "transformer.model.learned_attention:AdditiveAttention",
+        "content": "transformer.model.learned_attention:ContentAttention",
+        "location": "transformer.model.learned_attention:LocationAttention",
         "fused": f"{_FUNCTIONS}:fused_attention",
         "local": f"{_EFFICIENT}:local_attention",
         "performer": f"{_EFFICIENT}:performer_attention",
     },
 )
+# These take the paper's function for the other kind of attention.
+SELF_ATTENTION_ONLY = ("local",)  # target and source have no positions in common
+SOURCE_ATTENTION_ONLY = ("location",)
 POSITION_ENCODINGS = Registry(
     "position encoding",
     {

@@ -8,30 +8,50 @@ import numpy as np
 import pytest
 
 from tests.helpers.tiny_models import make_batch, tiny_model
-from transformer.config import Config
+from transformer.config import Config, ModelConfig
 from transformer.model.attention import ATTENTION_FUNCTIONS
 from transformer.model.attention_functions import fused_attention
+from transformer.registry import SOURCE_ATTENTION_ONLY
 
 B, N, H = 2, 3, 4
 T, S = 9, 7
-EXACT = ["scaled_dot_product", "dot_product", "general", "additive", "fused"]
+EXACT = [
+    *("scaled_dot_product", "dot_product", "general", "additive", "content", "location"),
+    "fused",
+]
 IN_TRANSLATION = [*EXACT, "local"]
 RNG = np.random.default_rng(0)
 MATRIX, VECTOR = (RNG.normal(size=shape).astype(np.float32) for shape in ((N, H, H), (N, H)))
-WEIGHTS = {"general": {"matrix": MATRIX}, "additive": {"vector": VECTOR}}
+SHARPNESS, OF_POSITIONS = np.exp(VECTOR[:, 0]), RNG.normal(size=(N, H, S + 2)).astype(np.float32)
+WEIGHTS = {
+    "general": {"matrix": MATRIX},
+    "additive": {"vector": VECTOR},
+    "content": {"log_sharpness": VECTOR[:, 0]},
+    "location": {"matrix": OF_POSITIONS},
+}
+OPTIONS = {"location": {"config": ModelConfig(max_positions=S + 2)}}
 LOGITS = {  # of one head n: query [T, H], key [S, H] -> [T, S]
     "scaled_dot_product": lambda q, k, n: q @ k.T / np.sqrt(H),
     "dot_product": lambda q, k, n: q @ k.T,
     "general": lambda q, k, n: q @ MATRIX[n] @ k.T,
     "additive": lambda q, k, n: np.tanh(q[:, None] + k) @ VECTOR[n],
+    "content": lambda q, k, n: SHARPNESS[n] * unit(q) @ unit(k).T,
+    "location": lambda q, k, n: q @ OF_POSITIONS[n],  # [T, P]: of positions, see `by_hand`
     "fused": lambda q, k, n: q @ k.T / np.sqrt(H),
 }
+
+
+def unit(x):
+    """x at length 1."""
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
 def attention(name):
     """The function of that name; a module has the weights of WEIGHTS."""
     if name in WEIGHTS:
-        return partial(ATTENTION_FUNCTIONS[name]().apply, {"params": WEIGHTS[name]})
+        return partial(
+            ATTENTION_FUNCTIONS[name](**OPTIONS.get(name, {})).apply, {"params": WEIGHTS[name]}
+        )
     return ATTENTION_FUNCTIONS[name]
 
 
@@ -43,12 +63,18 @@ def arrays(length=T, source_length=S, width=H, value_width=H):
 
 
 def by_hand(name, query, key, value, mask):
-    """softmax(logits)V, a head of a row at a time."""
+    """softmax(logits)V, a head of a row at a time.
+
+    "location" counts the position of a key among those that its query may see.
+    """
     out = np.zeros((*query.shape[:3], value.shape[-1]), np.float32)
     mask = np.broadcast_to(mask, (B, N, query.shape[1], key.shape[1]))
     for b in range(B):
         for n in range(N):
             logits = LOGITS[name](query[b, :, n], key[b, :, n], n)
+            if name == "location":
+                positions = np.maximum(mask[b, n].cumsum(-1) - 1, 0)
+                logits = np.take_along_axis(logits, positions, axis=-1)
             exp = np.where(mask[b, n], np.exp(logits - logits.max(-1, keepdims=True)), 0)
             out[b, :, n] = exp / exp.sum(-1, keepdims=True) @ value[b, :, n]
     return out
@@ -114,6 +140,22 @@ def test_fused_refuses_dropout():
         fused_attention(*arrays(), dropout=lambda weights: weights)
 
 
+def test_location_refuses_a_text_beyond_its_positions():
+    """Catches positions that share the last weight without a word."""
+    with pytest.raises(ValueError, match=r"for 9 positions \(model.max_positions\), not for 10"):
+        attention("location")(*arrays(source_length=S + 3))
+
+
+def test_location_is_the_same_wherever_its_row_has_the_sentence():
+    """Catches positions of the row, which training packs and a search does not."""
+    query, key, value = arrays()
+    mask = np.zeros((B, 1, T, S), bool)
+    mask[:, :, :4, :3], mask[:, :, 4:, 3:] = True, True
+    packed = attention("location")(query, key, value, mask=mask)
+    alone = attention("location")(query[:, 4:], 9 + key[:, 3:], value[:, 3:])
+    np.testing.assert_allclose(packed[:, 4:], alone, atol=1e-5)
+
+
 def test_general_starts_from_equation_1():
     """Catches a start that is another model for each number of heads."""
     qkv = arrays()
@@ -164,6 +206,7 @@ def test_fused_asks_for_the_flash_kernel_where_it_can(monkeypatch):
     [
         (dict(attention="fused", attention_dropout_rate=0.1), "fused has no weights to drop"),
         (dict(attention="performer"), "it is for task=images"),
+        (dict(attention="location", max_positions=64), r"max_positions \(64\) must be at least"),
         (dict(attention="cosine"), "one of scaled_dot_product, dot_product, general"),
         (dict(attention="local", attention_block=0), "attention_block must be at least 1"),
     ],
@@ -174,6 +217,15 @@ def test_a_wrong_configuration_is_refused_before_anything_is_compiled(changes, s
     for name, value in changes.items():
         setattr(config.model, name, value)
     with pytest.raises(ValueError, match=sentence):
+        config.validate()
+
+
+@pytest.mark.parametrize("name", SOURCE_ATTENTION_ONLY)
+def test_attention_to_a_source_is_refused_without_one(name):
+    """Catches a setting that no layer of the model reads."""
+    config = Config(task="language_model")
+    config.model.attention = name
+    with pytest.raises(ValueError, match="to the source: it is for task=translation, not lang"):
         config.validate()
 
 
@@ -190,5 +242,6 @@ def test_only_modules_add_weights_to_a_model():
     assert all(names[name] == without for name in ("dot_product", "fused", "local"))
     assert not [name for name in without if "alignment" in name]
     block = "['decoder']['layer_0']['encoder_attention']['alignment']"
-    for name, leaf in (("general", "matrix"), ("additive", "vector")):
+    leaves = dict(general="matrix", additive="vector", content="log_sharpness", location="matrix")
+    for name, leaf in leaves.items():
         assert names[name] > without and f"{block}['{leaf}']" in names[name]

@@ -31,6 +31,7 @@ def source_mask(rows):
         ("scaled_dot_product", "bfloat16"),
         ("general", "float32"),
         ("additive", "float32"),
+        ("content", "bfloat16"),
         ("local", "float32"),
     ],
 )
@@ -83,6 +84,7 @@ def random_ancestors(rows, width, length):
         (2, 3, dict(num_layers=2)),
         (2, 1, dict(norm="pre", attention="local")),
         (1, 4, dict(attention="additive")),
+        (2, 2, dict(attention="location")),
     ],
     ids=str,
 )
@@ -125,6 +127,15 @@ def test_cached_steps_equal_the_full_pass(rows, width, changes):
     ours, hypotheses = (np.take_along_axis(a, final, axis=1) for a in (outputs, x))
     expected = jax.jit(partial(stack.apply, method=full))(variables, hypotheses)
     np.testing.assert_allclose(ours, expected, atol=1e-5)
+
+
+def test_without_positions_attention_sees_a_set():
+    """Catches an order that comes in beside the position encoding: f(P x) = P f(x)."""
+    stack, (x,) = Stack(tiny_config()), random_arrays((B, T, D))
+    params = random_params(stack.init, x, mask=None, deterministic=True)
+    run = jax.jit(partial(stack.apply, {"params": params}, mask=None, deterministic=True))
+    order = np.random.default_rng(1).permutation(T)
+    np.testing.assert_allclose(run(x[:, order]), run(x)[:, order], atol=1e-5)
 
 
 def test_remat_and_scanned_layers_change_nothing():

@@ -40,7 +40,7 @@ def check_init_from(config: Config) -> None:
     names = SAME + (SAME_IMAGES if config.task == theirs.task == "images" else ())
     names += SAME_TEXT if config.task != "images" else ()
     names += SAME_TASK if config.task == theirs.task else ()
-    names += ("model.max_positions",) if config.model.positions == "learned" else ()
+    names += ("model.max_positions",) if config.model.is_bounded else ()
     here, there = config.values(), theirs.values()
     wanted = {name: there[name] for name in names if here[name] != there[name]}
     if config.task != "images":

@@ -57,7 +57,9 @@ class ModelConfig(Settings):
         choices=("mean", "first", "pooler"),
     )
     positions: str = setting("sinusoidal", "Position encoding.", choices=POSITION_ENCODINGS)
-    max_positions: int = setting(512, "Number of learned positions.", at_least=1)
+    max_positions: int = setting(
+        512, "Number of learned positions; with attention=location the longest source.", at_least=1
+    )
     embedding_sharing: str = setting(
         "all",
         "Embeddings that are one matrix: source, target and softmax; target and softmax; none.",
@@ -82,6 +84,11 @@ class ModelConfig(Settings):
         """(d_k, d_v): the widths of a head's queries and keys, and of its values."""
         key_dim = self.head_dim or self.d_model // self.num_heads
         return key_dim, self.value_dim or key_dim
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it has weights for `max_positions` positions of a source, and no more."""
+        return self.positions == "learned" or self.attention == "location"
 
     def depth(self, *, is_decoder: bool) -> int:
         """Returns the number of layers of the encoder, or of a decoder that attends to it."""

@@ -8,6 +8,7 @@ from transformer.config.groups import (
     TrainingConfig,
 )
 from transformer.config.model import ModelConfig
+from transformer.registry import OWN_TASK, SOURCE_ATTENTION_ONLY
 
 
 def check_model(model: ModelConfig, task: str, row_length: int) -> None:
@@ -28,11 +29,16 @@ def check_model(model: ModelConfig, task: str, row_length: int) -> None:
         "packed rows need: it is for task=images; choose another model.attention.",
     )
     _require(
+        model.attention not in SOURCE_ATTENTION_ONLY or task in ("translation", OWN_TASK),
+        f"model.attention={model.attention} is a decoder's attention to the source: it is for "
+        f"task=translation, not {task}; choose another.",
+    )
+    _require(
         model.d_model % 2 == 0,
         f"model.d_model must be even, as sines and cosines come in pairs, not {model.d_model}.",
     )
     _require(
-        task == "images" or model.positions != "learned" or model.max_positions >= row_length,
+        task == "images" or not model.is_bounded or model.max_positions >= row_length,
         f"model.max_positions ({model.max_positions}) must be at least data.row_length "
         f"({row_length}), the longest sentence; raise it or lower the other.",
     )

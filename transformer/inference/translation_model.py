@@ -87,7 +87,7 @@ class TranslationModel(Predictor):
     def largest_bucket(self) -> int:
         """Returns the most source tokens that are translated: a training row, at least 256."""
         longest = max(256, self.config.data.row_length)
-        if self.config.model.positions == "learned":
+        if self.config.model.is_bounded:
             longest = min(longest, self.config.model.max_positions)
         return longest
 

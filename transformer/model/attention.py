@@ -30,7 +30,8 @@ def make_attention_fn(name: str, config: ModelConfig) -> AttentionFunction:
     """Returns the attention function of that name, with its options from the configuration."""
     attention_fn = ATTENTION_FUNCTIONS[name]
     if isinstance(attention_fn, type):
-        return attention_fn(name="alignment")  # the name that its weights have in checkpoints
+        options = dict(config=config) if "config" in attention_fn.__dataclass_fields__ else {}
+        return attention_fn(**options, name="alignment")  # as its weights are called in checkpoints
     if name == "local":
         return partial(attention_fn, block=config.attention_block)
     if name == "performer":

@@ -13,6 +13,7 @@ from transformer.model.attention import MultiHeadAttention
 from transformer.model.dropout import Dropout
 from transformer.model.kv_cache import KVCache
 from transformer.model.layer_norm import make_layer_norm
+from transformer.registry import SELF_ATTENTION_ONLY, SOURCE_ATTENTION_ONLY
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "relu": nn.relu,
@@ -83,12 +84,12 @@ class Block(nn.Module):
 
     def setup(self) -> None:
         name = self.config.attention
-        self.self_attention = self.make_attention(name)
+        paper = "scaled_dot_product"
+        self.self_attention = self.make_attention(paper if name in SOURCE_ATTENTION_ONLY else name)
         self.self_residual = Residual(self.config)
         if self.cross_attention:
-            # Target and source have no positions in common, so a window is the whole source.
             self.encoder_attention = self.make_attention(
-                "scaled_dot_product" if name == "local" else name
+                paper if name in SELF_ATTENTION_ONLY else name
             )
             self.encoder_residual = Residual(self.config)
         self.feed_forward = self.make_feed_forward()

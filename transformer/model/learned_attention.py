@@ -1,12 +1,15 @@
-"""Attention whose logits have weights of their own: "general" and "additive" attention.
+"""Attention whose logits have weights of their own, by the names of its authors.
 
 These are attention functions (see `attention_functions`) that are modules.
 """
+
+import math
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from transformer.config import ModelConfig
 from transformer.model.arrays import Array
 from transformer.model.attention_functions import (
     WeightsDropout,
@@ -63,6 +66,74 @@ class AdditiveAttention(nn.Module):
         init = nn.initializers.normal(query.shape[-1] ** -0.5)
         vector = self.param("vector", init, query.shape[2:])
         logits = _additive_logits(query, key, vector)
+        return attend(logits, value.swapaxes(1, 2), mask, dropout).swapaxes(1, 2)
+
+
+class ContentAttention(nn.Module):
+    """softmax(β cos(Q, K))V, a sharpness β > 0 per head: Graves et al. (arXiv 1410.5401, 3.3.1).
+
+    Their controller computes β anew for every step; here it is learned, from 10 on, as in Henry et
+    al. (arXiv 2010.04245). No product exceeds β, however long the vectors become.
+    """
+
+    @nn.compact
+    def __call__(
+        self,
+        query: jax.Array,
+        key: jax.Array,
+        value: jax.Array,
+        *,
+        mask: Array | None = None,
+        dropout: WeightsDropout | None = None,
+    ) -> jax.Array:
+        init = nn.initializers.constant(math.log(10))
+        sharpness = jnp.exp(self.param("log_sharpness", init, query.shape[2:3]))
+        query = _unit(query) * sharpness[:, None].astype(query.dtype)
+        return dot_product_attention(query, _unit(key), value, mask=mask, dropout=dropout)
+
+
+def _unit(x: jax.Array) -> jax.Array:
+    """Returns x [..., H] at length 1, and 0 for 0."""
+    squares = jnp.square(x.astype(jnp.float32)).sum(-1, keepdims=True)
+    return x * jax.lax.rsqrt(squares + 1e-9).astype(x.dtype)
+
+
+class LocationAttention(nn.Module):
+    """softmax(QW)V, a matrix W [N, H, P]: "location" of Luong et al. (arXiv 1508.04025).
+
+    Column p of W is for the key at position p of its sentence, whatever it holds: of the keys that
+    a query may see, the first has position 0. For the mask x . x x the positions are 0 0 1 2.
+    Raises ValueError for more keys than P = `config.max_positions`.
+    """
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(
+        self,
+        query: jax.Array,
+        key: jax.Array,
+        value: jax.Array,
+        *,
+        mask: Array | None = None,
+        dropout: WeightsDropout | None = None,
+    ) -> jax.Array:
+        num_keys, num_positions = key.shape[1], self.config.max_positions
+        if num_keys > num_positions:
+            raise ValueError(
+                f"model.attention=location has weights for {num_positions} positions "
+                f"(model.max_positions), not for {num_keys}: give it shorter texts, or train it "
+                "with more."
+            )
+        init = nn.initializers.normal(query.shape[-1] ** -0.5)
+        matrix = self.param("matrix", init, (*query.shape[2:], num_positions)).astype(query.dtype)
+        logits = jnp.einsum("BTNH,NHP->BNTP", query, matrix, preferred_element_type=jnp.float32)
+        if mask is None:
+            logits = logits[..., :num_keys]
+        else:
+            positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
+            positions = jnp.broadcast_to(positions, (*logits.shape[:3], num_keys))
+            logits = jnp.take_along_axis(logits, positions, axis=-1)
         return attend(logits, value.swapaxes(1, 2), mask, dropout).swapaxes(1, 2)
 
 
