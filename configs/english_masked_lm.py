@@ -1,4 +1,4 @@
-"""A masked language model of lower-cased English that fits one CPU core, for configs/english_tuned.py.
+"""A masked language model of English for one CPU core, from which configs/english_tuned.py starts.
 
 A million parameters, 4,000 steps of 3,072 tokens (4.5 epochs of 213,000 sentences), about 35
 minutes of one core. A quarter of the tokens is hidden, where BERT hides 15%: so small a model is

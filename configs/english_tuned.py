@@ -1,14 +1,14 @@
-"""TREC or SST-2, fine-tuned from configs/english_masked_lm.py: --config=configs/english_tuned.py:trec
+"""TREC or SST-2, fine-tuned from configs/english_masked_lm.py: english_tuned.py:trec and :sst2.
 
 The same configuration from fresh parameters: --config.training.init_from= (with
 --config.tokenizer.vocab_size=5000). The texts are made lower-case and tokenised as the pre-training
 text is; the splits, of which the accuracy is, are those of configs/trec.py and configs/sst2.py.
 
+    python train.py --config=configs/english_masked_lm.py --workdir=runs/english
     python tools/make_pretraining_text.py --output=data/lower/trec/train.tsv data/trec/train.tsv.gz
     python train.py --config=configs/english_tuned.py:trec --workdir=runs/english_trec
     python eval.py --workdir=runs/english_trec
 
-and for sst2 the files train.tsv and val.tsv.
 """
 
 from configs import english_masked_lm, sst2, trec

@@ -11,7 +11,6 @@ from transformer.checkpoint.restore import Restored
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.batch import Batch
-from transformer.data.bucketing import fill_inputs, plan_batches
 from transformer.data.images import ImageBatch, fill_images, to_patches
 from transformer.data.labels import Labels
 from transformer.data.ragged import Ragged
@@ -76,7 +75,7 @@ class Classifier(Predictor):
         is_image = task_kind(self.config.task) == "images"
         if not is_image:
             check_texts(examples, "classify")
-        batches: Any = self._image_batches if is_image else self._sentence_batches
+        batches: Any = self._image_batches if is_image else self._text_batches
         found = np.zeros((len(examples), len(self.labels.names)), np.float32)
         for indices, batch in batches(examples):
             probabilities = jax.device_get(self._probabilities(self._params, batch))
@@ -93,20 +92,9 @@ class Classifier(Predictor):
         label = max(by_name, key=by_name.__getitem__)
         return Classification(label, by_name[label], by_name)
 
-    def _sentence_batches(self, sentences: Sequence[str]) -> Iterator[tuple[np.ndarray, Batch]]:
-        """Yields (indices [B] of the sentences, -1 for an empty row; one sentence per row)."""
+    def _text_batches(self, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, Batch]]:
         assert self.tokenizer, "a run of sentences has a tokenizer"
-        source = Ragged.encode(self.tokenizer, sentences)
-        longest, size = self.config.data.row_length, self.config.decoding.batch_size
-        for indices, bucket in plan_batches(source.lengths, longest, size):
-            inputs, lengths, num_truncated = fill_inputs(source, indices[0], bucket)
-            self.num_truncated += num_truncated
-            unknown = np.zeros((len(inputs), 1), np.int32)  # the class, which no model reads
-            one = np.ones(len(inputs), np.int32)
-            yield (
-                indices[0],
-                Batch.from_arrays(inputs, unknown, input_lengths=lengths, target_lengths=one),
-            )
+        return self._sentence_batches(Ragged.encode(self.tokenizer, texts))
 
     def _image_batches(self, images: np.ndarray) -> Iterator[tuple[np.ndarray, ImageBatch]]:
         """Yields (indices [B] of the images, -1 for an empty row; one image per row)."""

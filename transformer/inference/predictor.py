@@ -1,9 +1,10 @@
 """What Translator, Classifier and LanguageModel share: a model and parameters on devices."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Self
 
 import jax
+import numpy as np
 from etils.epath import PathLike
 from jax.typing import DTypeLike
 
@@ -11,7 +12,10 @@ from transformer.checkpoint.restore import Restored, cast_matrices, count_parame
 from transformer.checkpoint.task_model import make_model
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
+from transformer.data.batch import Batch
+from transformer.data.bucketing import fill_inputs, plan_batches
 from transformer.data.labels import Labels
+from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.search.replicas import make_replicas, replicate
 
@@ -83,6 +87,22 @@ class Predictor:
     def params(self, params: Params | None) -> None:
         cast = None if params is None else cast_matrices(params, self.config)
         self._params = None if params is None else replicate(self.replicas, cast)
+
+    def _sentence_batches(self, source: Ragged) -> Iterator[tuple[np.ndarray, Batch]]:
+        """Yields (indices [B] of the sentences, -1 for an empty row; one sentence per row, T = 1).
+
+        Sentences longer than `data.row_length` tokens are cut and counted.
+        """
+        longest, size = self.config.data.row_length, self.config.decoding.batch_size
+        for indices, bucket in plan_batches(source.lengths, longest, size):
+            inputs, lengths, num_truncated = fill_inputs(source, indices[0], bucket)
+            self.num_truncated += num_truncated
+            unknown = np.zeros((len(inputs), 1), np.int32)  # the target, which no model reads
+            one = np.ones(len(inputs), np.int32)
+            yield (
+                indices[0],
+                Batch.from_arrays(inputs, unknown, input_lengths=lengths, target_lengths=one),
+            )
 
     def __repr__(self) -> str:
         """As "Translator(runs/x, best (600), en-de, 1.18M parameters, float32, 1 × cpu)"."""

@@ -35,6 +35,19 @@ class SentenceEncoder(StackModel):
         return self.encoder(x, mask=mask, deterministic=deterministic)
 
 
+def pool(x: jax.Array, batch: Batch, pooling: str) -> jax.Array:
+    """Returns the encoded inputs x [B, S, D] as one vector for each sentence of a row, [B, T, D].
+
+    pooling: "mean" over the sentence's positions; else its first position.
+    """
+    mask = segment_mask(batch.target_segments, batch.input_segments)[:, 0]
+    if pooling != "mean":
+        mask = mask & (batch.input_positions == 0)[:, None]
+    weights = mask.astype(x.dtype)
+    weights = weights / jnp.maximum(weights.sum(-1, keepdims=True), 1)  # [B, T, S]
+    return weights @ x
+
+
 class PredictionHead(nn.Module):
     """Dense layer, activation and layer normalisation before the softmax, as in BERT."""
 
@@ -108,13 +121,7 @@ class TextClassifier(SentenceEncoder):
         with PAD behind it: T = 1.
         """
         batch = as_batch(inputs)
-        x = self.encode(batch, deterministic=deterministic)
-        mask = segment_mask(batch.target_segments, batch.input_segments)[:, 0]
-        if self.config.pooling != "mean":
-            mask = mask & (batch.input_positions == 0)[:, None]
-        weights = mask.astype(x.dtype)
-        weights = weights / jnp.maximum(weights.sum(-1, keepdims=True), 1)  # [B, T, S]
-        x = weights @ x  # [B, T, D]
+        x = pool(self.encode(batch, deterministic=deterministic), batch, self.config.pooling)
         return self.classes(self.pooler(x) if self.config.pooling == "pooler" else x)
 
 

@@ -1,0 +1,83 @@
+"""TextEncoder: vectors of texts, the same whatever stands beside them."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from tests.helpers.imported import GOLDEN
+from tests.helpers.imported import write_run as write_imported
+from tests.helpers.random_runs import write_run
+from transformer import TextEncoder, restore
+from transformer.data.packing import PackedBatches
+from transformer.data.ragged import Ragged
+from transformer.interop import bert
+from transformer.model.encoder_only import pool
+
+TEXTS = ["w1 w2 w3", "w4", "w5 w1 w9 w9 w2", "", "w3 w2"]
+
+
+def by_hand(run, text):
+    """The encoder's output of one text alone, [S, D]."""
+    ids = np.array(run.tokenizers[0].encode([text]))
+    encode = partial(run.model.apply, {"params": run.params}, deterministic=True, method="encode")
+    if run.config.task == "translation":
+        return encode(ids, np.arange(ids.shape[1]), np.ones_like(ids))[0]
+    return encode(PackedBatches(*[Ragged.from_lists(ids)] * 2, row_length=ids.shape[1],
+                                rows_per_batch=1, seed=0)[0])[0]  # fmt: skip
+
+
+@pytest.mark.parametrize("task", ["masked_lm", "classification", "translation"])
+def test_vectors_are_those_of_the_text_alone(task, tmp_path):
+    """Catches a mean over padding, a text in another's row, and positions that are not its own."""
+    encoder = TextEncoder.from_checkpoint(write_run(tmp_path / "run", task))
+    run = restore(tmp_path / "run")
+    states = [by_hand(run, text) for text in TEXTS]
+    mean, first = encoder.encode(TEXTS), encoder.encode(TEXTS, pooling="first")
+    assert mean.shape == first.shape == (5, 16) and mean.dtype == np.float32
+    np.testing.assert_allclose(mean, [x.mean(0) for x in states], atol=1e-5)
+    np.testing.assert_allclose(first, [x[0] for x in states], atol=1e-5)
+    assert encoder.encode([]).shape == (0, 16) and not encoder.num_truncated
+
+
+def test_vectors_are_equal_in_packed_rows(tmp_path):
+    """Catches a neighbour in a packed row that changes a vector."""
+    encoder = TextEncoder.from_checkpoint(write_run(tmp_path / "run", "masked_lm"))
+    source = Ragged.encode(encoder.tokenizer, TEXTS)
+    one = Ragged.from_lists([[n] for n in range(len(TEXTS))])
+    packed = PackedBatches(source, one, row_length=3, source_length=8, rows_per_batch=3, seed=0)
+    for pooling in ("mean", "first"):
+        vectors = encoder.encode(TEXTS, pooling=pooling)
+        seen = []
+        for step in range(packed.batches_per_epoch):
+            batch = packed[step]
+            x = encoder.model.apply(
+                {"params": encoder.params}, batch, deterministic=True, method="encode"
+            )
+            is_sentence = batch.target_segments != 0
+            numbers = batch.targets[is_sentence]
+            found = np.asarray(pool(x, batch, pooling))[is_sentence]
+            np.testing.assert_allclose(found, vectors[numbers], atol=1e-5)
+            seen += numbers.tolist()
+        assert sorted(seen) == [*range(len(TEXTS))]
+
+
+def test_an_imported_bert_encodes(tmp_path):
+    """Catches [CLS] that is left out: "first" would be the vector of a word."""
+    folder = write_imported(bert.read(GOLDEN / "bert"), tmp_path / "run")
+    encoder, text = TextEncoder.from_checkpoint(folder), "The cat sat on the mat."
+    states = by_hand(restore(folder), text)
+    np.testing.assert_allclose(encoder.encode([text])[0], states.mean(0), atol=1e-5)
+    np.testing.assert_allclose(encoder.encode([text], pooling="first")[0], states[0], atol=1e-5)
+
+
+def test_what_it_cannot_encode_is_said(tmp_path):
+    """Catches a text that is cut in silence, a string taken for a list, and a misspelt pooling."""
+    encoder = TextEncoder.from_checkpoint(write_run(tmp_path / "run", "masked_lm"))
+    assert len(encoder.encode(["w1 " * 40, "w1"])) == 2 and encoder.num_truncated == 1
+    with pytest.raises(ValueError, match="list of sentences"):
+        encoder.encode("w1")
+    with pytest.raises(ValueError, match="pooling must be mean or first, not 'max'"):
+        encoder.encode(["w1"], pooling="max")
+    with pytest.raises(ValueError, match="holds a run of language_model, not of masked_lm or"):
+        TextEncoder.from_checkpoint(write_run(tmp_path / "other", "language_model"))
