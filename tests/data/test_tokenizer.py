@@ -1,15 +1,18 @@
 """tokenizer.py: any text to ids and back; no text becomes a control id."""
 
 import hashlib
+import io
 import os
 import random
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import sentencepiece
 
 from transformer.data.simple_tokenizers import PiecesTokenizer
-from transformer.data.tokenizer import LONGEST_LINE, SentencePieceTokenizer
+from transformer.data.tokenizer import LONGEST_LINE, SentencePieceTokenizer, encode_flat
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
 
 TEXT = [f"the cat no. {i} sat on the mat, über {i * 7 % 101} Mäuse" for i in range(300)]
@@ -150,18 +153,62 @@ def test_a_damaged_model_is_refused_or_is_the_same(tokenizer):
             assert loaded.encode(TEXT[:20]) == expected
 
 
-def test_a_model_with_other_control_ids_is_refused():
-    """Catches a model whose end of sentence is our padding."""
-    import io
-
-    import sentencepiece
-
+def train_sentencepiece(vocab_size, **settings):
+    """The bytes of a model as spm_train makes it."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT), model_writer=model, vocab_size=60, minloglevel=2
-    )
-    with pytest.raises(ValueError, match=r"pad_id=0, bos_id=1, eos_id=2 and unk_id=3, not"):
-        SentencePieceTokenizer(model.getvalue())
+        sentence_iterator=iter(TEXT), model_writer=model, vocab_size=vocab_size, minloglevel=2,
+        num_threads=1, **settings,
+    )  # fmt: skip
+    return model.getvalue()
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+@pytest.mark.parametrize(
+    ("count", "settings"),
+    [
+        (3, {}),
+        (3, dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)),
+        (4, dict(unk_id=0, pad_id=1, bos_id=2, eos_id=3, unk_piece="?")),
+        (3, dict(eos_id=0, unk_id=1, bos_id=-1, pad_id=2, pad_piece="<blank>")),
+    ],
+    ids=["spm_train", "T5", "all", "Marian"],
+)
+def test_a_model_may_have_any_control_ids(model_type, count, settings):
+    """Catches a piece lost or renumbered, an end of sentence that is text, another segmentation."""
+    settings = settings | dict(model_type=model_type)
+    theirs = train_sentencepiece(50 + count, **settings)
+    ours = SentencePieceTokenizer(theirs)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=theirs)
+    control = {processor.unk_id(), processor.bos_id(), processor.eos_id(), processor.pad_id()}
+    kept = [processor.id_to_piece(i) for i in range(50 + count) if i not in control]
+    assert ours.pieces(range(ours.vocab_size))[NUM_SPECIAL:] == kept
+    lines = [*TEXT[:20], "", "unseen: ß ☃", *kept[:5]]
+    for line, ids in zip(lines, ours.encode(lines), strict=True):
+        assert ids[-1] == EOS and not {PAD, BOS, EOS} & {*ids[:-1]}
+        pieces = processor.encode(line.replace("▁", " "), out_type=str)
+        known = [p if p in kept else ours.pieces([UNK])[0] for p in pieces]
+        assert ours.pieces(ids[:-1]) == known
+        assert ours.decode(ids) == processor.decode(processor.encode(line.replace("▁", " ")))
+    saved = SentencePieceTokenizer(ours.to_bytes())
+    assert saved.to_bytes() == ours.to_bytes() and saved.encode(lines) == ours.encode(lines)
+
+
+def test_a_model_of_any_ids_prepares_the_same_corpus():
+    """Catches ids that depend on those in the file, so that runs of one vocabulary differ."""
+    ids = dict(pad_id=0, bos_id=1, eos_id=2, unk_id=3)
+    settings = dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity")
+    own = SentencePieceTokenizer(train_sentencepiece(304, **ids, **settings))
+    theirs = SentencePieceTokenizer(train_sentencepiece(303, **settings))
+    assert own.words is not None and theirs.words is not None
+    for ours, other in zip(encode_flat(own, TEXT), encode_flat(theirs, TEXT), strict=True):
+        assert np.array_equal(ours, other)
+
+
+def test_a_control_token_that_is_text_is_refused():
+    """Catches padding that a text can contain."""
+    with pytest.raises(ValueError, match=r"no control token '<pad>' but a piece"):
+        SentencePieceTokenizer(train_sentencepiece(50, user_defined_symbols=["<pad>"]))
 
 
 def test_ready_made_pieces():

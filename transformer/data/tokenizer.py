@@ -13,6 +13,7 @@ from typing import Protocol, Self, cast
 import numpy as np
 import sentencepiece
 
+from transformer.data.sentencepiece_ids import with_own_ids
 from transformer.data.word_ids import WordIds, splits_by_word
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
 
@@ -82,28 +83,21 @@ def _wrong_text(name: str, index: int, text: object) -> ValueError:
 
 
 class SentencePieceTokenizer:
-    """A SentencePiece model with byte fallback: it has an id for every character.
+    """A SentencePiece model, whose control tokens get our ids (see `with_own_ids`).
 
-    It gives back any line except for white space: runs of spaces collapse, leading and trailing
-    spaces are dropped, and "▁" is treated as a space.
+    One that is trained here has byte fallback, so an id for every character, and gives back any
+    line except for white space: runs of spaces collapse, leading and trailing spaces are dropped,
+    and "▁" is treated as a space.
     """
 
     suffix = ".model"
     line_breaks_are_text = False
 
     def __init__(self, model: bytes) -> None:
-        """Raises ValueError if `model` is damaged or has other control ids than ours."""
-        self.model = model
-        self._processor = read_sentencepiece(model)
-        special = tuple(
-            getattr(self._processor, f"{name}_id")() for name in ("pad", "bos", "eos", "unk")
-        )
-        if special != (PAD, BOS, EOS, UNK):
-            raise ValueError(
-                f"The SentencePiece model must be trained with pad_id=0, bos_id=1, eos_id=2 and "
-                f"unk_id=3, not {special}."
-            )
-        self.words = WordIds(self._processor) if splits_by_word(model) else None
+        """Takes a model with any control ids; raises ValueError if it is damaged."""
+        self.model = with_own_ids(model, read_sentencepiece(model))
+        self._processor = read_sentencepiece(self.model)
+        self.words = WordIds(self._processor) if splits_by_word(self.model) else None
 
     @classmethod
     def train(cls, sentences: Iterable[str], vocab_size: int, tags: Sequence[str] = ()) -> Self:
