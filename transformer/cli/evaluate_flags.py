@@ -94,7 +94,7 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
         metavar="N",
         tasks=TRANSLATION,
         needs=("input",),
-        excludes=WRITE_NO_LINES,
+        excludes=WRITE_NO_LINES | {"mbr": "it chooses one translation"},
         at_least=0,
     )
     scores: bool = flag(

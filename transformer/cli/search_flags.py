@@ -16,6 +16,7 @@ SEARCH_FLAGS = (
     "top_p",
     "seed",
     "sample",
+    "mbr",
 )
 
 
@@ -58,6 +59,15 @@ class SearchFlags:
     )
     seed: int | None = flag(
         None, "Seed of sampling.", metavar="N", tasks=SAMPLING_TASKS, needs=("sample",)
+    )
+
+    mbr: int | None = flag(
+        None,
+        "Take the one of N candidates (samples, or the N best of the search) that is most like all "
+        "of them: minimum Bayes risk decoding by chrF.",
+        metavar="N",
+        tasks=TRANSLATION,
+        at_least=1,
     )
 
     @property

@@ -13,6 +13,7 @@ from transformer.console import counted
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer import checked_texts
 from transformer.data.tokenizer_files import Tokenizer
+from transformer.inference.minimum_risk import least_risk
 from transformer.inference.translation import Translation, best_translations
 from transformer.inference.translation_model import TranslationModel
 from transformer.model import costs
@@ -95,6 +96,8 @@ class Translator(TranslationModel):
           sample: whether translations are drawn from the model instead of searched (False), with
             temperature (1.0), top_k (0: all tokens), top_p (1.0) and seed (0). Draws depend on the
             seed and the sentence, not on the other sentences.
+          mbr: number of candidates, drawn or the best of the search, of which that with the least
+            Bayes risk is taken, by chrF2 (0: the best by its score).
 
         Raises ValueError for an unknown or impossible option before anything is compiled.
         """
@@ -123,6 +126,8 @@ class Translator(TranslationModel):
         found = corpus.run(source, forced)
         for index, hypotheses in counted(found, "translating", len(nonempty)):
             best = best_translations(hypotheses, search.nbest, self.tokenizer)
+            if search.mbr:
+                best = [least_risk(best, are_samples=search.sample)]
             for translation in best if attention else []:
                 weights = self._functions.attention(self._params, source[index], translation.ids)
                 translation.attention = weights[-1]
@@ -149,7 +154,7 @@ class Translator(TranslationModel):
         return -(-self.config.decoding.batch_size // (1 + is_half))
 
     def _programs(self, search: SearchOptions) -> SearchPrograms:
-        search = replace(search, seed=0)  # the seed is an argument of the programs
+        search = replace(search, seed=0, mbr=0)  # the seed is an argument of the programs
         if search not in self._searches:
             self._searches[search] = SearchPrograms(self.model, search.method(), self.replicas)
         return self._searches[search]

@@ -1,6 +1,6 @@
 """The options of a search."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from transformer.config import DecodingConfig
@@ -24,6 +24,7 @@ class SearchOptions:
     max_extra_length: int  # tokens that a translation may have more than its source
     min_length: int = 0
     nbest: int = 1
+    mbr: int = 0  # candidates of a minimum Bayes risk decoding; 0: the best hypothesis is taken
     early_stopping: bool = False
     sample: bool = False
     temperature: float = 1.0
@@ -47,7 +48,7 @@ class SearchOptions:
                 f"The options of translate are {known}, not {', '.join(options)}."
             ) from None
         search._check()
-        return search
+        return replace(search, nbest=search.mbr) if search.mbr else search
 
     def _check(self) -> None:
         make_length_penalty(self.length_penalty, self.alpha)
@@ -55,6 +56,9 @@ class SearchOptions:
         has_beam = self.beam_size > 1 and not self.sample
         for name, is_right, expected in (
             ("beam_size", self.beam_size >= 1, "at least 1"),
+            ("mbr", self.mbr >= 0, "at least 0"),
+            ("mbr", self.sample or self.mbr <= self.beam_size, "at most beam_size, or sample=True"),
+            ("nbest", self.nbest == 1 or not self.mbr, "1 with mbr, which chooses one translation"),
             ("nbest", self.nbest >= 1, "at least 1"),
             ("nbest", self.sample or self.nbest <= self.beam_size, "at most beam_size"),
             ("early_stopping", has_beam or not self.early_stopping, "False without a beam"),
