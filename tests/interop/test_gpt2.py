@@ -161,8 +161,12 @@ def test_a_trained_output_bias_is_folded(imported, tmp_path):
 
 def test_runs_that_gpt2_cannot_hold_are_refused(imported, tmp_path):
     """Catches a folder that computes something else than the run."""
-    run = own_run(imported, norm="post", embedding_norm=True, attention="local")
-    message = "cannot hold model.attention=local, model.norm=post, model.embedding_norm=True; use"
+    run = own_run(
+        imported, norm="post", embedding_norm=True, attention="local", norm_type="rms_norm"
+    )
+    message = (
+        "norm_type=rms_norm, model.attention=local, model.norm=post, model.embedding_norm=True; use"
+    )
     with pytest.raises(ValueError, match=message):
         gpt2.write(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -23,7 +23,9 @@ def products(jaxpr):
     return int(total)
 
 
-@pytest.mark.parametrize("changes", [{}, dict(num_decoder_layers=3, head_dim=4, value_dim=6)])
+@pytest.mark.parametrize(
+    "changes", [dict(feed_forward="gated"), dict(num_decoder_layers=3, head_dim=4, value_dim=6)]
+)
 def test_flops_are_those_of_the_products(changes):
     """Catches a forgotten projection, a factor of 2, source for target; the causal half apart."""
     rng = np.random.default_rng(0)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.tiny_models import random_params, tiny_config
+from transformer.model.layer_norm import make_layer_norm
 from transformer.model.layers import ACTIVATIONS, FeedForward, Residual
 
 B, T, D = 2, 4, 16
@@ -70,3 +71,27 @@ def test_feed_forward_by_hand():
     expected = np.maximum(x @ inner["kernel"] + inner["bias"], 0) @ outer["kernel"] + outer["bias"]
     ours = jax.jit(module.apply)({"params": params}, x)
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("activation", ["swish", "gelu"])
+def test_gated_feed_forward_by_hand(activation):
+    """Catches an activation of the wrong factor, and a sum of the two instead of their product."""
+    x = np.random.default_rng(0).normal(size=(T, D)).astype(np.float32)
+    module = FeedForward(tiny_config(feed_forward="gated", activation=activation))
+    params = random_params(module.init, x)
+    inner, gate = (x @ params[n]["kernel"] + params[n]["bias"] for n in ("inner", "gate"))
+    outer = params["outer"]
+    factor = np.array(ACTIVATIONS[activation](gate))
+    expected = (factor * inner) @ outer["kernel"] + outer["bias"]
+    ours = jax.jit(module.apply)({"params": params}, x)
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_rms_norm_by_hand():
+    """Catches a mean that is subtracted, an ε outside the root, and a shift."""
+    x = 3 + np.random.default_rng(0).normal(size=(T, D)).astype(np.float32)
+    module = make_layer_norm(tiny_config(norm_type="rms_norm", norm_epsilon=0.5))
+    params = random_params(module.init, x)
+    assert params.keys() == {"scale"}
+    expected = x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.5) * params["scale"]
+    np.testing.assert_allclose(module.apply({"params": params}, x), expected, rtol=1e-5)

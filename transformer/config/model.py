@@ -33,7 +33,18 @@ class ModelConfig(Settings):
     norm: str = setting(
         "post", "Layer normalisation after each sub-layer or before.", choices=("post", "pre")
     )
+    norm_type: str = setting(
+        "layer_norm",
+        "Layer normalisation, or RMSNorm (Zhang & Sennrich 2019): without mean and shift.",
+        choices=("layer_norm", "rms_norm"),
+    )
     norm_epsilon: float = setting(1e-6, "ε of layer normalisation.", at_least=0)
+    feed_forward: str = setting(
+        "plain",
+        "Feed-forward layers; gated: GLU (Shazeer 2020), SwiGLU with activation=swish, GEGLU with "
+        "gelu: d_ff · 2/3 keeps the number of parameters.",
+        choices=("plain", "gated"),
+    )
     activation: str = setting(
         "relu",
         "Between the feed-forward layers; gelu_tanh and gelu_sigmoid approximate gelu.",

@@ -27,6 +27,7 @@ MEANINGS = {  # by the end of a name; the first that matches
     r"attention/output/kernel": "projects the results of all heads, head after head",
     r"inner/kernel": "W_1 of the feed-forward layer",
     r"inner/bias": "b_1 of the feed-forward layer",
+    r"gate/(kernel|bias)": "V and c of the gate of the feed-forward layer",
     r"outer/kernel": "W_2 of the feed-forward layer",
     r"outer/bias": "b_2 of the feed-forward layer",
     r"alignment/\w+": "weights of the attention function",

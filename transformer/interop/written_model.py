@@ -16,6 +16,8 @@ def unsupported_settings(config: Config, task: str = "translation") -> list[str]
     wrong = {
         f"task={config.task}": task_kind(config.task) != task,
         f"model.block={model.block}": model.block != "transformer",
+        f"model.feed_forward={model.feed_forward}": model.feed_forward != "plain",
+        f"model.norm_type={model.norm_type}": model.norm_type != "layer_norm",
         f"model.attention={model.attention}": model.attention
         not in ("scaled_dot_product", "fused"),
         f"model.positions={model.positions}": model.positions not in POSITION_ENCODINGS.built_in,

@@ -9,7 +9,7 @@ from flax import linen as nn
 from transformer.config import ModelConfig
 from transformer.model.arrays import Array
 from transformer.model.dropout import Dropout
-from transformer.model.layer_norm import make_embedding_norm
+from transformer.model.layer_norm import Norm, make_embedding_norm
 from transformer.registry import POSITION_ENCODINGS
 
 
@@ -121,7 +121,7 @@ def make_position_encoding(config: ModelConfig, name: str | None = None) -> nn.M
 def add_positions(
     x: jax.Array,
     position_vectors: jax.Array,
-    norm: nn.LayerNorm | None,
+    norm: Norm | None,
     dropout: Dropout,
     *,
     deterministic: bool,

@@ -25,7 +25,10 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 class FeedForward(nn.Module):
-    """max(0, xW_1 + b_1)W_2 + b_2, equation (2), with `config.activation` for max(0, ·)."""
+    """max(0, xW_1 + b_1)W_2 + b_2, equation (2), with `config.activation` for max(0, ·).
+
+    Gated: (activation(xV + c) ⊙ (xW_1 + b_1))W_2 + b_2 (Shazeer 2020, who leaves out the biases).
+    """
 
     config: ModelConfig
 
@@ -33,10 +36,14 @@ class FeedForward(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         """Returns [..., D] of x [..., D]."""
         init, dtype = nn.initializers.xavier_uniform(), jnp.dtype(self.config.dtype)
-        x = nn.Dense(self.config.d_ff, kernel_init=init, dtype=dtype, name="inner")(x)
-        x = ACTIVATIONS[self.config.activation](x)
+        activate, dense = ACTIVATIONS[self.config.activation], partial(nn.Dense, dtype=dtype)
+        inner = dense(self.config.d_ff, kernel_init=init, name="inner")(x)
+        if self.config.feed_forward == "gated":
+            x = activate(dense(self.config.d_ff, kernel_init=init, name="gate")(x)) * inner
+        else:
+            x = activate(inner)
         x = nn.with_logical_constraint(x, ("batch", "length", "mlp"))
-        return nn.Dense(self.config.d_model, kernel_init=init, dtype=dtype, name="outer")(x)
+        return dense(self.config.d_model, kernel_init=init, name="outer")(x)
 
 
 class Residual(nn.Module):

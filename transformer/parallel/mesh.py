@@ -19,6 +19,8 @@ PARAMETER_AXES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("output", "kernel"): ("tensor", "fsdp"),  # [N·H, D]
     ("inner", "kernel"): ("fsdp", "tensor"),  # [D, F]
     ("inner", "bias"): ("tensor",),
+    ("gate", "kernel"): ("fsdp", "tensor"),  # [D, F]
+    ("gate", "bias"): ("tensor",),
     ("query", "bias"): ("tensor",),
     ("key", "bias"): ("tensor",),
     ("value", "bias"): ("tensor",),
@@ -54,14 +56,17 @@ def partition_spec_of(
 ) -> PartitionSpec:
     """Returns how an array of a TrainState is divided over the mesh, by the end of its path.
 
-    sizes: {axis: number of devices}. A dimension that its axis does not divide stays whole.
+    sizes: {axis: number of devices}. A dimension that its axis does not divide stays whole; so do
+    Adafactor's vectors of rows and of columns, which take a thousandth of their matrix.
     """
     names = tuple(str(getattr(key, "key", getattr(key, "name", ""))) for key in path)
     axes = PARAMETER_AXES.get(names[-2:]) or PARAMETER_AXES.get(names[-1:]) or ()
+    if len(axes) != len(shape):
+        return PartitionSpec()
     return PartitionSpec(
         *(
             axis if size % sizes[axis] == 0 else None
-            for axis, size in zip(axes, shape, strict=False)
+            for axis, size in zip(axes, shape, strict=True)
         )
     )
 
