@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from transformer.config import OptimizerConfig
 from transformer.training.optimizer import make_optimizer, make_schedule
@@ -83,3 +84,74 @@ def test_clipping_bounds_the_norm_and_keeps_the_direction():
     clipped = train([[30.0, 40.0], [0.3, 0.4]], clip_norm=5.0)
     np.testing.assert_allclose(clipped, train([[3.0, 4.0], [0.3, 0.4]]), rtol=1e-5)
     assert not np.allclose(clipped, train([[30.0, 40.0], [0.3, 0.4]]))
+
+
+def test_linear_decay_and_one_at_the_end_of_the_budget():
+    """Catches a decay that ends elsewhere, and a constant part that begins to fall too early."""
+    steps = np.array([50, 100, 200, 300, 400]) - 1
+    common = dict(warmup_steps=100, peak_learning_rate=0.5, decay_steps=300, final_share=0.2)
+    linear = make_schedule(OptimizerConfig(decay="linear", **common), 512)
+    np.testing.assert_allclose(linear(steps), [0.25, 0.5, 0.3, 0.1, 0.1], rtol=1e-5)
+    wsd = make_schedule(OptimizerConfig(decay="wsd", **common), 512)
+    np.testing.assert_allclose(wsd(steps), [0.25, 0.5, 0.5, 0.1, 0.1], rtol=1e-5)
+    np.testing.assert_allclose(wsd(np.array([260, 280]) - 1), [0.5, 0.3], rtol=1e-5)
+
+
+PARAMS = {
+    "table": np.full((300, 130), 0.5, np.float32),
+    "layer_0": {"inner": {"kernel": np.eye(130, 140, dtype=np.float32), "bias": np.zeros(140)}},
+}
+
+
+def one_update(name, gradients, **changes):
+    """The change that the first update makes, at a rate of 1, and the optimizer's state."""
+    config = OptimizerConfig(name=name, warmup_steps=1, peak_learning_rate=1.0, **changes)
+    optimizer = make_optimizer(config, d_model=4)
+    state = optimizer.init(PARAMS)
+    return jax.jit(optimizer.update)(gradients, state, PARAMS)
+
+
+@pytest.fixture(scope="module")
+def gradients():
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), PARAMS)
+
+
+def test_lion_takes_signs(gradients):
+    """Catches another optimizer under this name; Lion's first update is the sign alone."""
+    updates, _ = one_update("lion", gradients)
+    jax.tree.map(lambda u, g: np.testing.assert_array_equal(u, -np.sign(g)), updates, gradients)
+
+
+def test_adafactor_keeps_vectors_and_moves_in_proportion(gradients):
+    """Catches second moments that are as large as the matrices, and steps of an absolute size."""
+    updates, state = one_update("adafactor", gradients)
+    num_state = sum(leaf.size for leaf in jax.tree.leaves(state))
+    assert num_state < sum(leaf.size for leaf in jax.tree.leaves(PARAMS)) / 50
+    rms = np.sqrt(np.square(updates["table"]).mean())
+    np.testing.assert_allclose(rms, 0.5, rtol=0.05)  # the size of the table's elements
+
+
+def test_muon_is_for_the_matrices_of_the_layers(gradients):
+    """Catches an embedding that is orthogonalised, and updates of another size than Adam's."""
+    updates, _ = one_update("muon", gradients)
+    adam, _ = one_update("adam", gradients)
+    np.testing.assert_array_equal(updates["table"], adam["table"])
+    kernel = updates["layer_0"]["inner"]["kernel"]
+    values = np.linalg.svd(kernel, compute_uv=False)
+    assert values.max() < 2 * values.min()  # a random matrix of this shape: more than 20 times
+    np.testing.assert_allclose(np.sqrt(np.square(kernel).mean()), 0.2, rtol=0.2)
+
+
+@pytest.mark.parametrize("name", ["adam", "adafactor", "lion", "muon"])
+def test_every_optimizer_decays_matrices_alone_by_the_rate(name, gradients):
+    """Catches a decay that ignores the learning rate, as optax.adafactor's does, or biases."""
+    plain, _ = one_update(name, gradients)
+    decayed, _ = one_update(name, gradients, weight_decay=0.25)
+    inner = {
+        key: decayed["layer_0"]["inner"][key] - plain["layer_0"]["inner"][key]
+        for key in ("kernel", "bias")
+    }
+    np.testing.assert_allclose(decayed["table"] - plain["table"], -0.125, atol=1e-5)
+    np.testing.assert_allclose(inner["kernel"], -0.25 * np.eye(130, 140), atol=1e-5)
+    assert not inner["bias"].any()

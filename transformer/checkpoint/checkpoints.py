@@ -60,7 +60,8 @@ class Checkpoints:
         A step that exists already is replaced only if it may be damaged, and only while there is
         another step to fall back on. trained: how much training led to the state, for `about`.
         """
-        params, rest, step = state.params, state.without_params(), int(state.step)
+        step = int(state.step)
+        params, rest = state.split()
         if step in self.steps():
             if step in self._known_good or len(self.steps()) == 1:
                 return
@@ -126,10 +127,10 @@ class Checkpoints:
         """
 
         def read(step: int) -> TrainState:
-            target = {"params": like.params, "rest": like.without_params()}
-            restored = self._read(step, target)
+            params, rest = like.split()
+            restored = self._read(step, {"params": params, "rest": rest})
             self._known_good.add(step)
-            return restored["rest"].replace(params=restored["params"])
+            return restored["rest"].join(restored["params"])
 
         return self._first_intact(step, read)
 

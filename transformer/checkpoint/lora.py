@@ -5,6 +5,7 @@ begins as 0, so that training begins with the outputs of the base.
 """
 
 from collections.abc import Mapping
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -24,8 +25,9 @@ class AdapterState(TrainState):
     def model_params(self) -> Params:
         return jax.jit(merge)(self.frozen, self.params)
 
-    def without_params(self) -> "AdapterState":
-        return self.replace(params=None, frozen=None)
+    def split(self) -> tuple[Params, Self]:
+        params, rest = super().split()
+        return params, rest.replace(frozen=None)
 
 
 def init_adapters(params: Params, rank: int, rng: jax.Array) -> Params:

@@ -126,8 +126,14 @@ class TokenizerConfig(Settings):
 
 @dataclass
 class OptimizerConfig(Settings):
-    """Adam and the paper's schedule (section 5.3)."""
+    """The optimizer and the schedule of its learning rate; the paper's are Adam's (section 5.3)."""
 
+    name: str = setting(
+        "adam",
+        "Optimizer; adam is AdamW with weight_decay; muon is for the matrices of the layers, and "
+        "Adam for the rest; adafactor's rates are relative to the size of the parameters.",
+        choices=("adam", "adafactor", "lion", "muon"),
+    )
     warmup_steps: int = count(4000, "Steps over which the learning rate rises.")
     peak_learning_rate: float = setting(
         0.0,
@@ -135,17 +141,29 @@ class OptimizerConfig(Settings):
         at_least=0,
         automatic=-1,
     )
-    beta1: float = rate(0.9, "Adam's decay of the mean of gradients.")
-    beta2: float = rate(0.98, "Adam's decay of the mean of squares.")
+    beta1: float = rate(0.9, "Decay of the mean of gradients, of Adam and Lion.")
+    beta2: float = rate(0.98, "Adam's decay of the mean of squares; Lion's second β.")
     epsilon: float = setting(1e-9, "Adam's ε.", at_least=0)
     clip_norm: float = setting(
         0.0, "Largest norm of the gradient; 0: no clipping, as in the paper.", at_least=0
     )
     decay_steps: int = setting(
-        0, "Last step of a cosine decay to 10%; 0: the paper's decay.", at_least=0, automatic=-1
+        0, "Last step of the decay that follows; 0: the paper's decay.", at_least=0, automatic=-1
     )
+    decay: str = setting(
+        "cosine",
+        "With decay_steps: a cosine or a line after the warm-up; wsd: constant, then a line in the "
+        "last fifth.",
+        choices=("cosine", "linear", "wsd"),
+    )
+    final_share: float = rate(0.1, "With decay_steps: share of the peak rate at their end.")
     weight_decay: float = setting(
-        0.0, "Weight decay of the matrices (AdamW); the paper has none.", at_least=0
+        0.0, "Weight decay of the matrices, decoupled (AdamW); the paper has none.", at_least=0
+    )
+    ema_decay: float = rate(
+        0.0,
+        "Decay per step of a moving average of the parameters, which is what is then evaluated, "
+        "restored and exported; 0: none.",
     )
 
 

@@ -5,7 +5,6 @@ from flax import linen as nn
 
 from transformer.config import ModelConfig
 
-
 Norm = nn.LayerNorm | nn.RMSNorm
 
 

@@ -64,10 +64,7 @@ def partition_spec_of(
     if len(axes) != len(shape):
         return PartitionSpec()
     return PartitionSpec(
-        *(
-            axis if size % sizes[axis] == 0 else None
-            for axis, size in zip(axes, shape, strict=True)
-        )
+        *(axis if size % sizes[axis] == 0 else None for axis, size in zip(axes, shape, strict=True))
     )
 
 

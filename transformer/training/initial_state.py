@@ -30,7 +30,7 @@ def restore_or_init(
             state = train_step.init_state()
         if training.init_from and not training.lora_rank:
             params, note = warm_start(state.params, workdir, training.init_from)
-            state = state.replace(params=params)
+            state = state.with_params(params)
     if training.lora_rank:
         base = load_base(workdir) if resumes else choose_base(workdir, training.init_from)
         state = state.replace(frozen=_put_like(train_step.abstract_state.frozen, base))

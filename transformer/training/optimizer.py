@@ -1,4 +1,4 @@
-"""The paper's learning-rate schedule and Adam, as one optax transformation (section 5.3)."""
+"""Schedules of the learning rate and optimizers, as one optax transformation (section 5.3)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,9 +7,17 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from transformer.checkpoint.train_state import EmaState
 from transformer.config import OptimizerConfig
 
-FINAL_SHARE = 0.1  # of the peak rate, where a cosine decay ends
+COOLDOWN_SHARE = 0.2  # of the decay steps after the warm-up, with wsd
+MUON_RMS = 0.2  # of an update's elements, as Adam's are (Liu et al. 2025)
+
+DECAYS: dict[str, Callable[[jax.Array], jax.Array]] = {  # from 1 to 0, of the share that has passed
+    "cosine": lambda x: (1 + jnp.cos(jnp.pi * x)) / 2,  # Loshchilov & Hutter 2017
+    "linear": lambda x: 1 - x,
+    "wsd": lambda x: jnp.minimum(1, (1 - x) / COOLDOWN_SHARE),  # Hu et al. 2024, Hägele et al. 2024
+}
 
 
 def make_schedule(
@@ -17,11 +25,11 @@ def make_schedule(
 ) -> Callable[[jax.typing.ArrayLike], jax.Array]:
     """Returns lrate = d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5), equation (3).
 
-    `config.peak_learning_rate` scales it to another peak; with `config.decay_steps` a cosine
-    (Loshchilov & Hutter 2017) replaces the inverse square root. The schedule takes optax's count,
-    which is 0 at the first step: the paper's step is count + 1.
+    `config.peak_learning_rate` scales it to another peak; with `config.decay_steps` a curve of
+    `DECAYS` replaces the inverse square root. The schedule takes optax's count, which is 0 at the
+    first step: the paper's step is count + 1.
     """
-    warmup, decay_steps = config.warmup_steps, config.decay_steps
+    warmup, decay_steps, final = config.warmup_steps, config.decay_steps, config.final_share
     scale = d_model**-0.5
     if config.peak_learning_rate:
         scale = config.peak_learning_rate * warmup**0.5
@@ -30,24 +38,91 @@ def make_schedule(
         step = jnp.asarray(count, jnp.float32) + 1
         if not decay_steps:
             return scale * jnp.minimum(step**-0.5, step * warmup**-1.5)
-        decayed = jnp.clip((step - warmup) / max(1, decay_steps - warmup), 0, 1)
-        cosine = FINAL_SHARE + (1 - FINAL_SHARE) * (1 + jnp.cos(jnp.pi * decayed)) / 2
-        return scale * warmup**-0.5 * jnp.minimum(step / warmup, cosine)
+        passed = jnp.clip((step - warmup) / max(1, decay_steps - warmup), 0, 1)
+        decayed = final + (1 - final) * DECAYS[config.decay](passed)
+        return scale * warmup**-0.5 * jnp.minimum(step / warmup, decayed)
 
     return schedule
 
 
 def make_optimizer(config: OptimizerConfig, d_model: int) -> optax.GradientTransformation:
-    """Returns Adam with the paper's β and ε; clipping and weight decay if the config sets them."""
-    schedule = make_schedule(config, d_model)
-    betas = dict(b1=config.beta1, b2=config.beta2, eps=config.epsilon)
+    """Returns the optimizer that the configuration names, by default Adam with the paper's β and ε.
+
+    Clipping and weight decay are added if the configuration sets them. The decay is decoupled
+    (AdamW) and goes with the learning rate, whatever the optimizer.
+    """
+    steps = [_make_direction(config)]
     if config.weight_decay:
-        adam = optax.adamw(schedule, **betas, weight_decay=config.weight_decay, mask=_is_matrix)
-    else:
-        adam = optax.adam(schedule, **betas)
+        steps.append(optax.add_decayed_weights(config.weight_decay, mask=_is_matrix))
+    schedule = make_schedule(config, d_model)
+    optimizer = optax.chain(*steps, optax.scale_by_learning_rate(schedule))
     if config.clip_norm:
-        return optax.chain(optax.clip_by_global_norm(config.clip_norm), adam)
-    return adam
+        optimizer = optax.chain(optax.clip_by_global_norm(config.clip_norm), optimizer)
+    return _keep_ema(optimizer, config.ema_decay) if config.ema_decay else optimizer
+
+
+def _keep_ema(
+    optimizer: optax.GradientTransformation, decay: float
+) -> optax.GradientTransformation:
+    """Returns the optimizer with an `EmaState`; after n updates the decay is at most n/(9+n).
+
+    So the initial parameters are soon forgotten, as in TensorFlow and Marian.
+    """
+
+    def init(params: optax.Params) -> EmaState:
+        return EmaState(optimizer.init(params), jnp.zeros((), jnp.int32), params)
+
+    def update(
+        gradients: optax.Updates, state: EmaState, params: optax.Params | None
+    ) -> tuple[optax.Updates, EmaState]:
+        updates, inner = optimizer.update(gradients, state.optimizer, params)
+        count = state.count + 1
+        share = 1 - jnp.minimum(decay, count / (9 + count))
+        updated = optax.apply_updates(params, updates)
+        ema = optax.incremental_update(updated, state.ema, share)
+        return updates, EmaState(inner, count, ema)
+
+    return optax.GradientTransformation(init, update)
+
+
+def _make_direction(config: OptimizerConfig) -> optax.GradientTransformation:
+    """Returns the map from gradients to updates for a learning rate of -1."""
+    match config.name:
+        case "adafactor":  # as `optax.adafactor`, whose weight decay ignores the learning rate
+            return optax.chain(
+                optax.scale_by_factored_rms(),
+                optax.clip_by_block_rms(1.0),
+                optax.scale_by_param_block_rms(),
+            )
+        case "lion":
+            return optax.scale_by_lion(config.beta1, config.beta2)
+    adam = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon)
+    if config.name == "adam":
+        return adam
+    return optax.partition({"muon": _make_muon(), "adam": adam}, _label_for_muon)
+
+
+def _make_muon() -> optax.GradientTransformation:
+    """Returns Muon (Jordan 2024), with updates as large as Adam's (Liu et al. 2025)."""
+    matrix = optax.contrib.MuonDimensionNumbers()
+    muon = optax.contrib.scale_by_muon(
+        weight_dimension_numbers=lambda updates: jax.tree.map(lambda _: matrix, updates)
+    )
+
+    def rescale(updates: optax.Updates, _: optax.Params | None) -> optax.Updates:
+        return jax.tree.map(lambda x: MUON_RMS * max(x.shape) ** 0.5 * x, updates)
+
+    return optax.chain(muon, optax.stateless(rescale))
+
+
+def _label_for_muon(params: Any) -> Any:
+    """Returns a tree of "muon" for the matrices inside the layers, and "adam" for all the rest."""
+
+    def label(path: jax.tree_util.KeyPath, leaf: jax.Array) -> str:
+        is_in_layer = any(str(key.key).startswith("layer_") for key in path)
+        return "muon" if is_in_layer and leaf.ndim == 2 else "adam"
+
+    return jax.tree_util.tree_map_with_path(label, params)
 
 
 def _is_matrix(params: Any) -> Any:

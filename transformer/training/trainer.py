@@ -154,7 +154,7 @@ class Trainer:
             self._save(state)  # first: an evaluation may fail
         if is_evaluated:
             with self.meter.paused():
-                self._evaluate(step, state.model_params)
+                self._evaluate(step, state.averaged.model_params)
 
     def _is_evaluated(self, step: int) -> bool:
         training = self.config.training

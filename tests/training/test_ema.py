@@ -1,0 +1,98 @@
+"""A moving average of the parameters: it is what is evaluated, saved, restored and adapted."""
+
+import jax
+import numpy as np
+import pytest
+
+from tests.training.test_trainer import PointTask, assert_same_run, make_config
+from transformer.checkpoint.open_run import load_checkpoint
+from transformer.evaluation import plots
+from transformer.signals import DONE
+from transformer.training.trainer import Trainer
+from transformer.workdir import WorkDir
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch):
+    """Curves take longer to draw than these runs to train."""
+    monkeypatch.setattr(plots, "render", lambda *_, **__: b"")
+
+
+def run(path, ema_decay=0.5, **training):
+    """Trains the task in a work directory that can be opened again; returns the trainer."""
+    config = make_config(**({"num_train_steps": 6} | training))
+    config.task = "images"  # without a vocabulary
+    config.optimizer.ema_decay = ema_decay
+    workdir = WorkDir(path)
+    trainer = Trainer(config, workdir, task_type=PointTask)
+    workdir.path.mkdir(exist_ok=True)
+    workdir.save_config(config)
+    assert trainer.run() == DONE
+    return trainer
+
+
+def kernel_of(trainer, checkpoint="last"):
+    """The kernel in a checkpoint, as anybody reads it."""
+    loaded = load_checkpoint(trainer.workdir, trainer.config, checkpoint)
+    return loaded.params["Dense_0"]["kernel"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """(the trainer of a run with the average, its parameters after each of six updates)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "render", lambda *_, **__: b"")
+        folder = tmp_path_factory.mktemp("ema")
+        plain = run(folder / "plain", 0.0, checkpoint_every=1, keep_checkpoints=6)
+        return run(folder / "averaged"), [kernel_of(plain, step) for step in range(1, 7)]
+
+
+def test_a_checkpoint_is_read_as_the_average(runs):
+    """Catches parameters of training under the name of the average, and another decay."""
+    trainer, plain = runs
+    decays = [min(0.5, n / (9 + n)) for n in range(1, 7)]
+    mean = np.asarray(trainer.train_step.init_state().params["Dense_0"]["kernel"])
+    for decay, kernel in zip(decays, plain, strict=True):
+        mean = decay * mean + (1 - decay) * kernel
+    np.testing.assert_allclose(kernel_of(trainer), mean, rtol=1e-5)
+    assert np.abs(mean - plain[-1]).max() > 0.01
+
+
+def test_training_goes_on_from_its_own_parameters(runs):
+    """Catches a restore that trains the average further, or one that loses it."""
+    trainer, plain = runs
+    state = trainer.checkpoints.restore(trainer.train_step.abstract_state)
+    np.testing.assert_array_equal(state.params["Dense_0"]["kernel"], plain[-1])
+    np.testing.assert_array_equal(state.averaged.params["Dense_0"]["kernel"], kernel_of(trainer))
+
+
+def test_the_average_is_what_is_validated(runs):
+    """Catches a "best" checkpoint that was chosen by other parameters than those it is read as."""
+    trainer, _ = runs
+    params = load_checkpoint(trainer.workdir, trainer.config, "last").params
+    expected = trainer.task.evaluate(jax.device_put(params, trainer.parallel.replicated))[0]
+    logged = [r for r in trainer.workdir.read_metrics() if "validation_loss" in r]
+    assert logged[-1]["validation_loss"] == pytest.approx(expected["validation_loss"], rel=1e-6)
+
+
+def test_stopped_and_resumed_equals_undisturbed(runs, tmp_path):
+    """Catches an average that begins anew after a resumption."""
+    run(tmp_path / "resumed", num_train_steps=3)
+    resumed = run(tmp_path / "resumed")
+    assert_same_run(resumed, runs[0])
+
+
+def test_a_warm_start_begins_the_average_too(runs, tmp_path):
+    """Catches an average of random parameters beside those of the other run."""
+    source = runs[0].workdir.path
+    started = run(tmp_path / "started", num_train_steps=1, init_from=str(source))
+    (first, *_), (*_, last) = started.workdir.read_metrics(), runs[0].workdir.read_metrics()
+    assert first["step"] == 0 and last["step"] == 6
+    assert first["validation_loss"] == pytest.approx(last["validation_loss"], rel=1e-6)
+
+
+def test_adapters_are_averaged_too(runs, tmp_path):
+    """Catches a checkpoint of adapters whose average cannot be merged with the base."""
+    source = str(runs[0].workdir.path)
+    adapted = run(tmp_path / "adapters", init_from=source, lora_rank=1)
+    assert np.abs(kernel_of(adapted) - kernel_of(runs[0])).max() > 1e-4
