@@ -26,7 +26,7 @@ MAP = AttentionMap(
     translation=EVIL,
     source_pieces=["▁a", EVIL, "</s>"],
     target_pieces=["<b>", "</s>"],
-    weights=np.array([[[0.2, 0.7, 0.1], [0.0, 0.0, 1.0]]] * 2),
+    weights=np.array([[[[0.2, 0.7, 0.1], [0.0, 0.0, 1.0]]]] * 2),
 )
 CURVES = [{"step": s, "loss": 5 / s, "learning_rate": s * 1e-6} for s in range(1, 2000)]
 CURVES += [{"step": 1000, "validation_loss": 1.0, "validation_bleu": 12.0}]

@@ -74,7 +74,7 @@ def test_means_of_checkpoints_are_points_beside_the_curve():
 def test_attention_with_tokens_that_matplotlib_would_misread(tmp_path):
     """Catches a $ that begins mathematics and would raise, and ▁, which has no glyph."""
     source, target = ["▁$", "_x^2", "</s>"], ["▁5", "$$\\frac", "é", "</s>"]
-    attention = AttentionMap("$", "costs $5 and $6", source, target, np.full((2, 4, 3), 1 / 3))
+    attention = AttentionMap("$", "costs $5 and $6", source, target, np.full((2, 1, 4, 3), 1 / 3))
     path = tmp_path / "map.png"
     plots.plot_attention(attention, path)
     assert is_png(path)
@@ -83,7 +83,7 @@ def test_attention_with_tokens_that_matplotlib_would_misread(tmp_path):
 def test_one_warning_names_the_characters_without_a_glyph(tmp_path):
     """Catches boxes in silence, a warning per character, and one for an .svg that a page draws."""
     pieces = ["\U000f0001", "\U000f0002", "a"]  # private: in no font
-    attention = AttentionMap("s", "\U000f0002", pieces, pieces, np.full((1, 3, 3), 1 / 3))
+    attention = AttentionMap("s", "\U000f0002", pieces, pieces, np.full((1, 1, 3, 3), 1 / 3))
     with pytest.warns(
         UserWarning, match="no installed font has \U000f0001, \U000f0002: "
     ) as caught:
@@ -104,8 +104,8 @@ def test_the_legend_says_whether_losses_are_smoothed():
 
 def test_a_map_shades_what_the_decoder_attended_to():
     """Catches rows and columns the wrong way round, and a map drawn upside down."""
-    weights = np.zeros((1, 2, 3))
-    weights[0, 0, 2], weights[0, 1, 0] = 0.5, 1.0
+    weights = np.zeros((1, 1, 2, 3))
+    weights[0, 0, 0, 2], weights[0, 0, 1, 0] = 0.5, 1.0
     attention = AttentionMap("s", "t", ["s1", "s2", "s3"], ["t1", "t2"], weights)
     svg = plots.render_svg(partial(plots.draw_attention, attention=attention), "map")
     positions = {  # of the labels: (x, y)

@@ -162,7 +162,7 @@ def test_maps_are_of_short_sentences_and_of_their_tokens():
         assert seen.source_pieces == [*seen.source.split(), "</s>"]
         translation = translator.translate([seen.source])[0]
         weights = translator.attention(seen.source, translation).encoder_decoder
-        np.testing.assert_allclose(seen.weights, weights.mean(axis=1))
+        np.testing.assert_allclose(seen.weights, weights.mean(axis=1, keepdims=True))
     lengths = [abs(len(seen.source.split()) - 8) for seen in result.maps]
     assert lengths == sorted(abs(len(s.split()) - 8) for s, _ in test_set[1:])[:2]
 

@@ -14,6 +14,7 @@ from transformer.registry import OWN_TASK
 
 LANGUAGE_MODEL = ("language_model",)
 LINE_TASKS = ("translation", "classification", "language_model", OWN_TASK)  # lines of text
+BUILT_IN = ("translation", "classification", "images", "language_model", "masked_lm")
 WRITE_NO_LINES = {  # flags with which the command writes no translations, and why
     "reference": "scores of a test set are kept in results/",
     "attention": "it draws one sentence and writes no lines",
@@ -51,7 +52,7 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
         "",
         "File to translate or answer, one text per line; .gz, .xz, or - for standard input.",
         metavar="FILE",
-        tasks=LINE_TASKS,
+        tasks=(*LINE_TASKS, "masked_lm"),
         is_input_file=True,
     )
     output: str = flag(
@@ -165,10 +166,22 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
     )
     attention: str = flag(
         "",
-        "Picture to draw of the attention of the first sentence, of --input or the test set.",
+        "Picture to draw of the attention of the first text of --input, or for translations and "
+        "images of the first of the test set.",
         metavar="FILE",
+        tasks=BUILT_IN,
+        excludes={"reference": "it draws one sentence and scores nothing"}
+        | dict.fromkeys(("prompt", "num_pieces"), "nothing is generated"),
+    )
+    attention_of: Literal["encoder_decoder", "encoder", "decoder"] | None = flag(
+        None,
+        "Draw the attention of the decoder to the encoder, or the self-attention of either.",
+        metavar="STACK",
         tasks=TRANSLATION,
-        excludes={"reference": "it draws one sentence and scores nothing"},
+        needs=("attention",),
+    )
+    each_head: bool = flag(
+        False, "Draw every head of every layer, instead of their mean.", needs=("attention",)
     )
 
     @property

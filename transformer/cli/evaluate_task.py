@@ -1,6 +1,6 @@
 """The evaluate command for a run of another task than translation.
 
-Scores a split, answers lines of text, or continues a prompt.
+Scores a split, answers lines of text, continues a prompt, or draws attention.
 """
 
 from collections.abc import Iterable
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.cli import compile_cache
+from transformer.cli.draw_attention import draw_attention
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.flags import given_flags
 from transformer.config import Config
@@ -31,7 +32,9 @@ def evaluate_task(flags: EvaluateFlags, config: Config) -> int:
     devices.check_accelerator(say)
     given = given_flags(flags)
     options = {name: given[name] for name in ANSWER_OPTIONS if name in given}
-    if flags.prompt is not None:
+    if flags.attention:
+        draw_attention(flags, config)
+    elif flags.prompt is not None:
         continue_prompt(flags, flags.prompt, options)
     elif flags.input:
         if flags.input == "-":

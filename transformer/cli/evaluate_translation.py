@@ -5,18 +5,13 @@ Scores it, compares it with other runs, translates, or draws its attention.
 
 from transformer.cli import compile_cache
 from transformer.cli.compare_runs import compare_runs
+from transformer.cli.draw_attention import draw_attention
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.hosts import connect_hosts
 from transformer.cli.process import exit_process
-from transformer.cli.score_translation import (
-    read_test_set,
-    read_texts,
-    score_checkpoints,
-)
+from transformer.cli.score_translation import score_checkpoints
 from transformer.config import Config
 from transformer.console import ask_for_lines, say
-from transformer.evaluation import plots
-from transformer.evaluation.translation import attention_map
 from transformer.inference.file_job import Job
 from transformer.inference.run_job import run_job
 from transformer.inference.translator import Translator
@@ -29,7 +24,7 @@ from transformer.training.next_commands import this_command
 
 def evaluate_translation(flags: EvaluateFlags, config: Config) -> int:
     """Does what the checked flags ask for; returns the exit code. config: the run's."""
-    if flags.input and not flags.is_scoring:
+    if flags.input and not (flags.is_scoring or flags.attention):
         make_job(flags).check()
     SearchOptions.from_config(config.decoding, **flags.search_options)  # refuses wrong values
     compile_cache.turn_on(say)
@@ -39,6 +34,8 @@ def evaluate_translation(flags: EvaluateFlags, config: Config) -> int:
     devices.check_accelerator(say)
     if flags.compare:
         compare_runs(flags, config)
+    elif flags.attention:
+        draw_attention(flags, config)
     elif flags.is_scoring:
         score_checkpoints(flags, config)
     else:
@@ -62,18 +59,15 @@ def make_job(flags: EvaluateFlags) -> Job:
 
 
 def write_translations(flags: EvaluateFlags) -> None:
-    """Translates --input, or draws the attention of one sentence."""
+    """Translates --input."""
     translator = Translator.from_checkpoint(
         flags.workdir, flags.checkpoints, **flags.compute_settings
     )
-    if flags.attention:
-        draw_attention(flags, translator)
-    else:
-        if flags.input == "-":
-            ask_for_lines("a sentence")
-        code = run_job(translator, make_job(flags), say=say, command=this_command())
-        if code != DONE:
-            exit_process(code)
+    if flags.input == "-":
+        ask_for_lines("a sentence")
+    code = run_job(translator, make_job(flags), say=say, command=this_command())
+    if code != DONE:
+        exit_process(code)
     if flags.output:
         most = translator.max_num_programs(**flags.search_options)
         say(f"compiled {translator.num_programs()} programs of at most {most} for this search")
@@ -83,18 +77,3 @@ def write_translations(flags: EvaluateFlags) -> None:
             f"warning: {num_cut:,} sentences were longer than {translator.largest_bucket()} tokens "
             f"and were cut there"
         )
-
-
-def draw_attention(flags: EvaluateFlags, translator: Translator) -> None:
-    """Draws the attention of the first sentence of --input, or of the test set."""
-    if flags.input:
-        texts = read_texts(flags.input)
-    else:
-        texts = [source for source, _ in read_test_set(flags, translator.config.data).pairs[:1]]
-    texts = [text for text in texts if text.strip()]
-    if not texts:
-        raise ValueError("--attention needs a sentence, but the input is empty.")
-    (translation,) = translator.translate(texts[:1], **flags.search_options)
-    attention = attention_map(translator, texts[0], translation)
-    plots.plot_attention(attention, flags.attention)
-    say(f"{texts[0]}\n> {translation}\nattention: {flags.attention}")

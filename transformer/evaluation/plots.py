@@ -52,7 +52,12 @@ STYLE = {
 
 @dataclass
 class AttentionMap:
-    """The encoder-decoder attention of one translation, mean over heads: weights [layers, T, S]."""
+    """Attention weights to draw, of one example.
+
+    source, translation: its texts. source_pieces: the S tokens that are attended to;
+    target_pieces: the T tokens that attend.
+    weights: [layers, N, T, S], N = 1 for the mean over heads.
+    """
 
     source: str
     translation: str
@@ -112,7 +117,7 @@ def plot_curves(records: Sequence[dict[str, Any]], path: PathLike, title: str = 
 
 
 def plot_attention(attention: AttentionMap, path: PathLike) -> None:
-    """Writes a picture of the attention of one translation, under the translation."""
+    """Writes a picture of the attention of one example, under its text or translation."""
     _write(partial(draw_attention, attention=attention, title=attention.translation), path)
 
 
@@ -186,7 +191,10 @@ def draw_checkpoints(figure: Figure, rows: Sequence[CheckpointRow]) -> None:
 
 
 def draw_attention(figure: Figure, attention: AttentionMap, title: str = "") -> None:
-    """Draws weights from 0 to 1, one panel per layer: the target down, the source across."""
+    """Draws weights from 0 to 1: what attends down, what it attends to across.
+
+    One panel per layer, side by side; or one row of panels per layer, with a panel per head.
+    """
     from matplotlib.colors import LinearSegmentedColormap
 
     shades = LinearSegmentedColormap.from_list("attention", [(BLUE, 0.0), (BLUE, 1.0)])
@@ -194,18 +202,23 @@ def draw_attention(figure: Figure, attention: AttentionMap, title: str = "") -> 
         [_label(piece) for piece in side]
         for side in (attention.source_pieces, attention.target_pieces)
     )
-    num_layers = len(attention.weights)
-    width = max(2.0, 0.26 * len(source)) * num_layers + 1.2
-    figure.set_size_inches(width, max(1.5, 0.22 * len(target)) + 1.6)
-    panels = figure.subplots(1, num_layers, sharey=True, squeeze=False)[0]
-    for number, (axes, weights) in enumerate(zip(panels, attention.weights, strict=True), start=1):
+    has_heads = attention.weights.shape[1] > 1
+    weights = attention.weights if has_heads else attention.weights.swapaxes(0, 1)
+    num_rows, num_columns = weights.shape[:2]
+    width, height = max(2.0, 0.26 * len(source)), max(1.5, 0.22 * len(target)) + 0.3
+    figure.set_size_inches(width * num_columns + 1.2, height * num_rows + 1.3)
+    panels = figure.subplots(num_rows, num_columns, sharex=True, sharey=True, squeeze=False)
+    for (row, column), axes in np.ndenumerate(panels):
         axes.grid(visible=False)
-        axes.pcolormesh(weights, cmap=shades, vmin=0, vmax=1)  # as vectors: imshow makes a bitmap
+        # As vectors: imshow makes a bitmap.
+        axes.pcolormesh(weights[row, column], cmap=shades, vmin=0, vmax=1)
         axes.set_xticks(np.arange(len(source)) + 0.5, source, rotation=90)
         axes.set_yticks(np.arange(len(target)) + 0.5, target)
         axes.tick_params(length=0)
-        axes.set_title(f"layer {number}")
-    panels[0].invert_yaxis()
+        axes.set_title(
+            f"layer {row + 1}, head {column + 1}" if has_heads else f"layer {column + 1}"
+        )
+    panels[0, 0].invert_yaxis()
     figure.suptitle(title, fontsize=10)
 
 

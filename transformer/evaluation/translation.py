@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from transformer.console import counted, phase
+from transformer.evaluation.attention_maps import translation_map
 from transformer.evaluation.bleu_tokenisation import check_tokenisation
 from transformer.evaluation.evaluation import Evaluation, EvaluationSettings, make_evaluation
 from transformer.evaluation.further_metrics import check_metrics
 from transformer.evaluation.metrics import Reference, all_references
-from transformer.evaluation.plots import AttentionMap
 from transformer.evaluation.segments import make_segments
 from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
@@ -73,7 +71,7 @@ def evaluate_translator(
         )
     shown = _by_readability(sources, translations)[:num_maps]
     result.maps = [
-        attention_map(translator, sources[index], translations[index])
+        translation_map(translator, sources[index], translations[index])
         for index in counted(shown, "computing attention map", len(shown))
     ]
     return result
@@ -103,15 +101,3 @@ def _by_readability(sources: Sequence[str], translations: Sequence[Translation])
     """Returns the indices of non-empty translations, sources of about `MAP_WORDS` words first."""
     indices = [index for index, translation in enumerate(translations) if translation.text]
     return sorted(indices, key=lambda index: (abs(len(sources[index].split()) - MAP_WORDS), index))
-
-
-def attention_map(translator: Translator, source: str, translation: Translation) -> AttentionMap:
-    """Computes the attention of a translation of the sentence `source`, as it is drawn."""
-    found = translator.attention(source, translation)
-    return AttentionMap(
-        source=translator.source_tokenizer.join_pieces(source),
-        translation=translation.text,
-        source_pieces=found.source_pieces,
-        target_pieces=found.target_pieces,
-        weights=np.mean(found.encoder_decoder, axis=1),  # [layers, T, S] of [layers, N, T, S]
-    )

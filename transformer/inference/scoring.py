@@ -82,14 +82,17 @@ class ModelFunctions:
         batch = one_pair_per_row(*sides, np.array([0]), length)
         found = jax.device_get(self._attention(params, batch))
         return (
-            _weights_of(found["encoder"], "self_attention")[:, :, :s, :s],
-            _weights_of(found["decoder"], "self_attention")[:, :, :t, :t],
-            _weights_of(found["decoder"], "encoder_attention")[:, :, :t, :s],
+            weights_of(found["encoder"], "self_attention")[:, :, :s, :s],
+            weights_of(found["decoder"], "self_attention")[:, :, :t, :t],
+            weights_of(found["decoder"], "encoder_attention")[:, :, :t, :s],
         )
 
 
-def _weights_of(blocks: dict[str, Any], sublayer: str) -> np.ndarray:
-    """Returns what the blocks of a stack sowed, [B=1, T, N, S] each, as [layers, N, T, S]."""
+def weights_of(blocks: dict[str, Any], sublayer: str) -> np.ndarray:
+    """Returns the attention weights that the blocks of a stack sowed, as [layers, N, T, S].
+
+    blocks: the collection "intermediates" of the stack, with [B=1, T, N, S] for each block.
+    """
     names = sorted(blocks, key=lambda name: int(name.rpartition("_")[2]))
     weights = np.stack([blocks[name][sublayer]["weights"][0][0] for name in names])
     return weights.transpose(0, 2, 1, 3)

@@ -1,0 +1,86 @@
+"""attention_maps: the weights of every model of the family, with the names of its positions."""
+
+import numpy as np
+import pytest
+
+import transformer
+from tests.helpers.commands import call
+from tests.helpers.random_runs import TASKS, write_run
+from transformer import Translator
+from transformer.evaluation.attention_maps import self_attention_map, translation_map
+
+TEXT = "w3 w1 w4 w1"
+LAYERS, HEADS = 2, 2  # of the tiny runs
+NAMES = {  # of the positions of TEXT or of an image of 4 × 4 pixels, for each task of one stack
+    "classification": [*TEXT.split(), "</s>"],
+    "masked_lm": [*TEXT.split(), "</s>"],
+    "language_model": ["</s>", *TEXT.split()],
+    "images": ["1,1", "1,2", "2,1", "2,2"],
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A work directory of random weights for each task."""
+    folder = tmp_path_factory.mktemp("runs")
+    return {task: write_run(folder / task, task, num_layers=LAYERS) for task in TASKS}
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_self_attention_has_a_row_of_weights_for_each_position(runs, task):
+    """Catches positions under the names of others, and a causal model that sees what follows."""
+    example = np.arange(16).reshape(4, 4, 1) / 16 if task == "images" else TEXT
+    found = self_attention_map(transformer.restore(runs[task]), example, each_head=True)
+    size = len(NAMES[task])
+    assert found.source_pieces == found.target_pieces == NAMES[task]
+    assert found.weights.shape == (LAYERS, HEADS, size, size)
+    np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
+    later = np.triu(np.ones((size, size), bool), 1)
+    assert (found.weights[..., later] == 0).all() == (task == "language_model")
+
+
+def test_a_class_token_is_named(tmp_path):
+    run = transformer.restore(write_run(tmp_path / "run", "images", pooling="first"))
+    found = self_attention_map(run, np.zeros((4, 4, 1)))
+    assert found.source_pieces == ["class", *NAMES["images"]]
+    assert found.weights.shape[1] == 1  # the mean over heads
+
+
+def test_the_three_kinds_of_a_translation_model(runs):
+    """Catches the decoder's columns named by the tokens that they predict."""
+    translator = Translator.from_checkpoint(runs["translation"])
+    (translation,) = translator.translate([TEXT])
+    weights = translator.attention(TEXT, translation)
+    source, target = weights.source_pieces, weights.target_pieces
+    sides = {
+        "encoder_decoder": (source, target),
+        "encoder": (source, source),
+        "decoder": (["<s>", *target[:-1]], target),
+    }
+    for of, names in sides.items():
+        found = translation_map(translator, TEXT, translation, of=of, each_head=True)
+        assert (found.source_pieces, found.target_pieces) == names
+        np.testing.assert_array_equal(found.weights, getattr(weights, of))
+
+
+def test_a_text_that_is_too_long_is_one_sentence(runs):
+    run = transformer.restore(runs["classification"])
+    with pytest.raises(ValueError, match="has 18 tokens, the model takes 16: shorten it"):
+        self_attention_map(run, "w1 " * 17)
+
+
+def test_eval_draws_every_task(runs, tmp_path):
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+    text = tmp_path / "text.txt"
+    text.write_text(f"\n{TEXT}\n")
+    np.savez(tmp_path / "test.npz", images=np.ones((2, 4, 4)), labels=["no", "yes"])
+    for task, run in runs.items():
+        picture = tmp_path / f"{task}.svg"
+        given = f"--corpus={tmp_path}" if task == "images" else f"--input={text}"
+        arguments = [f"--workdir={run}", f"--attention={picture}", "--each_head", given]
+        code, _, err = call("eval.py", *arguments, pictures=True)
+        assert code == 0, err
+        drawn = picture.read_text()
+        assert drawn.count("layer 2, head 2") == 1
+    code, _, err = call("eval.py", f"--workdir={run.parent / 'masked_lm'}", "--attention=a.png")
+    assert code == 2 and "add --input=FILE" in err
