@@ -8,7 +8,6 @@ text is; the splits, of which the accuracy is, are those of configs/trec.py and 
     python tools/make_pretraining_text.py --output=data/lower/trec/train.tsv data/trec/train.tsv.gz
     python train.py --config=configs/english_tuned.py:trec --workdir=runs/english_trec
     python eval.py --workdir=runs/english_trec
-
 """
 
 from configs import english_masked_lm, sst2, trec

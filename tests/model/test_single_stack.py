@@ -85,6 +85,30 @@ def test_pooling_takes_what_it_says():
     np.testing.assert_allclose(run()[:, 0], pooled @ classes["kernel"] + classes["bias"], atol=1e-5)
 
 
+def test_token_types_are_vectors_of_the_texts_of_a_pair():
+    """Catches types that count through a packed row, change at [SEP] itself, or are added twice."""
+    ends = [[1, 5, 6, EOS, 7, EOS], [1, 8, EOS], [1, 9, EOS, 9, 10, EOS]]
+    config = tiny_config(num_layers=1, positions="learned", token_types=2)
+    model = TextClassifier(config, VOCAB_SIZE, num_classes=3)
+    batch = packed([ends], 16, 3)
+    params = random_params(model.init, batch, deterministic=True)
+    types = params["tokens"].pop("types")
+    assert types.shape == (2, 16)
+    together = model.apply(
+        {"params": {**params, "tokens": {**params["tokens"], "types": types}}},
+        batch,
+        deterministic=True,
+    )
+    plain = TextClassifier(config.__class__(**{**vars(config), "token_types": 0}), VOCAB_SIZE, 3)
+    for number, ids in enumerate(ends):
+        first = 1 + ids.index(EOS)
+        added = np.array([types[int(position >= first)] for position in range(16)])
+        positions = {"table": params["tokens"]["positions"]["table"] + added}
+        by_hand = {**params, "tokens": {**params["tokens"], "positions": positions}}
+        alone = plain.apply({"params": by_hand}, padded([ids], 8), deterministic=True)
+        np.testing.assert_allclose(together[0, number], alone[0, 0], atol=1e-5)
+
+
 def test_a_masked_lm_with_a_prediction_head_by_hand():
     """Catches a head that is left out, or whose norm comes before its activation."""
     rows = padded([sentence(RNG, 5)], 8)

@@ -24,7 +24,7 @@ from transformer.workdir import WorkDir
 SAME = ("model.d_model", "model.d_ff", "model.num_heads", "model.head_dim", "model.value_dim")
 SAME += ("model.norm", "model.positions", "model.block", "model.norm_epsilon", "model.activation")
 SAME += ("model.norm_type", "model.feed_forward", "model.projection_bias")
-SAME += ("model.scale_embedding", "model.embedding_norm")
+SAME += ("model.scale_embedding", "model.embedding_norm", "model.token_types")
 SAME_TEXT = ("tokenizer.kind", "tokenizer.joiner")
 SAME_TASK = ("model.embedding_sharing", "model.num_decoder_layers", "model.output_bias")
 SAME_TASK += ("model.prediction_head", "model.pooling", "tokenizer.target_kind", "tokenizer.shared")

@@ -67,6 +67,12 @@ class ModelConfig(Settings):
         "class token), or that through a dense layer with tanh, BERT's pooler.",
         choices=("mean", "first", "pooler"),
     )
+    token_types: int = setting(
+        0,
+        "2: a learned vector for each token of the first and of the second text of a pair, which a "
+        "tab separates, and [CLS] in front, as in BERT; 0: single texts without either.",
+        choices=(0, 2),
+    )
     positions: str = setting("sinusoidal", "Position encoding.", choices=POSITION_ENCODINGS)
     max_positions: int = setting(
         512, "Number of learned positions; with attention=location the longest source.", at_least=1

@@ -34,6 +34,11 @@ def check_model(model: ModelConfig, task: str, row_length: int) -> None:
         f"task=translation, not {task}; choose another.",
     )
     _require(
+        not model.token_types or task not in ("translation", "language_model", "images"),
+        f"model.token_types is for texts that an encoder alone reads, not for task={task}: set it "
+        "to 0.",
+    )
+    _require(
         model.d_model % 2 == 0,
         f"model.d_model must be even, as sines and cosines come in pairs, not {model.d_model}.",
     )

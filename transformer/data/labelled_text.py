@@ -1,7 +1,8 @@
 """Reads labelled sentences, in order, and counts those that are skipped.
 
 A corpus is a folder of `train.tsv` and the like (LABEL<tab>TEXT; each may end in .gz or .xz) or
-`tfds:NAME` for a TFDS dataset with a label and a text.
+`tfds:NAME` for a TFDS dataset with a label and a text. A tab in a text is part of it, and divides
+it where the model reads pairs (`text_pairs`).
 """
 
 import warnings

@@ -13,7 +13,7 @@ from transformer.config import Config
 from transformer.data.batch import Batch
 from transformer.data.images import ImageBatch, fill_images, to_patches
 from transformer.data.labels import Labels
-from transformer.data.ragged import Ragged
+from transformer.data.text_pairs import encode_texts
 from transformer.data.tokenizer import check_texts
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.predictor import Predictor
@@ -67,7 +67,8 @@ class Classifier(Predictor):
     def classify(self, examples: Sequence[str] | np.ndarray) -> list[Classification]:
         """Returns a `Classification` per example, in order.
 
-        examples: list of str, or images [N, height, width, channels] (or without the last axis if
+        examples: list of str, each a text, or a pair with a tab between its texts if the model has
+        token types; or images [N, height, width, channels] (or without the last axis if
         there is one channel) with values from 0 to 1 and the size of the training images. Sentences
         longer than `data.row_length` tokens are truncated and counted in `num_truncated`. Raises
         ValueError for a single str and for images of another shape or range.
@@ -94,7 +95,7 @@ class Classifier(Predictor):
 
     def _text_batches(self, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, Batch]]:
         assert self.tokenizer, "a run of sentences has a tokenizer"
-        return self._sentence_batches(Ragged.encode(self.tokenizer, texts))
+        return self._sentence_batches(encode_texts(self.tokenizer, texts, self.config.model))
 
     def _image_batches(self, images: np.ndarray) -> Iterator[tuple[np.ndarray, ImageBatch]]:
         """Yields (indices [B] of the images, -1 for an empty row; one image per row)."""

@@ -14,6 +14,7 @@ from transformer.data.batch import Batch
 from transformer.data.labels import Labels
 from transformer.data.ragged import Ragged
 from transformer.data.tags import Tags
+from transformer.data.text_pairs import encode_texts
 from transformer.data.tokenizer import check_texts
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.predictor import Predictor
@@ -72,7 +73,7 @@ class TextEncoder(Predictor):
     def _ids(self, texts: Sequence[str]) -> Ragged:
         if self._is_translation:
             texts = [*map(Tags(self.config.data).put_on, texts)]
-        return Ragged.encode(self.tokenizer, texts)
+        return encode_texts(self.tokenizer, texts, self.config.model)
 
     def _apply(self, params: Params, batch: Batch, pooling: str) -> jax.Array:
         """Returns vectors [B, D]."""

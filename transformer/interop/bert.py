@@ -1,7 +1,6 @@
 """BERT's Hugging Face folders: read as masked language models or classifiers, and written.
 
-BERT adds a vector of the segment to each token. Sentences here are single ones, all of segment 0,
-whose vector is therefore added to those of the positions.
+A run that has no token types is written as one whose two vectors are zeros.
 """
 
 from collections.abc import Collection, Mapping
@@ -64,13 +63,14 @@ LAYER = {
     "feed_forward/outer": "output.dense",
     "feed_forward_residual/LayerNorm_0": "output.LayerNorm",
 }
-EMBEDDING, SEGMENTS = "bert.embeddings.word_embeddings.weight", "segments"
+EMBEDDING, TOKEN_TYPES = "bert.embeddings.word_embeddings.weight", "tokens/types"
 HEAD, POOLER = "cls.predictions.transform.dense.weight", "pooler.dense.weight"
 OLD_SCALE = ".LayerNorm.gamma"
 NEXT_SENTENCE = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
 COPIES = ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias")
 POSITION_IDS = "embeddings.position_ids"  # 0, 1, 2, …
-SINGLE = "Sentences are single ones: the vector of segment 0 is part of those of the positions."
+PAIRS = "A tab in a text separates the two of a pair, whose token types are 0 and 1."
+BARE_IDS = "Texts are encoded as 1, first text, 2, and for a pair second text, 2, of token type 1."
 
 
 def read(folder: PathLike) -> ImportedModel:
@@ -107,6 +107,7 @@ def config_of(settings: Mapping[str, Any], tensors: Collection[str]) -> Config:
         norm_epsilon=settings.get("layer_norm_eps", 1e-12),
         activation=ACTIVATIONS[settings.get("hidden_act") or "gelu"],
         embedding_norm=True,
+        token_types=2,
         dropout_rate=settings.get("hidden_dropout_prob", 0.1),
         attention_dropout_rate=settings.get("attention_probs_dropout_prob", 0.1),
         prediction_head=has_head,
@@ -121,7 +122,7 @@ def entries(config: Config, prefix: str = "bert.") -> list[Entry]:
     table = [
         Entry(TOKENS[0], f"{embeddings}.word_embeddings.weight"),
         Entry(POSITIONS, f"{embeddings}.position_embeddings.weight"),
-        Entry(SEGMENTS, f"{embeddings}.token_type_embeddings.weight"),
+        Entry(TOKEN_TYPES, f"{embeddings}.token_type_embeddings.weight"),
         *layer_norm("tokens/norm", f"{embeddings}.LayerNorm"),
         *layers(model.num_layers, "encoder/layer_", f"{prefix}encoder.layer.", LAYER),
     ]
@@ -144,11 +145,11 @@ def _read_params(config: Config, tensors: name_table.Tensors) -> FlatParams:
         table = [replace(entry, theirs=_old_name(entry.theirs)) for entry in table]
     ignored = [*NEXT_SENTENCE, *COPIES, f"{prefix}{POSITION_IDS}"]
     params = name_table.read(table, tensors, ignored=ignored)
+    params[TOKEN_TYPES] = np.resize(params[TOKEN_TYPES], (2, config.model.d_model))
     if COPIES[0] in tensors:
         tie(config.model, params, tensors[COPIES[0]], COPIES[0])
     if COPIES[1] in tensors and not np.array_equal(tensors[COPIES[1]], params[TOKENS[1]]):
         raise ValueError(f"The tensors {COPIES[1]} and cls.predictions.bias must be equal.")
-    params[POSITIONS] += params.pop(SEGMENTS)[0]
     return params
 
 
@@ -160,7 +161,7 @@ def _old_name(name: str) -> str:
 
 
 def _notes(config: Config, tensors: Collection[str]) -> list[str]:
-    notes = [SINGLE]
+    notes = [PAIRS]
     if NEXT_SENTENCE[0] in tensors:
         notes.append("The head that predicts whether a sentence is the next one is left out.")
     if config.task == "masked_lm" and not config.model.prediction_head:
@@ -183,8 +184,9 @@ def write(model: ImportedModel, folder: PathLike) -> list[str]:
     check_holds(kind, "classification" if is_classifier else "masked_lm", config, needed)
     table = entries(config)
     params, softmax = untie(config.model, complete(config, model.params, table))
-    params[SEGMENTS] = np.zeros((2, config.model.d_model), np.float32)
+    params.setdefault(TOKEN_TYPES, np.zeros((2, config.model.d_model), np.float32))
     tensors = name_table.write(table, params)
+    notes = [BARE_IDS] if config.model.token_types else []
     settings = _their_settings(model, len(tensors[EMBEDDING]), len(params[POSITIONS]))
     if is_classifier:
         settings["id2label"] = dict(enumerate(model.labels.names))
@@ -192,7 +194,7 @@ def write(model: ImportedModel, folder: PathLike) -> list[str]:
     elif softmax is not None:
         settings["tie_word_embeddings"] = False
         tensors |= dict(zip(COPIES, (softmax, params[TOKENS[1]]), strict=True))
-    return write_folder(folder, model, {"architectures": [kind]} | settings, tensors, [SINGLE])
+    return write_folder(folder, model, {"architectures": [kind]} | settings, tensors, notes)
 
 
 def _their_settings(model: ImportedModel, vocab_size: int, num_positions: int) -> dict[str, Any]:

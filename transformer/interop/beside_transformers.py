@@ -42,4 +42,5 @@ def random_texts(tokenizer: Tokenizer) -> list[str]:
     """Returns texts of random pieces: those of one language would be foreign to other models."""
     rng = np.random.default_rng(0)
     rows = [rng.integers(NUM_SPECIAL, tokenizer.vocab_size, 2 + n) for n in range(NUM_TEXTS)]
-    return [text if text.strip() else "a" for text in map(tokenizer.decode, rows)]
+    texts = (tokenizer.decode(row).replace("\t", " ") for row in rows)
+    return [text if text.strip() else "a" for text in texts]

@@ -8,6 +8,7 @@ from etils.epath import PathLike
 
 from transformer.checkpoint.restore import Restored
 from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
+from transformer.data.text_pairs import encode_texts
 from transformer.inference.classifier import Classifier
 from transformer.interop.beside_transformers import check_beside, random_texts
 from transformer.interop.vit import NO_CLASS
@@ -74,7 +75,7 @@ def _compare_tokens(run: Restored, theirs: _Theirs, kind: str) -> float:
     """
     tokenizer, difference = run.tokenizers[0], 0.0
     for text in random_texts(tokenizer):
-        (ours,) = tokenizer.encode([text])
+        ours = encode_texts(tokenizer, [text], run.config.model)[0].tolist()
         if kind == "language_model":
             ours = ours[:-1]
         if isinstance(tokenizer, HuggingFaceTokenizer):
@@ -110,7 +111,8 @@ def _compare_classes(run: Restored, theirs: _Theirs, kind: str) -> float:
         tokenizer = run.tokenizers[0]
         texts = random_texts(tokenizer)
         found = classifier.classify(texts)
-        rows = tokenizer.encode(texts)
+        encoded = encode_texts(tokenizer, texts, run.config.model)
+        rows = [encoded[index].tolist() for index in range(len(texts))]
         if isinstance(tokenizer, HuggingFaceTokenizer):
             rows = [theirs.tokenize(text) for text in texts]
         expected = np.concatenate([theirs.log_probs(input_ids=[row]) for row in rows])

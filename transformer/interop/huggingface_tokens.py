@@ -120,7 +120,8 @@ def write_tokenizer(
         control = dict(zip(BERT_CONTROL, names, strict=True))
         control["unk_token"] = json.loads(text)["model"].get("unk_token")
     about = {"tokenizer_class": "PreTrainedTokenizerFast", **control, **settings}
-    about["model_input_names"] = ["input_ids", "attention_mask"]  # GPT-2 adds vectors of others
+    inputs = ["input_ids", "attention_mask"]  # GPT-2 would add vectors of token types as well
+    about["model_input_names"] = inputs if is_byte_level(tokenizer) else [*inputs, "token_type_ids"]
     write_atomically(folder / "tokenizer.json", text)
     write_atomically(folder / "tokenizer_config.json", json.dumps(about, indent=2) + "\n")
     return []

@@ -11,6 +11,7 @@ from transformer.model.arrays import Array
 from transformer.model.dropout import Dropout
 from transformer.model.layer_norm import Norm, make_embedding_norm
 from transformer.registry import POSITION_ENCODINGS
+from transformer.special_tokens import EOS
 
 
 class Embedding(nn.Module):
@@ -113,6 +114,23 @@ class LearnedPositions(nn.Module):
         return table[jnp.minimum(positions, length - 1)]
 
 
+def number_texts(ids: Array, positions: Array) -> jax.Array:
+    """Returns BERT's token types [B, S]: 0 in the first text of a sentence or pair, 1 behind it.
+
+    ids, positions [B, S], packed; EOS ends a text. For a pair and a single text, with EOS = 2:
+
+        ids        1 5 6 2 7 2 1 8 2 0
+        positions  0 1 2 3 4 5 0 1 2 0
+        ends       0 0 0 0 1 1 2 2 2 3    EOS to the left of each, in the row
+        first      0 0 0 0 0 0 2 2 2 3    the same at its own position 0
+        returns    0 0 0 0 1 1 0 0 0 0
+    """
+    is_end = (ids == EOS).astype(jnp.int32)
+    ends = jnp.cumsum(is_end, axis=1) - is_end
+    first = jnp.take_along_axis(ends, jnp.arange(ids.shape[1]) - positions, axis=1)
+    return jnp.minimum(ends - first, 1)
+
+
 def make_position_encoding(config: ModelConfig, name: str | None = None) -> nn.Module:
     """Returns the position encoding that the configuration names."""
     return POSITION_ENCODINGS[config.positions](config, name=name)
@@ -142,12 +160,18 @@ class TokenEmbedding(nn.Module):
     def setup(self) -> None:
         self.table = Embedding(self.config, self.vocab_size, self.has_logits)
         self.positions = make_position_encoding(self.config)
+        if self.config.token_types:
+            shape = self.config.token_types, self.config.d_model
+            init = nn.initializers.normal(self.config.d_model**-0.5)
+            self.types = self.param("types", init, shape)
         self.norm = make_embedding_norm(self.config)
         self.dropout = Dropout(self.config.dropout_rate)
 
     def __call__(self, ids: Array, positions: Array, *, deterministic: bool) -> jax.Array:
-        """Returns [..., D] of ids [...] at positions [...]."""
+        """Returns [..., D] of ids [...] at positions [...]; [B, S] if there are token types."""
         x, vectors = self.table(ids), self.positions(positions)
+        if self.config.token_types:
+            vectors = vectors + self.types[number_texts(ids, positions)]
         return add_positions(x, vectors, self.norm, self.dropout, deterministic=deterministic)
 
     def logits(self, x: jax.Array, *, deterministic: bool = True) -> jax.Array:

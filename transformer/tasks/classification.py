@@ -12,13 +12,12 @@ from etils import epath
 from etils.epath import PathLike
 
 from transformer.config import Config, DataConfig
-from transformer.data.labelled_text import (
-    load_evaluation_examples,
-    load_training_examples,
-)
+from transformer.console import say
+from transformer.data.labelled_text import load_evaluation_examples, load_training_examples
 from transformer.data.length_filter import filter_by_length
 from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.ragged import Ragged
+from transformer.data.text_pairs import encode_texts, sides
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.inference.classifier import Classifier
 from transformer.model.costs import StepCost, stack_flops
@@ -41,7 +40,7 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         data, training = config.data, config.training
         texts, labels, problems = load_training_examples(data)
         self.labels = self._load_or_make_labels(labels)
-        self.tokenizer = self._load_or_train_tokenizer(texts)
+        self.tokenizer = self._load_or_train_tokenizer(sides(texts, config.model))
         self.validation = self.load_split(data, data.validation_split, self.labels.names)
         self.test_examples = self.load_split(data, data.test_split, self.labels.names)
         self.classifier = Classifier(config, None, self.labels, self.tokenizer)
@@ -58,7 +57,7 @@ class ClassificationTask(LabelledTask[PackedBatches]):
     ) -> tuple[PackedBatches, Counter[str]]:
         """Returns batches of the sentences that fit a row, and counts of the others."""
         length = self.config.data.row_length
-        source = Ragged.encode(self.tokenizer, texts)
+        source = encode_texts(self.tokenizer, texts, self.config.model)
         classes = self.labels.encode(labels)
         target = Ragged(classes, np.arange(len(classes)), np.ones(len(classes), np.int64))
         kept, skipped, _ = filter_by_length(source, target, length, max_length_ratio=0)
@@ -102,6 +101,8 @@ class ClassificationTask(LabelledTask[PackedBatches]):
             for text, found in zip(texts, classifier.classify(texts), strict=True):
                 row = {"text": text, "label": found.label, "probabilities": found.probabilities}
                 yield json.dumps(row, ensure_ascii=False) if options.get("jsonl") else found.label
+        if classifier.num_truncated:
+            say(f"{classifier.num_truncated:,} texts were cut at data.row_length tokens")
 
     def data_contents(self) -> list[Any]:
         batches = self.training_batches, self.validation_batches

@@ -10,8 +10,8 @@ from transformer.data.batch import Batch
 from transformer.data.lm_batches import MaskedBatches
 from transformer.data.packing import PackedBatches, full_rows, num_rows_of_batch
 from transformer.data.plain_text import load_text_lines
-from transformer.data.ragged import Ragged
 from transformer.data.text_files import Text
+from transformer.data.text_pairs import encode_texts
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.model.costs import StepCost, stack_flops
 from transformer.model.encoder_only import MaskedLM
@@ -103,7 +103,7 @@ def make_masked_batches(
 ) -> MaskedBatches:
     """Packs the lines into batches of `num_rows` rows, each cut where it is longer than a row."""
     data, seed = config.data, config.training.seed
-    text = Ragged.encode(tokenizer, lines).split_longer(data.row_length)
+    text = encode_texts(tokenizer, lines, config.model).split_longer(data.row_length)
     packed = PackedBatches(
         text, text, row_length=data.row_length, rows_per_batch=num_rows, seed=seed
     )
