@@ -9,7 +9,7 @@ from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.text_pairs import encode_texts, sides
 from transformer.interop.huggingface_tokens import read_bert_tokenizer
 
-PAIRS, SINGLE = ModelConfig(token_types=2), ModelConfig()
+PAIRS, SINGLE = ModelConfig(token_types=True), ModelConfig()
 TOKENIZER = PiecesTokenizer(["a", "b", "c"], "@@")  # ids 4, 5, 6
 TEXTS = ["a b", "a\tc b", "", "\tb", "a\t", "a\tb\tc"]
 

@@ -88,7 +88,7 @@ def test_pooling_takes_what_it_says():
 def test_token_types_are_vectors_of_the_texts_of_a_pair():
     """Catches types that count through a packed row, change at [SEP] itself, or are added twice."""
     ends = [[1, 5, 6, EOS, 7, EOS], [1, 8, EOS], [1, 9, EOS, 9, 10, EOS]]
-    config = tiny_config(num_layers=1, positions="learned", token_types=2)
+    config = tiny_config(num_layers=1, positions="learned", token_types=True)
     model = TextClassifier(config, VOCAB_SIZE, num_classes=3)
     batch = packed([ends], 16, 3)
     params = random_params(model.init, batch, deterministic=True)
@@ -99,7 +99,9 @@ def test_token_types_are_vectors_of_the_texts_of_a_pair():
         batch,
         deterministic=True,
     )
-    plain = TextClassifier(config.__class__(**{**vars(config), "token_types": 0}), VOCAB_SIZE, 3)
+    plain = TextClassifier(
+        config.__class__(**{**vars(config), "token_types": False}), VOCAB_SIZE, 3
+    )
     for number, ids in enumerate(ends):
         first = 1 + ids.index(EOS)
         added = np.array([types[int(position >= first)] for position in range(16)])

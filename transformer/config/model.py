@@ -67,11 +67,10 @@ class ModelConfig(Settings):
         "class token), or that through a dense layer with tanh, BERT's pooler.",
         choices=("mean", "first", "pooler"),
     )
-    token_types: int = setting(
-        0,
-        "2: a learned vector for each token of the first and of the second text of a pair, which a "
-        "tab separates, and [CLS] in front, as in BERT; 0: single texts without either.",
-        choices=(0, 2),
+    token_types: bool = setting(
+        False,
+        "Read texts as BERT does: [CLS] in front, and in a pair, which a tab divides, a learned "
+        "vector added to the tokens of either text.",
     )
     positions: str = setting("sinusoidal", "Position encoding.", choices=POSITION_ENCODINGS)
     max_positions: int = setting(

@@ -36,7 +36,7 @@ def check_model(model: ModelConfig, task: str, row_length: int) -> None:
     _require(
         not model.token_types or task not in ("translation", "language_model", "images"),
         f"model.token_types is for texts that an encoder alone reads, not for task={task}: set it "
-        "to 0.",
+        "to False.",
     )
     _require(
         model.d_model % 2 == 0,

@@ -107,7 +107,7 @@ def config_of(settings: Mapping[str, Any], tensors: Collection[str]) -> Config:
         norm_epsilon=settings.get("layer_norm_eps", 1e-12),
         activation=ACTIVATIONS[settings.get("hidden_act") or "gelu"],
         embedding_norm=True,
-        token_types=2,
+        token_types=True,
         dropout_rate=settings.get("hidden_dropout_prob", 0.1),
         attention_dropout_rate=settings.get("attention_probs_dropout_prob", 0.1),
         prediction_head=has_head,

@@ -161,9 +161,8 @@ class TokenEmbedding(nn.Module):
         self.table = Embedding(self.config, self.vocab_size, self.has_logits)
         self.positions = make_position_encoding(self.config)
         if self.config.token_types:
-            shape = self.config.token_types, self.config.d_model
             init = nn.initializers.normal(self.config.d_model**-0.5)
-            self.types = self.param("types", init, shape)
+            self.types = self.param("types", init, (2, self.config.d_model))
         self.norm = make_embedding_norm(self.config)
         self.dropout = Dropout(self.config.dropout_rate)
 
