@@ -111,6 +111,8 @@ EVALUATE = [  # (task of the run, words after eval.py --workdir=RUN, part of the
     ("translation", ["--test_set=wmt14", FILE], "--test_set cannot be used with --input"),
     ("translation", ["--metrics=ter", FILE], "--metrics=ter needs references: add --reference"),
     ("translation", ["--metrics=ter", "--compare=a"], "--metrics cannot be used with --compare"),
+    ("translation", ["--ensemble=a", "--compare=a"], "--ensemble cannot be used with --compare"),
+    ("translation", ["--ensemble=a", "--checkpoints=all"], "--checkpoints=all names several"),
     ("translation", ["--scores"], "--scores needs --input=FILE"),
     ("translation", [FILE, "--scores", "--jsonl"], "--scores cannot be used with --jsonl"),
     ("translation", [FILE, REFERENCE, "--nbest=2"], "--nbest cannot be used with --reference"),

@@ -32,6 +32,14 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
         "score, also several with commas between, or all.",
         metavar="NAMES",
     )
+    ensemble: str = flag(
+        "",
+        "Runs of the same vocabulary whose probabilities are averaged with those of --workdir; "
+        "FOLDER@CHECKPOINT is another checkpoint than that of --checkpoints.",
+        metavar="FOLDERS",
+        tasks=TRANSLATION,
+        excludes=dict.fromkeys(("compare", "attention"), "that is of single runs"),
+    )
     register: str = REGISTER
     split: str = flag(
         "",
@@ -210,8 +218,9 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
                 f"--input or --attention."
             )
         is_series = self.checkpoints == "all" or "," in self.checkpoints
-        if is_series and (task != "translation" or not self.is_scoring or self.compare):
+        is_alone = not self.compare and not self.ensemble
+        if is_series and (task != "translation" or not self.is_scoring or not is_alone):
             raise ValueError(
                 f"--checkpoints={self.checkpoints} names several checkpoints, which only scores of "
-                f"a translation run take, without --compare; name one."
+                f"a translation run take, without --compare and --ensemble; name one."
             )

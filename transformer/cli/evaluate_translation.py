@@ -9,12 +9,11 @@ from transformer.cli.draw_attention import draw_attention
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.hosts import connect_hosts
 from transformer.cli.process import exit_process
-from transformer.cli.score_translation import score_checkpoints
+from transformer.cli.score_translation import open_translator, score_checkpoints
 from transformer.config import Config
 from transformer.console import ask_for_lines, say
 from transformer.inference.file_job import Job
 from transformer.inference.run_job import run_job
-from transformer.inference.translator import Translator
 from transformer.model import costs
 from transformer.parallel import devices, hosts
 from transformer.search.options import SearchOptions
@@ -60,9 +59,7 @@ def make_job(flags: EvaluateFlags) -> Job:
 
 def write_translations(flags: EvaluateFlags) -> None:
     """Translates --input."""
-    translator = Translator.from_checkpoint(
-        flags.workdir, flags.checkpoints, **flags.compute_settings
-    )
+    translator = open_translator(flags)
     if flags.input == "-":
         ask_for_lines("a sentence")
     code = run_job(translator, make_job(flags), say=say, command=this_command())

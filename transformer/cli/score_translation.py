@@ -21,6 +21,7 @@ from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.metrics import Reference
 from transformer.evaluation.published_sets import read_published
 from transformer.evaluation.translation import evaluate_translator
+from transformer.inference.translator import Translator
 from transformer.parallel import hosts
 from transformer.workdir import WorkDir
 
@@ -45,10 +46,21 @@ def score_checkpoints(flags: EvaluateFlags, config: Config) -> None:
     workdir = WorkDir(flags.workdir, writes=jax.process_index() == 0)
     rows = list(map(checkpoint_row, scored))
     try:
-        saved = result.save(workdir, test_set.name, checkpoints=rows)
+        name = f"{test_set.name}_ensemble" if flags.ensemble else test_set.name
+        saved = result.save(workdir, name, checkpoints=rows)
         say(f"scores: {saved}   report: {saved.with_name('report.html')}")
     except OSError as error:  # somebody else's run, that can only be read
         say(f"warning: the scores were not saved: {' '.join(str(error).split())}")
+
+
+def open_translator(flags: EvaluateFlags) -> Translator:
+    """Returns the translator of --workdir, or that of an ensemble."""
+    if not flags.ensemble:
+        return Translator.from_checkpoint(
+            flags.workdir, flags.checkpoints, **flags.compute_settings
+        )
+    runs = [flags.workdir, *flags.ensemble.split(",")]
+    return Translator.from_checkpoints(runs, flags.checkpoints, **flags.compute_settings)
 
 
 def _score_each(
@@ -56,7 +68,8 @@ def _score_each(
 ) -> Iterator[Evaluation]:
     """Yields what each checkpoint reaches; if there are several, also prints a table row by row."""
     rows, metrics = [], flags.metrics.split(",") if flags.metrics else []
-    for translator in each_checkpoint(flags.workdir, names, **flags.compute_settings):
+    several = each_checkpoint(flags.workdir, names, **flags.compute_settings)
+    for translator in [open_translator(flags)] if flags.ensemble else several:
         result = evaluate_translator(
             translator, test_set.pairs, test_set.corpus, metrics=metrics, **flags.search_options
         )

@@ -81,6 +81,7 @@ class ModelFunctions:
         sides = Ragged.from_lists([source]), Ragged.from_lists([target])
         batch = one_pair_per_row(*sides, np.array([0]), length)
         found = jax.device_get(self._attention(params, batch))
+        found = found.get("models_0", found)  # of an ensemble, the weights are its first model's
         return (
             weights_of(found["encoder"], "self_attention")[:, :, :s, :s],
             weights_of(found["decoder"], "self_attention")[:, :, :t, :t],

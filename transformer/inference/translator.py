@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import jax
+from etils.epath import PathLike
 
+from transformer.checkpoint.restore import Restored, restore
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.console import counted
@@ -14,9 +16,11 @@ from transformer.data.ragged import Ragged
 from transformer.data.tokenizer import checked_texts
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.minimum_risk import least_risk
+from transformer.inference.scoring import ModelFunctions
 from transformer.inference.translation import Translation, best_translations
 from transformer.inference.translation_model import TranslationModel
 from transformer.model import costs
+from transformer.model.ensemble import Ensemble
 from transformer.search.corpus_search import CorpusSearch
 from transformer.search.inputs import pair_with_prefixes
 from transformer.search.options import SearchOptions
@@ -46,6 +50,42 @@ class Translator(TranslationModel):
     ) -> None:
         super().__init__(config, params, tokenizers, devices)
         self._searches: dict[SearchOptions, SearchPrograms] = {}
+
+    @classmethod
+    def from_checkpoints(
+        cls,
+        runs: Sequence[PathLike],
+        checkpoint: str | int = "default",
+        *,
+        devices: Sequence[jax.Device] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Restores several runs as one translator: an `Ensemble`.
+
+        Args:
+          runs: work directories or exports of the same vocabulary, each perhaps with a checkpoint
+            of its own: "runs/mine@last". The first one's configuration counts.
+          checkpoint, devices, options: as `from_checkpoint` takes them.
+
+        Raises ValueError as `from_checkpoint`, or if the vocabularies or longest sentences differ.
+        """
+        named = [str(run).partition("@") for run in runs]
+        found = [restore(p, own or checkpoint, tasks=cls.tasks, **options) for p, _, own in named]
+        source, target = found[0].tokenizers
+        kinds = [_kind(run) for run in found]
+        for (path, _, _), kind in zip(named, kinds, strict=True):
+            if kind != kinds[0]:
+                raise ValueError(
+                    f"An ensemble needs runs of one vocabulary, languages, data.row_length and "
+                    f"model.max_positions, which {path} does not share with {named[0][0]}."
+                )
+        translator = cls(found[0].config, None, (source, target), devices)
+        translator.model = Ensemble(tuple(run.model for run in found))
+        translator._functions = ModelFunctions(translator.model)
+        params = {f"models_{index}": run.params for index, run in enumerate(found)}
+        names = " and ".join(f"{run.workdir.path} {run.checkpoint}" for run in found)
+        translator.use(replace(found[0], params=params, checkpoint=names))
+        return translator
 
     # ---- search
 
@@ -158,3 +198,16 @@ class Translator(TranslationModel):
         if search not in self._searches:
             self._searches[search] = SearchPrograms(self.model, search.method(), self.replicas)
         return self._searches[search]
+
+
+def _kind(run: Restored) -> tuple[Any, ...]:
+    """Returns what the runs of an ensemble must have in common."""
+    data, model = run.config.data, run.config.model
+    most = model.max_positions if model.positions == "learned" else None
+    languages = data.source_language, data.target_language
+    return (
+        *[tokenizer.to_bytes() for tokenizer in run.tokenizers],
+        *languages,
+        data.row_length,
+        most,
+    )
