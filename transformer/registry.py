@@ -117,6 +117,7 @@ ATTENTION_FUNCTIONS = Registry(
 # These take the paper's function for the other kind of attention.
 SELF_ATTENTION_ONLY = ("local",)  # target and source have no positions in common
 SOURCE_ATTENTION_ONLY = ("location",)
+_RELATIVE = "transformer.model.relative_positions"
 POSITION_ENCODINGS = Registry(
     "position encoding",
     {
@@ -124,6 +125,11 @@ POSITION_ENCODINGS = Registry(
         "sinusoidal_tensor2tensor": "transformer.model.embedding:Tensor2TensorPositions",
         "sinusoidal_fairseq": "transformer.model.embedding:FairseqPositions",
         "learned": "transformer.model.embedding:LearnedPositions",
+        "none": f"{_RELATIVE}:NoPositions",
+        "rotary": f"{_RELATIVE}:RotaryPositions",
+        "relative": f"{_RELATIVE}:ShawPositions",
+        "t5": f"{_RELATIVE}:T5Positions",
+        "alibi": f"{_RELATIVE}:AlibiPositions",
     },
     holds_classes=True,
 )

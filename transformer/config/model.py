@@ -72,7 +72,12 @@ class ModelConfig(Settings):
         "Read texts as BERT does: [CLS] in front, and in a pair, which a tab divides, a learned "
         "vector added to the tokens of either text.",
     )
-    positions: str = setting("sinusoidal", "Position encoding.", choices=POSITION_ENCODINGS)
+    positions: str = setting(
+        "sinusoidal",
+        "Position encoding: added to the embedding, or acting in self-attention (rotary, relative, "
+        "t5, alibi), or none.",
+        choices=POSITION_ENCODINGS,
+    )
     max_positions: int = setting(
         512, "Number of learned positions; with attention=location the longest source.", at_least=1
     )

@@ -10,6 +10,16 @@ from transformer.config.groups import (
 from transformer.config.model import ModelConfig
 from transformer.registry import OWN_TASK, SOURCE_ATTENTION_ONLY
 
+_PRODUCTS = "scaled_dot_product", "dot_product"
+# What position encodings that act in attention need; an attention function of one's own gets no
+# bias, but may be given rotated queries and keys.
+ATTENTION_OF_POSITIONS = {
+    "relative": ("scaled_dot_product",),
+    "t5": _PRODUCTS,
+    "alibi": _PRODUCTS,
+}
+NOT_OF_PRODUCTS = "general", "additive"
+
 
 def check_model(model: ModelConfig, task: str, row_length: int) -> None:
     """Checks the network's settings against each other, the task and `data.row_length`."""
@@ -28,6 +38,7 @@ def check_model(model: ModelConfig, task: str, row_length: int) -> None:
         "model.attention=performer has no mask that differs between queries, as decoders and "
         "packed rows need: it is for task=images; choose another model.attention.",
     )
+    _check_positions(model)
     _require(
         model.attention not in SOURCE_ATTENTION_ONLY or task in ("translation", OWN_TASK),
         f"model.attention={model.attention} is a decoder's attention to the source: it is for "
@@ -46,6 +57,27 @@ def check_model(model: ModelConfig, task: str, row_length: int) -> None:
         task == "images" or not model.is_bounded or model.max_positions >= row_length,
         f"model.max_positions ({model.max_positions}) must be at least data.row_length "
         f"({row_length}), the longest sentence; raise it or lower the other.",
+    )
+
+
+def _check_positions(model: ModelConfig) -> None:
+    allowed = ATTENTION_OF_POSITIONS.get(model.positions, (model.attention,))
+    _require(
+        model.attention in (*allowed, *SOURCE_ATTENTION_ONLY),
+        f"model.positions={model.positions} adds to the logits of self-attention, which "
+        f"model.attention={model.attention} does not allow: set model.attention="
+        f"{' or '.join(allowed)}, or choose other positions.",
+    )
+    is_rotary = model.positions == "rotary"
+    _require(
+        not is_rotary or model.attention not in NOT_OF_PRODUCTS,
+        "model.positions=rotary needs products of queries and keys, which "
+        f"model.attention={model.attention} changes: choose another of the two.",
+    )
+    _require(
+        not is_rotary or model.widths_of_head[0] % 2 == 0,
+        "model.positions=rotary turns pairs of components, so the width of a head must be even, "
+        f"not {model.widths_of_head[0]}: change model.num_heads or model.head_dim.",
     )
 
 

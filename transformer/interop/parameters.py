@@ -33,6 +33,9 @@ MEANINGS = {  # by the end of a name; the first that matches
     r"alignment/\w+": "weights of the attention function",
     r"(LayerNorm_0|norm)/scale": "scale of a layer normalisation",
     r"(LayerNorm_0|norm)/bias": "shift of a layer normalisation",
+    r"relative_positions/vectors": "row 16 + i is added to keys i positions after the query",
+    r"relative_positions/biases": "row i is added to the logits, a number per head, of a range of "
+    "keys before the query; row 32 + i of keys after it",
     r"positions/table": "row p is the vector of position p",
     r"softmax/table": "row i gives the score of token i",
     r"(shared_embedding|tokens/table)/table": "row i is token i: its vector, and for its score",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from transformer.config import Config, DecodingConfig
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
+from transformer.model.relative_positions import acts_in_attention
 from transformer.registry import POSITION_ENCODINGS, task_kind
 from transformer.special_tokens import NUM_SPECIAL, SPECIAL_NAMES
 
@@ -20,7 +21,8 @@ def unsupported_settings(config: Config, task: str = "translation") -> list[str]
         f"model.norm_type={model.norm_type}": model.norm_type != "layer_norm",
         f"model.attention={model.attention}": model.attention
         not in ("scaled_dot_product", "fused"),
-        f"model.positions={model.positions}": model.positions not in POSITION_ENCODINGS.built_in,
+        f"model.positions={model.positions}": model.positions not in POSITION_ENCODINGS.built_in
+        or acts_in_attention(model),
         f"heads of {model.widths_of_head}, not d_model / num_heads": model.widths_of_head != widths,
     }
     return [setting for setting, is_wrong in wrong.items() if is_wrong]

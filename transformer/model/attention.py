@@ -1,6 +1,7 @@
 """Multi-head attention (paper, section 3.2) with any attention function."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ from transformer.model.kv_cache import (
     to_cache_layout,
     write,
 )
+from transformer.model.relative_positions import make_relative_positions, steps_since
 from transformer.registry import ATTENTION_FUNCTIONS
 
 # Equation (1), with or without its scale: a search computes these from the cache as it is.
@@ -64,6 +66,7 @@ class MultiHeadAttention(nn.Module):
         self.output = projection(c.d_model)
         self.attention_dropout = Dropout(c.attention_dropout_rate)
         self.attention_fn = make_attention_fn(self.attention, c)
+        self.relative_positions = make_relative_positions(c)
 
     def _split_heads(self, x: jax.Array) -> jax.Array:
         """Splits [B, T, N·H] into heads [B, T, N, H]."""
@@ -79,50 +82,84 @@ class MultiHeadAttention(nn.Module):
         return KeysValues(self._split_heads(self.key(x)), self._split_heads(self.value(x)))
 
     def __call__(
-        self, x: jax.Array, keys_values: KeysValues, *, mask: Array | None, deterministic: bool
+        self,
+        x: jax.Array,
+        keys_values: KeysValues,
+        *,
+        mask: Array | None,
+        positions: Array | None = None,
+        deterministic: bool,
     ) -> jax.Array:
         """Attends from x [B, T, D] to keys and values; returns [B, T, D].
 
-        mask: broadcastable to [B, N, T, S]. The collection "intermediates", if it is mutable,
-        receives the attention weights [B, T, N, S] as "weights".
+        mask: broadcastable to [B, N, T, S]. positions: only if they act in this attention, those of
+        the keys, [B, S] or [S]; the last T are the queries'. The collection "intermediates", if it
+        is mutable, receives the attention weights [B, T, N, S] as "weights".
         """
-        query = self._split_heads(self.query(x))
+        query, bias = self._split_heads(self.query(x)), None
+        if positions is not None:
+            query, key, bias = self.relative_positions.place(query, keys_values.key, positions)
+            keys_values = keys_values._replace(key=key)
+        attend = partial(self._attend, bias=bias)
         if self.is_mutable_collection("intermediates"):
-            self.sow("intermediates", "weights", self._weights(query, keys_values, mask))
+            self.sow("intermediates", "weights", _weights(attend, query, keys_values, mask))
         dropout = None
         if self.config.attention_dropout_rate and not deterministic:
             dropout = partial(self.attention_dropout, deterministic=False)
-        return self._join_heads(self.attention_fn(query, *keys_values, mask=mask, dropout=dropout))
+        return self._join_heads(attend(query, *keys_values, mask=mask, dropout=dropout))
 
-    def _weights(self, query: jax.Array, keys_values: KeysValues, mask: Array | None) -> jax.Array:
-        """Returns the attention weights [B, T, N, S]: what attending to one-hot values gives."""
-        key, value = keys_values
-        one_hot = jnp.eye(key.shape[1], dtype=value.dtype)[None, :, None, :]
-        one_hot = jnp.broadcast_to(one_hot, (*key.shape[:3], key.shape[1]))
-        return self.attention_fn(query, key, one_hot, mask=mask)
+    def _attend(self, *arrays: jax.Array, bias: jax.Array | None, **options: Any) -> jax.Array:
+        """Calls the attention function, which need not know of a bias if there is none."""
+        options |= {} if bias is None else {"bias": bias}
+        return self.attention_fn(*arrays, **options)
 
     def step(
-        self, x: jax.Array, cache: KVCache, column: jax.Array | int, *, mask: jax.Array
+        self,
+        x: jax.Array,
+        cache: KVCache,
+        column: jax.Array | int,
+        *,
+        mask: jax.Array,
+        positions: jax.Array | None = None,
     ) -> tuple[jax.Array, KVCache]:
         """Attends from one new position of every beam to what its ancestors wrote.
 
-        x [B, W, D]; column: a scalar, where x is written; mask: see `masks.ancestor_mask`. Returns
-        ([B, W, D], the cache with the keys and values of x).
+        x [B, W, D]; column: a scalar, where x is written; mask: see `masks.ancestor_mask`;
+        positions [B]: of x, only if they act in this attention. Returns ([B, W, D], the cache with
+        the keys and values of x).
         """
-        cache = write(cache, to_cache_layout(self.project_keys_values(x)), column)
+        query, new, bias = self._split_heads(self.query(x)), self.project_keys_values(x), None
+        distances = steps_since(column, mask.shape[-1] // x.shape[1], x.shape[1])
+        if positions is not None:
+            scheme, positions = self.relative_positions, positions[:, None]
+            query, key = (scheme.rotate(heads, positions) for heads in (query, new.key))
+            new, bias = new._replace(key=key), scheme.bias(query, -distances[None, None])
+        cache = write(cache, to_cache_layout(new), column)
         if self.attention == "local":  # in a cache the window has to be a mask
-            columns = jnp.arange(mask.shape[-1]) // x.shape[1]
-            distances = (column - columns) % (mask.shape[-1] // x.shape[1])
             mask = mask & is_in_window(distances, 0, self.config.attention_block)
-        return self.attend_to_cache(x, cache, mask=mask), cache
+        return self._attend_to_cache(query, cache, mask, bias), cache
 
     def attend_to_cache(self, x: jax.Array, cache: KVCache, *, mask: jax.Array) -> jax.Array:
         """Attends from one position of every beam, x [B, W, D], to a cache; returns [B, W, D]."""
-        query = self._split_heads(self.query(x))
+        return self._attend_to_cache(self._split_heads(self.query(x)), cache, mask, None)
+
+    def _attend_to_cache(
+        self, query: jax.Array, cache: KVCache, mask: jax.Array, bias: jax.Array | None
+    ) -> jax.Array:
         if self.attention not in PRODUCTS:
-            attended = self.attention_fn(query, *from_cache_layout(cache), mask=mask)
+            attended = self._attend(query, *from_cache_layout(cache), mask=mask, bias=bias)
         else:
             if self.attention in SCALED_PRODUCTS:
                 query = query * query.shape[-1] ** -0.5
-            attended = attend_to_cache(query, cache, mask)
+            attended = attend_to_cache(query, cache, mask, bias)
         return self._join_heads(attended)
+
+
+def _weights(
+    attend: AttentionFunction, query: jax.Array, keys_values: KeysValues, mask: Array | None
+) -> jax.Array:
+    """Returns the attention weights [B, T, N, S]: what attending to one-hot values gives."""
+    key, value = keys_values
+    one_hot = jnp.eye(key.shape[1], dtype=value.dtype)[None, :, None, :]
+    one_hot = jnp.broadcast_to(one_hot, (*key.shape[:3], key.shape[1]))
+    return attend(query, key, one_hot, mask=mask)

@@ -3,7 +3,8 @@
 An attention function is called with query [B, T, N, H], key and value [B, S, N, H], `mask` boolean
 and broadcastable to [B, N, T, S], and `dropout`, a function of the attention weights; it returns
 [B, T, N, H]. What it cannot honour it refuses with ValueError. A query that may attend to nothing
-gets the mean of the values: finite, and of no consequence to the loss.
+gets the mean of the values: finite, and of no consequence to the loss. The two functions that add a
+`bias` to the logits (see `relative_positions`) take it in float32, broadcastable to [B, N, T, S].
 """
 
 from collections.abc import Callable
@@ -47,11 +48,12 @@ def scaled_dot_product_attention(
     *,
     mask: Array | None = None,
     dropout: WeightsDropout | None = None,
+    bias: jax.Array | None = None,
 ) -> jax.Array:
-    """Returns softmax(QKᵀ/√d_k)V, equation (1) of the paper; the softmax in float32."""
+    """Returns softmax(QKᵀ/√d_k + bias)V, equation (1) of the paper; the softmax in float32."""
     query = query * query.shape[-1] ** -0.5
-    if dropout is not None or not kernel_takes(query, key, value, mask):
-        return dot_product_attention(query, key, value, mask=mask, dropout=dropout)
+    if dropout is not None or bias is not None or not kernel_takes(query, key, value, mask):
+        return dot_product_attention(query, key, value, mask=mask, dropout=dropout, bias=bias)
     return _attend_on_platform(query, key, value, jnp.asarray(mask))
 
 
@@ -102,14 +104,17 @@ def dot_product_attention(
     *,
     mask: Array | None = None,
     dropout: WeightsDropout | None = None,
+    bias: jax.Array | None = None,
 ) -> jax.Array:
-    """Returns softmax(QKᵀ)V: equation (1) without its scale.
+    """Returns softmax(QKᵀ + bias)V: equation (1) without its scale.
 
     It is "dot" of Luong et al. (arXiv 1508.04025). `benchmarks/attention_scale.py` shows what the
     scale is for.
     """
     query, key, value = (x.swapaxes(1, 2) for x in (query, key, value))  # heads first: no strides
-    return attend(attention_logits(query, key), value, mask, dropout).swapaxes(1, 2)
+    logits = attention_logits(query, key)
+    logits = logits if bias is None else logits + bias
+    return attend(logits, value, mask, dropout).swapaxes(1, 2)
 
 
 def attention_logits(query: jax.Array, key: jax.Array) -> jax.Array:

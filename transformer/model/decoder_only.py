@@ -50,6 +50,6 @@ class CausalLM(DecoderModel):
         PAD, BOS and UNK, which stand for no text, have the logit -inf.
         """
         x = self.tokens(tokens, positions[:, None], deterministic=True)
-        x, cache = self.decoder.step(x, cache, column, ancestors=ancestors)
+        x, cache = self.decoder.step(x, cache, column, ancestors=ancestors, positions=positions)
         no_text = jnp.array([PAD, BOS, UNK])
         return self.tokens.logits(x).at[..., no_text].set(-jnp.inf), cache

@@ -78,6 +78,7 @@ class Transformer(DecoderModel):
             mask=mask & causal_mask(batch.targets.shape[1]),
             encoded=encoded,
             encoded_mask=segment_mask(batch.target_segments, batch.input_segments),
+            positions=batch.target_positions,
             deterministic=deterministic,
         )
         return self._logits(x, deterministic=deterministic)
@@ -92,7 +93,8 @@ class Transformer(DecoderModel):
         x = self._table("source_embedding")(inputs)
         vectors = self.source_positions(positions)
         x = add_positions(x, vectors, self.source_norm, self.dropout, deterministic=deterministic)
-        return self.encoder(x, mask=segment_mask(segments, segments), deterministic=deterministic)
+        mask = segment_mask(segments, segments)
+        return self.encoder(x, mask=mask, positions=positions, deterministic=deterministic)
 
     def encode_for_search(self, inputs: Array, lengths: Array) -> EncodedSource:
         """Encodes one sentence per row, once for all steps and beams of a search.
@@ -121,7 +123,9 @@ class Transformer(DecoderModel):
         """
         x = self._embed_target(tokens, positions[:, None], deterministic=True)
         source = dict(encoded=encoded.keys_values, encoded_mask=encoded.mask)
-        x, cache = self.decoder.step(x, cache, column, ancestors=ancestors, **source)
+        x, cache = self.decoder.step(
+            x, cache, column, ancestors=ancestors, positions=positions, **source
+        )
         return self._logits(x, deterministic=True), cache
 
     def _table(self, name: str) -> Embedding:

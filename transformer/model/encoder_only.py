@@ -32,7 +32,9 @@ class SentenceEncoder(StackModel):
         """Returns the encoded inputs [B, S, D]; sentences of a row see only themselves."""
         x = self.tokens(batch.inputs, batch.input_positions, deterministic=deterministic)
         mask = segment_mask(batch.input_segments, batch.input_segments)
-        return self.encoder(x, mask=mask, deterministic=deterministic)
+        return self.encoder(
+            x, mask=mask, positions=batch.input_positions, deterministic=deterministic
+        )
 
 
 def pool(x: jax.Array, batch: Batch, pooling: str) -> jax.Array:

@@ -73,15 +73,19 @@ def write(cache: KVCache, new: KVCache, column: jax.Array | int) -> KVCache:
     )
 
 
-def attend_to_cache(query: jax.Array, cache: KVCache, mask: jax.Array) -> jax.Array:
-    """Returns softmax(QKᵀ)V, the softmax in float32, of query [B, W, N, H]: [B, W, N, H].
+def attend_to_cache(
+    query: jax.Array, cache: KVCache, mask: jax.Array, bias: jax.Array | None = None
+) -> jax.Array:
+    """Returns softmax(QKᵀ + bias)V, the softmax in float32, of query [B, W, N, H]: [B, W, N, H].
 
-    mask: boolean, broadcastable to [B, N=1, W, S].
+    mask: boolean, broadcastable to [B, N=1, W, S]; bias: float32, to [B, N, W, S].
     """
     key, value = cache
     if query.shape[1] == 1:  # products of a vector: without the axis they are a third faster
         logits = jnp.einsum("BNH,BNHS->BNS", query[:, 0], key, preferred_element_type=jnp.float32)
+        logits = logits if bias is None else logits + bias[:, :, 0]
         weights = masked_softmax(logits, mask[:, :, 0]).astype(value.dtype)
         return jnp.einsum("BNS,BNSH->BNH", weights, value)[:, None]
     logits = jnp.einsum("BWNH,BNHS->BNWS", query, key, preferred_element_type=jnp.float32)
+    logits = logits if bias is None else logits + bias
     return attend(logits, value, mask, None).swapaxes(1, 2)

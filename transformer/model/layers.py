@@ -110,12 +110,16 @@ class Block(nn.Module):
         encoded: jax.Array | None = None,
         encoded_mask: Array | None = None,
         deterministic: bool,
+        **place: Array,
     ) -> jax.Array:
-        """Returns [B, T, D] of x [B, T, D]; encoded [B, S, D] is the source."""
+        """Returns [B, T, D] of x [B, T, D]; encoded [B, S, D] is the source.
+
+        place: `positions` [B, T] or [T], if they act in self-attention.
+        """
         attention, residual = self.self_attention, self.self_residual
         y = residual.sublayer_input(x)
         keys_values = attention.project_keys_values(y)
-        y = attention(y, keys_values, mask=mask, deterministic=deterministic)
+        y = attention(y, keys_values, mask=mask, deterministic=deterministic, **place)
         x = residual.add(x, y, deterministic=deterministic)
         if self.cross_attention:
             attention, residual = self.encoder_attention, self.encoder_residual
@@ -135,14 +139,15 @@ class Block(nn.Module):
         mask: jax.Array,
         encoded: KVCache | None = None,
         encoded_mask: Array | None = None,
+        **place: jax.Array,
     ) -> tuple[jax.Array, KVCache]:
         """Returns one new position of every beam, [B, W, D], and the cache that includes it.
 
         x [B, W, D]; column: where in the cache it is written; encoded: the source as this block's
-        keys and values.
+        keys and values; place: `positions` [B], if they act in self-attention.
         """
         y = self.self_residual.sublayer_input(x)
-        y, cache = self.self_attention.step(y, cache, column, mask=mask)
+        y, cache = self.self_attention.step(y, cache, column, mask=mask, **place)
         x = self.self_residual.add(x, y, deterministic=True)
         if self.cross_attention:
             y = self.encoder_residual.sublayer_input(x)

@@ -17,6 +17,7 @@ from transformer.model.kv_cache import KVCache, empty_cache, to_cache_layout
 from transformer.model.layer_norm import make_layer_norm
 from transformer.model.layers import Block
 from transformer.model.masks import ancestor_mask
+from transformer.model.relative_positions import acts_in_attention
 from transformer.registry import BLOCKS
 
 
@@ -47,15 +48,19 @@ class Stack(nn.Module):
         mask: Array | None,
         encoded: jax.Array | None = None,
         encoded_mask: Array | None = None,
+        positions: Array | None = None,
         deterministic: bool,
     ) -> jax.Array:
         """Returns [B, T, D] of x [B, T, D].
 
         mask: broadcastable to [B, N, T, T]; encoded [B, S, D]: the source, with a mask
-        broadcastable to [B, N, T, S].
+        broadcastable to [B, N, T, S]; positions [B, T] or [T] in the sentences of a row, which
+        matter only if they act in attention; None: a row is one sentence.
         """
         inputs: dict[str, Any] = dict(mask=mask, encoded=encoded, encoded_mask=encoded_mask)
         inputs["deterministic"] = deterministic
+        if acts_in_attention(self.config):
+            inputs["positions"] = jnp.arange(x.shape[1]) if positions is None else positions
         is_written_to = self.is_initializing() or self.is_mutable_collection("intermediates")
         if is_written_to or not (self.remat or self.scan_layers):
             for block in self.layer:
@@ -113,20 +118,24 @@ class Stack(nn.Module):
         ancestors: jax.Array,
         encoded: list[KVCache] | None = None,
         encoded_mask: Array | None = None,
+        positions: jax.Array | None = None,
     ) -> tuple[jax.Array, list[KVCache]]:
         """Returns one new position of every beam, [B, W, D], and the cache that includes it.
 
         x [B, W, D]; column: where in the cache it is written; ancestors [B, W, L]: see
-        `masks.ancestor_mask`; encoded: the source as `project_keys_values` returns it.
+        `masks.ancestor_mask`; encoded: the source as `project_keys_values` returns it; positions
+        [B]: of x in its sentences, which matter only if they act in attention; None: `column`.
         """
-        mask = ancestor_mask(ancestors)
+        mask, place = ancestor_mask(ancestors), {}
+        if acts_in_attention(self.config):
+            place["positions"] = jnp.full(len(x), column) if positions is None else positions
         unbound = self._unbound_block()
 
         @jax.jit  # traced once for all blocks
         def step(
             params: Any, x: jax.Array, cache: KVCache, encoded: KVCache | None
         ) -> Any:  # ([B, W, D], KVCache)
-            inputs = dict(mask=mask, encoded=encoded, encoded_mask=encoded_mask)
+            inputs = dict(mask=mask, encoded=encoded, encoded_mask=encoded_mask, **place)
             return unbound.apply({"params": params}, x, cache, column, **inputs, method="step")
 
         new_cache: list[KVCache] = []

@@ -1,0 +1,201 @@
+"""Positions in attention: by a plain reference, cached, packed, alone, and what is refused."""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+from tests.helpers.tiny_models import (
+    VOCAB_SIZE,
+    make_batch,
+    random_params,
+    sentence,
+    tiny_config,
+    tiny_model,
+)
+from transformer.config import Config
+from transformer.model.attention import MultiHeadAttention
+from transformer.model.decoder_only import CausalLM
+from transformer.model.encoder_only import ImageClassifier
+from transformer.model.masks import causal_mask
+from transformer.model.relative_positions import T5Positions, alibi_slopes, range_of_offset
+from transformer.model.stack import Stack
+
+SCHEMES = ["rotary", "relative", "t5", "alibi"]
+B, T, D, N, H = 2, 40, 16, 2, 8
+
+
+def published_t5_bucket(offset, num_buckets=32, max_distance=128):
+    """The bucket of a decoder (bidirectional=False) as in Google's code, in plain Python."""
+    n = max(-offset, 0)
+    max_exact = num_buckets // 2
+    if n < max_exact:
+        return n
+    large = max_exact + int(
+        np.log(n / max_exact) / np.log(max_distance / max_exact) * (num_buckets - max_exact)
+    )
+    return min(large, num_buckets - 1)
+
+
+def reference_logits(name, q, k, i, j, head, weights):
+    """The logit of one query at position i and one key at position j, as the papers write it."""
+    if name == "rotary":  # pairs as complex numbers
+        angles = 10_000.0 ** (-2 * np.arange(H // 2) / H)
+        turned = [(x[::2] + 1j * x[1::2]) * np.exp(1j * p * angles) for x, p in ((q, i), (k, j))]
+        return (turned[0] * turned[1].conj()).sum().real / np.sqrt(H)
+    if name == "relative":
+        return q @ (k + weights["vectors"][np.clip(j - i, -16, 16) + 16]) / np.sqrt(H)
+    product = q @ k / np.sqrt(H)
+    if name == "t5":
+        row = published_t5_bucket(-abs(j - i)) + 32 * (j > i)
+        return product + weights["biases"][row, head]
+    return product - 2.0 ** (-8 * (head + 1) / N) * abs(j - i)
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_attention_by_hand(name):
+    """Catches a wrong sign or scale, an offset by one, and a table that is read off its end."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1, T, D)).astype(np.float32)
+    attention = MultiHeadAttention(tiny_config(positions=name), "scaled_dot_product")
+    mask = causal_mask(T) if name == "alibi" else None
+
+    def attend(attention, x):
+        keys_values = attention.project_keys_values(x)
+        positions = np.arange(T)
+        return attention(x, keys_values, mask=mask, positions=positions, deterministic=True)
+
+    params = random_params(attention.init, x, method=attend)
+    run = partial(attention.apply, {"params": params}, x, method=attend, mutable="intermediates")
+    ours = np.asarray(run()[1]["intermediates"]["weights"][0])[0]  # [T, N, S]
+    weights = {name: np.asarray(w) for name, w in params.get("relative_positions", {}).items()}
+    kernels = (np.asarray(params[side]["kernel"]) for side in ("query", "key"))
+    q, k = ((x[0] @ kernel).reshape(T, N, H).astype(np.float64) for kernel in kernels)
+    for i in (0, 3, T - 1):
+        for head in range(N):
+            keys = range(T if mask is None else i + 1)
+            logits = np.array(
+                [reference_logits(name, q[i, head], k[j, head], i, j, head, weights) for j in keys]
+            )
+            expected = np.exp(logits - logits.max())
+            found = ours[i, head, : len(keys)]
+            np.testing.assert_allclose(found, expected / expected.sum(), atol=2e-5)
+
+
+def test_ranges_and_slopes_are_the_published_ones():
+    """Catches ranges that begin elsewhere than T5's, and slopes for no power of 2."""
+    offsets = np.arange(-200, 201)
+    ours = range_of_offset(offsets, T5Positions.num_ranges, T5Positions.max_distance)
+    before = [published_t5_bucket(offset) for offset in range(-200, 1)]
+    np.testing.assert_array_equal(ours[:201], before)
+    np.testing.assert_array_equal(ours[201:], np.array(before[:200][::-1]) + 32)
+    assert range_of_offset(np.array([0, -1, -2, -3, -4, -9]), 4, 8).tolist() == [0, 1, 2, 2, 3, 3]
+    np.testing.assert_allclose(alibi_slopes(8), 0.5 ** np.arange(1, 9))
+    np.testing.assert_allclose(alibi_slopes(3), [1 / 16, 1 / 256, 1 / 4])
+
+
+@pytest.mark.parametrize("name", [*SCHEMES, "none"])
+def test_cached_steps_equal_the_full_pass_wherever_a_sentence_begins(name):
+    """Catches distances between columns, which a ring of columns that sentences share are not.
+
+    Of 6 columns, sentence 0 begins in column 0 and sentence 1 in column 4, so that its positions
+    0 to 4 stand in the columns 4, 5, 0, 1 and 2. The cache begins full of junk.
+    """
+    length, width, starts = 6, 2, np.array([0, 4])
+    stack = Stack(tiny_config(positions=name, num_layers=1))
+    x = np.random.default_rng(1).normal(size=(2, width, length, D)).astype(np.float32)
+    full = partial(stack.apply, mask=causal_mask(length), deterministic=True)
+    init = partial(stack.init, mask=causal_mask(length), deterministic=True)
+    variables = {"params": random_params(init, x[0])}
+    expected = np.stack([jax.jit(full)(variables, rows) for rows in x])
+    cache = stack.apply(variables, 2, width, length, method="init_cache")
+    cache = jax.tree.map(lambda leaf: leaf + 9, cache)
+    step = jax.jit(partial(stack.apply, method="step"))
+    for now in range(9):
+        positions, column = np.maximum(now - starts, 0), now % length
+        steps_ago = (column - np.arange(length)) % length
+        is_written = steps_ago <= positions[:, None]
+        ancestors = np.where(is_written[:, None], np.arange(width)[:, None], -1)
+        inside = np.minimum(positions, length - 1)
+        tokens = np.stack([x[row, :, inside[row]] for row in range(2)])
+        y, cache = step(variables, tokens, cache, column, ancestors=ancestors, positions=positions)
+        for row in range(2):
+            if starts[row] <= now < starts[row] + length:
+                there = expected[row, :, inside[row]]
+                np.testing.assert_allclose(y[row], there, atol=1e-5, err_msg=f"{row}, {now}")
+
+
+@pytest.mark.parametrize("name", ["rotary", "relative", "t5"])
+def test_packed_sentences_are_what_they_are_alone(name):
+    """Catches distances from the beginning of a row, on either side of a translation model.
+
+    Also a scheme in attention to the source, with which targets have no positions in common.
+    """
+    rng = np.random.default_rng(0)
+    pairs = [(sentence(rng, s), sentence(rng, t)) for s, t in ((3, 4), (5, 3), (2, 6))]
+    model = tiny_model(positions=name, num_layers=1)
+    packed, alone = make_batch([pairs], 10, 13), make_batch([[pair] for pair in pairs], 6, 7)
+    params = random_params(model.init, packed, deterministic=True)
+    params = jax.tree_util.tree_map_with_path(
+        lambda path, x: x * 5 if "relative_positions" in str(path) else x, params
+    )
+    ours, theirs = (
+        jax.jit(partial(model.apply, deterministic=True))({"params": params}, batch)
+        for batch in (packed, alone)
+    )
+    for row in range(3):
+        inside = packed.target_segments[0] == row + 1
+        np.testing.assert_allclose(ours[0][inside], theirs[row, : inside.sum()], atol=1e-5)
+    decoder = params["decoder"]["layer_0"]
+    assert ("relative_positions" in decoder["self_attention"]) == (name in ("relative", "t5"))
+    assert "relative_positions" not in decoder["encoder_attention"]
+    assert not {"source_positions", "target_positions"} & params.keys()
+
+
+@pytest.mark.parametrize("name", ["relative", "t5"])
+def test_gradients_reach_the_weights_of_recomputed_and_scanned_layers(name):
+    """Catches positions that are lost on the way, and weights that nothing trains."""
+    plain = CausalLM(tiny_config(positions=name), VOCAB_SIZE)
+    ids = np.random.default_rng(0).integers(4, VOCAB_SIZE, (2, 9))
+    params = random_params(plain.init, ids, deterministic=True)
+
+    def loss(params, model):
+        return (model.apply({"params": params}, ids, deterministic=True) ** 2).sum()
+
+    models = plain, plain.clone(remat=True, scan_layers=True)
+    expected, ours = (jax.jit(jax.grad(partial(loss, model=model)))(params) for model in models)
+    for layer in ("layer_0", "layer_1"):
+        scheme = ours["decoder"][layer]["self_attention"]["relative_positions"]
+        (gradient,) = scheme.values()
+        assert np.isfinite(gradient).all() and np.any(gradient)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-3), ours, expected)
+
+
+def test_without_positions_attention_sees_a_set():
+    """Catches an order that comes in by another way; a scheme puts it back."""
+    patches = np.random.default_rng(0).normal(size=(2, 5, 6)).astype(np.float32)
+    for name in ["none", *SCHEMES]:
+        model = ImageClassifier(tiny_config(num_layers=1, positions=name, pooling="first"), 3)
+        params = random_params(model.init, patches, deterministic=True)
+        run = jax.jit(partial(model.apply, {"params": params}, deterministic=True))
+        change = abs(run(patches[:, ::-1]) - run(patches)).max()
+        assert (change < 1e-5) == (name == "none"), name
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (dict(positions="alibi", attention="fused"), "set model.attention=scaled_dot_product or"),
+        (dict(positions="t5", attention="additive"), "adds to the logits"),
+        (dict(positions="relative", attention="dot_product"), "=scaled_dot_product, or choose"),
+        (dict(positions="alibi", attention="local"), "which model.attention=local does not allow"),
+        (dict(positions="rotary", attention="additive"), "needs products"),
+        (dict(positions="rotary", head_dim=5), "must be even, not 5"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_honoured_is_refused(changes, message):
+    """Catches a bias that an attention function drops in silence."""
+    with pytest.raises(ValueError, match=message):
+        Config(model=tiny_config(**changes)).validate()
