@@ -62,9 +62,10 @@ def acts_in_attention(config: ModelConfig) -> bool:
     return issubclass(POSITION_ENCODINGS[config.positions], NoPositions)
 
 
-def make_relative_positions(config: ModelConfig) -> NoPositions | None:
-    """Returns the scheme of one attention; None if positions act on the embedding."""
-    return POSITION_ENCODINGS[config.positions](config) if acts_in_attention(config) else None
+def make_relative_positions(config: ModelConfig) -> NoPositions:
+    """Returns the scheme of one attention, idle if `config.positions` act elsewhere."""
+    scheme = POSITION_ENCODINGS[config.positions] if acts_in_attention(config) else NoPositions
+    return scheme(config)
 
 
 def steps_since(column: Array | int, num_columns: int, num_beams: int) -> jax.Array:
@@ -74,7 +75,7 @@ def steps_since(column: Array | int, num_columns: int, num_beams: int) -> jax.Ar
     wherever it began. With 4 columns of one beam, at a step into column 1: 1 0 3 2.
     """
     columns = jnp.arange(num_columns * num_beams) // num_beams
-    return (column - columns) % num_columns
+    return jnp.mod(column - columns, num_columns)
 
 
 class RotaryPositions(NoPositions):
@@ -161,8 +162,8 @@ class AlibiPositions(NoPositions):
 
     def bias(self, query: jax.Array, offsets: Array) -> jax.Array:
         """Returns minus slope times distance; query [B, T, N, H] matters by its number of heads."""
-        slopes = alibi_slopes(query.shape[2])[:, None, None]
-        return -slopes * jnp.abs(offsets).astype(jnp.float32)[:, None]
+        slopes = jnp.asarray(alibi_slopes(query.shape[2]))[:, None, None]
+        return -slopes * jnp.abs(offsets)[:, None]
 
 
 def alibi_slopes(num_heads: int) -> np.ndarray:

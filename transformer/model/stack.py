@@ -126,17 +126,17 @@ class Stack(nn.Module):
         `masks.ancestor_mask`; encoded: the source as `project_keys_values` returns it; positions
         [B]: of x in its sentences, which matter only if they act in attention; None: `column`.
         """
-        mask, place = ancestor_mask(ancestors), {}
+        inputs: dict[str, Any] = dict(mask=ancestor_mask(ancestors), encoded_mask=encoded_mask)
         if acts_in_attention(self.config):
-            place["positions"] = jnp.full(len(x), column) if positions is None else positions
+            inputs["positions"] = jnp.full(len(x), column) if positions is None else positions
         unbound = self._unbound_block()
 
         @jax.jit  # traced once for all blocks
         def step(
             params: Any, x: jax.Array, cache: KVCache, encoded: KVCache | None
         ) -> Any:  # ([B, W, D], KVCache)
-            inputs = dict(mask=mask, encoded=encoded, encoded_mask=encoded_mask, **place)
-            return unbound.apply({"params": params}, x, cache, column, **inputs, method="step")
+            arrays = {"params": params}, x, cache, column
+            return unbound.apply(*arrays, encoded=encoded, **inputs, method="step")
 
         new_cache: list[KVCache] = []
         for i, block in enumerate(self.layer):
