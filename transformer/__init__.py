@@ -6,7 +6,7 @@ The axis key, used in every shape of this package (the letters of `jax.nn.dot_pr
     N heads, h       H width of a head, d_k     F feed-forward width     V vocabulary   W beam width
 
 `train(config, "runs/x")` trains a run that a `Config` describes, and `evaluate("runs/x")` scores
-it; `Translator`, `Classifier`, `LanguageModel` and `TextEncoder` use it:
+it; `Translator`, `Classifier`, `Tagger`, `LanguageModel` and `TextEncoder` use it:
 `Translator.from_checkpoint("runs/x").translate(["…"])`. `restore("runs/x")` returns its model,
 parameters, configuration and tokenizers. The functions `register_…` add attention functions, tasks
 and metrics of one's own. `train.py` and `eval.py` are the commands.
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from transformer.config import Config
     from transformer.inference.classifier import Classifier
     from transformer.inference.language_model import LanguageModel
+    from transformer.inference.tagger import Tagger
     from transformer.inference.text_encoder import TextEncoder
     from transformer.inference.translator import Translator
     from transformer.interop.export_model import export_model
@@ -44,6 +45,7 @@ __all__ = [
     "Classifier",
     "Config",
     "LanguageModel",
+    "Tagger",
     "TextEncoder",
     "Transformer",
     "Translator",
@@ -63,6 +65,7 @@ _MODULES = {
     "Classifier": "inference.classifier",
     "Config": "config",
     "LanguageModel": "inference.language_model",
+    "Tagger": "inference.tagger",
     "TextEncoder": "inference.text_encoder",
     "Transformer": "model.encoder_decoder",
     "Translator": "inference.translator",

@@ -1,6 +1,7 @@
 """The other tasks as a user meets them: train, score, answer, restore from Python, mistakes."""
 
 import json
+import random
 import re
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from tests.helpers.commands import call
 from tests.helpers.tiny_runs import SPLITS, train, write_sentences
-from transformer import Classifier, LanguageModel
+from transformer import Classifier, LanguageModel, Tagger
 
 
 def evaluate(folder, *arguments, stdin=b""):
@@ -71,6 +72,34 @@ def test_bad_labels_are_one_sentence(tmp_path, text, sentence):
     code, err = train(tmp_path / "run", "classification", tmp_path, *SPLITS)
     assert code == 2
     assert sentence in err and err.count("\n") == 1
+
+
+def test_words_get_their_labels(tmp_path):
+    """Catches labels of other words, a loss over the pieces between, and a cut that is not said."""
+    rng, rows = random.Random(0), []
+    for _ in range(300):  # an x makes an entity of the words around it
+        words = [rng.choice(("ab", "cd", "e")) for _ in range(rng.randint(1, 4))]
+        labels = ["O"] * len(words)
+        if rng.random() < 0.6:
+            words, labels = [*words, "xa", "b", "c"], [*labels, "B-X", "I-X", "O"]
+        rows.append("".join(f"{w} {label}\n" for w, label in zip(words, labels, strict=True)))
+    (tmp_path / "train.conll").write_text("\n".join(rows))
+    code, err = train(
+        tmp_path / "run", "token_classification", tmp_path, *SPLITS, "tokenizer.kind=characters"
+    )
+    assert code == 0, err
+    code, out, err = evaluate(tmp_path / "run", "--input=-", stdin=b"cd xa b c\n\nab\n")
+    assert (code, out) == (0, b"O B-X I-X O\n\nO\n"), err
+    code, out, err = evaluate(tmp_path / "run")
+    assert b"entity F1" in out and b"words" in out, err
+    report = json.loads((tmp_path / "run" / "results" / "train_80_" / "report.json").read_text())
+    assert report["f1"]["value"] > 95
+    tagger = Tagger.from_checkpoint(tmp_path / "run")
+    texts = ["xa b", "cd xa b c e", "ab " * 12]
+    together = tagger.tag(texts)
+    assert tagger.num_truncated == 1
+    assert together == [tagger.tag([text])[0] for text in texts]
+    assert together[2] == ["O"] * 8 + ["?"] * 4  # 15 of 24 letters, and the end
 
 
 # ---- one text

@@ -17,7 +17,8 @@ from transformer.data.tokenizer_files import Tokenizer, save_tokenizers
 from transformer.workdir import WorkDir
 
 WORDS = [f"w{i}" for i in range(20)]
-TASKS = ["translation", "classification", "language_model", "masked_lm", "images"]
+TASKS = ["translation", "classification", "token_classification", "language_model"]
+TASKS += ["masked_lm", "images"]
 
 
 def make_config(task: str = "translation", **model: Any) -> Config:
@@ -49,7 +50,7 @@ def write_run(
     workdir = WorkDir(folder)
     folder.mkdir(parents=True, exist_ok=True)
     labels, tokenizers = Labels([]), ()
-    if task in ("classification", "images"):
+    if task in ("classification", "token_classification", "images"):
         labels = Labels(["no", "yes", "maybe"], [4, 4, 1] if task == "images" else [])
         labels.save(workdir.path)
     if task != "images":

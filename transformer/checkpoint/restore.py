@@ -76,7 +76,8 @@ def restore(
     if tasks is not None and kind not in tasks:
         raise ValueError(
             f"{run.path} holds a run of {config.task}, not of {' or '.join(tasks)}; "
-            f"open it with the class for its task: Translator, Classifier or LanguageModel."
+            f"open it with the class for its task: Translator, Classifier, Tagger, "
+            f"LanguageModel or TextEncoder."
         )
     if dtype is not None:
         config.model.dtype = dtype if isinstance(dtype, str) else jnp.dtype(dtype).name
@@ -96,7 +97,7 @@ def load_model(run: WorkDir, config: Config) -> tuple[nn.Module, tuple[Tokenizer
     kind = task_kind(config.task)
     has_text = kind not in ("images", OWN_TASK) or has_tokenizers(run.path)
     tokenizers = load_tokenizers(run.path) if has_text else ()
-    has_classes = kind in ("classification", "images")
+    has_classes = kind in ("classification", "token_classification", "images")
     labels = Labels.load(run.path) if has_classes else Labels([])
     return make_model(config, tokenizers, labels), tokenizers, labels
 

@@ -13,7 +13,12 @@ from transformer.data.lm_batches import WindowBatch
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_decoder import Transformer
-from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassifier
+from transformer.model.encoder_only import (
+    ImageClassifier,
+    MaskedLM,
+    TextClassifier,
+    TokenClassifier,
+)
 from transformer.registry import OWN_TASK, TASKS, task_kind
 
 
@@ -29,6 +34,8 @@ def make_model(config: Config, tokenizers: tuple[Tokenizer, ...], labels: Labels
             return Transformer(config.model, sizes[0], sizes[1])
         case "classification":
             return TextClassifier(config.model, sizes[0], num_classes=len(labels.names))
+        case "token_classification":
+            return TokenClassifier(config.model, sizes[0], num_classes=len(labels.names))
         case "images":
             return ImageClassifier(config.model, len(labels.names))
         case "language_model":

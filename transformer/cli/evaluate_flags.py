@@ -13,7 +13,8 @@ from transformer.inference.chunks import CHUNK_LINES
 from transformer.registry import OWN_TASK
 
 LANGUAGE_MODEL = ("language_model",)
-LINE_TASKS = ("translation", "classification", "language_model", OWN_TASK)  # lines of text
+ANSWER_TASKS = ("translation", "classification", "token_classification", OWN_TASK)
+LINE_TASKS = (*ANSWER_TASKS, "language_model")  # lines of text
 BUILT_IN = ("translation", "classification", "images", "language_model", "masked_lm")
 WRITE_NO_LINES = {  # flags with which the command writes no translations, and why
     "reference": "scores of a test set are kept in results/",
@@ -117,7 +118,7 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
     jsonl: bool = flag(
         False,
         "Write one JSON object per line, with source and scores.",
-        tasks=("translation", "classification", OWN_TASK),
+        tasks=ANSWER_TASKS,
         needs=("input",),
         excludes=WRITE_NO_LINES,
     )

@@ -35,7 +35,7 @@ class TextEncoder(Predictor):
     sources it encodes. `num_truncated` counts the texts longer than `data.row_length` tokens.
     """
 
-    tasks = ("masked_lm", "classification", "translation")
+    tasks = ("masked_lm", "classification", "token_classification", "translation")
 
     def __init__(
         self,

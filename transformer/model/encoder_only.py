@@ -127,6 +127,20 @@ class TextClassifier(SentenceEncoder):
         return self.classes(self.pooler(x) if self.config.pooling == "pooler" else x)
 
 
+class TokenClassifier(SentenceEncoder):
+    """Embedding and positions, encoder, and the classes of every position."""
+
+    num_classes: int
+
+    def setup(self) -> None:
+        super().setup()
+        self.classes = nn.Dense(self.num_classes, dtype=jnp.float32)
+
+    def __call__(self, inputs: Batch | Array, *, deterministic: bool) -> jax.Array:
+        """Returns logits [B, S, num_classes] float32; inputs: as of `MaskedLM`."""
+        return self.classes(self.encode(as_batch(inputs), deterministic=deterministic))
+
+
 class ImageClassifier(StackModel):
     """Patches for tokens (Dosovitskiy et al. 2021), with `config.pooling` over them.
 

@@ -13,7 +13,11 @@ from etils.epath import PathLike
 
 from transformer.config import Config, DataConfig
 from transformer.console import say
-from transformer.data.labelled_text import load_evaluation_examples, load_training_examples
+from transformer.data.labelled_text import (
+    LabelledTexts,
+    load_evaluation_examples,
+    load_training_examples,
+)
 from transformer.data.length_filter import filter_by_length
 from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.ragged import Ragged
@@ -32,18 +36,21 @@ LINES_AT_ONCE = 4096  # sorted by length together
 class ClassificationTask(LabelledTask[PackedBatches]):
     """Packs sentences as translation does: the target of a sentence is one id, its class.
 
-    T, the number of classes in a row, is the number of sentences of mean length that fit S.
+    T, the number of targets in a row, is that of the sentences of mean length that fit S. A
+    subclass may have other targets, and another predictor.
     """
+
+    predictor, verb = Classifier, "classify"
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
         data, training = config.data, config.training
-        texts, labels, problems = load_training_examples(data)
-        self.labels = self._load_or_make_labels(labels)
+        texts, labels, problems = self.load_training(data)
+        self.labels = self._load_or_make_labels(self.names_in(labels))
         self.tokenizer = self._load_or_train_tokenizer(sides(texts, config.model))
         self.validation = self.load_split(data, data.validation_split, self.labels.names)
         self.test_examples = self.load_split(data, data.test_split, self.labels.names)
-        self.classifier = Classifier(config, None, self.labels, self.tokenizer)
+        self.classifier: Any = self.predictor(config, None, self.labels, self.tokenizer)
         self.model = with_training_options(self.classifier.model, config)
         num_rows = num_rows_of_batch(training.batch_tokens, data.row_length)
         self.training_batches, skipped = self._pack(texts, labels, num_rows)
@@ -57,24 +64,38 @@ class ClassificationTask(LabelledTask[PackedBatches]):
     ) -> tuple[PackedBatches, Counter[str]]:
         """Returns batches of the sentences that fit a row, and counts of the others."""
         length = self.config.data.row_length
-        source = encode_texts(self.tokenizer, texts, self.config.model)
-        classes = self.labels.encode(labels)
-        target = Ragged(classes, np.arange(len(classes)), np.ones(len(classes), np.int64))
+        source, target = self._encode(texts, labels)
         kept, skipped, _ = filter_by_length(source, target, length, max_length_ratio=0)
         if not len(kept):
             raise ValueError(
                 f"No sentence has at most data.row_length ({length}) pieces; raise it."
             )
-        source = source.take(kept)
+        source, target = source.take(kept), target.take(kept)
         batches = PackedBatches(
             source,
-            target.take(kept),
-            row_length=max(1, round(length / source.lengths.mean())),
+            target,
+            row_length=max(1, round(length * target.lengths.mean() / source.lengths.mean())),
             source_length=length,
             rows_per_batch=num_rows,
             seed=self.config.training.seed,
         )
         return batches, skipped
+
+    def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> tuple[Ragged, Ragged]:
+        """Returns the ids of each text, and its targets."""
+        classes = self.labels.encode(labels)
+        target = Ragged(classes, np.arange(len(classes)), np.ones(len(classes), np.int64))
+        return encode_texts(self.tokenizer, texts, self.config.model), target
+
+    @staticmethod
+    def load_training(data: DataConfig) -> LabelledTexts:
+        """Reads the training split."""
+        return load_training_examples(data)
+
+    @staticmethod
+    def names_in(labels: Sequence[str]) -> Sequence[str]:
+        """Returns the names of classes that the labels of texts hold."""
+        return labels
 
     @staticmethod
     def load_split(
@@ -117,10 +138,11 @@ class ClassificationTask(LabelledTask[PackedBatches]):
     @cached_property
     def cost_per_step(self) -> StepCost:
         source, model = self.training_batches.source, self.config.model
-        outputs = len(source) * model.d_model * len(self.labels.names)
+        num_targets = self.training_batches.target.lengths.sum()
+        outputs = num_targets * model.d_model * len(self.labels.names)
         flops = stack_flops(model, source.lengths, outputs=outputs)
         num_steps = self.training_batches.batches_per_epoch
-        return StepCost(flops / num_steps, len(source) / num_steps)
+        return StepCost(flops / num_steps, num_targets / num_steps)
 
     def next_commands(self) -> NextCommands:
         sentence = self.test_examples[0][0]
@@ -129,20 +151,20 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         )
         return NextCommands(
             sentence,
-            f"from transformer import Classifier; "
-            f"print(Classifier.from_checkpoint({folder}).classify([{text}])[0])",
+            f"from transformer import {self.predictor.__name__}; "
+            f"print({self.predictor.__name__}.from_checkpoint({folder}).{self.verb}([{text}])[0])",
         )
 
     def summary_lines(self) -> list[str]:
         batches = self.training_batches
-        length, num_classes = batches.shape
+        length, num_targets = batches.shape
         fill = (batches[0].input_segments != 0).mean()
         lines = [
             f"data        {self.config.data.corpus}: {len(batches.source):,} training sentences of "
             f"{len(self.labels.names)} classes; left out: {self._skipped_text()}",
             f"vocabulary  {self.tokenizer.vocab_size:,} pieces",
             self._batch_line(
-                f"{length} tokens, {fill:.1%} of them real", f", {num_classes} classes"
+                f"{length} tokens, {fill:.1%} of them real", f", {num_targets} targets"
             ),
             f"validation  {len(self.validation[0]):,} sentences",
         ]

@@ -23,7 +23,7 @@ class LabelledTask(Task[TrainingT, TrainingT], ABC):
 
     selection_key, higher_is_better = "validation_accuracy", True
     labels: Labels
-    classifier: Classifier
+    classifier: Any  # what answers: a Classifier, or a Tagger
     validation: tuple[Any, Sequence[str]]  # examples as `Classifier.classify` takes them, labels
 
     @staticmethod

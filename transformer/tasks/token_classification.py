@@ -1,0 +1,119 @@
+"""The task of labelling each word of a text: named entities, parts of speech."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from etils.epath import PathLike
+
+from transformer.checkpoint.train_state import Params
+from transformer.config import Config, DataConfig
+from transformer.console import say
+from transformer.data.labelled_text import LabelledTexts
+from transformer.data.labelled_words import (
+    encode_words,
+    label_first_pieces,
+    load_labelled_words,
+)
+from transformer.data.ragged import Ragged
+from transformer.evaluation.tagging import entities, evaluate_tagger
+from transformer.evaluation.task_scores import TaskScores
+from transformer.inference.tagger import Tagger
+from transformer.parallel.mapping import Parallel
+from transformer.tasks.classification import LINES_AT_ONCE, ClassificationTask
+from transformer.tasks.task import Metrics
+from transformer.workdir import WorkDir
+
+
+class TokenClassificationTask(ClassificationTask):
+    """The first piece of a word has its class as the target, from 1; 0 stands at all others.
+
+    The best checkpoint is that of the highest F1 of entities, or accuracy where there are none.
+    """
+
+    predictor, verb = Tagger, "tag"
+
+    def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
+        super().__init__(config, parallel, workdir)
+        has_entities = any(entities(labels.split()) for labels in self.validation[1])
+        self.selection_key = "validation_f1" if has_entities else "validation_accuracy"
+
+    def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> tuple[Ragged, Ragged]:
+        source, firsts = encode_words(self.tokenizer, texts, self.config.model)
+        classes = self.labels.encode(self.names_in(labels))
+        return source, label_first_pieces(source, firsts, classes)
+
+    @staticmethod
+    def load_training(data: DataConfig) -> LabelledTexts:
+        return load_labelled_words(data, data.train_split)
+
+    @staticmethod
+    def names_in(labels: Sequence[str]) -> Sequence[str]:
+        return [name for row in labels for name in row.split()]
+
+    @staticmethod
+    def load_split(
+        data: DataConfig, split: str, classes: Sequence[str]
+    ) -> tuple[list[str], list[str]]:
+        return load_labelled_words(data, split, classes)[:2]
+
+    def loss_fn(
+        self, params: Params, batch: Any, rng: jax.Array | None
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        counts = batch.targets != 0
+        batch = batch._replace(
+            targets=jnp.maximum(batch.targets - 1, 0),
+            target_segments=jnp.where(counts, batch.target_segments, 0),
+        )
+        return super().loss_fn(params, batch, rng)
+
+    def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
+        """Returns (metrics, every text with its labels and those that were found)."""
+        with self._whole_params(self.classifier, params):
+            result = evaluate_tagger(self.classifier, *self.validation, "validation")
+        metrics = self.evaluate_loss(params)
+        metrics |= {f"validation_{name}": score.value for name, score in result.scores.items()}
+        return metrics, [
+            f"    {row['text']}\n    = {row['labels']}\n    > {row['found']}" for row in result.rows
+        ]
+
+    @classmethod
+    def score_split(
+        cls,
+        path: PathLike,
+        checkpoint: str,
+        split: str,
+        *,
+        corpus: str | None = None,
+        dtype: str | None = None,
+        batch_size: int | None = None,
+    ) -> TaskScores:
+        tagger = Tagger.from_checkpoint(path, checkpoint, dtype=dtype, batch_size=batch_size)
+        data = replace(tagger.config.data, corpus=corpus or tagger.config.data.corpus)
+        examples = cls.load_split(data, split, tagger.labels.names)
+        return evaluate_tagger(tagger, *examples, f"{data.corpus} {split}")
+
+    @classmethod
+    def predict_lines(
+        cls,
+        path: PathLike,
+        checkpoint: str,
+        lines: Iterator[str],
+        options: Mapping[str, Any],
+        *,
+        dtype: str | None = None,
+        batch_size: int | None = None,
+    ) -> Iterator[str]:
+        """Yields the labels of the words of each line, or with "jsonl" both."""
+        tagger = Tagger.from_checkpoint(path, checkpoint, dtype=dtype, batch_size=batch_size)
+        while texts := list(islice(lines, LINES_AT_ONCE)):
+            for text, labels in zip(texts, tagger.tag(texts), strict=True):
+                row = {"words": text.split(), "labels": labels}
+                is_json = options.get("jsonl")
+                yield json.dumps(row, ensure_ascii=False) if is_json else " ".join(labels)
+        if tagger.num_truncated:
+            say(f"{tagger.num_truncated:,} texts were cut at data.row_length tokens")
