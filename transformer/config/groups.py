@@ -42,6 +42,12 @@ class DataConfig(Settings):
         resumable=True,
         automatic="auto",
     )
+    source_noise: str = setting(
+        "",
+        "Damage each source: misspell, or remove_accents; with equal languages a text is both "
+        "source and target.",
+        choices=("", "misspell", "remove_accents"),
+    )
     corpus_temperature: float = setting(
         1.0,
         "T: several corpora are shown in proportion to weight · pairs^(1/T); 1: weight · pairs.",

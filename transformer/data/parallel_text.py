@@ -19,6 +19,7 @@ from transformer.data.file_blocks import blocks_of_files
 from transformer.data.held_out import held_out_pairs, held_out_parts
 from transformer.data.pair_blocks import Block, Pairs, add_repairs, blocks_of_pairs
 from transformer.data.pair_files import find_pair_files
+from transformer.data.source_noise import NoisyBlock
 from transformer.data.splits import parse_split, part_of
 from transformer.data.text_files import Repairs, decode_text
 
@@ -80,6 +81,12 @@ def _parse_corpus(part: str) -> Corpus:
 
 def read_blocks(name: str, split: str, config: DataConfig) -> Iterator[Block]:
     """Yields the pairs of one split of one corpus; raises ValueError if it cannot be read."""
+    blocks, noise = _read_blocks(name, split, config), config.source_noise
+    return (NoisyBlock(block, noise) for block in blocks) if noise else blocks
+
+
+def _read_blocks(name: str, split: str, config: DataConfig) -> Iterator[Block]:
+    """Yields the pairs as they are in the text."""
     source, target = config.source_language, config.target_language
     if name.startswith("tfds:"):
         from transformer.data.tfds import read_translations

@@ -18,8 +18,8 @@ from transformer.storage import absolute, is_remote
 
 FORMAT = 1  # of the files; another one is prepared anew
 LANGUAGES = "source_language", "target_language"
-FILTERS = "cache_key", "train_split", *LANGUAGES, "held_out", "drop_identical"
-FILTERS += "drop_without_letters", "drop_wrong_script", "drop_overlap"
+FILTERS = "cache_key", "train_split", *LANGUAGES, "held_out", "source_noise"
+FILTERS += "drop_identical", "drop_without_letters", "drop_wrong_script", "drop_overlap"
 OF_TOKENS = "row_length", "max_length_ratio", "drop_duplicates"
 CHUNK = 2**24  # bytes that are read at a time
 Facts = dict[str, Any]  # as they are written in JSON
