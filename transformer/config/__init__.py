@@ -1,14 +1,8 @@
 """The configuration of an experiment: `Config` and its groups of settings."""
 
+from transformer.config.data import DataConfig, TokenizerConfig
 from transformer.config.experiment import Config
-from transformer.config.groups import (
-    DataConfig,
-    DecodingConfig,
-    MeshConfig,
-    OptimizerConfig,
-    TokenizerConfig,
-    TrainingConfig,
-)
+from transformer.config.groups import DecodingConfig, MeshConfig, OptimizerConfig, TrainingConfig
 from transformer.config.model import ModelConfig
 
 __all__ = [

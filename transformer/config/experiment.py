@@ -12,14 +12,8 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, get_type_hints
 
-from transformer.config.groups import (
-    DataConfig,
-    DecodingConfig,
-    MeshConfig,
-    OptimizerConfig,
-    TokenizerConfig,
-    TrainingConfig,
-)
+from transformer.config.data import DataConfig, TokenizerConfig
+from transformer.config.groups import DecodingConfig, MeshConfig, OptimizerConfig, TrainingConfig
 from transformer.config.model import ModelConfig
 from transformer.config.rules import (
     check_adapters,

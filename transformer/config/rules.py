@@ -1,12 +1,7 @@
 """Settings that are right alone and wrong together: each rule raises ValueError in one sentence."""
 
-from transformer.config.groups import (
-    DataConfig,
-    DecodingConfig,
-    MeshConfig,
-    TokenizerConfig,
-    TrainingConfig,
-)
+from transformer.config.data import DataConfig, TokenizerConfig
+from transformer.config.groups import DecodingConfig, MeshConfig, TrainingConfig
 from transformer.config.model import ModelConfig
 from transformer.registry import OWN_TASK, SOURCE_ATTENTION_ONLY
 

@@ -15,6 +15,7 @@ from transformer.registry import REGISTERING, Registry
 
 Value = TypeVar("Value", bool, int, float, str)
 WEIGHT_AND_TAG = re.compile(r"(@[\d.]+)?(#[^/]*)?$")  # of a corpus
+SPEED_ALONE = {"resumable": True, "changes_result": False}  # facts of a setting
 NO_PATH = re.compile(r"\w+:|embedded([@#]|$)|$")  # tfds:NAME, sklearn:digits, gs://…, or nothing
 
 

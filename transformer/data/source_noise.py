@@ -4,9 +4,10 @@ The pairs are a plain text with itself, so that any text will do. How a sentence
 on it alone: a test set is the same for every run, and a prepared corpus for every host.
 """
 
-import random
 import unicodedata
 from collections.abc import Callable
+
+import numpy as np
 
 from transformer.data.pair_blocks import Block, Decoded
 
@@ -20,21 +21,21 @@ def misspell(text: str) -> str:
     leaves it out, doubles it, or replaces it by another one of the text: "the house" becomes
     "hte house", "th house", "thee house" or "uhe house".
     """
-    rng = random.Random(text)
+    rng = np.random.default_rng(np.frombuffer(text.encode(errors="replace"), np.uint8))
     alphabet = [letter for letter in text if letter.isalpha()]
     letters, damaged = list(text), []
     while letters:
         letter = letters.pop(0)
-        if not letter.isalpha() or rng.randrange(LETTERS_PER_ERROR):
+        if not letter.isalpha() or rng.integers(LETTERS_PER_ERROR):
             damaged.append(letter)
             continue
-        match rng.randrange(4):
+        match rng.integers(4):
             case 0 if letters and letters[0].isalpha():
                 damaged += [letters.pop(0), letter]
             case 1:
                 damaged += [letter, letter]
             case 2:
-                damaged.append(rng.choice(alphabet))
+                damaged.append(alphabet[rng.integers(len(alphabet))])
     return "".join(damaged)
 
 

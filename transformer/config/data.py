@@ -1,0 +1,126 @@
+"""The settings of the text or images, and of how text becomes tokens."""
+
+from dataclasses import dataclass
+
+from transformer.config.setting import SPEED_ALONE, Settings, count, rate, setting
+from transformer.registry import METRICS
+
+BLEU_TOKENISATIONS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
+TOKENIZERS = ("sentencepiece", "pieces", "characters", "imported")
+
+
+@dataclass
+class DataConfig(Settings):
+    """The text or images. A split may be a part of another one: "train[:90%]"."""
+
+    corpus: str = setting(
+        "embedded",
+        "embedded, a folder, a file or pattern of names, tfds:NAME or sklearn:digits; pairs also "
+        "from several, with weights and tags: a@2,b@0.5#<bt>.",
+        is_path=True,
+    )
+    source_language: str = setting("en", "Source language, as files name it.", automatic="auto")
+    target_language: str = setting("de", "Target language, as files name it.", automatic="auto")
+    train_split: str = setting("train", "Split to train on.")
+    validation_split: str = setting("validation", "Split to choose the best checkpoint by.")
+    test_split: str = setting("test", "Split that is scored at the end.", resumable=True)
+    held_out: str = setting(
+        "", "Splits that are shares of the training text: validation@2%,test@2%.", automatic="auto"
+    )
+    max_validation_sentences: int = setting(
+        1000, "Translated at each evaluation; 0: all.", at_least=0, resumable=True, automatic=-1
+    )
+    selection_metric: str = setting("bleu", "Chooses the best checkpoint.", choices=METRICS)
+    bleu_tokenize: str = setting(
+        "13a",
+        "Tokenisation of sacreBLEU; none if the text is tokenised already.",
+        choices=BLEU_TOKENISATIONS,
+        resumable=True,
+        automatic="auto",
+    )
+    source_noise: str = setting(
+        "",
+        "Damage each source: misspell, or remove_accents; with equal languages a text is both "
+        "source and target.",
+        choices=("", "misspell", "remove_accents"),
+    )
+    corpus_temperature: float = setting(
+        1.0,
+        "T: several corpora are shown in proportion to weight · pairs^(1/T); 1: weight · pairs.",
+        at_least=1,
+    )
+    row_length: int = count(256, "Tokens in a packed row; longer sentences are left out.")
+    max_length_ratio: float = setting(
+        9.0, "Largest ratio of a training pair's two lengths in tokens; 0: no limit.", at_least=0
+    )
+    drop_identical: bool = setting(True, "Leave out training pairs whose two sides are equal.")
+    drop_duplicates: str = setting(
+        "",
+        "Leave out training pairs that occurred before: the pair, its source, its target, or "
+        "either of them.",
+        choices=("", "pair", "source", "target", "either"),
+    )
+    drop_without_letters: bool = setting(
+        False, "Leave out training pairs of which a side has no letter."
+    )
+    drop_wrong_script: bool = setting(
+        False, "Leave out training pairs of which a side is in a script of another language."
+    )
+    drop_overlap: bool = setting(
+        False, "Leave out training pairs with a sentence of the validation or test split."
+    )
+    cache: str = setting(
+        "",
+        "Folder of prepared corpora, local or gs://; empty: prepared_corpora beside the work "
+        "directory.",
+        is_path=True,
+        **SPEED_ALONE,
+    )
+    cache_key: str = setting(
+        "time",
+        "What tells that a corpus has changed: path, size and time of its files, or a hash of all "
+        "they hold.",
+        choices=("time", "hash"),
+        **SPEED_ALONE,
+    )
+    prepare_workers: int = setting(
+        0,
+        "Processes that prepare a corpus, or batches with subword_dropout; 0: as many as cores.",
+        at_least=0,
+        **SPEED_ALONE,
+    )
+    subword_dropout: float = rate(
+        0.0,
+        "BPE-dropout: the probability with which a merge is dropped, anew in each epoch; 0: none.",
+    )
+    mask_rate: float = rate(0.15, "Share of the tokens that a masked language model has to guess.")
+    patch_size: int = setting(
+        4, "Side of an image's square patches in pixels; a patch is one position.", at_least=1
+    )
+
+
+@dataclass
+class TokenizerConfig(Settings):
+    """How text becomes tokens."""
+
+    kind: str = setting(
+        "sentencepiece",
+        "Tokenizer; pieces: the text is tokenised already; imported: that of training.init_from.",
+        choices=TOKENIZERS,
+    )
+    target_kind: str = setting(
+        "", "Another tokenizer for the target; needs shared=False.", choices=("", *TOKENIZERS)
+    )
+    model: str = setting(
+        "", "File of the SentencePiece model; empty: train one from the corpus.", is_path=True
+    )
+    vocab_size: int = count(37_000, "Size of a SentencePiece vocabulary to train.")
+    shared: bool = setting(True, "One vocabulary for both languages.")
+    joiner: str = setting(
+        "@@", "With kind=pieces: marks the end of a piece that the next one continues."
+    )
+
+    @property
+    def kinds(self) -> tuple[str, str]:
+        """The kinds of the source's and of the target's tokenizer."""
+        return self.kind, self.target_kind or self.kind
