@@ -1,4 +1,4 @@
-"""Times attention functions at several lengths: full, fused, local and Performer.
+"""Times attention functions at several lengths: full, fused, sparse and Performer.
 
 python benchmarks/attention_length.py
 python benchmarks/attention_length.py --lengths=512,2048 --dtype=bfloat16 --mask=causal
@@ -6,8 +6,9 @@ python benchmarks/attention_length.py --lengths=512,2048 --dtype=bfloat16 --mask
 In one process, each function runs once forward, and once forward and backward, in every round; each
 round begins with another function. Milliseconds are medians over the rounds, without compiling.
 "error" is the root mean square of the difference from full attention, divided by that of full
-attention's result, for queries and keys whose entries have standard deviation --deviation. Local
-attention is not an approximation: its error is taken from full attention under its window.
+attention's result, for queries and keys whose entries have standard deviation --deviation. Sparse
+attention is no approximation: its error is taken from full attention under its pattern. "memory" is
+what the compiled program, forward and backward, holds at once besides its arguments and results.
 """
 
 import argparse
@@ -24,8 +25,9 @@ from referee import describe_machine
 from table import align
 
 from transformer.model.attention_functions import fused_attention, scaled_dot_product_attention
-from transformer.model.efficient_attention import local_attention, performer_attention
 from transformer.model.masks import causal_mask
+from transformer.model.performer_attention import performer_attention
+from transformer.model.sparse_attention import PATTERNS, sparse_attention
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -36,7 +38,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--heads", type=int, default=2)
     parser.add_argument("--head_dim", type=int, default=64)
     parser.add_argument(
-        "--block", type=int, default=64, help="positions that local attention sees on either side"
+        "--block", type=int, default=64, help="model.attention_block of local, strided and fixed"
     )
     parser.add_argument(
         "--features", type=int, default=256, help="random features of the Performer"
@@ -46,20 +48,21 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--mask", choices=["none", "causal"], default="none")
+    parser.add_argument(
+        "--longest_full", type=int, default=8192, help="length up to which all pairs are computed"
+    )
     return parser.parse_args()
 
 
-def attention_functions(arguments: argparse.Namespace) -> dict[str, Callable]:
-    """Returns {name: attention function}; the Performer has no causal mask."""
-    functions = {
-        "scaled_dot_product": scaled_dot_product_attention,
-        "fused": fused_attention,
-        "local": partial(local_attention, block=arguments.block),
-        "performer": partial(performer_attention, num_features=arguments.features),
-    }
-    if arguments.mask == "causal":
-        functions.popitem()
-    return functions
+def attention_functions(arguments: argparse.Namespace, length: int) -> dict[str, Callable]:
+    """Returns {name: attention function}."""
+    sparse = partial(sparse_attention, block=arguments.block)
+    functions = {name: partial(sparse, pattern=name) for name in PATTERNS}
+    functions["performer"] = partial(performer_attention, num_features=arguments.features)
+    if length > arguments.longest_full:
+        return functions
+    full = {"scaled_dot_product": scaled_dot_product_attention, "fused": fused_attention}
+    return full | functions
 
 
 def compile_pair(attention: Callable, qkv: list[jax.Array], mask: jax.Array | None) -> tuple:
@@ -68,7 +71,8 @@ def compile_pair(attention: Callable, qkv: list[jax.Array], mask: jax.Array | No
     def loss(qkv: list[jax.Array]) -> jax.Array:
         return attention(*qkv, mask=mask).astype(jnp.float32).var()
 
-    pair = jax.jit(lambda qkv: attention(*qkv, mask=mask)), jax.jit(jax.grad(loss))
+    forward = jax.jit(lambda qkv: attention(*qkv, mask=mask)).lower(qkv).compile()
+    pair = forward, jax.jit(jax.grad(loss)).lower(qkv).compile()
     for run in pair:
         jax.block_until_ready(run(qkv))
     return pair
@@ -83,8 +87,11 @@ def milliseconds(run: Callable, qkv: list[jax.Array]) -> float:
 
 def measure(
     functions: dict[str, Callable], qkv: list[jax.Array], mask: jax.Array | None, num_rounds: int
-) -> dict[str, tuple[float, float, float]]:
-    """Returns {name: (median ms forward, median ms forward and backward, error)} at one length."""
+) -> dict[str, tuple[float, float, float, float]]:
+    """Returns {name: (ms forward, ms forward and backward, MiB, error)} at one length.
+
+    The milliseconds are medians; the error is NaN where full attention is not computed.
+    """
     compiled = {name: compile_pair(f, qkv, mask) for name, f in functions.items()}
     times = {name: ([], []) for name in functions}
     names = list(functions)
@@ -94,19 +101,25 @@ def measure(
             for run, found in zip(compiled[name], times[name], strict=True):
                 found.append(milliseconds(run, qkv))
     results = {name: np.float32(pair[0](qkv)) for name, pair in compiled.items()}
-    errors = {}
-    for name, ours in results.items():
-        full = results["scaled_dot_product"]
-        if name == "local":
-            full = np.float32(full_under_window(qkv, mask, functions[name].keywords["block"]))
-        errors[name] = np.sqrt(((ours - full) ** 2).mean() / (full**2).mean())
-    return {name: (*map(median, times[name]), errors[name]) for name in functions}
+    found = {}
+    for name, (_, both) in compiled.items():
+        memory = both.memory_analysis().temp_size_in_bytes / 2**20
+        error = np.nan
+        if "scaled_dot_product" in results:
+            full = results["scaled_dot_product"]
+            if name in PATTERNS:
+                full = np.float32(full_under_pattern(qkv, mask, **functions[name].keywords))
+            error = np.sqrt(((results[name] - full) ** 2).mean() / (full**2).mean())
+        found[name] = (*map(median, times[name]), memory, error)
+    return found
 
 
-def full_under_window(qkv: list[jax.Array], mask: jax.Array | None, block: int) -> jax.Array:
-    """Returns full attention [B, T, N, H] under the mask of local attention."""
+def full_under_pattern(
+    qkv: list[jax.Array], mask: jax.Array | None, block: int, pattern: str
+) -> jax.Array:
+    """Returns full attention [B, T, N, H] under the mask of sparse attention."""
     positions = jnp.arange(qkv[0].shape[1])
-    seen = (abs(positions[:, None] - positions) <= block)[None, None]
+    seen = PATTERNS[pattern](positions[:, None], positions, block)[None, None]
     return scaled_dot_product_attention(*qkv, mask=seen if mask is None else seen & mask)
 
 
@@ -130,16 +143,15 @@ def main() -> None:
         f"mask {arguments.mask}, block {arguments.block}, {arguments.features} features; standard "
         f"deviation of q and k {arguments.deviation}; medians of {arguments.rounds} rounds"
     )
-    rows = [("length, attention", "forward", "and backward", "full/it", "and backward", "error")]
+    rows = [("length, attention", "forward", "and backward", "memory", "error")]
     for length in map(int, arguments.lengths.split(",")):
         qkv, mask = make_inputs(arguments, length)
-        results = measure(attention_functions(arguments), qkv, mask, arguments.rounds)
-        forward, both, _ = results["scaled_dot_product"]
-        for name, (its_forward, its_both, error) in results.items():
+        functions = attention_functions(arguments, length)
+        results = measure(functions, qkv, mask, arguments.rounds)
+        for name, (forward, both, memory, error) in results.items():
             label = f"{length:>6,}  {name}"
-            cells = f"{its_forward:,.1f} ms", f"{its_both:,.1f} ms"
-            ratios = f"{forward / its_forward:.2f}", f"{both / its_both:.2f}"
-            rows.append((label, *cells, *ratios, f"{error:.1e}"))
+            cells = f"{forward:,.1f} ms", f"{both:,.1f} ms", f"{memory:,.0f} MiB"
+            rows.append((label, *cells, "–" if np.isnan(error) else f"{error:.1e}"))
     print(align(rows))
 
 

@@ -99,7 +99,7 @@ def _file_of_caller() -> str:
 
 
 _FUNCTIONS = "transformer.model.attention_functions"
-_EFFICIENT = "transformer.model.efficient_attention"
+_SPARSE = "transformer.model.sparse_attention:sparse_attention"
 ATTENTION_FUNCTIONS = Registry(
     "attention function",
     {
@@ -110,12 +110,15 @@ ATTENTION_FUNCTIONS = Registry(
         "content": "transformer.model.learned_attention:ContentAttention",
         "location": "transformer.model.learned_attention:LocationAttention",
         "fused": f"{_FUNCTIONS}:fused_attention",
-        "local": f"{_EFFICIENT}:local_attention",
-        "performer": f"{_EFFICIENT}:performer_attention",
+        "local": _SPARSE,
+        "strided": _SPARSE,
+        "fixed": _SPARSE,
+        "performer": "transformer.model.performer_attention:performer_attention",
     },
 )
-# These take the paper's function for the other kind of attention.
-SELF_ATTENTION_ONLY = ("local",)  # target and source have no positions in common
+# With these, attention of the other kind is the paper's: a target and a source have no positions in
+# common, and what is there for the positions of a source needs one.
+SELF_ATTENTION_ONLY = ("local", "strided", "fixed", "performer")
 SOURCE_ATTENTION_ONLY = ("location",)
 _RELATIVE = "transformer.model.relative_positions"
 POSITION_ENCODINGS = Registry(

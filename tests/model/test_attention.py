@@ -12,6 +12,7 @@ from transformer.model.attention import ATTENTION_FUNCTIONS, MultiHeadAttention
 from transformer.model.attention_functions import scaled_dot_product_attention
 from transformer.model.dropout import Dropout
 from transformer.model.kv_cache import to_cache_layout
+from transformer.model.sparse_attention import PATTERNS
 
 B, T, S, N, H, D = 2, 3, 5, 2, 4, 6
 
@@ -79,7 +80,7 @@ def test_heads_are_projected_split_and_joined_in_one_order():
     np.testing.assert_allclose(attend(), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", sorted(set(ATTENTION_FUNCTIONS) - {"local", "performer"}))
+@pytest.mark.parametrize("name", sorted(set(ATTENTION_FUNCTIONS) - set(PATTERNS)))
 def test_attention_to_a_cache_is_attention_to_its_keys_and_values(name):
     """Catches another scale, mask or function at search time than in training."""
     config = ModelConfig(d_model=D, num_heads=N, head_dim=H, attention=name)

@@ -19,7 +19,7 @@ EXACT = [
     *("scaled_dot_product", "dot_product", "general", "additive", "content", "location"),
     "fused",
 ]
-IN_TRANSLATION = [*EXACT, "local"]
+IN_TRANSLATION = [*EXACT, "local", "strided", "fixed", "performer"]
 RNG = np.random.default_rng(0)
 MATRIX, VECTOR = (RNG.normal(size=shape).astype(np.float32) for shape in ((N, H, H), (N, H)))
 SHARPNESS, OF_POSITIONS = np.exp(VECTOR[:, 0]), RNG.normal(size=(N, H, S + 2)).astype(np.float32)
@@ -205,7 +205,6 @@ def test_fused_asks_for_the_flash_kernel_where_it_can(monkeypatch):
     ("changes", "sentence"),
     [
         (dict(attention="fused", attention_dropout_rate=0.1), "fused has no weights to drop"),
-        (dict(attention="performer"), "it is for task=images"),
         (dict(attention="location", max_positions=64), r"max_positions \(64\) must be at least"),
         (dict(attention="cosine"), "one of scaled_dot_product, dot_product, general"),
         (dict(attention="local", attention_block=0), "attention_block must be at least 1"),

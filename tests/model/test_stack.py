@@ -85,6 +85,9 @@ def random_ancestors(rows, width, length):
         (2, 1, dict(norm="pre", attention="local")),
         (1, 4, dict(attention="additive")),
         (2, 2, dict(attention="location")),
+        (2, 2, dict(attention="strided")),
+        (1, 3, dict(attention="fixed")),
+        (2, 1, dict(attention="performer")),
     ],
     ids=str,
 )

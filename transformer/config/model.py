@@ -91,7 +91,10 @@ class ModelConfig(Settings):
     )
     block: str = setting("transformer", "What a layer is made of.", choices=BLOCKS)
     attention_block: int = setting(
-        64, "With attention=local: how many positions a query sees on either side.", at_least=1
+        64,
+        "With attention=local or strided: how many positions a query sees on either side; strided "
+        "also sees every so many positions, and fixed has blocks of so many.",
+        at_least=1,
     )
     attention_features: int = setting(
         256, "With attention=performer: number of random features; more are more exact.", at_least=1

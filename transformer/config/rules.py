@@ -28,11 +28,6 @@ def check_model(model: ModelConfig, task: str, row_length: int) -> None:
         f"model.attention={model.attention} has no weights to drop: set "
         "model.attention_dropout_rate=0, or model.attention=scaled_dot_product.",
     )
-    _require(
-        model.attention != "performer" or task == "images",
-        "model.attention=performer has no mask that differs between queries, as decoders and "
-        "packed rows need: it is for task=images; choose another model.attention.",
-    )
     _check_positions(model)
     _require(
         model.attention not in SOURCE_ATTENTION_ONLY or task in ("translation", OWN_TASK),

@@ -11,7 +11,6 @@ from transformer.config import ModelConfig
 from transformer.model.arrays import Array
 from transformer.model.attention_functions import AttentionFunction
 from transformer.model.dropout import Dropout
-from transformer.model.efficient_attention import is_in_window
 from transformer.model.kv_cache import (
     KeysValues,
     KVCache,
@@ -21,10 +20,11 @@ from transformer.model.kv_cache import (
     write,
 )
 from transformer.model.relative_positions import make_relative_positions, steps_since
+from transformer.model.sparse_attention import PATTERNS
 from transformer.registry import ATTENTION_FUNCTIONS
 
 # Equation (1), with or without its scale: a search computes these from the cache as it is.
-SCALED_PRODUCTS = "scaled_dot_product", "fused", "local"
+SCALED_PRODUCTS = "scaled_dot_product", "fused", *PATTERNS
 PRODUCTS = (*SCALED_PRODUCTS, "dot_product")
 
 
@@ -34,8 +34,8 @@ def make_attention_fn(name: str, config: ModelConfig) -> AttentionFunction:
     if isinstance(attention_fn, type):
         options = dict(config=config) if "config" in attention_fn.__dataclass_fields__ else {}
         return attention_fn(**options, name="alignment")  # as its weights are called in checkpoints
-    if name == "local":
-        return partial(attention_fn, block=config.attention_block)
+    if name in PATTERNS:
+        return partial(attention_fn, block=config.attention_block, pattern=name)
     if name == "performer":
         return partial(attention_fn, num_features=config.attention_features)
     return attention_fn
@@ -135,8 +135,9 @@ class MultiHeadAttention(nn.Module):
             query, key = (scheme.rotate(heads, positions) for heads in (query, new.key))
             new, bias = new._replace(key=key), scheme.bias(query, -distances[None, None])
         cache = write(cache, to_cache_layout(new), column)
-        if self.attention == "local":  # in a cache the window has to be a mask
-            mask = mask & is_in_window(distances, 0, self.config.attention_block)
+        if self.attention in PATTERNS:  # in a cache the pattern has to be a mask
+            position, is_seen = mask.sum(-1, keepdims=True) - 1, PATTERNS[self.attention]
+            mask = mask & is_seen(position, position - distances, self.config.attention_block)
         return self._attend_to_cache(query, cache, mask, bias), cache
 
     def attend_to_cache(self, x: jax.Array, cache: KVCache, *, mask: jax.Array) -> jax.Array:

@@ -1,0 +1,183 @@
+"""The Performer's error is measured; under a mask its sums are those of the pairs that it shows."""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+from tests.helpers.tiny_models import random_params, tiny_config
+from transformer.config import Config
+from transformer.model import performer_attention as performer
+from transformer.model.attention import MultiHeadAttention
+from transformer.model.performer_attention import performer_attention, random_features
+
+B, N, H = 2, 3, 4
+
+
+def arrays(length, width=H, scale=1.0, rows=B, heads=N):
+    """query, key and value, each [B, T, N, H] at random."""
+    rng = np.random.default_rng(0)
+    shape = rows, length, heads, width
+    return [(scale * rng.normal(size=shape)).astype(np.float32) for _ in range(3)]
+
+
+def full_attention(query, key, value, mask):
+    """Equation (1) in numpy; a query that sees nothing gets zeros."""
+    logits = np.einsum("BTNH,BSNH->BNTS", query, key) / np.sqrt(query.shape[-1])
+    exp = np.exp(logits) * mask
+    weights = exp / np.maximum(exp.sum(-1, keepdims=True), 1e-30)
+    return np.einsum("BNTS,BSNH->BTNH", weights, value)
+
+
+def test_arithmetic_grows_with_the_length():
+    """Catches a product of all pairs of positions, which four times the length makes 16 times."""
+
+    attention = partial(performer_attention, num_features=32)
+
+    def flops(length):
+        return jax.jit(attention).lower(*arrays(length, rows=1)).cost_analysis()["flops"]
+
+    assert 3.9 < flops(2048) / flops(512) < 4.3
+
+
+def error(num_features, length=64, width=16):
+    """Root mean square of the Performer's error, over that of full attention's result.
+
+    Queries and keys have entries of deviation 0.5: with longer ones it is no approximation at all.
+    """
+    query, key, value = arrays(length, width, rows=2, heads=4)
+    query, key = query / 2, key / 2
+    expected = full_attention(query, key, value, True)
+    run = jax.jit(partial(performer_attention, num_features=num_features))
+    ours = run(query, key, value)
+    return float(np.sqrt(((ours - expected) ** 2).mean() / (expected**2).mean()))
+
+
+def test_the_performers_error_falls_with_its_features():
+    """Catches an approximation of something else: its error would stay where it is."""
+    errors = [error(num_features) for num_features in (16, 256, 4096)]
+    assert errors == sorted(errors, reverse=True), errors
+    assert errors[1] < 0.2, errors  # 0.14
+    assert errors[-1] < errors[0] / 6, errors  # 256 times the features: a 16th, if all were alike
+
+
+def test_the_performer_sees_exactly_the_keys_it_may():
+    """Catches a padded key that is summed up, or that sets the scale of the others."""
+    query, key, value = arrays(12)
+    features = random_features(32, H)
+    longest = features[(features**2).sum(1).argmax()]
+    mask = (np.arange(12) < [[12], [7]])[:, None, None]
+    others = key.copy(), value.copy()
+    others[0][1, 7:], others[1][1, 7:] = longest * H**0.25, 100  # no key has a larger feature
+    run = jax.jit(partial(performer_attention, num_features=32))
+    expected = run(query[1:], key[1:, :7], value[1:, :7])
+    for keys_values in ((key, value), others):
+        ours = run(query, *keys_values, mask=mask)
+        np.testing.assert_allclose(ours[1:], expected, atol=1e-5)
+    np.testing.assert_allclose(ours[0], run(query, key, value, mask=mask)[0], atol=1e-6)
+
+
+@jax.jit
+def squares_and_gradient(qkv, mask):
+    """The sum of the squares of the Performer's result, and its gradient."""
+    run = partial(performer_attention, mask=mask, num_features=32)
+    return jax.value_and_grad(lambda qkv: (run(*qkv) ** 2).sum())(qkv)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 30.0])
+def test_the_performer_is_finite(scale):
+    """Catches exponentials that overflow, sums that vanish, and a row without any key."""
+    mask = (np.arange(12) < [[12], [0]])[:, None, None]
+    total, gradients = squares_and_gradient(arrays(12, scale=scale), mask)
+    assert np.isfinite(total) and all(np.isfinite(g).all() for g in gradients)
+
+
+def test_the_performer_refuses_dropout():
+    """Catches dropout that vanishes."""
+    with pytest.raises(ValueError, match="no weights to drop"):
+        performer_attention(*arrays(12), dropout=lambda weights: weights, num_features=32)
+
+
+def masked_by_hand(query, key, value, mask, num_features):
+    """The Performer's weights of all pairs, under the mask: φ(q)·φ(k) / Σ φ(q)·φ(k)."""
+    features = random_features(num_features, H)
+
+    def phi(x):
+        x = x * H**-0.25
+        return np.exp(x @ features.T - (x**2).sum(-1, keepdims=True) / 2)
+
+    weights = np.einsum("BTNM,BSNM->BNTS", phi(query), phi(key)) * mask
+    return np.einsum("BNTS,BSNH->BTNH", weights / weights.sum(-1, keepdims=True), value)
+
+
+@pytest.mark.parametrize("chunk", [8, 64])
+def test_sums_along_the_row_are_those_of_the_pairs_that_the_mask_shows(monkeypatch, chunk):
+    """Catches a future that is seen, a neighbour's sum, and a chunk's end that is lost.
+
+    Of 37 positions in chunks of 8; in one chunk queries meet keys.
+    """
+    monkeypatch.setattr(performer, "CHUNK", chunk)
+    qkv, length = arrays(37), 37
+    segments = np.array([np.repeat([1, 2, 3], [11, 13, 13]), np.repeat([1, 2, 3], [1, 16, 20])])
+    same = (segments[:, :, None] == segments[:, None])[:, None]
+    causal = np.tril(np.ones((length, length), bool))
+    given = [same, same & causal, causal[None, None]]
+    run = jax.jit(lambda masks: [performer_attention(*qkv, mask=m, num_features=16) for m in masks])
+    for mask, ours in zip(given, run(given), strict=True):
+        np.testing.assert_allclose(ours, masked_by_hand(*qkv, mask, 16), atol=2e-5)
+
+
+def test_gradients_of_the_sums_along_the_row(monkeypatch):
+    """Catches NaN of queries that see nothing, and a gradient that ends with its chunk."""
+    qkv, causal = arrays(20), np.tril(np.ones((20, 20), bool))
+    mask = (causal & (np.arange(20) < 18))[None, None]  # the last two are padding
+    mask[..., 18:, :] = False
+
+    def gradients(chunk):
+        monkeypatch.setattr(performer, "CHUNK", chunk)
+
+        def total(qkv):
+            return (performer_attention(*qkv, mask=mask, num_features=16) ** 2).sum()
+
+        return jax.jit(jax.grad(total))(qkv)
+
+    for ours, expected in zip(gradients(8), gradients(64), strict=True):
+        assert np.isfinite(ours).all() and np.any(ours[:, 0])
+        np.testing.assert_allclose(ours, expected, atol=1e-5)
+
+
+def test_the_performers_features_are_those_of_the_configuration():
+    """Catches a setting that reaches no layer: more features give a nearer result."""
+    Config(task="images", model=tiny_config(attention="performer")).validate()
+    x = np.random.default_rng(0).normal(size=(2, 16, 16)).astype(np.float32)
+
+    def run(**changes):
+        config = tiny_config(**changes)
+        module = MultiHeadAttention(config, config.attention)
+
+        def attend(module):
+            return module(x, module.project_keys_values(x), mask=None, deterministic=True)
+
+        params = random_params(module.init, method=attend)
+        return jax.jit(lambda params: module.apply({"params": params}, method=attend))(params)
+
+    expected = run()
+    near, far = (
+        np.abs(run(attention="performer", attention_features=count) - expected).mean()
+        for count in (4096, 8)
+    )
+    assert near < far / 2
+
+
+def test_random_features_are_orthogonal_gaussian_and_always_the_same():
+    """Catches directions that prefer a side (the estimate is biased), and other ones at restore."""
+    features = random_features(6000, 6)
+    groups = features.reshape(1000, 6, 6)
+    products = groups @ groups.transpose(0, 2, 1)
+    assert np.abs(products[:, ~np.eye(6, dtype=bool)]).max() < 1e-4
+    assert np.abs(features.mean(0)).max() < 0.06
+    np.testing.assert_allclose(np.cov(features.T), np.eye(6), atol=0.1)
+    assert abs((features**2).sum(1).var() - 2 * 6) < 1.5  # of the chi-square with 6 degrees
+    random_features.cache_clear()
+    np.testing.assert_array_equal(random_features(6000, 6), features)

@@ -1,0 +1,215 @@
+"""Local, strided and fixed attention are exact where they see, with any mask, in blocks or not."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.model.attention_functions import scaled_dot_product_attention
+from transformer.model.sparse_attention import (
+    PATTERNS,
+    _mask_of_near,
+    _positions_in_blocks,
+    is_fixed,
+    is_in_window,
+    is_strided,
+    sparse_attention,
+)
+
+local_attention = partial(sparse_attention, pattern="local")
+
+B, N, H = 2, 3, 4
+
+
+def arrays(length, width=H, scale=1.0, rows=B, heads=N):
+    """query, key and value, each [B, T, N, H] at random."""
+    rng = np.random.default_rng(0)
+    shape = rows, length, heads, width
+    return [(scale * rng.normal(size=shape)).astype(np.float32) for _ in range(3)]
+
+
+def band(length, block):
+    """The window by definition: [T, T], |t - s| <= block."""
+    return np.array([[abs(t - s) <= block for s in range(length)] for t in range(length)])
+
+
+def sentence_starts(mask, length):
+    """Where the sentence of each position of a row begins: behind a key that no query sees next."""
+    starts = np.zeros((B, length), int)
+    for b in range(B):
+        for t in range(1, length):
+            goes_on = np.broadcast_to(mask, (B, N, length, length))[b, :, t, t - 1].any()
+            starts[b, t] = starts[b, t - 1] if goes_on else t
+    return starts
+
+
+def seen_by_definition(pattern, mask, length, block):
+    """The pattern of Child et al. under a mask: [B, N, T, T]."""
+    mask = np.True_ if mask is None else mask
+    starts = sentence_starts(mask, length)
+    seen = np.zeros((B, length, length), bool)
+    for b in range(B):
+        for t in range(length):
+            for s in range(length):
+                place = (s - starts[b, s]) % block
+                blocks = t - (t - starts[b, t]) % block, s - place
+                seen[b, t, s] = {
+                    "local": abs(t - s) <= block,
+                    "strided": abs(t - s) <= block or (t - s) % block == 0,
+                    "fixed": blocks[0] == blocks[1] or place >= block - max(1, block // 16),
+                }[pattern]
+    return np.broadcast_to(seen[:, None] & mask, (B, N, length, length))
+
+
+def masks(length):
+    """Masks of each shape that the models make, and one that differs between heads."""
+    rng = np.random.default_rng(1)
+    segments = np.sort(rng.integers(1, 4, (B, length)))
+    causal = np.tril(np.ones((length, length), bool))
+    return {
+        "none": None,
+        "keys": (np.arange(length) < [[length], [length // 2]])[:, None, None],
+        "causal": causal[None, None],
+        "packed": (segments[:, :, None] == segments[:, None])[:, None] & causal,
+        "heads": rng.random((1, N, length, length)) < 0.8,
+    }
+
+
+def full_attention(query, key, value, mask):
+    """Equation (1) in numpy; a query that sees nothing gets zeros."""
+    logits = np.einsum("BTNH,BSNH->BNTS", query, key) / np.sqrt(query.shape[-1])
+    exp = np.exp(logits) * mask
+    weights = exp / np.maximum(exp.sum(-1, keepdims=True), 1e-30)
+    return np.einsum("BNTS,BSNH->BTNH", weights, value)
+
+
+@pytest.mark.parametrize(
+    "length, block, kinds, patterns",
+    [
+        (10, 3, ["none", "keys", "causal", "packed", "heads"], ["local", "fixed"]),
+        (13, 3, ["none", "keys", "packed", "heads"], ["strided"]),
+        (24, 4, ["keys"], PATTERNS),
+        (25, 4, ["packed", "heads"], ["local", "fixed"]),
+        (27, 1, ["causal"], ["local"]),
+        (5, 4, ["none", "packed"], PATTERNS),
+        (9, 3, ["packed"], ["local"]),
+        (70, 17, ["packed"], ["fixed"]),
+        (137, 32, ["packed"], ["fixed"]),
+    ],
+)
+def test_it_is_full_attention_where_the_pattern_lets_it_see(length, block, kinds, patterns):
+    """Catches a pattern one position off, a key met twice, a lost last block, a misread mask."""
+    qkv = arrays(length)
+    cases = [(pattern, masks(length)[kind]) for pattern in patterns for kind in kinds]
+
+    @jax.jit
+    def run(masks):
+        return [
+            sparse_attention(*qkv, mask=mask, block=block, pattern=pattern)
+            for (pattern, _), mask in zip(cases, masks, strict=True)
+        ]
+
+    for (pattern, mask), ours in zip(cases, run([mask for _, mask in cases]), strict=True):
+        seen = seen_by_definition(pattern, mask, length, block)
+        sees_any = seen.any(-1).swapaxes(1, 2)
+        expected = full_attention(*qkv, seen)
+        np.testing.assert_allclose(ours[sees_any], expected[sees_any], atol=1e-5, err_msg=pattern)
+        assert np.isfinite(ours).all()
+
+
+@pytest.mark.parametrize("length", [6, 23])
+def test_gradients_of_local_are_those_of_full_attention(length):
+    """Catches a gradient lost where blocks overlap, and NaN of queries that see nothing."""
+    qkv, mask = arrays(length), masks(length)["packed"]
+    mask[0, 0, 2] = False
+    seen = mask & band(length, 3)
+    is_counted = seen.any(-1).swapaxes(1, 2)[..., None]
+
+    def gradient(attention):
+        return jax.grad(lambda qkv: ((attention(*qkv) * is_counted) ** 2).sum())
+
+    ours = gradient(partial(local_attention, mask=mask, block=3))
+    expected = gradient(partial(scaled_dot_product_attention, mask=seen))
+    for a, b in zip(*jax.jit(lambda qkv: (ours(qkv), expected(qkv)))(qkv), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [6, 23])
+def test_local_drops_weights_and_knows_bfloat16(length):
+    """Catches dropout that is lost in the blocks, and a mask value that overflows in bfloat16.
+
+    Half of every weight is half of the result.
+    """
+    qkv, local = arrays(length), partial(local_attention, block=3)
+
+    @jax.jit
+    def run(*qkv):
+        dropped = local(*qkv, dropout=lambda weights: weights / 2)
+        return local(*qkv), dropped, local(*(x.astype(jnp.bfloat16) for x in qkv))
+
+    whole, half, rough = run(*qkv)
+    np.testing.assert_allclose(half, whole / 2, atol=1e-6)
+    assert rough.dtype == jnp.bfloat16
+    np.testing.assert_allclose(rough.astype(np.float32), whole, atol=0.05)
+
+
+def test_the_window_in_blocks_is_as_its_docstring_draws_it():
+    """Catches an example that misleads its reader."""
+    rows = ["..xxx.", "..xxxx", "xxxxx.", ".xxxx.", "xxx...", "xxx..."]
+    drawn = np.array([[mark == "x" for mark in row] for row in rows])
+    window = _mask_of_near(None, np.arange(5)[None], 2, partial(is_in_window, block=2))
+    np.testing.assert_array_equal(window.reshape(6, 6), drawn)
+
+
+def test_the_blocks_of_sentences_are_as_their_docstring_draws_them():
+    """Catches the same."""
+    sentences = np.array([[1, 1, 1, 2, 2, 2]])
+    mask = (sentences[:, :, None] == sentences[:, None])[:, None]
+    np.testing.assert_array_equal(_positions_in_blocks(mask, 6, 2), [[0, 1, 4, 6, 7, 10]])
+
+
+def test_the_patterns_of_a_decoder_are_those_of_the_paper():
+    """Catches strides that count from the row's beginning, and blocks that show their first keys.
+
+    The last row of figure 3 (b) and (c) of arXiv 1904.10509, for 9 positions and l = 4.
+    """
+    positions = np.arange(9)
+    for is_seen, drawn in ((is_strided, "x...xxxxx"), (is_fixed, "...x...xx")):
+        marks = "".join(".x"[seen] for seen in is_seen(8, positions, 4).astype(int))
+        assert marks == drawn
+
+
+def test_local_refuses_another_sequence():
+    """Catches a window over positions of two different sequences."""
+    query, key, value = arrays(9)
+    with pytest.raises(
+        ValueError,
+        match="local is of a sequence to itself: 9 queries and 7 keys have no positions in common",
+    ):
+        local_attention(query, key[:, :7], value[:, :7], block=3)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_packed_sentence_is_the_same_alone(pattern):
+    """Catches blocks on a grid: a sentence would depend on where its row has it."""
+    qkv, sentences = arrays(24), (slice(0, 11), slice(11, 24))
+    segments = np.repeat([[1, 2]], [11, 13], axis=1)
+    mask = (segments[:, :, None] == segments[:, None])[:, None]
+    run = jax.jit(partial(sparse_attention, block=2, pattern=pattern))
+    packed = run(*qkv, mask=mask)
+    for inside in sentences:
+        alone = run(*(x[:, inside] for x in qkv))
+        np.testing.assert_allclose(packed[:, inside], alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("pattern, most", [("local", 4.3), ("strided", 5.8), ("fixed", 7.1)])
+def test_arithmetic_grows_slower_than_the_square_of_the_length(pattern, most):
+    """Catches a product of all pairs of positions, which four times the length makes 16 times."""
+    attention = partial(sparse_attention, block=32, pattern=pattern)
+
+    def flops(length):
+        return jax.jit(attention).lower(*arrays(length, rows=1)).cost_analysis()["flops"]
+
+    assert 3.9 < flops(2048) / flops(512) < most
