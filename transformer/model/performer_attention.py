@@ -49,7 +49,7 @@ def performer_attention(
     query = _positive(query, jnp.max(query, axis=3, keepdims=True))
     dtype, value = value.dtype, value.astype(jnp.float32)
     value = jnp.pad(value, ((0, 0), (0, 0), (0, 0), (0, 1)), constant_values=1).swapaxes(1, 2)
-    if mask is None or mask.shape[2] == 1:
+    if mask is None or mask.shape[2] == 1 < query.shape[2]:
         is_visible = True if mask is None else mask.swapaxes(2, 3)
         key = jnp.where(is_visible, key, jnp.finfo(key.dtype).min)
         key = jnp.where(is_visible, _positive(key, jnp.max(key, axis=(2, 3), keepdims=True)), 0.0)
