@@ -8,7 +8,14 @@ import tokenizers as library
 
 from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
-from transformer.data.tokenizers_json import BERT, GPT2, bert_json, gpt2_json, renumber
+from transformer.data.tokenizers_json import (
+    BERT,
+    GPT2,
+    bert_json,
+    gpt2_json,
+    renumber,
+    train_byte_level,
+)
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD
 
 VOCAB_TXT = """[PAD] [unused0] [UNK] [CLS] [SEP] [MASK] ! ' , . a b c d e s t u the cat ##s ##t über
@@ -207,3 +214,16 @@ def test_gpt2_has_the_ids_and_texts_of_transformers(add_prefix_space, tmp_path):
         theirs = [order[i] for i in ids[:-1]]
         assert theirs == reference(text).input_ids, text
         assert tokenizer.decode(ids) == reference.decode(theirs), text
+
+
+def test_a_byte_level_vocabulary_is_learnt():
+    """Catches bytes without a token, a vocabulary of another size, and control ids in texts."""
+    texts = ["the water of the river", "the river of the north"] * 9
+    tokenizer = train_byte_level(texts, 270)
+    assert tokenizer.vocab_size == 270
+    strange = "the river\nÜ 漢 <|endoftext|> <unk>"
+    (ids,), (known,) = tokenizer.encode([strange]), tokenizer.encode(["the river"])
+    assert tokenizer.decode(ids) == strange and min(ids[:-1]) >= NUM_SPECIAL
+    assert len(known) < len("the river")
+    with pytest.raises(ValueError, match="must be at least 260 with tokenizer.kind=byte_level"):
+        train_byte_level(texts, 259)

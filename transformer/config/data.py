@@ -6,7 +6,7 @@ from transformer.config.setting import SPEED_ALONE, Settings, count, rate, setti
 from transformer.registry import METRICS
 
 BLEU_TOKENISATIONS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
-TOKENIZERS = ("sentencepiece", "pieces", "characters", "imported")
+TOKENIZERS = ("sentencepiece", "byte_level", "pieces", "characters", "imported")
 
 
 @dataclass
@@ -97,6 +97,15 @@ class DataConfig(Settings):
     patch_size: int = setting(
         4, "Side of an image's square patches in pixels; a patch is one position.", at_least=1
     )
+    flip_images: bool = setting(
+        False, "Mirror half of the training images left to right, drawn anew in each batch."
+    )
+    crop_padding: int = setting(
+        0,
+        "Move each training image by up to so many pixels, drawn anew in each batch: it is padded "
+        "with 0 and cropped.",
+        at_least=0,
+    )
 
 
 @dataclass
@@ -105,7 +114,8 @@ class TokenizerConfig(Settings):
 
     kind: str = setting(
         "sentencepiece",
-        "Tokenizer; pieces: the text is tokenised already; imported: that of training.init_from.",
+        "Tokenizer; byte_level: BPE of bytes, as GPT-2's; pieces: the text is tokenised already; "
+        "imported: that of training.init_from.",
         choices=TOKENIZERS,
     )
     target_kind: str = setting(
@@ -114,7 +124,7 @@ class TokenizerConfig(Settings):
     model: str = setting(
         "", "File of the SentencePiece model; empty: train one from the corpus.", is_path=True
     )
-    vocab_size: int = count(37_000, "Size of a SentencePiece vocabulary to train.")
+    vocab_size: int = count(37_000, "Size of a SentencePiece or byte-level vocabulary to train.")
     shared: bool = setting(True, "One vocabulary for both languages.")
     joiner: str = setting(
         "@@", "With kind=pieces: marks the end of a piece that the next one continues."

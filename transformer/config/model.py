@@ -50,6 +50,11 @@ class ModelConfig(Settings):
         "Between the feed-forward layers; gelu_tanh and gelu_sigmoid approximate gelu.",
         choices=ACTIVATIONS,
     )
+    initializer: str = setting(
+        "xavier",
+        "Initial weights: Xavier-uniform; gpt2: N(0, 0.02²), over √(2N) where a sub-layer ends.",
+        choices=("xavier", "gpt2"),
+    )
     projection_bias: bool = setting(
         False, "Biases in the projections of attention; the paper has none."
     )

@@ -149,7 +149,12 @@ class ImageBatches:
     def __getitem__(self, step: int) -> ImageBatch:
         epoch, index = divmod(step, self.batches_per_epoch)
         chosen = self._order(epoch)[index * self.rows_per_batch :][: self.rows_per_batch]
-        return fill_images(self.patches[chosen], self.targets[chosen], self.rows_per_batch)
+        patches = self._patches_of(chosen, step)
+        return fill_images(patches, self.targets[chosen], self.rows_per_batch)
+
+    def _patches_of(self, chosen: np.ndarray, step: int) -> np.ndarray:
+        """Returns the patches [B, S, pixels] of the images that a step has chosen."""
+        return self.patches[chosen]
 
     def plan_ahead(self, step: int) -> None:
         """Does nothing: the order of an epoch is drawn at once."""

@@ -10,6 +10,7 @@ from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
+from transformer.data.tokenizers_json import train_byte_level
 from transformer.storage import PathLike, locate, write_atomically
 from transformer.workdir import WorkDir
 
@@ -62,6 +63,8 @@ def _train(
             return PiecesTokenizer.train(sentences, config.joiner)
         if kind == "characters":
             return CharacterTokenizer.train(sentences)
+        if kind == "byte_level":
+            return train_byte_level(sentences, config.vocab_size)
         return SentencePieceTokenizer.train(sentences, config.vocab_size, tags)
 
 

@@ -1,4 +1,4 @@
-"""Makes the tokenizer of an imported BERT or GPT-2 model: our control ids in a tokenizer.json."""
+"""Makes the tokenizer of BERT or GPT-2 models: our control ids in a tokenizer.json."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,7 @@ from transformer.special_tokens import EOS, NUM_SPECIAL, SPECIAL_NAMES
 
 BERT = ("[PAD]", "[CLS]", "[SEP]", "[MASK]")  # the tokens that get the control ids 0 to 3
 GPT2 = (None, None, "<|endoftext|>", None)
+NUM_BYTES = 256
 UNKNOWN = "[UNK]"  # BERT's: an ordinary token, as its texts have it
 
 
@@ -136,3 +137,28 @@ def gpt2_json(vocabulary: str, merges: str, *, add_prefix_space: bool = False) -
     if model.token_to_id(end) is not None:
         tokenizer.add_special_tokens([end])
     return tokenizer.to_str()
+
+
+def train_byte_level(texts: Sequence[str], vocab_size: int) -> HuggingFaceTokenizer:
+    """Learns a byte-level BPE vocabulary of at most `vocab_size` tokens from texts, as GPT-2's.
+
+    Raises ValueError if the bytes alone are more, or if `tokenizers` is not installed.
+    """
+    fewest = NUM_BYTES + NUM_SPECIAL
+    if vocab_size < fewest:
+        raise ValueError(
+            f"tokenizer.vocab_size ({vocab_size}) must be at least {fewest} with "
+            f"tokenizer.kind=byte_level: every byte is a token."
+        )
+    library = require("tokenizers")
+    tokenizer = library.Tokenizer(library.models.BPE())
+    tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = library.decoders.ByteLevel()
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=vocab_size - NUM_SPECIAL + 1,  # renumber adds the control tokens but EOS
+        special_tokens=[GPT2[EOS]],
+        initial_alphabet=library.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return renumber(tokenizer.to_str(), GPT2)[0]

@@ -11,6 +11,7 @@ from transformer.config import ModelConfig
 from transformer.model.arrays import Array
 from transformer.model.attention_functions import AttentionFunction
 from transformer.model.dropout import Dropout
+from transformer.model.initializers import kernel_init
 from transformer.model.kv_cache import (
     KeysValues,
     KVCache,
@@ -56,14 +57,14 @@ class MultiHeadAttention(nn.Module):
         c = self.config
         key_dim, value_dim = c.widths_of_head
 
-        def projection(width: int) -> nn.Dense:
-            init = nn.initializers.xavier_uniform()
+        def projection(width: int, *, ends_sublayer: bool = False) -> nn.Dense:
+            init = kernel_init(c, ends_sublayer=ends_sublayer)
             bias, dtype = c.projection_bias, jnp.dtype(c.dtype)
             return nn.Dense(width, use_bias=bias, kernel_init=init, dtype=dtype)
 
         self.query, self.key = (projection(c.num_heads * key_dim) for _ in range(2))
         self.value = projection(c.num_heads * value_dim)
-        self.output = projection(c.d_model)
+        self.output = projection(c.d_model, ends_sublayer=True)
         self.attention_dropout = Dropout(c.attention_dropout_rate)
         self.attention_fn = make_attention_fn(self.attention, c)
         self.relative_positions = make_relative_positions(c)

@@ -9,6 +9,7 @@ from flax import linen as nn
 from transformer.config import ModelConfig
 from transformer.model.arrays import Array
 from transformer.model.dropout import Dropout
+from transformer.model.initializers import table_init
 from transformer.model.layer_norm import Norm, make_embedding_norm
 from transformer.registry import POSITION_ENCODINGS
 from transformer.special_tokens import EOS
@@ -26,7 +27,7 @@ class Embedding(nn.Module):
 
     def setup(self) -> None:
         width = self.config.d_model
-        init = nn.initializers.normal(width**-0.5)
+        init = table_init(self.config)
         self.table = self.param("table", init, (self.vocab_size, width))
         if self.has_logits and self.config.output_bias:
             self.bias = self.param("bias", nn.initializers.zeros, (self.vocab_size,))
@@ -110,7 +111,7 @@ class LearnedPositions(nn.Module):
     def __call__(self, positions: Array) -> jax.Array:
         """Returns vectors [..., D] of positions [...], which count from 0 in each sentence."""
         length, width = self.config.max_positions, self.config.d_model
-        table = self.param("table", nn.initializers.normal(width**-0.5), (length, width))
+        table = self.param("table", table_init(self.config), (length, width))
         return table[jnp.minimum(positions, length - 1)]
 
 

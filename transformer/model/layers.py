@@ -11,6 +11,7 @@ from transformer.config import ModelConfig
 from transformer.model.arrays import Array
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.dropout import Dropout
+from transformer.model.initializers import kernel_init
 from transformer.model.kv_cache import KVCache
 from transformer.model.layer_norm import make_layer_norm
 from transformer.registry import SELF_ATTENTION_ONLY, SOURCE_ATTENTION_ONLY
@@ -35,7 +36,7 @@ class FeedForward(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """Returns [..., D] of x [..., D]."""
-        init, dtype = nn.initializers.xavier_uniform(), jnp.dtype(self.config.dtype)
+        init, dtype = kernel_init(self.config), jnp.dtype(self.config.dtype)
         activate, dense = ACTIVATIONS[self.config.activation], partial(nn.Dense, dtype=dtype)
         inner = dense(self.config.d_ff, kernel_init=init, name="inner")(x)
         if self.config.feed_forward == "gated":
@@ -43,6 +44,7 @@ class FeedForward(nn.Module):
         else:
             x = activate(inner)
         x = nn.with_logical_constraint(x, ("batch", "length", "mlp"))
+        init = kernel_init(self.config, ends_sublayer=True)
         return dense(self.config.d_model, kernel_init=init, name="outer")(x)
 
 

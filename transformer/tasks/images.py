@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from etils import epath
 
 from transformer.config import Config, DataConfig
+from transformer.data.image_augmentation import AugmentedImageBatches
 from transformer.data.images import ImageBatches, load_images, to_patches
 from transformer.inference.classifier import Classifier
 from transformer.model.costs import StepCost, stack_flops
@@ -36,17 +38,19 @@ class ImageTask(LabelledTask[ImageBatches]):
             )
         self.classifier = Classifier(config, None, self.labels)
         self.model = with_training_options(self.classifier.model, config)
-        self.training_batches = self._make_batches(images, labels)
-        self.validation_batches = self._make_batches(*self.validation)
+        self.training_batches = self._make_batches(images, labels, is_training=True)
+        self.validation_batches = self._make_batches(*self.validation, is_training=False)
 
-    def _make_batches(self, images: np.ndarray, labels: Sequence[str]) -> ImageBatches:
-        config = self.config
-        return ImageBatches(
-            to_patches(images, config.data.patch_size),
-            self.labels.encode(labels),
-            rows_per_batch=max(1, config.training.batch_tokens // self.num_patches),
-            seed=config.training.seed,
-        )
+    def _make_batches(
+        self, images: np.ndarray, labels: Sequence[str], *, is_training: bool
+    ) -> ImageBatches:
+        data, training, targets = self.config.data, self.config.training, self.labels.encode(labels)
+        num_rows = max(1, training.batch_tokens // self.num_patches)
+        common: dict[str, Any] = dict(rows_per_batch=num_rows, seed=training.seed)
+        if is_training and (data.flip_images or data.crop_padding):
+            common |= dict(padding=data.crop_padding, is_flipped=data.flip_images)
+            return AugmentedImageBatches(images, targets, patch_size=data.patch_size, **common)
+        return ImageBatches(to_patches(images, data.patch_size), targets, **common)
 
     @staticmethod
     def load_split(
