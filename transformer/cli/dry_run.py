@@ -14,6 +14,7 @@ from transformer.training.automatic import choose_settings
 from transformer.training.choices import Choices
 from transformer.training.dry_run import make_step_without_data
 from transformer.training.estimate import estimate_lines
+from transformer.training.fit_memory import make_fitting_trainer
 from transformer.training.steps import TrainStep
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
@@ -36,8 +37,8 @@ def describe_run(config: Config, workdir: str, topology: str, *, every_layer: bo
     else:
         folder = WorkDir(workdir, writes=False)
         choices = Choices(config) if folder.has_run else choose_settings(config)
+        trainer = make_fitting_trainer(choices, lambda c: Trainer(c, folder, Stopping(0)))
         config = choices.config
-        trainer = Trainer(config, folder, Stopping(0))
         step, cost = trainer.train_step, trainer.task.cost_per_step
         lines = startup_summary.summary_lines(config, step, trainer.task)
         lines += choices.lines()

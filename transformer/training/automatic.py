@@ -20,6 +20,7 @@ from transformer.parallel.devices import find_chip
 from transformer.tasks.translation import TranslationTask
 from transformer.training import automatic_rules as rules
 from transformer.training.choices import Choices
+from transformer.training.fit_memory import NUM_PARTS
 from transformer.training.step_timing import Clock, time_steps
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
@@ -47,8 +48,10 @@ def choose_settings(config: Config) -> Choices:
     if not config.automatic_settings():
         return choices
     if config.task != "translation":
-        names = ", ".join(config.automatic_settings())
-        raise ValueError(f"Only task=translation chooses settings by itself: set {names}.")
+        choices.set(NUM_PARTS, 1, "one pass of the devices")
+        if names := ", ".join(choices.config.automatic_settings()):
+            raise ValueError(f"Only task=translation chooses settings by itself: set {names}.")
+        return choices
     _choose_budget(choices)
     _choose_data(choices)
     if config.training.init_from:

@@ -23,6 +23,7 @@ from transformer.tasks.task import Task
 from transformer.training import next_commands, startup_summary
 from transformer.training.automatic import choose_settings, fix_steps
 from transformer.training.choices import Choices
+from transformer.training.fit_memory import make_fitting_trainer
 from transformer.training.profile import Profile, make_profile
 from transformer.training.progress import OnReport
 from transformer.training.trainer import Trainer
@@ -160,7 +161,10 @@ def _train(
     try:
         with stopping.at_once():
             choices = Choices(config) if workdir.has_run else choose_settings(config)
-            trainer = Trainer(choices.config, workdir, stopping, task_type, on_report)
+            trainer = make_fitting_trainer(
+                choices,
+                lambda config: Trainer(config, workdir, stopping, task_type, on_report),
+            )
             fix_steps(trainer, choices, start)
     except Interruption:
         return TrainingResult(workdir.path, 0, stopping.exit_code, {})

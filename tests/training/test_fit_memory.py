@@ -1,0 +1,77 @@
+"""accumulate_steps=0: the fewest micro-batches with which the compiled step fits the memory."""
+
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from tests.training.test_trainer import PointBatch, PointBatches, PointTask, make_config
+from transformer.signals import Stopping
+from transformer.training.automatic import choose_settings
+from transformer.training.fit_memory import GIB, make_fitting_trainer, step_memory
+from transformer.training.trainer import Trainer
+from transformer.workdir import WorkDir
+
+NUM_ROWS = 512
+
+
+class Wide(nn.Module):
+    @nn.compact
+    def __call__(self, batch, *, deterministic):
+        return nn.Dense(1)(nn.tanh(nn.Dense(64)(batch.x)))[:, 0]
+
+
+class WideBatches(PointBatches):
+    rows_per_batch = NUM_ROWS
+
+    def __getitem__(self, step):
+        x = np.ones((NUM_ROWS, 2), np.float32)
+        return PointBatch(x, x.sum(1), np.ones(NUM_ROWS, np.float32))
+
+
+class WideTask(PointTask):
+    """A step whose memory is that of its activations."""
+
+    def __init__(self, config, parallel, workdir):
+        super().__init__(config, parallel, workdir)
+        self.model, self.training_batches = Wide(), WideBatches()
+
+
+def fit(path, **training):
+    """(the trainer, the choices) of a run of WideTask."""
+    config = make_config(**training)
+    config.task = "images"
+    choices = choose_settings(config)
+
+    def make_trainer(config):
+        return Trainer(config, WorkDir(path), Stopping(0), WideTask)
+
+    return make_fitting_trainer(choices, make_trainer), choices
+
+
+@pytest.fixture(scope="module")
+def needed(tmp_path_factory):
+    """{number of micro-batches: bytes on each device}."""
+    path = tmp_path_factory.mktemp("fit")
+    return {n: step_memory(fit(path, accumulate_steps=n)[0].train_step) for n in (1, 2, 4)}
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_the_fewest_that_fit_are_chosen(needed, parts, tmp_path):
+    """Catches a number that does not fit, and more passes than the memory asks for."""
+    assert needed[1] > needed[2] > needed[4]
+    trainer, choices = fit(tmp_path, accumulate_steps=0, memory_gib=(needed[parts] + 1) / GIB)
+    assert choices.config.training.accumulate_steps == parts
+    assert trainer.config == choices.config
+    assert step_memory(trainer.train_step) == needed[parts]
+    assert "GiB on each device" in choices.reasons["training.accumulate_steps"]
+
+
+def test_without_a_limit_there_is_one_pass(tmp_path):
+    """Catches a CPU, whose memory is not known, that divides its batches or fails."""
+    assert fit(tmp_path, accumulate_steps=0)[0].config.training.accumulate_steps == 1
+
+
+def test_what_can_never_fit_is_refused(tmp_path):
+    """Catches a search without an end."""
+    with pytest.raises(ValueError, match="still needs .* GiB of the 1e-09 GiB on each device: set"):
+        fit(tmp_path, accumulate_steps=0, memory_gib=1e-9)
