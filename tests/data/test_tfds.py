@@ -1,5 +1,6 @@
 """tfds.py: real TFDS datasets, prepared and read with no TensorFlow and no network."""
 
+import dataclasses
 import io
 import json
 import os
@@ -11,6 +12,7 @@ import time
 import numpy as np
 import pytest
 
+from configs import imdb
 from transformer.config import DataConfig
 from transformer.data.images import load_images
 from transformer.data.labelled_text import load_evaluation_examples, load_training_examples
@@ -239,6 +241,24 @@ def test_images_and_their_labels(pictures):
     images, labels = load_images(DataConfig(corpus=f"tfds:{pictures}"), "train[50%:]")
     assert labels == [str(label) for _, label in PICTURES[10:]]
     np.testing.assert_allclose(images, np.stack([p for p, _ in PICTURES[10:]]) / 255, rtol=1e-6)
+
+
+def test_the_imdb_config_reads_reviews_of_its_features(tmp_path):
+    """Catches splits that overlap, another name of the text, and a setting that does not fit it."""
+    rows = [{"text": f"Film no. {i}.", "label": ("neg", "pos")[i % 2]} for i in range(20)]
+    name = prepare(
+        lambda f: {"label": f.ClassLabel(names=["neg", "pos"]), "text": f.Text()},
+        {"train": rows, "test": rows[:4]},
+        tmp_path,
+    )
+    config = imdb.get_config().validate()
+    assert config.data.corpus == "tfds:imdb_reviews"
+    data = dataclasses.replace(config.data, corpus=f"tfds:{name}")
+    texts, labels, problems = load_training_examples(data)
+    assert (len(texts), set(labels), problems) == (18, {"neg", "pos"}, {})
+    chosen, _ = load_evaluation_examples(data, data.validation_split, ["neg", "pos"])
+    assert sorted([*texts, *chosen]) == sorted(row["text"] for row in rows)
+    assert len(load_evaluation_examples(data, data.test_split, ["neg", "pos"])[0]) == 4
 
 
 def test_examples_without_a_label_are_refused(reviews):
