@@ -1,8 +1,8 @@
 """Sentiment of film reviews: IMDb (Maas et al. 2011), 2 classes, from scratch.
 
-An encoder of 2 layers, the mean over the positions, and a softmax. The accuracy is of the test split;
-the last tenth of the training split chooses the checkpoint. Written without a network: it has been
-tried on made-up reviews alone, and there is no figure of it here.
+An encoder of 2 layers, the mean over the positions, and a softmax. The accuracy is of the test
+split; the last tenth of the training split chooses the checkpoint. Written without a network: its
+data has been tried with made-up reviews, and there is no figure of it here.
 
 Data: 25,000 + 25,000 reviews of the TFDS catalogue, which one command prepares, with a network; no
 other step needs one. Reviews of more than 512 pieces are left out of the training and cut in the

@@ -5,9 +5,9 @@
 
 OUTPUT/entities/*.conll: words with labels in the BIO notation, since it is known which words filled
 which slot. OUTPUT/entailment/*.tsv: pairs of a sentence and a statement that follows from it, or
-does not, as a filler was changed or two were exchanged. Made text: it shows that a model learns, and
-no score on it is comparable with one on people's text. Sentences are divided by the hash of their
-fillers, as those of the embedded corpus: no date or combination of fillers is in two splits.
+does not, as a filler was changed or two were exchanged. Made text: it shows that a model learns,
+and no score on it is comparable with one on people's text. Sentences are divided by the hash of
+their fillers, as those of the embedded corpus: no date or combination of fillers is in two splits.
 Prints what guessing reaches: the most frequent label of each word, and whether all words of the
 second text are in the first.
 """
