@@ -113,6 +113,7 @@ EVALUATE = [  # (task of the run, words after eval.py --workdir=RUN, part of the
     ("translation", ["--metrics=ter", "--compare=a"], "--metrics cannot be used with --compare"),
     ("translation", ["--ensemble=a", "--compare=a"], "--ensemble cannot be used with --compare"),
     ("translation", ["--ensemble=a", "--checkpoints=all"], "--checkpoints=all names several"),
+    ("translation", [FILE, "--alignments", "--scores"], "--alignments cannot be used with --scor"),
     ("translation", ["--scores"], "--scores needs --input=FILE"),
     ("translation", [FILE, "--scores", "--jsonl"], "--scores cannot be used with --jsonl"),
     ("translation", [FILE, REFERENCE, "--nbest=2"], "--nbest cannot be used with --reference"),

@@ -122,6 +122,13 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
         needs=("input",),
         excludes=WRITE_NO_LINES,
     )
+    alignments: bool = flag(
+        False,
+        "Write a tab and the word alignment after each translation: 0-0 1-2, source and target.",
+        tasks=TRANSLATION,
+        needs=("input",),
+        excludes=WRITE_NO_LINES | dict.fromkeys(("nbest", "scores"), "a line has one or the other"),
+    )
     score: str = flag(
         "",
         "File with translations of --input: write their log-probabilities and scores.",

@@ -50,6 +50,7 @@ def make_job(flags: EvaluateFlags) -> Job:
         nbest=flags.nbest,
         scores=flags.scores,
         jsonl=flags.jsonl,
+        alignments=flags.alignments,
         score=flags.score,
         prefixes=flags.prefixes,
         chunk_lines=flags.chunk_lines,

@@ -27,6 +27,7 @@ class Job:
     nbest: translations per line (0: one), with their numbers and scores.
     scores: whether each translation is followed by its score.
     jsonl: whether a line is a JSON object.
+    alignments: whether each translation is followed by its word alignment.
     score: a file of targets to be scored; nothing is translated then.
     prefixes: a file with the beginning of each translation.
     chunk_lines: lines that are translated together and kept when the job is stopped.
@@ -38,6 +39,7 @@ class Job:
     nbest: int = 0
     scores: bool = False
     jsonl: bool = False
+    alignments: bool = False
     score: str = ""
     prefixes: str = ""
     chunk_lines: int = CHUNK_LINES
@@ -46,6 +48,8 @@ class Job:
     @property
     def style(self) -> str:
         """The name of its output format in `output_formats.STYLES`."""
+        if self.alignments and not self.jsonl:
+            return "alignments"
         if self.score:
             return "log_probs_jsonl" if self.jsonl else "log_probs"
         chosen = {"jsonl": self.jsonl, "nbest": self.nbest, "scores": self.scores}
@@ -86,6 +90,10 @@ class Job:
         """
         try:
             nbest = self._nbest(translator, chunk)
+            if self.alignments:
+                best = [found[0] for found in nbest]
+                for one, pairs in zip(best, translator.align(chunk.lines, best), strict=True):
+                    one.alignment = pairs
         except ValueError as error:
             if not chunk.lines:
                 raise
@@ -127,6 +135,7 @@ class Job:
             "options": self.options,
             "format": f"{self.style} {self.nbest}".removesuffix(" 0"),
             "score": bool(self.score),
+            **({"alignments": True} if self.alignments else {}),
             "prefixes": bool(self.prefixes),
             "chunk_lines": self.chunk_lines,
             "packed as": Path(self.output).suffix if self.output.endswith((".gz", ".xz")) else "",

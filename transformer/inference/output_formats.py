@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from transformer.inference.alignment import pharaoh
 from transformer.inference.chunks import Chunk
 from transformer.inference.translation import Translation
 
@@ -55,6 +56,10 @@ def _scores(number: int, source: str, companion: str, best: list[Translation]) -
     yield f"{_one_line(best[0].text)}\t{best[0].score:.6f}"
 
 
+def _alignments(number: int, source: str, companion: str, best: list[Translation]) -> Iterator[str]:
+    yield f"{_one_line(best[0].text)}\t{pharaoh(best[0].alignment or [])}"
+
+
 def _nbest(number: int, source: str, companion: str, best: list[Translation]) -> Iterator[str]:
     for translation in best:
         yield f"{number}\t{_one_line(translation.text)}\t{translation.score:.6f}"
@@ -79,6 +84,7 @@ def _log_probs_jsonl(
 STYLES: dict[str, Style] = {
     "text": _text,
     "scores": _scores,
+    "alignments": _alignments,
     "nbest": _nbest,
     "jsonl": _jsonl,
     "log_probs": _log_probs,
@@ -90,10 +96,12 @@ def _one_line(text: str) -> str:
     return SEPARATORS.sub(" ", text)
 
 
-def _numbers(translation: Translation) -> dict[str, float | None]:
-    """Returns the scores to six digits; infinity and NaN, which JSON lacks, become None."""
+def _numbers(translation: Translation) -> dict[str, Any]:
+    """Returns the scores to six digits, None for infinity and NaN, and the alignment if any."""
     numbers = {"score": translation.score, "log_prob": translation.log_prob}
-    return {k: round(float(x), 6) if math.isfinite(x) else None for k, x in numbers.items()}
+    found = {k: round(float(x), 6) if math.isfinite(x) else None for k, x in numbers.items()}
+    aligned = translation.alignment
+    return found if aligned is None else found | {"alignment": pharaoh(aligned)}
 
 
 def _json(record: dict[str, Any]) -> str:

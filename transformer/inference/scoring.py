@@ -67,10 +67,18 @@ class ModelFunctions:
             _, variables = model.apply(
                 {"params": params}, batch, deterministic=True, mutable="intermediates"
             )
-            return variables["intermediates"]
+            found = variables["intermediates"]
+            return found.get("models_0", found)  # of an ensemble, those of its first model
+
+        def to_source(params: Params, batch: Batch) -> jax.Array:  # [B, T, layers, S], head's mean
+            blocks = attention(params, batch)["decoder"]
+            names = sorted(blocks, key=layer_number)
+            weights = [blocks[name]["encoder_attention"]["weights"][0] for name in names]
+            return jnp.stack(weights, axis=2).mean(3)
 
         self.logits, self.encoded = jax.jit(logits), jax.jit(encoded)
         self.log_probs, self._attention = jax.jit(log_probs), jax.jit(attention)
+        self.to_source = jax.jit(to_source)
 
     def attention(
         self, params: Params, source: Sequence[int] | np.ndarray, target: Sequence[int]
@@ -81,7 +89,6 @@ class ModelFunctions:
         sides = Ragged.from_lists([source]), Ragged.from_lists([target])
         batch = one_pair_per_row(*sides, np.array([0]), length)
         found = jax.device_get(self._attention(params, batch))
-        found = found.get("models_0", found)  # of an ensemble, the weights are its first model's
         return (
             weights_of(found["encoder"], "self_attention")[:, :, :s, :s],
             weights_of(found["decoder"], "self_attention")[:, :, :t, :t],
@@ -89,12 +96,21 @@ class ModelFunctions:
         )
 
 
+def layer_number(name: str) -> int:
+    """Returns the number in the name of a block.
+
+    >>> layer_number("layer_10")
+    10
+    """
+    return int(name.rpartition("_")[2])
+
+
 def weights_of(blocks: dict[str, Any], sublayer: str) -> np.ndarray:
     """Returns the attention weights that the blocks of a stack sowed, as [layers, N, T, S].
 
     blocks: the collection "intermediates" of the stack, with [B=1, T, N, S] for each block.
     """
-    names = sorted(blocks, key=lambda name: int(name.rpartition("_")[2]))
+    names = sorted(blocks, key=layer_number)
     weights = np.stack([blocks[name][sublayer]["weights"][0][0] for name in names])
     return weights.transpose(0, 2, 1, 3)
 

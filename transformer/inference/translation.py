@@ -18,6 +18,7 @@ class Translation:
     score: log_prob divided by the length penalty; n-best lists are in its order.
     ids: token ids, EOS included; empty for an empty source.
     attention: encoder-decoder attention weights [layers, N, T, S], if they were asked for.
+    alignment: (source word, target word) pairs, if they were asked for.
     """
 
     text: str
@@ -25,6 +26,7 @@ class Translation:
     log_prob: float
     ids: list[int] = field(default_factory=list, repr=False)
     attention: np.ndarray | None = field(default=None, repr=False)
+    alignment: list[tuple[int, int]] | None = field(default=None, repr=False)
 
     @property
     def num_pieces(self) -> int:

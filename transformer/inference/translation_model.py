@@ -19,6 +19,7 @@ from transformer.data.ragged import Ragged
 from transformer.data.tags import Tags
 from transformer.data.tokenizer import check_texts
 from transformer.data.tokenizer_files import Tokenizer
+from transformer.inference.alignment import Alignment, align_words, word_numbers
 from transformer.inference.predictor import Predictor
 from transformer.inference.scoring import (
     AttentionWeights,
@@ -143,10 +144,7 @@ class TranslationModel(Predictor):
         target = Ragged.encode(self.tokenizer, targets)
         decoding = self.config.decoding
         penalty = make_length_penalty(decoding.length_penalty, decoding.alpha)
-        lengths, longest = np.maximum(source.lengths, target.lengths), self.largest_bucket()
-        fits = np.flatnonzero(lengths <= longest)
-        if len(fits) < len(targets):
-            warnings.warn(f"pairs of more than {longest} tokens get nan for a score", stacklevel=2)
+        fits = self._fitting(source, target, "nan for a score")
         sides, log_probs = (source.take(fits), target.take(fits)), np.full(len(targets), np.nan)
         rows = self._compute(self._functions.log_probs, *sides, sides[1].lengths)
         log_probs[fits] = [row.sum() for row in rows]
@@ -156,7 +154,37 @@ class TranslationModel(Predictor):
             scored.append(Translation(text, float(log_prob / penalty(len(ids))), log_prob, ids))
         return scored
 
+    def align(
+        self, sources: Sequence[str], targets: Sequence[str | Translation], layer: int = -2
+    ) -> list[Alignment]:
+        """Returns the word alignment of each pair, by the mean of a decoder layer's heads.
+
+        It is empty, with a warning, where a side is longer than `largest_bucket()`.
+        """
+        tagged = [*map(self._tags.put_on, sources)]
+        source = Ragged.encode(self.source_tokenizer, tagged)
+        encode = self.tokenizer.encode
+        ids = [t.ids if isinstance(t, Translation) else encode([t])[0] for t in targets]
+        target, found = Ragged.from_lists(ids), [Alignment() for _ in ids]
+        fits = self._fitting(source, target, "no alignment")
+        sides = source.take(fits), target.take(fits)
+        rows = self._compute(self._functions.to_source, *sides, sides[1].lengths)
+        for index, weights in zip(fits, rows, strict=True):
+            num_tags = len(tagged[index].split()) - len(sources[index].split())
+            ours = word_numbers(self.source_tokenizer, source[index].tolist(), num_tags)
+            weights = weights[:, max(layer, -weights.shape[1]), : len(ours)]
+            found[index] = align_words(weights, ours, word_numbers(self.tokenizer, ids[index]))
+        return found
+
     # ---- shared
+
+    def _fitting(self, source: Ragged, target: Ragged, otherwise: str) -> np.ndarray:
+        """Returns the pairs that the model takes; warns what the others get."""
+        longest = self.largest_bucket()
+        lengths = np.maximum(source.lengths, target.lengths)
+        if (lengths > longest).any():
+            warnings.warn(f"pairs of more than {longest} tokens get {otherwise}", stacklevel=3)
+        return np.flatnonzero((lengths <= longest) & (target.lengths > 0))
 
     def _per_target(
         self, function: BatchFn, sources: Sequence[str], targets: Sequence[str]

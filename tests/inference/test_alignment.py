@@ -1,0 +1,79 @@
+"""Word alignments are the attention of one layer, merged from tokens to words."""
+
+import numpy as np
+import pytest
+
+from tests.helpers.random_translators import WORDS, random_sentences, random_translator
+from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
+from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.inference.alignment import align_words, pharaoh, word_numbers
+from transformer.inference.chunks import Chunk
+from transformer.inference.file_job import Job
+from transformer.inference.output_formats import format_chunk
+from transformer.inference.translation import Translation
+
+PIECES = PiecesTokenizer([*WORDS, "a@@", "b"], "@@")
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        SentencePieceTokenizer.train(["some words, and some others ü"] * 9, 290),
+        CharacterTokenizer.train(["some words, and some others ü☃"]),
+        PiecesTokenizer(["some", "wor@@", "ds", "and"], "@@"),
+    ],
+    ids=["sentencepiece", "characters", "pieces"],
+)
+@pytest.mark.parametrize("text", ["some wor@@ ds", "", "and others, ☃☃ some", "s o"])
+def test_tokens_belong_to_the_words_that_they_spell(tokenizer, text):
+    """Catches a space that opens a word of its own, and bytes that are words."""
+    ids = tokenizer.encode([text])[0]
+    numbers = word_numbers(tokenizer, ids)
+    words = tokenizer.decode(ids).split()
+    assert len(numbers) == len(ids) and numbers[-1] == -1
+    assert sorted({*numbers[:-1].tolist()} - {-1}) == list(range(len(words)))
+    assert np.all(np.diff(numbers[:-1]) >= 0)
+    for number, word in enumerate(words):
+        own = [i for i, n in zip(ids, numbers, strict=True) if n == number]
+        assert tokenizer.decode(own).strip() == word
+    assert word_numbers(tokenizer, ids, 1).tolist() == (numbers - 1).tolist()
+
+
+def test_a_word_has_the_links_of_all_its_tokens():
+    """Catches links to the end of a sentence or a tag, and source and target exchanged."""
+    weights = np.array(
+        [[0.1, 0.2, 0.3, 0.9], [0.5, 0.2, 0.3, 0.9], [0.1, 0.3, 0.2, 0.0], [1, 0, 0, 0]]
+    )
+    source, target = np.array([-1, 0, 1, -1]), np.array([0, 0, 1, -1])
+    assert align_words(weights, source, target) == [(0, 1), (1, 0)]
+    weights[1, 1] = 0.4
+    assert pharaoh(align_words(weights, source, target)) == "0-0 0-1 1-0"
+    assert align_words(weights[:, :1], source[:1], target) == []
+
+
+def test_a_translator_aligns_by_the_last_layer_but_one():
+    """Catches another layer, heads that are not averaged, and weights of the padding."""
+    translator = random_translator(num_layers=3, tokenizers=(PIECES, PIECES))
+    sources = [*random_sentences(5), "a@@ b w1", "", "w1"]
+    given = Translation("w2 a b", 0.0, 0.0, PIECES.encode(["w2 a@@ b"])[0])
+    targets = [*random_sentences(5)[::-1], given, "w3", Translation("", 0.0, 0.0)]
+    with pytest.warns(UserWarning, match="more than 256 tokens get no alignment"):
+        assert translator.align(["w1 " * 300], ["w2"]) == [[]]
+    found = translator.align(sources, targets)
+    for source, target, pairs in zip(sources[:6], targets, found, strict=False):
+        weights = translator.attention(source, target).encoder_decoder.mean(1)
+        texts = source, "w2 a@@ b" if target is given else target
+        sides = [word_numbers(PIECES, PIECES.encode([text])[0]) for text in texts]
+        assert pairs == align_words(weights[1], *sides) != []
+    assert found[6:] == [[], []]
+    assert translator.align(sources, targets, 0)[:6] != found[:6]
+
+
+def test_alignments_are_written_beside_translations():
+    """Catches an alignment of another line, and a flag that --jsonl forgets."""
+    best = [[Translation("x y", -1.0, -2.0, [5], alignment=[(0, 1), (1, 0)])]]
+    chunk = Chunk(0, 0, ["a b"])
+    assert format_chunk("alignments", chunk, best) == b"x y\t0-1 1-0\n"
+    assert b'"alignment": "0-1 1-0"' in format_chunk("jsonl", chunk, best)
+    assert Job("a", alignments=True).style == Job("a", alignments=True, score="b").style
+    assert Job("a", alignments=True, jsonl=True).style == "jsonl"
