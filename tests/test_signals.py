@@ -2,12 +2,15 @@
 
 import os
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
-from transformer.signals import INTERRUPTED, RESUMABLE, Interruption, Stopping
-
-CAUGHT = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+from tests.helpers.scripts import ROOT
+from transformer.signals import CAUGHT, INTERRUPTED, RESUMABLE, Interruption, Stopping
 
 
 @pytest.fixture
@@ -83,3 +86,50 @@ def test_patience_counts_evaluations_since_the_best():
     for _ in range(5):
         endless.record_score(0.0)
     assert not endless.has_converged
+
+
+def catches(process, number):
+    """Whether a process has a handler for a signal by now."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    mask = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt"))
+    return bool(mask >> (number - 1) & 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("delay", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_command_that_is_importing_ends_in_one_sentence(number, delay, tmp_path):
+    """Catches tracebacks of KeyboardInterrupt and ImportError, and a signal that is lost."""
+    process = subprocess.Popen(
+        [sys.executable, ROOT / "train.py", f"--workdir={tmp_path / 'run'}"],
+        stderr=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    while not catches(process, signal.SIGHUP):  # the last that is caught
+        time.sleep(0.005)
+    time.sleep(delay)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == (INTERRUPTED if number == signal.SIGINT else RESUMABLE), err
+    assert [line for line in err.splitlines() if "stopped by" in line] and "Traceback" not in err
+
+
+LOST = """
+import time
+from transformer import signals
+
+class Lost:
+    def __del__(self):
+        signals.signal.raise_signal(signals.signal.SIGTERM)  # what that raises is lost
+
+signals.GRACE = 0.2
+signals.end_on_signals()
+Lost()
+time.sleep(60)
+"""
+
+
+def test_a_signal_in_a_destructor_is_not_lost():
+    command = [sys.executable, "-c", LOST]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=ROOT)
+    assert result.returncode == RESUMABLE
+    assert "stopped by SIGTERM; give the same command" in result.stderr

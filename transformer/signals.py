@@ -1,11 +1,13 @@
-"""Decides when a run ends before its last step: on a signal, or when its score stops improving.
+"""Decides when a command ends early: on a signal, or when the score of a run stops improving.
 
 The exit codes below are returned to the scripts; only those end the process.
 """
 
+import os
 import signal
+import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 DONE = 0
@@ -17,11 +19,70 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 MAX_SKIPPED = 3  # skipped updates in a row after which a run is given up as diverged
 
 
-class Interruption(BaseException):
-    """Raised by a signal inside `Stopping.at_once`.
+CAUGHT = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+GRACE = 5.0  # seconds after which a command that does not end of an `Interruption` is ended
 
-    It is no `Exception`, so that no handler of errors swallows it.
+
+class Interruption(BaseException):
+    """Raised by a signal inside `Stopping.at_once`, and by `end_on_signals`.
+
+    It is no `Exception`, so that no handler of errors swallows it. number: of the signal.
     """
+
+    def __init__(self, number: int = signal.SIGTERM) -> None:
+        self.number = number
+
+
+def end_on_signals() -> None:
+    """Lets SIGTERM, SIGINT and SIGHUP end this process in one sentence; for a command's first line.
+
+    What has begun and can be kept is kept by `Stopping`, which takes their place. Until then, and
+    where nothing is to be kept, they raise `Interruption`; while a module is imported, which would
+    turn that into an ImportError, they end the process at once. SIGHUP stays ignored where it is.
+    """
+    for number in CAUGHT:
+        if signal.getsignal(number) != signal.SIG_IGN or number != signal.SIGHUP:
+            signal.signal(number, _end)
+
+
+def ignore_signals() -> None:
+    """Lets a command that has done its work end undisturbed."""
+    for number in CAUGHT:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def exit_code_of(number: int | None) -> int:
+    """Returns the exit code after a signal: INTERRUPTED for SIGINT, else RESUMABLE."""
+    return INTERRUPTED if number == signal.SIGINT else RESUMABLE
+
+
+def sentence_of(number: int) -> str:
+    """Returns what is said after a signal that found nothing to keep."""
+    name = signal.Signals(number).name
+    return f"stopped by {name}; give the same command to begin again"
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    if _is_importing(frame):
+        _end_process(number)
+    for again in CAUGHT:  # a second one would break into the clean-up
+        signal.signal(again, _end_process)
+    timer = threading.Timer(GRACE, _end_process, [number])
+    timer.daemon = True
+    timer.start()  # as what is raised inside a destructor is lost
+    raise Interruption(number)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
+
+
+def _end_process(number: int, frame: FrameType | None = None) -> None:
+    with suppress(OSError):
+        os.write(2, f"{sentence_of(number)}\n".encode())
+    os._exit(exit_code_of(number))
 
 
 class Stopping:
@@ -53,7 +114,7 @@ class Stopping:
         self.signal = number
         signal.signal(signal.SIGINT, self._give_up)
         if self._at_once:
-            raise Interruption
+            raise Interruption(number)
 
     def _give_up(self, number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a third one would break into the clean-up
@@ -68,7 +129,7 @@ class Stopping:
         self._at_once = self.is_alone
         try:
             if self.signal and self.is_alone:
-                raise Interruption
+                raise Interruption(self.signal)
             yield
         finally:
             self._at_once = False
@@ -88,4 +149,4 @@ class Stopping:
     @property
     def exit_code(self) -> int:
         """The exit code after a signal: INTERRUPTED for SIGINT, else RESUMABLE."""
-        return INTERRUPTED if self.signal == signal.SIGINT else RESUMABLE
+        return exit_code_of(self.signal)

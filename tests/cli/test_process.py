@@ -1,5 +1,6 @@
 """How a command ends: every mistake as one line, every defect with its traceback."""
 
+import signal
 import sys
 import warnings
 
@@ -8,7 +9,7 @@ import pytest
 
 from transformer.cli import process
 from transformer.cli.process import explain_runtime_error, run_guarded
-from transformer.signals import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT
+from transformer.signals import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT, Interruption
 
 
 def run_raising(error: BaseException) -> int:
@@ -27,6 +28,9 @@ def test_mistakes_and_ends_have_their_codes(monkeypatch, capsys):
     assert run_raising(ValueError("not so")) == WRONG_INPUT
     assert capsys.readouterr().err == "error: not so\n"
     assert run_raising(KeyboardInterrupt()) == INTERRUPTED
+    assert run_raising(Interruption(signal.SIGINT)) == INTERRUPTED
+    assert run_raising(Interruption(signal.SIGTERM)) == RESUMABLE
+    assert "stopped by SIGTERM; give the same command" in capsys.readouterr().err
     monkeypatch.setattr(sys, "stdout", sys.stdout)
     assert run_raising(BrokenPipeError()) == DONE and sys.stdout is None
     for defect in (RuntimeError("x"), KeyError("x")):
@@ -39,6 +43,7 @@ def test_a_run_that_is_given_up_ends_at_once(error, monkeypatch, capsys):
     """Catches threads that still save, and their tracebacks, after a second Ctrl-C."""
     ended, logger = [], process.logging.get_absl_logger()
     monkeypatch.setattr(process.os, "_exit", ended.append)
+    monkeypatch.setattr(process, "end_on_signals", lambda: None)
     monkeypatch.setattr(process.faulthandler, "enable", lambda: None)
     monkeypatch.setattr(process.live_line(), "has_stamps", False)
     monkeypatch.setattr(process.live_line(), "has_spoken", False)

@@ -225,5 +225,5 @@ def test_a_byte_level_vocabulary_is_learnt():
     (ids,), (known,) = tokenizer.encode([strange]), tokenizer.encode(["the river"])
     assert tokenizer.decode(ids) == strange and min(ids[:-1]) >= NUM_SPECIAL
     assert len(known) < len("the river")
-    with pytest.raises(ValueError, match="must be at least 260 with tokenizer.kind=byte_level"):
+    with pytest.raises(ValueError, match=r"must be at least 260 with tokenizer\.kind=byte_level"):
         train_byte_level(texts, 259)

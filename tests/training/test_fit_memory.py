@@ -73,5 +73,7 @@ def test_without_a_limit_there_is_one_pass(tmp_path):
 
 def test_what_can_never_fit_is_refused(tmp_path):
     """Catches a search without an end."""
-    with pytest.raises(ValueError, match="still needs .* GiB of the 1e-09 GiB on each device: set"):
+    with pytest.raises(
+        ValueError, match=r"still needs .* GiB of the 1e-09 GiB on each device: set"
+    ):
         fit(tmp_path, accumulate_steps=0, memory_gib=1e-9)

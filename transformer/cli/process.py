@@ -13,7 +13,17 @@ from typing import NoReturn
 from absl import flags, logging
 
 from transformer.console import live_line, say, showing_phases
-from transformer.signals import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT
+from transformer.signals import (
+    DONE,
+    INTERRUPTED,
+    RESUMABLE,
+    WRONG_INPUT,
+    Interruption,
+    end_on_signals,
+    exit_code_of,
+    ignore_signals,
+    sentence_of,
+)
 
 LOST_HOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")
 
@@ -23,6 +33,7 @@ def run_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
 
     Warnings become lines on standard error, and of what libraries log only errors are shown.
     """
+    end_on_signals()
     logging.set_verbosity(logging.ERROR)
     logging.use_absl_handler()
     logging.get_absl_logger().addFilter(_is_no_interruption)
@@ -35,9 +46,10 @@ def run_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
         with showing_phases():
             code = main(sys.argv)
     except SystemExit as end:
-        if isinstance(end.__context__, KeyboardInterrupt):
-            _end_now(INTERRUPTED)  # threads that still save would complain
+        if isinstance(end.__context__, KeyboardInterrupt | Interruption):
+            _end_now(end.code)  # threads that still save would complain
         raise
+    ignore_signals()
     sys.exit(code)
 
 
@@ -61,6 +73,9 @@ def run_guarded(work: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         say("interrupted")
         exit_process(INTERRUPTED)
+    except Interruption as interruption:
+        say(sentence_of(interruption.number), on_every_host=True)
+        exit_process(exit_code_of(interruption.number))
     except BrokenPipeError:  # the reader of our output has gone: nothing is wrong
         sys.stdout = None  # nor is there anything left to flush
         return DONE
