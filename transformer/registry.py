@@ -136,7 +136,14 @@ POSITION_ENCODINGS = Registry(
     },
     holds_classes=True,
 )
-BLOCKS = Registry("block", {"transformer": "transformer.model.layers:Block"}, holds_classes=True)
+BLOCKS = Registry(
+    "block",
+    {
+        "transformer": "transformer.model.layers:Block",
+        "transformer_xl": "transformer.model.transformer_xl:TransformerXLBlock",
+    },
+    holds_classes=True,
+)
 TASKS = Registry(
     "task",
     {

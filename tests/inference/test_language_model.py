@@ -97,3 +97,18 @@ def test_parts_of_a_text_have_the_tokens_of_the_whole(tokenizer):
         text = "".join(rng.choice(list("ab c\n\n"), size=30))
         assert encode_text(tokenizer, text.split("\n")).tolist() == tokenizer.encode([text])[0]
     assert encode_text(tokenizer, []).tolist() == [EOS]
+
+
+def test_a_model_with_a_memory_has_no_end_of_its_window(tokenizer):
+    """Catches a window that starts again, and cached states unlike those of one long pass."""
+    config = make_config("language_model")
+    config.data.row_length = WINDOW
+    config.model.block, config.model.positions = "transformer_xl", "rotary"
+    config.model.segment_length, config.model.memory_length = 4, 6
+    made = LanguageModel(config, None, tokenizer)
+    blank = WindowBatch(*np.zeros((2, 1, 1), np.int32))
+    made.params = random_params(made.model.init, blank, deterministic=True)
+    expected = greedy(made, tokenizer.encode(["ab c"])[0][:-1], 2 * WINDOW)
+    assert len(expected) > WINDOW
+    (text,) = made.generate(["ab c"], num_pieces=2 * WINDOW, temperature=0.0)
+    assert text == tokenizer.decode(np.array(expected, np.int32))

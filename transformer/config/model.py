@@ -95,6 +95,15 @@ class ModelConfig(Settings):
         "scaled_dot_product", "Attention function.", choices=ATTENTION_FUNCTIONS
     )
     block: str = setting("transformer", "What a layer is made of.", choices=BLOCKS)
+    segment_length: int = setting(
+        64, "With block=transformer_xl: tokens of a segment; a row has several.", at_least=1
+    )
+    memory_length: int = setting(
+        64, "With block=transformer_xl: positions before a segment that it sees.", at_least=1
+    )
+    evaluation_memory: int = setting(
+        0, "memory_length in evaluation and generation; 0: as in training.", at_least=0
+    )
     attention_block: int = setting(
         64,
         "With attention=local or strided: how many positions a query sees on either side; strided "
@@ -118,6 +127,15 @@ class ModelConfig(Settings):
     def is_bounded(self) -> bool:
         """Whether it has weights for `max_positions` positions of a source, and no more."""
         return self.positions == "learned" or self.attention == "location"
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether a language model sees the states of earlier segments."""
+        return self.block == "transformer_xl"
+
+    def memory(self, *, deterministic: bool) -> int:
+        """Returns how many positions before a segment it sees, in training or in evaluation."""
+        return (deterministic and self.evaluation_memory) or self.memory_length
 
     def depth(self, *, is_decoder: bool) -> int:
         """Returns the number of layers of the encoder, or of a decoder that attends to it."""

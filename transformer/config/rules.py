@@ -6,14 +6,10 @@ from transformer.config.model import ModelConfig
 from transformer.registry import OWN_TASK, SOURCE_ATTENTION_ONLY
 
 _PRODUCTS = "scaled_dot_product", "dot_product"
-# What position encodings that act in attention need; an attention function of one's own gets no
-# bias, but may be given rotated queries and keys.
-ATTENTION_OF_POSITIONS = {
-    "relative": ("scaled_dot_product",),
-    "t5": _PRODUCTS,
-    "alibi": _PRODUCTS,
-}
-NOT_OF_PRODUCTS = "general", "additive"
+# The attention functions that take the bias of these positions; rotary ones have none.
+_TAKE_BIAS = {"relative": _PRODUCTS[:1], "t5": _PRODUCTS, "alibi": _PRODUCTS}
+_IN_ATTENTION = "none", "rotary", *_TAKE_BIAS
+_TAKE_MEMORY = *_PRODUCTS, "fused"
 
 
 def check_model(model: ModelConfig, task: str, row_length: int) -> None:
@@ -29,6 +25,8 @@ def check_model(model: ModelConfig, task: str, row_length: int) -> None:
         "model.attention_dropout_rate=0, or model.attention=scaled_dot_product.",
     )
     _check_positions(model)
+    if model.has_memory:
+        _check_memory(model, task, row_length)
     _require(
         model.attention not in SOURCE_ATTENTION_ONLY or task in ("translation", OWN_TASK),
         f"model.attention={model.attention} is a decoder's attention to the source: it is for "
@@ -51,7 +49,7 @@ def check_model(model: ModelConfig, task: str, row_length: int) -> None:
 
 
 def _check_positions(model: ModelConfig) -> None:
-    allowed = ATTENTION_OF_POSITIONS.get(model.positions, (model.attention,))
+    allowed = _TAKE_BIAS.get(model.positions, (model.attention,))
     _require(
         model.attention in (*allowed, *SOURCE_ATTENTION_ONLY),
         f"model.positions={model.positions} adds to the logits of self-attention, which "
@@ -60,7 +58,7 @@ def _check_positions(model: ModelConfig) -> None:
     )
     is_rotary = model.positions == "rotary"
     _require(
-        not is_rotary or model.attention not in NOT_OF_PRODUCTS,
+        not is_rotary or model.attention not in ("general", "additive"),
         "model.positions=rotary needs products of queries and keys, which "
         f"model.attention={model.attention} changes: choose another of the two.",
     )
@@ -68,6 +66,24 @@ def _check_positions(model: ModelConfig) -> None:
         not is_rotary or model.widths_of_head[0] % 2 == 0,
         "model.positions=rotary turns pairs of components, so the width of a head must be even, "
         f"not {model.widths_of_head[0]}: change model.num_heads or model.head_dim.",
+    )
+
+
+def _check_memory(model: ModelConfig, task: str, row_length: int) -> None:
+    _require(task == "language_model", f"model.block={model.block} is for task=language_model.")
+    for name, value, allowed in (
+        ("positions", model.positions, _IN_ATTENTION),
+        ("attention", model.attention, _TAKE_MEMORY),
+    ):
+        _require(
+            value in allowed,
+            f"model.block={model.block} needs model.{name} to be one of {', '.join(allowed)}, as "
+            f"its segments also see those before them; it is {value}.",
+        )
+    _require(
+        row_length > model.segment_length,
+        f"data.row_length ({row_length}) must be longer than model.segment_length "
+        f"({model.segment_length}), or no segment has a memory: raise it or lower the other.",
     )
 
 

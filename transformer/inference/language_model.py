@@ -23,6 +23,7 @@ from transformer.special_tokens import EOS, NUM_SPECIAL, UNK
 
 OPTIONS = ("temperature", "top_k", "top_p")
 NO_END = FREE  # an id that no token has, so that a text which "ends" with it never ends
+UNBOUNDED = 2**30  # the window of a model with a memory
 STRIDE = 8  # positions between two texts that `stream` shows
 
 
@@ -35,7 +36,8 @@ class LanguageModel(Predictor):
 
     EOS marks a line break and also stands before the first line. Where line breaks are text, as for
     GPT-2, EOS ends the text and stands before an empty one only. The context is `data.row_length`
-    tokens; when it is full, generation continues from its second half.
+    tokens; when it is full, generation continues from its second half. A model with a memory
+    (`model.block=transformer_xl`) has no such end: each token sees the cached states before it.
     """
 
     tasks = ("language_model",)
@@ -156,13 +158,17 @@ class LanguageModel(Predictor):
         ids = range(NUM_SPECIAL, self.tokenizer.vocab_size if one_line else 0)
         return [EOS, *(i for i in ids if "\n" in self.tokenizer.decode([i]))]
 
+    @property
+    def _window(self) -> int:
+        return UNBOUNDED if self.config.model.has_memory else self.config.data.row_length
+
     def _context(self, text: np.ndarray, num_left: int) -> np.ndarray:
         """Returns the end of a text that the model is given to generate `num_left` tokens more.
 
         That is all of it if the new tokens fit behind it, else half a window: with a window of 8, a
         text of 5 tokens is given whole to add 3, and its last 4 tokens to add 6.
         """
-        window = self.config.data.row_length
+        window = self._window
         return text if len(text) + num_left <= window else text[-(window // 2) :]
 
     def _fill_window(
@@ -174,7 +180,7 @@ class LanguageModel(Predictor):
         seed: int,
     ) -> Iterator[list[np.ndarray]]:
         """Yields the new ids of each text every `STRIDE` positions, until the window is full."""
-        window = self.config.data.row_length
+        window = self._window
         starts = np.full(num_rows, EOS, np.int32)
         if self.tokenizer.line_breaks_are_text:  # such models see a text without EOS before it
             starts[: len(contexts)] = [ids[0] if len(ids) else EOS for ids in contexts]

@@ -54,7 +54,12 @@ def stack_flops(
     outputs: multiplications by weights before and after the stack, of all sequences together.
     """
     n = np.asarray(lengths, np.float64)
-    attention_products = _heads_width(config) * (n * (n + 1) / 2 if causal else n**2)
+    seen = n * (n + 1) / 2 if causal else n**2
+    if config.has_memory:  # query t of a row sees its segment and the memory before it
+        t = np.arange(n.max(initial=0))
+        in_reach = np.minimum(t, t % config.segment_length + config.memory_length)
+        seen = np.cumsum([0, *in_reach + 1])[n.astype(int)]
+    attention_products = _heads_width(config) * seen
     products = config.num_layers * (n * sum(_weights(config)) + attention_products)
     return FLOPS_PER_PRODUCT * float(products.sum() + outputs)
 

@@ -34,6 +34,13 @@ class CausalLM(DecoderModel):
         x = self.decoder(x, mask=causal_mask(length), deterministic=deterministic)
         return self.tokens.logits(x)
 
+    def init_cache(self, batch_size: int, num_beams: int, length: int) -> list[KVCache]:
+        """Returns an empty cache of `length` columns for every beam, or of those that are seen."""
+        c = self.config
+        if c.has_memory:
+            length = min(length, c.segment_length + c.memory(deterministic=True))
+        return super().init_cache(batch_size, num_beams, length)
+
     def decode_step(
         self,
         tokens: jax.Array,

@@ -27,6 +27,7 @@ from transformer.workdir import WorkDir
 
 MAX_SAMPLE_TOKENS = 200
 PROMPTS_AT_ONCE = 1024
+ROWS_OF_MEMORY = 8  # an evaluated row has so many times the tokens of `model.evaluation_memory`
 
 
 class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
@@ -57,10 +58,12 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
     def make_evaluation_batches(
         config: Config, tokenizer: Tokenizer, lines: Sequence[str], *, num_parts: int = 1
     ) -> ConsecutiveWindows:
+        length = max(config.data.row_length, ROWS_OF_MEMORY * config.model.evaluation_memory)
+        num_rows = max(1, config.training.batch_tokens // length)
         return ConsecutiveWindows(
             encode_text(tokenizer, lines),
-            length=config.data.row_length,
-            rows_per_batch=-(-rows_per_batch(config) // num_parts),
+            length=length,
+            rows_per_batch=-(-num_rows // num_parts),
         )
 
     @classmethod
