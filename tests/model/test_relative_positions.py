@@ -186,11 +186,17 @@ def test_without_positions_attention_sees_a_set():
 @pytest.mark.parametrize(
     "changes, message",
     [
-        (dict(positions="alibi", attention="fused"), "set model.attention=scaled_dot_product or"),
-        (dict(positions="t5", attention="additive"), "adds to the logits"),
-        (dict(positions="relative", attention="dot_product"), "=scaled_dot_product, or choose"),
-        (dict(positions="alibi", attention="local"), "which model.attention=local does not allow"),
-        (dict(positions="rotary", attention="additive"), "needs products"),
+        (
+            dict(positions="alibi", attention="fused"),
+            "set model.attention to scaled_dot_product or",
+        ),
+        (dict(positions="t5", attention="additive"), "does not allow"),
+        (dict(positions="relative", attention="dot_product"), "to scaled_dot_product, or choose"),
+        (dict(positions="alibi", attention="local"), "that model.attention=local does not"),
+        (
+            dict(positions="rotary", attention="additive"),
+            "scaled_dot_product or dot_product or content",
+        ),
         (dict(positions="rotary", head_dim=5), "must be even, not 5"),
     ],
     ids=str,

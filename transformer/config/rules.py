@@ -3,12 +3,15 @@
 from transformer.config.data import DataConfig, TokenizerConfig
 from transformer.config.groups import DecodingConfig, MeshConfig, TrainingConfig
 from transformer.config.model import ModelConfig
-from transformer.registry import OWN_TASK, SOURCE_ATTENTION_ONLY
+from transformer.registry import ATTENTION_FUNCTIONS, OWN_TASK, SOURCE_ATTENTION_ONLY
 
 _PRODUCTS = "scaled_dot_product", "dot_product"
-# The attention functions that take the bias of these positions; rotary ones have none.
-_TAKE_BIAS = {"relative": _PRODUCTS[:1], "t5": _PRODUCTS, "alibi": _PRODUCTS}
-_IN_ATTENTION = "none", "rotary", *_TAKE_BIAS
+_ATTENTION_OF_POSITIONS = {  # the functions that take a bias, or whose products may be rotated
+    "relative": _PRODUCTS[:1],
+    "t5": _PRODUCTS,
+    "alibi": _PRODUCTS,
+    "rotary": (*_PRODUCTS, "content", "fused", "local", "strided", "fixed", "performer"),
+}
 _TAKE_MEMORY = *_PRODUCTS, "fused"
 
 
@@ -49,21 +52,17 @@ def check_model(model: ModelConfig, task: str, row_length: int) -> None:
 
 
 def _check_positions(model: ModelConfig) -> None:
-    allowed = _TAKE_BIAS.get(model.positions, (model.attention,))
+    allowed = _ATTENTION_OF_POSITIONS.get(model.positions, ATTENTION_FUNCTIONS)
+    is_own = model.attention not in ATTENTION_FUNCTIONS.built_in  # and gets no bias
     _require(
-        model.attention in (*allowed, *SOURCE_ATTENTION_ONLY),
-        f"model.positions={model.positions} adds to the logits of self-attention, which "
-        f"model.attention={model.attention} does not allow: set model.attention="
+        model.attention in (*allowed, *SOURCE_ATTENTION_ONLY)
+        or (is_own and model.positions == "rotary"),
+        f"model.positions={model.positions} acts on products of queries and keys in a way that "
+        f"model.attention={model.attention} does not allow: set model.attention to "
         f"{' or '.join(allowed)}, or choose other positions.",
     )
-    is_rotary = model.positions == "rotary"
     _require(
-        not is_rotary or model.attention not in ("general", "additive"),
-        "model.positions=rotary needs products of queries and keys, which "
-        f"model.attention={model.attention} changes: choose another of the two.",
-    )
-    _require(
-        not is_rotary or model.widths_of_head[0] % 2 == 0,
+        model.positions != "rotary" or model.widths_of_head[0] % 2 == 0,
         "model.positions=rotary turns pairs of components, so the width of a head must be even, "
         f"not {model.widths_of_head[0]}: change model.num_heads or model.head_dim.",
     )
@@ -72,7 +71,7 @@ def _check_positions(model: ModelConfig) -> None:
 def _check_memory(model: ModelConfig, task: str, row_length: int) -> None:
     _require(task == "language_model", f"model.block={model.block} is for task=language_model.")
     for name, value, allowed in (
-        ("positions", model.positions, _IN_ATTENTION),
+        ("positions", model.positions, ("none", *_ATTENTION_OF_POSITIONS)),
         ("attention", model.attention, _TAKE_MEMORY),
     ):
         _require(
