@@ -100,7 +100,7 @@ def test_the_cost_counts_what_is_seen():
     "task, changes, message",
     [
         ("translation", {}, "is for task=language_model"),
-        ("language_model", dict(positions="learned"), "model.positions to be one of none, rotary"),
+        ("language_model", dict(positions="learned"), "model.positions to be one of none"),
         ("language_model", dict(attention="local"), "model.attention to be one of"),
         ("language_model", dict(segment_length=256), "must be longer than model.segment_length"),
     ],
