@@ -110,9 +110,7 @@ ATTENTION_FUNCTIONS = Registry(
         "content": "transformer.model.learned_attention:ContentAttention",
         "location": "transformer.model.learned_attention:LocationAttention",
         "fused": f"{_FUNCTIONS}:fused_attention",
-        "local": _SPARSE,
-        "strided": _SPARSE,
-        "fixed": _SPARSE,
+        **dict.fromkeys(("local", "strided", "fixed"), _SPARSE),
         "performer": "transformer.model.performer_attention:performer_attention",
     },
 )
@@ -136,14 +134,11 @@ POSITION_ENCODINGS = Registry(
     },
     holds_classes=True,
 )
-BLOCKS = Registry(
-    "block",
-    {
-        "transformer": "transformer.model.layers:Block",
-        "transformer_xl": "transformer.model.transformer_xl:TransformerXLBlock",
-    },
-    holds_classes=True,
-)
+_BLOCKS = {
+    "transformer": "transformer.model.layers:Block",
+    "transformer_xl": "transformer.model.transformer_xl:TransformerXLBlock",
+}
+BLOCKS = Registry("block", _BLOCKS, holds_classes=True)
 TASKS = Registry(
     "task",
     {
