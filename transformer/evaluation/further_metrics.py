@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,8 @@ def further_score(
 ) -> Score:
     """Returns the score by one metric; options: those of `score_by`.
 
-    COMET, times 100, is the mean over the references of a line.
+    COMET, times 100, is the mean over the references of a line. Raises ValueError with the last
+    line that comet-score said, if that fails.
     """
     kind, _, model = name.partition(":")
     texts = translations, references, direction
@@ -57,21 +58,19 @@ def further_score(
         return score_by(name, *texts, num_bootstrap=num_bootstrap, **options)
     several, model = [*map(all_references, references)], model or DEFAULT_MODEL
     lines = zip(sources, translations, several, strict=True)
-    found = iter(comet_scores(model, [(s, t, r) for s, t, each in lines for r in each]))
+    found = _comet_scores(model, [(s, t, r) for s, t, each in lines for r in each])
     values = [100 * sum(islice(found, len(each))) / len(each) for each in several]
     metric = MeanOverLines(lambda number, _: values[int(number)], "COMET", {"model": model})
     numbers = [str(number) for number in range(len(values))]
     return score_with("COMET", metric, numbers, numbers, direction, num_bootstrap)
 
 
-def comet_scores(model: str, rows: Sequence[tuple[str, str, str]]) -> list[float]:
-    """Returns the score of each (source, translation, reference) by a model of COMET.
-
-    Raises ValueError with the last line that comet-score said, if that fails.
-    """
+def _comet_scores(model: str, rows: Sequence[tuple[str, str, str]]) -> Iterator[float]:
+    """Yields the score of each (source, translation, reference) by a model of COMET."""
     with tempfile.TemporaryDirectory() as folder:
-        names = "source", "translation", "reference"
-        for name, lines in zip(names, zip(*rows, strict=True), strict=True):
+        for name, lines in zip(
+            ("source", "translation", "reference"), zip(*rows, strict=True), strict=True
+        ):
             text = "".join(f"{' '.join(line.split())}\n" for line in lines)
             (Path(folder) / name).write_text(text, encoding="utf-8", errors="replace")
         done = subprocess.run([*COMMAND.split(), model], cwd=folder, capture_output=True, text=True)
@@ -79,4 +78,4 @@ def comet_scores(model: str, rows: Sequence[tuple[str, str, str]]) -> list[float
             said = done.stderr.strip().splitlines() or ["no reason given"]
             raise ValueError(f"comet-score with the model {model} failed: {said[-1]}")
         (scored,) = json.loads((Path(folder) / "scores").read_text(encoding="utf-8")).values()
-    return [row["COMET"] for row in scored]
+    yield from (row["COMET"] for row in scored)

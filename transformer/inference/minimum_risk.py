@@ -13,18 +13,12 @@ ORDER, BETA = 6, 2  # of chrF2, as sacrebleu counts it
 def least_risk(candidates: Sequence[Translation], *, are_samples: bool) -> Translation:
     """Returns the candidate with the largest expected chrF2 against all of them.
 
-    The expectation is over the samples, which are equally weighted (Eikema and Aziz 2020), or over
-    an n-best list, in proportion to the probabilities of its entries (Kumar and Byrne 2004). Of
-    equal candidates the first is returned.
+    It is expected over samples, all of equal weight (Eikema and Aziz 2020), or over an n-best list,
+    in proportion to the probabilities of its entries (Kumar and Byrne 2004).
     """
     log_probs = np.array([0.0 if are_samples else c.log_prob for c in candidates])
-    weights = np.exp(log_probs - log_probs.max())
-    distinct = list(dict.fromkeys(c.text for c in candidates))
-    mass = np.zeros(len(distinct))
-    index = [distinct.index(c.text) for c in candidates]
-    np.add.at(mass, index, weights)
-    best = distinct[int(np.argmax(pairwise_chrf(distinct) @ mass))]
-    return next(c for c in candidates if c.text == best)
+    utilities = pairwise_chrf([c.text for c in candidates]) @ np.exp(log_probs - log_probs.max())
+    return candidates[int(np.argmax(utilities))]
 
 
 def pairwise_chrf(texts: Sequence[str]) -> np.ndarray:
@@ -37,12 +31,14 @@ def pairwise_chrf(texts: Sequence[str]) -> np.ndarray:
     precision, recall, orders = np.zeros((3, len(texts), len(texts)))
     for n in range(1, ORDER + 1):
         counts = _count_ngrams(unspaced, n)
-        matches = np.stack([np.minimum(row, counts).sum(1) for row in counts])
-        totals = np.maximum(counts.sum(1), 1)
-        precision += matches / totals[:, None]
-        recall += matches / totals
-        orders += (counts.sum(1) > 0) & (counts.sum(1) > 0)[:, None]
-    precision, recall = (mean / np.maximum(orders, 1) for mean in (precision, recall))
+        matches, totals = (
+            np.stack([np.minimum(row, counts).sum(1) for row in counts]),
+            counts.sum(1),
+        )
+        precision += matches / np.maximum(totals, 1)[:, None]
+        recall += matches / np.maximum(totals, 1)
+        orders += np.minimum(totals, totals[:, None]) > 0
+    precision, recall = precision / np.maximum(orders, 1), recall / np.maximum(orders, 1)
     either = np.maximum(BETA**2 * precision + recall, 1e-12)
     return 100 * (1 + BETA**2) * precision * recall / either
 

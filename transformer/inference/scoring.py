@@ -71,9 +71,7 @@ class ModelFunctions:
             return found.get("models_0", found)  # of an ensemble, those of its first model
 
         def to_source(params: Params, batch: Batch) -> jax.Array:  # [B, T, layers, S], head's mean
-            blocks = attention(params, batch)["decoder"]
-            names = sorted(blocks, key=layer_number)
-            weights = [blocks[name]["encoder_attention"]["weights"][0] for name in names]
+            weights = by_layer(attention(params, batch)["decoder"], "encoder_attention")
             return jnp.stack(weights, axis=2).mean(3)
 
         self.logits, self.encoded = jax.jit(logits), jax.jit(encoded)
@@ -96,13 +94,10 @@ class ModelFunctions:
         )
 
 
-def layer_number(name: str) -> int:
-    """Returns the number in the name of a block.
-
-    >>> layer_number("layer_10")
-    10
-    """
-    return int(name.rpartition("_")[2])
+def by_layer(blocks: dict[str, Any], sublayer: str) -> list[Any]:
+    """Returns the weights that each block of a stack sowed, [B, T, N, S]."""
+    names = sorted(blocks, key=lambda name: int(name.rpartition("_")[2]))
+    return [blocks[name][sublayer]["weights"][0] for name in names]
 
 
 def weights_of(blocks: dict[str, Any], sublayer: str) -> np.ndarray:
@@ -110,8 +105,7 @@ def weights_of(blocks: dict[str, Any], sublayer: str) -> np.ndarray:
 
     blocks: the collection "intermediates" of the stack, with [B=1, T, N, S] for each block.
     """
-    names = sorted(blocks, key=layer_number)
-    weights = np.stack([blocks[name][sublayer]["weights"][0][0] for name in names])
+    weights = np.stack([weights[0] for weights in by_layer(blocks, sublayer)])
     return weights.transpose(0, 2, 1, 3)
 
 

@@ -62,19 +62,15 @@ class Translator(TranslationModel):
     ) -> Self:
         """Restores several runs as one translator: an `Ensemble`.
 
-        Args:
-          runs: work directories or exports of the same vocabulary, each perhaps with a checkpoint
-            of its own: "runs/mine@last". The first one's configuration counts.
-          checkpoint, devices, options: as `from_checkpoint` takes them.
-
-        Raises ValueError as `from_checkpoint`, or if the vocabularies or longest sentences differ.
+        runs: work directories or exports of one vocabulary, each perhaps with a checkpoint of its
+        own: "runs/mine@last"; the first one's configuration counts. The other arguments are those
+        of `from_checkpoint`. Raises ValueError as that, or if the vocabularies differ.
         """
         named = [str(run).partition("@") for run in runs]
         found = [restore(p, own or checkpoint, tasks=cls.tasks, **options) for p, _, own in named]
         source, target = found[0].tokenizers
-        kinds = [_kind(run) for run in found]
-        for (path, _, _), kind in zip(named, kinds, strict=True):
-            if kind != kinds[0]:
+        for (path, _, _), run in zip(named, found, strict=True):
+            if _shared(run) != _shared(found[0]):
                 raise ValueError(
                     f"An ensemble needs runs of one vocabulary, languages, data.row_length and "
                     f"model.max_positions, which {path} does not share with {named[0][0]}."
@@ -200,14 +196,9 @@ class Translator(TranslationModel):
         return self._searches[search]
 
 
-def _kind(run: Restored) -> tuple[Any, ...]:
+def _shared(run: Restored) -> list[Any]:
     """Returns what the runs of an ensemble must have in common."""
     data, model = run.config.data, run.config.model
-    most = model.max_positions if model.positions == "learned" else None
-    languages = data.source_language, data.target_language
-    return (
-        *[tokenizer.to_bytes() for tokenizer in run.tokenizers],
-        *languages,
-        data.row_length,
-        most,
-    )
+    longest = data.row_length, model.max_positions if model.positions == "learned" else None
+    vocabularies = [tokenizer.to_bytes() for tokenizer in run.tokenizers]
+    return [data.source_language, data.target_language, longest, *vocabularies]
