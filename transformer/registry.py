@@ -109,6 +109,8 @@ ATTENTION_FUNCTIONS = Registry(
         "additive": "transformer.model.learned_attention:AdditiveAttention",
         "content": "transformer.model.learned_attention:ContentAttention",
         "location": "transformer.model.learned_attention:LocationAttention",
+        "hard": "transformer.model.hard_attention:HardAttention",
+        "hard_gumbel": "transformer.model.hard_attention:HardGumbelAttention",
         "fused": f"{_FUNCTIONS}:fused_attention",
         **dict.fromkeys(("local", "strided", "fixed"), _SPARSE),
         "performer": "transformer.model.performer_attention:performer_attention",
@@ -117,7 +119,8 @@ ATTENTION_FUNCTIONS = Registry(
 # With these, attention of the other kind is the paper's: a target and a source have no positions in
 # common, and what is there for the positions of a source needs one.
 SELF_ATTENTION_ONLY = ("local", "strided", "fixed", "performer")
-SOURCE_ATTENTION_ONLY = ("location",)
+HARD_ATTENTION = ("hard", "hard_gumbel")
+SOURCE_ATTENTION_ONLY = ("location", *HARD_ATTENTION)
 _RELATIVE = "transformer.model.relative_positions"
 POSITION_ENCODINGS = Registry(
     "position encoding",

@@ -20,6 +20,7 @@ from transformer.config.rules import (
     check_averaging,
     check_mesh,
     check_model,
+    check_samples,
     check_subword_dropout,
     check_tokenizer,
 )
@@ -87,6 +88,7 @@ class Config(Settings):
         if self.automatic_settings():
             return self  # what is chosen is checked with the others
         check_model(self.model, task_kind(self.task), self.data.row_length)
+        check_samples(self.model, self.remat or self.scan_layers)
         check_tokenizer(self.tokenizer, self.model)
         check_subword_dropout(self.data, self.tokenizer, task_kind(self.task))
         check_averaging(self.decoding, self.training)

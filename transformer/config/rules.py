@@ -3,7 +3,12 @@
 from transformer.config.data import DataConfig, TokenizerConfig
 from transformer.config.groups import DecodingConfig, MeshConfig, TrainingConfig
 from transformer.config.model import ModelConfig
-from transformer.registry import ATTENTION_FUNCTIONS, OWN_TASK, SOURCE_ATTENTION_ONLY
+from transformer.registry import (
+    ATTENTION_FUNCTIONS,
+    HARD_ATTENTION,
+    OWN_TASK,
+    SOURCE_ATTENTION_ONLY,
+)
 
 _PRODUCTS = "scaled_dot_product", "dot_product"
 _ATTENTION_OF_POSITIONS = {  # the functions that take a bias, or whose products may be rotated
@@ -13,6 +18,7 @@ _ATTENTION_OF_POSITIONS = {  # the functions that take a bias, or whose products
     "rotary": (*_PRODUCTS, "content", "fused", "local", "strided", "fixed", "performer"),
 }
 _TAKE_MEMORY = *_PRODUCTS, "fused"
+_NO_WEIGHTS = "fused", "performer", *HARD_ATTENTION  # that could be dropped
 
 
 def check_model(model: ModelConfig, task: str, row_length: int) -> None:
@@ -23,7 +29,7 @@ def check_model(model: ModelConfig, task: str, row_length: int) -> None:
         f"({model.num_heads}); change one of them or set model.head_dim.",
     )
     _require(
-        model.attention_dropout_rate == 0 or model.attention not in ("fused", "performer"),
+        model.attention_dropout_rate == 0 or model.attention not in _NO_WEIGHTS,
         f"model.attention={model.attention} has no weights to drop: set "
         "model.attention_dropout_rate=0, or model.attention=scaled_dot_product.",
     )
@@ -83,6 +89,15 @@ def _check_memory(model: ModelConfig, task: str, row_length: int) -> None:
         row_length > model.segment_length,
         f"data.row_length ({row_length}) must be longer than model.segment_length "
         f"({model.segment_length}), or no segment has a memory: raise it or lower the other.",
+    )
+
+
+def check_samples(model: ModelConfig, is_rearranged: bool) -> None:
+    """Checks that the layers are called where their samples can be collected."""
+    _require(
+        model.attention != "hard" or not is_rearranged,
+        "model.attention=hard collects what its layers draw, which recomputed and scanned layers "
+        "do not give: set remat=False and scan_layers=False.",
     )
 
 

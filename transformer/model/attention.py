@@ -22,7 +22,7 @@ from transformer.model.kv_cache import (
 )
 from transformer.model.relative_positions import make_relative_positions, steps_since
 from transformer.model.sparse_attention import PATTERNS
-from transformer.registry import ATTENTION_FUNCTIONS
+from transformer.registry import ATTENTION_FUNCTIONS, HARD_ATTENTION
 
 # Equation (1), with or without its scale: a search computes these from the cache as it is.
 SCALED_PRODUCTS = "scaled_dot_product", "fused", *PATTERNS
@@ -33,7 +33,8 @@ def make_attention_fn(name: str, config: ModelConfig) -> AttentionFunction:
     """Returns the attention function of that name, with its options from the configuration."""
     attention_fn = ATTENTION_FUNCTIONS[name]
     if isinstance(attention_fn, type):
-        options = dict(config=config) if "config" in attention_fn.__dataclass_fields__ else {}
+        fields = getattr(attention_fn, "__dataclass_fields__", {})
+        options = dict(config=config) if "config" in fields else {}
         return attention_fn(**options, name="alignment")  # as its weights are called in checkpoints
     if name in PATTERNS:
         return partial(attention_fn, block=config.attention_block, pattern=name)
@@ -105,7 +106,8 @@ class MultiHeadAttention(nn.Module):
         if self.is_mutable_collection("intermediates"):
             self.sow("intermediates", "weights", _weights(attend, query, keys_values, mask))
         dropout = None
-        if self.config.attention_dropout_rate and not deterministic:
+        needs_dropout = self.config.attention_dropout_rate or self.attention in HARD_ATTENTION
+        if needs_dropout and not deterministic:
             dropout = partial(self.attention_dropout, deterministic=False)
         return self._join_heads(attend(query, *keys_values, mask=mask, dropout=dropout))
 

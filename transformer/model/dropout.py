@@ -20,11 +20,11 @@ class Dropout(nn.Module):
         if deterministic or self.rate == 0.0:
             return x
         smallest_kept = jnp.uint32(round(self.rate * 2**32))
-        is_kept = _hash_of_index(self.make_rng("dropout"), x.shape) >= smallest_kept
+        is_kept = hash_of_index(self.make_rng("dropout"), x.shape) >= smallest_kept
         return jnp.where(is_kept, x / (1.0 - self.rate), jnp.zeros_like(x))
 
 
-def _hash_of_index(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def hash_of_index(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Returns 32 bits for every element of an array: two rounds of a keyed integer hash."""
     index = jnp.uint32(0)  # the flat index of each element, modulo 2^32
     for axis, size in enumerate(shape):

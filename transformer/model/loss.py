@@ -27,12 +27,12 @@ def cross_entropy(
     negative log-likelihood, sum of the weights), in nats, computed in float32. No one-hot targets
     are stored.
     """
-    loss, nll = _per_token(logits, targets, label_smoothing)
+    loss, nll = per_token(logits, targets, label_smoothing)
     return (loss * weights).sum(), (nll * weights).sum(), weights.sum()
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _per_token(
+def per_token(
     logits: jax.Array, targets: jax.Array, smoothing: float
 ) -> tuple[jax.Array, jax.Array]:
     """Returns (loss, negative log-likelihood), each [B, T]."""
@@ -85,7 +85,7 @@ def _backward(
     return gradient.astype(logits.dtype), None
 
 
-_per_token.defvjp(_forward, _backward)
+per_token.defvjp(_forward, _backward)
 
 
 def make_loss_fn(model: nn.Module, label_smoothing: float) -> LossFn:

@@ -1,0 +1,179 @@
+"""Hard attention: what it draws, the gradient of the draw, and tiny models that learn with it."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from tests.helpers.tiny_models import make_batch, random_params, sentence, tiny_model
+from transformer.config import Config
+from transformer.model.attention_functions import scaled_dot_product_attention
+from transformer.model.hard_attention import (
+    HardAttention,
+    HardGumbelAttention,
+    make_sampled_loss_fn,
+    score_of_samples,
+)
+from transformer.model.loss import make_loss_fn
+from transformer.registry import HARD_ATTENTION
+from transformer.special_tokens import EOS
+from transformer.training.steps import init_state, make_train_step
+
+B, N, H, T, S = 2, 3, 4, 5, 7
+
+
+def arrays(rows=B):
+    """query [B, T, N, H], key and value [B, S, N, H], a mask [B, 1, T, S] with no empty row."""
+    rng = np.random.default_rng(0)
+    qkv = [rng.normal(size=(rows, x, N, H)).astype(np.float32) for x in (T, S, S)]
+    mask = rng.random((rows, 1, T, S)) < 0.6
+    mask[..., 0] = True
+    return qkv, mask
+
+
+def draw(module, qkv, mask, seed):
+    """(what is attended to in training, the samples' log-probabilities [B, N, T] or None)."""
+    apply = partial(module.apply, {}, mask=mask, dropout=lambda weights: weights)
+    attended, sown = apply(*qkv, rngs={"dropout": jax.random.key(seed)}, mutable=["samples"])
+    return attended, sown.get("samples", {}).get("log_probs", (None,))[0]
+
+
+def one_hot_values(qkv):
+    """The same query and key, with values that show the weights: [B, S, N, S]."""
+    return *qkv[:2], np.broadcast_to(np.eye(S, dtype=np.float32)[:, None], (len(qkv[0]), S, N, S))
+
+
+@pytest.mark.parametrize("module", [HardAttention(), HardGumbelAttention()], ids=HARD_ATTENTION)
+def test_without_dropout_the_likeliest_value_is_taken(module):
+    """Catches a translation that depends on chance, or on what the mask hides."""
+    qkv, mask = arrays()
+    ours = jax.jit(partial(module.apply, {}, mask=mask))(*qkv)
+    logits = np.where(mask, np.einsum("BTNH,BSNH->BNTS", *qkv[:2]), -np.inf)
+    expected = np.take_along_axis(qkv[2], logits.argmax(-1).swapaxes(1, 2)[..., None], axis=1)
+    np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.parametrize("module", [HardAttention(), HardGumbelAttention()], ids=HARD_ATTENTION)
+def test_positions_are_drawn_by_their_probabilities(module):
+    """Catches noise of another distribution, and positions that are drawn behind a mask."""
+    qkv, mask = arrays()
+    qkv = one_hot_values(qkv)
+    probabilities = jax.jit(partial(scaled_dot_product_attention, mask=mask))(*qkv)
+    seeds = jnp.arange(2000)
+    drawn = jax.jit(jax.vmap(lambda seed: draw(module, qkv, mask, seed)[0]))(seeds)
+    np.testing.assert_allclose(drawn.max(-1), 1, atol=1e-5)
+    np.testing.assert_allclose(drawn.mean(0), probabilities, atol=0.05)
+    hidden = np.broadcast_to(~mask, (B, N, T, S)).swapaxes(1, 2)
+    assert not np.any(np.asarray(drawn)[:, hidden])
+
+
+def test_draws_do_not_depend_on_empty_rows():
+    """Catches noise that changes where a batch is filled up for another number of devices."""
+    (few, mask), (many, _) = arrays(), arrays(rows=3)
+    many = [np.concatenate([a, b[2:]]) for a, b in zip(few, many, strict=True)]
+    wide = np.concatenate([mask, mask[:1]])
+    ours, expected = draw(HardAttention(), few, mask, 0)[0], draw(HardAttention(), many, wide, 0)[0]
+    np.testing.assert_array_equal(ours, expected[:2])
+
+
+def test_the_score_functions_gradient_is_unbiased():
+    """Catches a log-probability of another draw, and a scale or a mask that is missing from it.
+
+    Of a loss that is linear in what is attended to the mean is known: it is soft attention's.
+    """
+    qkv, mask = arrays()
+    factors = np.random.default_rng(1).normal(size=(B, T, N, H)).astype(np.float32)
+
+    def surrogate(query, seed):
+        attended, log_probs = draw(HardAttention(), [query, *qkv[1:]], mask, seed)
+        losses = jax.lax.stop_gradient((attended * factors).sum(-1))  # [B, T, N]
+        return (losses * log_probs.swapaxes(1, 2)).sum()
+
+    def soft(query):
+        return (scaled_dot_product_attention(query, *qkv[1:], mask=mask) * factors).sum()
+
+    estimates = jax.jit(jax.vmap(jax.grad(surrogate), (None, 0)))(qkv[0], jnp.arange(4000))
+    expected = jax.jit(jax.grad(soft))(qkv[0])
+    errors = (estimates.mean(0) - expected) / (estimates.std(0) / 4000**0.5 + 1e-6)
+    assert np.abs(errors).max() < 4.5, errors
+    assert np.abs(expected).max() > 0.1
+
+
+def test_a_sample_answers_for_the_later_targets_of_its_sentence():
+    """Catches the loss of a neighbour in the row, of earlier targets, and a layer in another place.
+
+    Two sentences of two targets and one; the sample of the last layer reaches its own target alone.
+    """
+    advantage, segments = jnp.array([[1.0, 10.0, 100.0]]), np.array([[1, 1, 2]])
+
+    def score(log_probs):
+        leaves = {"encoder_attention": {"alignment": {"log_probs": (log_probs[0],)}}}
+        last = {"encoder_attention": {"alignment": {"log_probs": (log_probs[1],)}}}
+        return score_of_samples({"layer_0": leaves, "layer_1": last}, advantage, segments)
+
+    first, last = jax.grad(score)([jnp.zeros((1, 2, 3)), jnp.zeros((1, 2, 3))])
+    np.testing.assert_array_equal(first, [[[11, 10, 100]] * 2])
+    np.testing.assert_array_equal(last, [[[1, 10, 100]] * 2])
+
+
+def reversing_batch(rng, num_rows, length):
+    """Rows of one sentence each, whose translation is its reverse."""
+    sentences = [sentence(rng, rng.integers(2, length + 1)) for _ in range(num_rows)]
+    return make_batch([[(ids, [*ids[-2::-1], EOS])] for ids in sentences], length, length)
+
+
+@pytest.mark.parametrize("name", HARD_ATTENTION)
+def test_reversing_is_learned_and_one_position_is_seen(name):
+    """Catches an estimator of the wrong sign, and attention to several positions in translation."""
+    rng, length, num_steps = np.random.default_rng(0), 5, 250
+    model = tiny_model(attention=name, norm="pre", d_model=32, d_ff=64, num_layers=1)
+    loss_fn = (make_sampled_loss_fn if name == "hard" else make_loss_fn)(model, 0.0)
+    optimizer = optax.adam(optax.linear_schedule(0.01, 0.001, num_steps))
+    state = jax.jit(lambda batch: init_state(model, optimizer, batch, 0))(
+        reversing_batch(rng, 1, length)
+    )
+    train_step = jax.jit(make_train_step(loss_fn, optimizer, 0), donate_argnums=0)
+    for _ in range(num_steps):
+        state, sums = train_step(state, reversing_batch(rng, 64, length))
+    test = reversing_batch(rng, 64, length)
+
+    @jax.jit
+    def evaluate(params):
+        apply = partial(model.apply, {"params": params}, test, deterministic=True)
+        return loss_fn(params, test, None)[1], apply(mutable=["intermediates"])[1]
+
+    sums, sown = evaluate(state.params)
+    assert sums["nll"] / sums["tokens"] < 0.3  # 1.9 if it learns nothing
+    layer = sown["intermediates"]["decoder"]["layer_0"]["encoder_attention"]
+    weights = np.asarray(layer["weights"][0])
+    assert set(np.unique(weights)) == {0.0, 1.0} and (weights.sum(-1) == 1).all()
+
+
+def test_the_gradient_of_training_is_that_of_the_sums_and_thescore_of_samples():
+    """Catches a loss in metrics.jsonl that holds the score, and dropout in the baseline."""
+    batch = reversing_batch(np.random.default_rng(0), 4, 5)
+    model = tiny_model(attention="hard")
+    params = random_params(model.init, batch, deterministic=True)
+    ours, plain = (make(model, 0.1) for make in (make_sampled_loss_fn, make_loss_fn))
+    rng = jax.random.key(0)
+    (loss, sums), (expected, expected_sums) = jax.jit(
+        lambda: (ours(params, batch, rng), plain(params, batch, rng))
+    )()
+    assert sums["loss"] == expected_sums["loss"] == expected and loss != expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"remat": True}, "set remat=False and scan_layers=False"),
+        ({"model.attention_dropout_rate": 0.1}, "hard has no weights to drop"),
+        ({"task": "masked_lm"}, "it is for task=translation, not masked_lm"),
+    ],
+)
+def test_what_it_cannot_honour_is_refused(changes, sentence):
+    """Catches draws that are not collected, and settings that have no effect."""
+    with pytest.raises(ValueError, match=sentence):
+        Config().with_values({"model.attention": "hard"} | changes).validate()

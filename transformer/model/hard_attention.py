@@ -1,0 +1,118 @@
+"""Hard attention: a query takes the value of one position, drawn in training (Xu et al. 2015).
+
+A draw has no gradient. `HardAttention` has that of the score function (REINFORCE, Williams 1992),
+unbiased, by way of `make_sampled_loss_fn`; `HardGumbelAttention` a biased one of less variance.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from transformer.model.arrays import Array
+from transformer.model.attention_functions import WeightsDropout, attention_logits
+from transformer.model.dropout import hash_of_index
+from transformer.model.loss import LossFn, Params, Sums, cross_entropy, make_loss_fn, per_token
+from transformer.model.masks import causal_mask, segment_mask
+
+
+class HardAttention(nn.Module):
+    """The value at one position s, which is drawn from softmax(QKᵀ/√d_k) for each query and head.
+
+    It is arXiv 1502.03044, section 4.1. Without `dropout`, which says that the model is in training
+    and drops nothing, it is the likeliest position: nothing is drawn when translating. The
+    collection "samples" receives log p(s) [B, N, T] as "log_probs".
+    """
+
+    @nn.compact
+    def __call__(
+        self,
+        query: jax.Array,
+        key: jax.Array,
+        value: jax.Array,
+        *,
+        mask: Array | None = None,
+        dropout: WeightsDropout | None = None,
+    ) -> jax.Array:
+        query, key, value = (x.swapaxes(1, 2) for x in (query, key, value))
+        logits = attention_logits(query * query.shape[-1] ** -0.5, key)
+        if mask is not None:
+            logits = jnp.where(mask, logits, jnp.finfo(logits.dtype).min)
+        log_probs = jax.nn.log_softmax(logits)
+        weights = _one_hot_of_largest(log_probs) if dropout is None else self.draw(log_probs)
+        return (weights.astype(value.dtype) @ value).swapaxes(1, 2)
+
+    def draw(self, log_probs: jax.Array) -> jax.Array:
+        """Returns weights [B, N, T, S] that are 1 at a position of each query and 0 elsewhere."""
+        drawn = _one_hot_of_largest(log_probs + self.gumbel_noise(log_probs.shape))
+        self.sow("samples", "log_probs", (drawn * log_probs).sum(-1))
+        return drawn
+
+    def gumbel_noise(self, shape: tuple[int, ...]) -> jax.Array:
+        """Returns noise with which the largest log-probability is that of a draw.
+
+        Like dropout it does not depend on the number of devices.
+        """
+        bits = hash_of_index(self.make_rng("dropout"), shape) >> 8
+        return -jnp.log(-jnp.log((bits.astype(jnp.float32) + 0.5) * 2.0**-24))
+
+
+class HardGumbelAttention(HardAttention):
+    """The same draw with the gradient of the softmax of the noisy logits: straight-through.
+
+    Gumbel-softmax at temperature 1 (Jang et al., arXiv 1611.01144, 2.2).
+    """
+
+    def draw(self, log_probs: jax.Array) -> jax.Array:
+        """Returns weights [B, N, T, S] that are 1 at a position of each query and 0 elsewhere."""
+        noisy = log_probs + self.gumbel_noise(log_probs.shape)
+        soft = jax.nn.softmax(noisy)
+        return _one_hot_of_largest(noisy) + soft - jax.lax.stop_gradient(soft)
+
+
+def _one_hot_of_largest(x: jax.Array) -> jax.Array:
+    return jax.nn.one_hot(x.argmax(-1), x.shape[-1])
+
+
+def make_sampled_loss_fn(model: nn.Module, label_smoothing: float) -> LossFn:
+    """Returns `loss.make_loss_fn` for a `Transformer` whose layers draw samples.
+
+    In training, (R - b) log p(s) is added for each sample s, whose gradient is what the draw itself
+    does not pass on. R is the loss of the target that the sample is for and, but in the last layer,
+    of the later ones of its sentence, which it reaches by self-attention. b, the baseline, is the
+    same of the model without dropout that takes the likeliest positions (self-critical: Rennie et
+    al., arXiv 1612.00563), so nothing has to be kept from step to step. Xu et al. have a moving
+    average of the loss of the whole sentence. The sums are those of the loss alone.
+    """
+
+    loss_of_likeliest = make_loss_fn(model, label_smoothing)
+
+    def loss_fn(params: Params, batch: Any, rng: jax.Array | None) -> tuple[jax.Array, Sums]:
+        if rng is None:
+            return loss_of_likeliest(params, batch, None)
+        call = partial(model.apply, {"params": params}, batch)
+        logits, sown = call(deterministic=False, rngs={"dropout": rng}, mutable=["samples"])
+        losses, baseline = (
+            per_token(x, batch.targets, label_smoothing)[0]
+            for x in (logits, call(deterministic=True))
+        )
+        advantage = jax.lax.stop_gradient(losses - baseline) * batch.weights
+        score = score_of_samples(sown["samples"]["decoder"], advantage, batch.target_segments)
+        loss, nll, tokens = cross_entropy(logits, batch.targets, batch.weights, label_smoothing)
+        return loss + score, {"loss": loss, "nll": nll, "tokens": tokens}
+
+    return loss_fn
+
+
+def score_of_samples(samples: Any, advantage: jax.Array, segments: Array) -> jax.Array:
+    """Returns the sum of (R - b) log p(s) over all samples; advantage [B, T]: of each target."""
+    sees = segment_mask(segments, segments)[:, 0] & causal_mask(segments.shape[1])[0]
+    of_later = jnp.einsum("BTS,BT->BS", sees, advantage)
+    score = jnp.zeros(())
+    for i in range(len(samples)):
+        (log_probs,) = samples[f"layer_{i}"]["encoder_attention"]["alignment"]["log_probs"]
+        gain = advantage if i == len(samples) - 1 else of_later
+        score += (gain[:, None] * log_probs).sum()
+    return score
