@@ -21,7 +21,7 @@ from jax.flatten_util import ravel_pytree
 from table import align
 
 import transformer
-from transformer.model.hard_attention import make_sampled_loss_fn, score_of_samples
+from transformer.model.hard_attention import make_translation_loss_fn, score_of_samples
 from transformer.model.loss import make_loss_fn, per_token
 from transformer.parallel.mapping import make_parallel
 from transformer.tasks.translation import TranslationTask
@@ -29,7 +29,7 @@ from transformer.workdir import WorkDir
 
 
 def without_baseline(model: Any, label_smoothing: float) -> Callable:
-    """Returns the loss function of `make_sampled_loss_fn` with b = 0."""
+    """Returns the loss function of `make_translation_loss_fn` with b = 0."""
 
     def loss_fn(params: Any, batch: Any, rng: jax.Array) -> tuple[jax.Array, dict]:
         apply = partial(model.apply, {"params": params}, batch, deterministic=False)
@@ -70,7 +70,7 @@ def main() -> None:
     (exact,) = gradients(soft, run.params, batch, 1)
     rows = [("estimator", "noise", "to soft")]
     for name, loss_fn in {
-        "score function": make_sampled_loss_fn(model("hard"), smoothing),
+        "score function": make_translation_loss_fn(model("hard"), smoothing),
         "without its baseline": without_baseline(model("hard"), smoothing),
         "straight-through": make_loss_fn(model("hard_gumbel"), smoothing),
     }.items():

@@ -14,7 +14,7 @@ from transformer.model.attention_functions import scaled_dot_product_attention
 from transformer.model.hard_attention import (
     HardAttention,
     HardGumbelAttention,
-    make_sampled_loss_fn,
+    make_translation_loss_fn,
     score_of_samples,
 )
 from transformer.model.loss import make_loss_fn
@@ -130,7 +130,7 @@ def test_reversing_is_learned_and_one_position_is_seen(name):
     """Catches an estimator of the wrong sign, and attention to several positions in translation."""
     rng, length, num_steps = np.random.default_rng(0), 5, 250
     model = tiny_model(attention=name, norm="pre", d_model=32, d_ff=64, num_layers=1)
-    loss_fn = (make_sampled_loss_fn if name == "hard" else make_loss_fn)(model, 0.0)
+    loss_fn = make_translation_loss_fn(model, 0.0)
     optimizer = optax.adam(optax.linear_schedule(0.01, 0.001, num_steps))
     state = jax.jit(lambda batch: init_state(model, optimizer, batch, 0))(
         reversing_batch(rng, 1, length)
@@ -152,12 +152,12 @@ def test_reversing_is_learned_and_one_position_is_seen(name):
     assert set(np.unique(weights)) == {0.0, 1.0} and (weights.sum(-1) == 1).all()
 
 
-def test_the_gradient_of_training_is_that_of_the_sums_and_thescore_of_samples():
+def test_the_sums_are_of_the_loss_alone():
     """Catches a loss in metrics.jsonl that holds the score, and dropout in the baseline."""
     batch = reversing_batch(np.random.default_rng(0), 4, 5)
     model = tiny_model(attention="hard")
     params = random_params(model.init, batch, deterministic=True)
-    ours, plain = (make(model, 0.1) for make in (make_sampled_loss_fn, make_loss_fn))
+    ours, plain = (make(model, 0.1) for make in (make_translation_loss_fn, make_loss_fn))
     rng = jax.random.key(0)
     (loss, sums), (expected, expected_sums) = jax.jit(
         lambda: (ours(params, batch, rng), plain(params, batch, rng))

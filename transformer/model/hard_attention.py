@@ -1,7 +1,7 @@
 """Hard attention: a query takes the value of one position, drawn in training (Xu et al. 2015).
 
 A draw has no gradient. `HardAttention` has that of the score function (REINFORCE, Williams 1992),
-unbiased, by way of `make_sampled_loss_fn`; `HardGumbelAttention` a biased one of less variance.
+unbiased, by way of `make_translation_loss_fn`; `HardGumbelAttention` a biased one of less variance.
 """
 
 from functools import partial
@@ -14,6 +14,7 @@ from flax import linen as nn
 from transformer.model.arrays import Array
 from transformer.model.attention_functions import WeightsDropout, attention_logits
 from transformer.model.dropout import hash_of_index
+from transformer.model.encoder_decoder import Transformer
 from transformer.model.loss import LossFn, Params, Sums, cross_entropy, make_loss_fn, per_token
 from transformer.model.masks import causal_mask, segment_mask
 
@@ -76,22 +77,23 @@ def _one_hot_of_largest(x: jax.Array) -> jax.Array:
     return jax.nn.one_hot(x.argmax(-1), x.shape[-1])
 
 
-def make_sampled_loss_fn(model: nn.Module, label_smoothing: float) -> LossFn:
-    """Returns `loss.make_loss_fn` for a `Transformer` whose layers draw samples.
+def make_translation_loss_fn(model: nn.Module, label_smoothing: float) -> LossFn:
+    """Returns `loss.make_loss_fn`, with what trains the draws of a `Transformer` if it has any.
 
-    In training, (R - b) log p(s) is added for each sample s, whose gradient is what the draw itself
-    does not pass on. R is the loss of the target that the sample is for and, but in the last layer,
-    of the later ones of its sentence, which it reaches by self-attention. b, the baseline, is the
-    same of the model without dropout that takes the likeliest positions (self-critical: Rennie et
-    al., arXiv 1612.00563), so nothing has to be kept from step to step. Xu et al. have a moving
-    average of the loss of the whole sentence. The sums are those of the loss alone.
+    With model.attention=hard training adds (R - b) log p(s) for each sample s, whose gradient is
+    what a draw does not pass on. R is the loss of the target that the sample is for and, but in the
+    last layer, of the later ones of its sentence, which it reaches by self-attention. b, the
+    baseline, is the same of the model without dropout that takes the likeliest positions
+    (self-critical: Rennie et al., arXiv 1612.00563), so nothing is kept from step to step. Xu et
+    al. have a moving average of the loss of the whole sentence. The sums are of the loss alone.
     """
-
-    loss_of_likeliest = make_loss_fn(model, label_smoothing)
+    loss_without_draws = make_loss_fn(model, label_smoothing)
+    if not isinstance(model, Transformer) or model.config.attention != "hard":
+        return loss_without_draws
 
     def loss_fn(params: Params, batch: Any, rng: jax.Array | None) -> tuple[jax.Array, Sums]:
         if rng is None:
-            return loss_of_likeliest(params, batch, None)
+            return loss_without_draws(params, batch, None)
         call = partial(model.apply, {"params": params}, batch)
         logits, sown = call(deterministic=False, rngs={"dropout": rng}, mutable=["samples"])
         losses, baseline = (

@@ -55,6 +55,7 @@ class Task(Generic[TrainingT, ValidationT]):
     """
 
     model: nn.Module  # called with (batch, deterministic=…)
+    make_loss_fn = staticmethod(make_loss_fn)  # of a model and its label smoothing
     training_batches: TrainingT
     validation_batches: ValidationT
     label_smoothing: float
@@ -79,7 +80,7 @@ class Task(Generic[TrainingT, ValidationT]):
         `sums` holds "loss" and "tokens" (the number of targets), and "nll", the loss without
         label smoothing, where a perplexity makes sense.
         """
-        return make_loss_fn(self.model, self.label_smoothing)(params, batch, rng)
+        return self.make_loss_fn(self.model, self.label_smoothing)(params, batch, rng)
 
     def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
         """Returns (metrics of the validation split, samples of outputs as text)."""

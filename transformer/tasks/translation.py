@@ -33,8 +33,7 @@ from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.model.costs import StepCost, training_flops
 from transformer.model.encoder_decoder import Transformer
-from transformer.model.hard_attention import make_sampled_loss_fn
-from transformer.model.loss import make_loss_fn
+from transformer.model.hard_attention import make_translation_loss_fn
 from transformer.parallel.hosts import split_over_hosts
 from transformer.parallel.mapping import Parallel
 from transformer.registry import METRICS
@@ -46,6 +45,8 @@ MAX_TOO_LONG = 0.001  # of the training pairs may have a source too long for row
 
 class TranslationTask(Task[PackedBatches, PackedBatches]):
     """Sentence pairs, packed into rows; validation also translates."""
+
+    make_loss_fn = staticmethod(make_translation_loss_fn)
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -154,13 +155,6 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         lengths, num_steps = self.training_batches.sample_lengths()
         flops = training_flops(self.config.model, self.tokenizers[1].vocab_size, *lengths)
         return StepCost(flops / num_steps, lengths[1].sum() / num_steps)
-
-    def loss_fn(
-        self, params: Params, batch: Batch, rng: jax.Array | None
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        is_sampled = self.config.model.attention == "hard"
-        make = make_sampled_loss_fn if is_sampled else make_loss_fn
-        return make(self.model, self.label_smoothing)(params, batch, rng)
 
     def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
         """Returns (metrics, every translation below its source and reference)."""
