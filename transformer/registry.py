@@ -116,8 +116,7 @@ ATTENTION_FUNCTIONS = Registry(
         "performer": "transformer.model.performer_attention:performer_attention",
     },
 )
-# With these, attention of the other kind is the paper's: a target and a source have no positions in
-# common, and what is there for the positions of a source needs one.
+# For positions of one sequence, or of a source: attention of the other kind stays the paper's.
 SELF_ATTENTION_ONLY = ("local", "strided", "fixed", "performer")
 HARD_ATTENTION = ("hard", "hard_gumbel")
 SOURCE_ATTENTION_ONLY = ("location", *HARD_ATTENTION)
