@@ -69,13 +69,11 @@ def _keep_ema(
     So the initial parameters are soon forgotten, as in TensorFlow and Marian.
     """
 
-    def init(params: optax.Params) -> EmaState:
+    def init(params: Any) -> Any:
         return EmaState(optimizer.init(params), jnp.zeros((), jnp.int32), params)
 
-    def update(
-        gradients: optax.Updates, state: EmaState, params: optax.Params | None
-    ) -> tuple[optax.Updates, EmaState]:
-        updates, inner = optimizer.update(gradients, state.optimizer, params)
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        updates, inner = optimizer.update(updates, state.optimizer, params)
         count = state.count + 1
         share = 1 - jnp.minimum(decay, count / (9 + count))
         updated = optax.apply_updates(params, updates)
