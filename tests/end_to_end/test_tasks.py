@@ -181,6 +181,38 @@ def test_a_masked_model_learns_and_a_classifier_starts_from_it(tmp_path):
     assert re.search("warm start from .*; fresh: classes\n", err)
 
 
+def test_pairs_are_pre_trained_and_classified(tmp_path):
+    """Catches pairs that a classifier does not see as its pre-training did, or sees as one text."""
+    rng, documents, rows = random.Random(0), [], []
+    for _ in range(150):  # all lines of a document have one word in common
+        word = rng.choice("abcd")
+        lines = [[word, rng.choice("xyz")] for _ in range(rng.randint(2, 6))]
+        documents.append("\n".join(" ".join(rng.sample(line, 2)) for line in lines))
+        other = rng.choice("abcd")
+        rows.append(f"{word == other}\t{word} {rng.choice('xyz')}\t{other} {rng.choice('xyz')}\n")
+    (tmp_path / "train.txt").write_text("\n\n".join(documents))
+    (tmp_path / "train.tsv").write_text("".join(rows))
+    shared = ["tokenizer.kind=characters", "model.token_types=True", "model.pooling=pooler"]
+    code, err = train(
+        tmp_path / "masked", "masked_lm", tmp_path, *SPLITS, *shared, "model.next_sentence=True"
+    )
+    assert code == 0, err
+    assert "tokens had no room in their pairs" in err
+    records = map(json.loads, (tmp_path / "masked" / "metrics.jsonl").read_text().splitlines())
+    key = "validation_next_sentence_accuracy"
+    assert all(40 < record[key] <= 100 for record in records if key in record)
+    code, out, err = evaluate(tmp_path / "masked")
+    assert code == 0 and b"nats per masked token" in out, err
+    code, err = train(
+        tmp_path / "tuned", "classification", tmp_path, *SPLITS, *shared,
+        f"training.init_from={tmp_path / 'masked'}",
+    )  # fmt: skip
+    assert code == 0, err
+    assert re.search("warm start from .*; fresh: classes; not used: next_sentence\n", err)
+    code, out, err = evaluate(tmp_path / "tuned", "--input=-", stdin=b"a x\ta y\na\n")
+    assert code == 0 and len(out.split()) == 2, err
+
+
 # ---- images
 
 

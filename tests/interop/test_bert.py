@@ -187,6 +187,18 @@ def test_a_run_of_our_own_becomes_a_bert(masked_lm, task, tmp_path):
     np.testing.assert_allclose(compute(again, ids), compute(ours, ids), atol=1e-5)
 
 
+def test_the_head_of_the_next_sentence_is_written(masked_lm, tmp_path):
+    """Catches a head, or vectors of token types, that an export of bert_tiny would lose."""
+    ours = own_run(masked_lm, "masked_lm", token_types=True, next_sentence=True)
+    bert.write(ours, tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(
+        tensors[bert.NEXT_SENTENCE[0]].T, ours.params["next_sentence/kernel"]
+    )
+    ids = np.array([[1, 7, 8, 2, 9, 2]])
+    np.testing.assert_allclose(compute(bert.read(tmp_path), ids), compute(ours, ids), atol=1e-5)
+
+
 def test_runs_that_bert_cannot_hold_are_refused(masked_lm, tmp_path):
     """Catches a folder that computes something else than the run."""
     run = own_run(masked_lm, "masked_lm", norm="pre", embedding_norm=False, head_dim=4)

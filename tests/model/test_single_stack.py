@@ -126,6 +126,21 @@ def test_a_masked_lm_with_a_prediction_head_by_hand():
     np.testing.assert_allclose(run(), x @ table["table"].T + table["bias"], atol=1e-4)
 
 
+def test_the_next_sentence_is_predicted_from_the_pooler():
+    """Catches a head that sees another position, or masked tokens that are predicted otherwise."""
+    ids = [1, 5, 6, EOS, 7, EOS]
+    batch = packed([[ids, ids[:4]]], 12, 2)
+    config = tiny_config(num_layers=1, token_types=True, pooling="pooler", next_sentence=True)
+    model = MaskedLM(config, VOCAB_SIZE)
+    params = random_params(model.init, batch, deterministic=True)
+    run = partial(model.apply, {"params": params}, batch, deterministic=True)
+    tokens, pairs = run(method="predict_both")
+    np.testing.assert_array_equal(tokens, run())
+    dense, head = params["pooler"]["dense"], params["next_sentence"]
+    pooled = np.tanh(run(method="encode") @ dense["kernel"] + dense["bias"])
+    np.testing.assert_allclose(pairs, pooled @ head["kernel"] + head["bias"], atol=1e-5)
+
+
 def test_the_class_token_of_an_image_is_one_more_position():
     """Catches a class token without a position, and pooling that still takes the mean."""
     patches = RNG.normal(size=(2, 4, 5)).astype(np.float32)

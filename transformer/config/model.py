@@ -72,6 +72,11 @@ class ModelConfig(Settings):
         "class token), or that through a dense layer with tanh, BERT's pooler.",
         choices=("mean", "first", "pooler"),
     )
+    next_sentence: bool = setting(
+        False,
+        "A masked LM reads documents, empty lines between them, as pairs and also predicts whether "
+        "the second text follows the first, as BERT; needs token_types and pooling=pooler.",
+    )
     token_types: bool = setting(
         False,
         "Read texts as BERT does: [CLS] in front, and in a pair, which a tab divides, a learned "

@@ -47,6 +47,11 @@ def check_model(model: ModelConfig, task: str, row_length: int) -> None:
         "to False.",
     )
     _require(
+        not model.next_sentence or (model.token_types and model.pooling == "pooler"),
+        "model.next_sentence sees a pair through BERT's pooler: set model.token_types=True and "
+        "model.pooling=pooler.",
+    )
+    _require(
         model.d_model % 2 == 0,
         f"model.d_model must be even, as sines and cosines come in pairs, not {model.d_model}.",
     )

@@ -134,6 +134,8 @@ def entries(config: Config, prefix: str = "bert.") -> list[Entry]:
         table += dense("prediction/dense", "cls.predictions.transform.dense")
         table += layer_norm("prediction/norm", "cls.predictions.transform.LayerNorm")
         table += [Entry(TOKENS[1], "cls.predictions.bias")]
+        if model.next_sentence:
+            table += dense("next_sentence", "cls.seq_relationship")
     return table
 
 
@@ -178,7 +180,8 @@ def write(model: ImportedModel, folder: PathLike) -> list[str]:
     """
     config = model.config
     is_classifier = task_kind(config.task) == "classification"
-    kind = "BertForSequenceClassification" if is_classifier else "BertForMaskedLM"
+    kind = "BertForPreTraining" if config.model.next_sentence else "BertForMaskedLM"
+    kind = "BertForSequenceClassification" if is_classifier else kind
     needed = {"model.pooling": "pooler"} if is_classifier else {"model.prediction_head": True}
     needed |= {"model.norm": "post", "model.embedding_norm": True}
     check_holds(kind, "classification" if is_classifier else "masked_lm", config, needed)

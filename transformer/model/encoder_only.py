@@ -88,6 +88,8 @@ class MaskedLM(SentenceEncoder):
             self.prediction = PredictionHead(self.config)
         if self.config.pooling == "pooler":
             self.pooler = Pooler(self.config)
+        if self.config.next_sentence:
+            self.next_sentence = nn.Dense(2, dtype=jnp.float32)
 
     def __call__(self, inputs: Batch | Array, *, deterministic: bool) -> jax.Array:
         """Returns logits [B, S, V] of the token at each position.
@@ -97,7 +99,19 @@ class MaskedLM(SentenceEncoder):
         """
         x = self.encode(as_batch(inputs), deterministic=deterministic)
         if self.is_initializing() and self.config.pooling == "pooler":
-            self.pooler(x)
+            pooled = self.pooler(x)
+            _ = self.next_sentence(pooled) if self.config.next_sentence else None
+        return self._predict(x, deterministic=deterministic)
+
+    def predict_both(self, batch: Batch, *, deterministic: bool) -> tuple[jax.Array, jax.Array]:
+        """Returns (logits [B, S, V] as above, logits [B, S, 2] of IS_NEXT and IS_OTHER).
+
+        The second mean something where a pair begins. Needs `config.next_sentence`.
+        """
+        x = self.encode(batch, deterministic=deterministic)
+        return self._predict(x, deterministic=deterministic), self.next_sentence(self.pooler(x))
+
+    def _predict(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
         x = self.prediction(x) if self.config.prediction_head else x
         return self.tokens.logits(x, deterministic=deterministic)
 

@@ -1,13 +1,19 @@
 """The task of masked language modelling, whose encoder other runs can start from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from transformer.checkpoint.train_state import Params
 from transformer.config import Config
+from transformer.console import say
 from transformer.data.batch import Batch
 from transformer.data.lm_batches import MaskedBatches
+from transformer.data.next_sentence import make_sentence_pairs
 from transformer.data.packing import PackedBatches, full_rows, num_rows_of_batch
 from transformer.data.plain_text import load_text_lines
 from transformer.data.text_files import Text
@@ -15,14 +21,18 @@ from transformer.data.text_pairs import encode_texts
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.model.costs import StepCost, stack_flops
 from transformer.model.encoder_only import MaskedLM
+from transformer.model.loss import cross_entropy
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.plain_text import PlainTextTask
-from transformer.tasks.task import with_training_options
+from transformer.tasks.task import Metrics, with_training_options
 from transformer.workdir import WorkDir
 
 
 class MaskedLMTask(PlainTextTask[MaskedBatches, MaskedBatches]):
-    """Takes each line as a sentence; empty ones are left out, long ones cut to rows."""
+    """Takes each line as a sentence; empty ones are left out, long ones cut to rows.
+
+    With `model.next_sentence` it takes pairs of pieces of documents instead.
+    """
 
     config_name, target_unit = "masked_lm", "masked token"
 
@@ -33,6 +43,8 @@ class MaskedLMTask(PlainTextTask[MaskedBatches, MaskedBatches]):
     @staticmethod
     def load_split(config: Config, split: str) -> Text:
         lines, repairs = load_text_lines(config.data, split)
+        if config.model.next_sentence:
+            return Text(lines, repairs)
         return Text([line for line in lines if line.strip()], repairs)
 
     @staticmethod
@@ -51,6 +63,39 @@ class MaskedLMTask(PlainTextTask[MaskedBatches, MaskedBatches]):
     ) -> MaskedBatches:
         num_rows = -(-rows_per_batch(config) // num_parts)
         return make_masked_batches(config, tokenizer, lines, num_rows)
+
+    def loss_fn(
+        self, params: Params, batch: Any, rng: jax.Array | None
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """With pairs, returns the loss of the masked tokens + that of the pairs · tokens of a pair.
+
+        Divided by the number of tokens, as all is, this is the mean of each, added up, as in BERT.
+        """
+        if not self.config.model.next_sentence:
+            return super().loss_fn(params, batch, rng)
+        rngs = None if rng is None else {"dropout": rng}
+        logits, of_pairs = self.model.apply(
+            {"params": params}, batch, deterministic=rng is None, rngs=rngs, method="predict_both"
+        )
+        loss, nll, tokens = cross_entropy(logits, batch.targets, batch.weights)
+        begins = (batch.input_positions == 0) & (batch.input_segments != 0)
+        labels = jnp.where(begins, batch.targets, 0)
+        pair_loss, _, num_pairs = cross_entropy(of_pairs, labels, begins)
+        loss += pair_loss * self._tokens_per_pair
+        num_right = (begins & (of_pairs.argmax(-1) == labels)).sum()
+        sums = {"loss": loss, "nll": nll, "tokens": tokens}
+        return loss, sums | {"pairs": num_pairs, "right": num_right}
+
+    @cached_property
+    def _tokens_per_pair(self) -> float:
+        mean_length = self.training_batches.packed.source.lengths.mean()
+        return self.config.data.mask_rate * float(mean_length)
+
+    def loss_metrics(self, sums: Mapping[str, float]) -> Metrics:
+        metrics = super().loss_metrics(sums)
+        if "pairs" in sums:
+            metrics["validation_next_sentence_accuracy"] = 100 * sums["right"] / sums["pairs"]
+        return metrics
 
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[MaskedLM, Batch]:
@@ -103,8 +148,17 @@ def make_masked_batches(
 ) -> MaskedBatches:
     """Packs the lines into batches of `num_rows` rows, each cut where it is longer than a row."""
     data, seed = config.data, config.training.seed
-    text = encode_texts(tokenizer, lines, config.model).split_longer(data.row_length)
+    num_cut = 0
+    if config.model.next_sentence:
+        source, target, num_cut = make_sentence_pairs(
+            tokenizer, lines, length=data.row_length, seed=seed
+        )
+    else:
+        source = encode_texts(tokenizer, lines, config.model).split_longer(data.row_length)
+        target = source
+    if num_cut:
+        say(f"{num_cut:,} of {source.lengths.sum() + num_cut:,} tokens had no room in their pairs")
     packed = PackedBatches(
-        text, text, row_length=data.row_length, rows_per_batch=num_rows, seed=seed
+        source, target, row_length=data.row_length, rows_per_batch=num_rows, seed=seed
     )
     return MaskedBatches(packed, rate=data.mask_rate, vocab_size=tokenizer.vocab_size, seed=seed)

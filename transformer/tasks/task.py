@@ -180,11 +180,13 @@ class Task(Generic[TrainingT, ValidationT]):
     # ---- shared by all tasks
 
     def evaluate_loss(self, params: Params) -> Metrics:
-        """Returns the mean loss, and the perplexity if there is one, of all validation targets."""
-        sums = sum_over_batches(
-            self.validation_batches,
-            lambda batch: self._eval_step(params, self.parallel.put_batch(batch)),
-        )
+        """Returns `loss_metrics` of the whole validation split."""
+        step, put = self._eval_step, self.parallel.put_batch
+        sums = sum_over_batches(self.validation_batches, lambda batch: step(params, put(batch)))
+        return self.loss_metrics(sums)
+
+    def loss_metrics(self, sums: Mapping[str, float]) -> Metrics:
+        """Returns the mean loss, and the perplexity if there is one, of the sums of `loss_fn`."""
         metrics = {"validation_loss": sums["loss"] / sums["tokens"]}
         if "nll" in sums:
             metrics["validation_perplexity"] = perplexity(sums["nll"], sums["tokens"])
