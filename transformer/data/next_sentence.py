@@ -49,7 +49,7 @@ def make_sentence_pairs(
             "model.next_sentence needs two documents at least: divide them by empty lines."
         )
     rows, labels, num_cut = [], [], 0
-    for first, second, label in _pairs(documents, length - 3, np.random.default_rng(seed)):
+    for first, second, label in _pairs(documents, length - 3, seed):
         excess = max(0, len(first) + len(second) - (length - 3))
         for _ in range(excess):
             (first if len(first) > len(second) else second).pop()
@@ -63,9 +63,10 @@ def make_sentence_pairs(
 
 
 def _pairs(
-    documents: Sequence[Sentences], room: int, rng: np.random.Generator
+    documents: Sequence[Sentences], room: int, seed: int
 ) -> Iterator[tuple[list[int], list[int], int]]:
     """Yields (ids of the first text, ids of the second, IS_NEXT or IS_OTHER)."""
+    rng = np.random.default_rng(seed)
     for number, document in enumerate(documents):
         start = 0
         while start < len(document):

@@ -237,5 +237,4 @@ class Task(Generic[TrainingT, ValidationT]):
 
     def _skipped_text(self) -> str:
         """Returns what `num_skipped` counts, in words."""
-        parts = [f"{count:,} of {reason}" for reason, count in self.num_skipped.items()]
-        return ", ".join(parts) or "none"
+        return ", ".join(f"{n:,} of {reason}" for reason, n in self.num_skipped.items()) or "none"
