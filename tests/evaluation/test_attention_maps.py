@@ -67,6 +67,9 @@ def test_a_text_that_is_too_long_is_one_sentence(runs):
     run = transformer.restore(runs["classification"])
     with pytest.raises(ValueError, match="has 18 tokens, the model takes 16: shorten it"):
         self_attention_map(run, "w1 " * 17)
+    run.config.model.block = "transformer_xl"
+    with pytest.raises(ValueError, match="is by segments"):
+        self_attention_map(run, "w1")
 
 
 def test_eval_draws_every_task(runs, tmp_path):

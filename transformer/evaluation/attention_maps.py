@@ -46,8 +46,13 @@ def self_attention_map(
     """Computes the self-attention of a model that is one stack.
 
     example: a text, or an image [height, width, channels] with values from 0 to 1. Raises
-    ValueError for a text that is longer than `data.row_length` tokens.
+    ValueError for a text that is longer than `data.row_length` tokens, and for a Transformer-XL.
     """
+    if run.config.model.has_memory:
+        raise ValueError(
+            "The attention of model.block=transformer_xl is by segments, each with other positions "
+            "in its memory, and cannot be drawn as one picture: draw that of a run without it."
+        )
     inputs, names = _inputs(run, example)
     _, variables = run.model.apply(
         {"params": run.params}, inputs, deterministic=True, mutable="intermediates"
