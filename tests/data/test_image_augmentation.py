@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from transformer.config import DataConfig
 from transformer.data.image_augmentation import AugmentedImageBatches, crop
 from transformer.data.images import ImageBatches, to_patches
 
@@ -15,9 +16,9 @@ def images():
 
 
 def batches_of(images, seed=0, padding=0, is_flipped=False):
-    options = dict(patch_size=2, padding=padding, is_flipped=is_flipped)
+    data = DataConfig(patch_size=2, crop_padding=padding, flip_images=is_flipped)
     targets = np.arange(N, dtype=np.int32)
-    return AugmentedImageBatches(images, targets, rows_per_batch=8, seed=seed, **options)
+    return AugmentedImageBatches(images, targets, data, rows_per_batch=8, seed=seed)
 
 
 def variants(images, batches, steps=range(10)):

@@ -2,42 +2,33 @@
 
 import numpy as np
 
+from transformer.config import DataConfig
 from transformer.data.images import ImageBatches, to_patches
 
 
 class AugmentedImageBatches(ImageBatches):
     """`ImageBatches` of images that are changed by draws of (seed, step): runs resume exactly.
 
-    padding: an image is surrounded by so many pixels of 0, and cropped to its size at a random
-    place. is_flipped: half of the images are mirrored left to right.
+    With `data.crop_padding` an image is surrounded by so many pixels of 0, and cropped to its size
+    at a random place; with `data.flip_images` half of the images are mirrored left to right.
     """
 
     def __init__(
-        self,
-        images: np.ndarray,
-        targets: np.ndarray,
-        *,
-        patch_size: int,
-        padding: int,
-        is_flipped: bool,
-        rows_per_batch: int,
-        seed: int,
+        self, images: np.ndarray, targets: np.ndarray, data: DataConfig, **options: int
     ) -> None:
-        """Takes images [N, height, width, C] float32 and targets [N] int32."""
-        patches = to_patches(images, patch_size)
-        super().__init__(patches, targets, rows_per_batch=rows_per_batch, seed=seed)
-        self.images, self.patch_size = images, patch_size
-        self.padding, self.is_flipped = padding, is_flipped
+        """Takes images [N, height, width, C] float32, targets [N] int32, and what the base does."""
+        super().__init__(to_patches(images, data.patch_size), targets, **options)
+        self.images, self.data = images, data
 
     def _patches_of(self, chosen: np.ndarray, step: int) -> np.ndarray:
         rng, images = np.random.default_rng((self.seed, step, 1)), self.images[chosen]
-        if self.is_flipped:
+        if self.data.flip_images:
             is_mirrored = rng.random(len(images)) < 0.5
             images[is_mirrored] = images[is_mirrored, :, ::-1]
-        if self.padding:
-            places = rng.integers(0, 2 * self.padding + 1, (len(images), 2))
-            images = crop(images, places, self.padding)
-        return to_patches(images, self.patch_size)
+        if padding := self.data.crop_padding:
+            places = rng.integers(0, 2 * padding + 1, (len(images), 2))
+            images = crop(images, places, padding)
+        return to_patches(images, self.data.patch_size)
 
 
 def crop(images: np.ndarray, places: np.ndarray, padding: int) -> np.ndarray:

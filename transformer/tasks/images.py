@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from etils import epath
@@ -46,11 +45,10 @@ class ImageTask(LabelledTask[ImageBatches]):
     ) -> ImageBatches:
         data, training, targets = self.config.data, self.config.training, self.labels.encode(labels)
         num_rows = max(1, training.batch_tokens // self.num_patches)
-        common: dict[str, Any] = dict(rows_per_batch=num_rows, seed=training.seed)
+        options = dict(rows_per_batch=num_rows, seed=training.seed)
         if is_training and (data.flip_images or data.crop_padding):
-            common |= dict(padding=data.crop_padding, is_flipped=data.flip_images)
-            return AugmentedImageBatches(images, targets, patch_size=data.patch_size, **common)
-        return ImageBatches(to_patches(images, data.patch_size), targets, **common)
+            return AugmentedImageBatches(images, targets, data, **options)
+        return ImageBatches(to_patches(images, data.patch_size), targets, **options)
 
     @staticmethod
     def load_split(
