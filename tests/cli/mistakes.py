@@ -26,7 +26,7 @@ TRAIN = [  # (words after train.py, part of the sentence)
     (["--config.model.dropout_rate=1"], "from 0 up to but not including 1"),
     (["--config.model.dropout_rate=nan"], "model.dropout_rate must be finite, not nan"),
     (["--config.model.positions=learned", "--config.model.max_positions=8"], "at least data.row_l"),
-    (["--config.model.attention=performer"], "it is for task=images"),
+    (["--config.model.attention=hard", "--config.remat=True"], "collects what its layers draw"),
     (["--noconfig.tokenizer.shared"], "model.embedding_sharing=all needs one vocabulary"),
     (["--config.tokenizer.target_kind=pieces"], "so they cannot share one vocabulary"),
     (["--config.decoding.average_checkpoints=9"], "must be at most training.keep_checkpoints (5)"),
