@@ -8,6 +8,7 @@ import math
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import export
 
 from transformer.config import ModelConfig
 from transformer.model.arrays import Array
@@ -106,7 +107,7 @@ class LocationAttention(LearnedAttention):
 
     def logits(self, query: jax.Array, key: jax.Array, mask: Array | None) -> jax.Array:
         num_keys, num_positions = key.shape[1], self.config.max_positions
-        if num_keys > num_positions:
+        if export.is_symbolic_dim(num_keys) or num_keys > num_positions:
             raise ValueError(
                 f"model.attention=location has weights for {num_positions} positions "
                 f"(model.max_positions), not for {num_keys}: give it shorter texts, or train it "

@@ -8,6 +8,7 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import export
 
 from transformer.model.arrays import Array
 from transformer.model.attention_functions import WeightsDropout
@@ -64,7 +65,7 @@ def performer_attention(
 def _masked_sums(query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array) -> jax.Array:
     """Returns (φ(Q)φ(K)ᵀ under the mask)·V: [B, N, T, H] of [B, N, T, M], [B, N, S, M] and V."""
     length = query.shape[2]
-    if key.shape[2] != length or length <= CHUNK:
+    if key.shape[2] != length or export.is_symbolic_dim(length) or length <= CHUNK:
         return (query @ key.swapaxes(2, 3) * mask) @ value
     past = _sums_of_past(query, key, value, mask, from_end=False)
     rows = jnp.arange(length - 1)
