@@ -122,6 +122,7 @@ def test_the_readme_translates(tmp_path, monkeypatch, kind):
     "changes, problem",
     [
         (dict(head_dim=4, attention="dot_product"), "model.attention=dot_product, heads of"),
+        (dict(positions="rotary"), "model.positions=rotary"),
         (dict(value_dim=4), r"heads of \(8, 4\)"),
         (dict(feed_forward="gated", norm_type="rms_norm"), "model.feed_forward=gated, model.norm_"),
     ],
