@@ -22,7 +22,7 @@ from transformer.workdir import WorkDir
 def runs(tmp_path_factory):
     """A folder with a run of random weights for each of three tasks."""
     folder = tmp_path_factory.mktemp("runs")
-    for task in ("translation", "masked_lm", "classification"):
+    for task in ("translation", "masked_lm", "classification", "language_model"):
         write_run(folder / task, task)
     return folder
 
@@ -79,6 +79,17 @@ def test_a_classifier_keeps_outputs_only_for_the_same_classes(runs, source, clas
     assert params["encoder/layer_0/feed_forward/inner/kernel"].any()
     assert params["classes/kernel"].any() == (not fresh)
     assert note.endswith(f"; fresh: {fresh}") == bool(fresh)
+
+
+@pytest.mark.parametrize("task", ["classification", "token_classification", "masked_lm"])
+def test_an_encoder_takes_the_stack_of_a_causal_language_model(runs, task):
+    """Catches a stack that begins afresh since it is called `decoder` there."""
+    params, note = start(task, runs / "language_model", ["no", "yes"])
+    theirs = trained(runs / "language_model")
+    for name, array in params.items():
+        if not name.startswith("classes/"):
+            np.testing.assert_array_equal(array, theirs[name.replace("encoder/", "decoder/")])
+    assert "not used" not in note and ("fresh: classes" in note) == (task != "masked_lm")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ Parameters mean something only with the network and the vocabulary that they wer
 settings that contradict those of the other run are refused.
 """
 
+import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -80,6 +81,9 @@ def warm_start(params: Params, ours: WorkDir, init_from: PathLike) -> tuple[Para
     source = WorkDir(init_from)
     loaded = load_default(source)
     theirs = {_name(path): x for path, x in jax.tree_util.tree_leaves_with_path(loaded.params)}
+    if "encoder" in params and not any(name.startswith("encoder/") for name in theirs):
+        # The only stack of a causal language model, which another mask makes an encoder.
+        theirs = {re.sub("^decoder/", "encoder/", name): x for name, x in theirs.items()}
     if not _have_same_classes(ours, source):
         theirs = {name: x for name, x in theirs.items() if not name.startswith("classes/")}
 
