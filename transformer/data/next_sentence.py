@@ -77,7 +77,7 @@ def _pairs(
                 yield first, [*chain.from_iterable(document[middle:stop])], IS_NEXT
                 start = stop
                 continue
-            other = documents[(number + rng.integers(1, len(documents))) % len(documents)]
+            other = documents[(number + int(rng.integers(1, len(documents)))) % len(documents)]
             place = int(rng.integers(len(other)))
             end = _end_of(other, place, room - len(first))
             yield first, [*chain.from_iterable(other[place:end])], IS_OTHER

@@ -81,4 +81,5 @@ class TextEncoder(Predictor):
         if self._is_translation:
             inputs = batch.inputs, batch.input_positions, batch.input_segments
         encode = partial(self.model.apply, deterministic=True, method="encode")
-        return pool(encode({"params": params}, *inputs), batch, pooling)[:, 0].astype(np.float32)
+        encoded: Any = encode({"params": params}, *inputs)
+        return pool(encoded, batch, pooling)[:, 0].astype(np.float32)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from etils import epath
@@ -23,7 +23,6 @@ from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.text_pairs import encode_texts, sides
 from transformer.data.tokenizer_files import save_tokenizers
-from transformer.inference.classifier import Classifier
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
@@ -40,7 +39,7 @@ class ClassificationTask(LabelledTask[PackedBatches]):
     subclass may have other targets, and another predictor.
     """
 
-    predictor, verb = Classifier, "classify"
+    verb: ClassVar[str] = "classify"  # the method of `predictor`
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -114,16 +113,22 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         dtype: str | None = None,
         batch_size: int | None = None,
     ) -> Iterator[str]:
-        """Yields the class of each line, or with the option "jsonl" all probabilities."""
-        classifier = Classifier.from_checkpoint(
+        """Yields the `answer` to each line, with the option "jsonl" as JSON."""
+        classifier = cls.predictor.from_checkpoint(
             path, checkpoint, dtype=dtype, batch_size=batch_size
         )
         while texts := list(islice(lines, LINES_AT_ONCE)):
-            for text, found in zip(texts, classifier.classify(texts), strict=True):
-                row = {"text": text, "label": found.label, "probabilities": found.probabilities}
-                yield json.dumps(row, ensure_ascii=False) if options.get("jsonl") else found.label
+            for text, found in zip(texts, getattr(classifier, cls.verb)(texts), strict=True):
+                line, row = cls.answer(text, found)
+                yield json.dumps(row, ensure_ascii=False) if options.get("jsonl") else line
         if classifier.num_truncated:
             say(f"{classifier.num_truncated:,} texts were cut at data.row_length tokens")
+
+    @staticmethod
+    def answer(text: str, found: Any) -> tuple[str, dict[str, Any]]:
+        """Returns what eval.py --input writes for a text: the class, with --jsonl the rest too."""
+        row = {"text": text, "label": found.label, "probabilities": found.probabilities}
+        return found.label, row
 
     def data_contents(self) -> list[Any]:
         batches = self.training_batches, self.validation_batches

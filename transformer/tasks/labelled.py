@@ -1,9 +1,9 @@
 """Shared base of the classification tasks, for sentences and for images."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from etils.epath import PathLike
@@ -22,8 +22,10 @@ class LabelledTask(Task[TrainingT, TrainingT], ABC):
     """Validates by accuracy; a subclass's constructor also sets the three attributes below."""
 
     selection_key, higher_is_better = "validation_accuracy", True
+    predictor: ClassVar[Any] = Classifier
+    score: ClassVar[Callable[..., TaskScores]] = staticmethod(evaluate_classifier)
     labels: Labels
-    classifier: Any  # what answers: a Classifier, or a Tagger
+    classifier: Any  # a `predictor`
     validation: tuple[Any, Sequence[str]]  # examples as `Classifier.classify` takes them, labels
 
     @staticmethod
@@ -72,9 +74,9 @@ class LabelledTask(Task[TrainingT, TrainingT], ABC):
         dtype: str | None = None,
         batch_size: int | None = None,
     ) -> TaskScores:
-        classifier = Classifier.from_checkpoint(
+        classifier = cls.predictor.from_checkpoint(
             path, checkpoint, dtype=dtype, batch_size=batch_size
         )
         data = replace(classifier.config.data, corpus=corpus or classifier.config.data.corpus)
         examples, labels = cls.load_split(data, split, classifier.labels.names)
-        return evaluate_classifier(classifier, examples, labels, f"{data.corpus} {split}")
+        return cls.score(classifier, examples, labels, f"{data.corpus} {split}")

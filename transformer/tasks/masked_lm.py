@@ -74,9 +74,10 @@ class MaskedLMTask(PlainTextTask[MaskedBatches, MaskedBatches]):
         if not self.config.model.next_sentence:
             return super().loss_fn(params, batch, rng)
         rngs = None if rng is None else {"dropout": rng}
-        logits, of_pairs = self.model.apply(
+        outputs: Any = self.model.apply(
             {"params": params}, batch, deterministic=rng is None, rngs=rngs, method="predict_both"
         )
+        logits, of_pairs = outputs
         loss, nll, tokens = cross_entropy(logits, batch.targets, batch.weights)
         begins = (batch.input_positions == 0) & (batch.input_segments != 0)
         labels = jnp.where(begins, batch.targets, 0)

@@ -1,30 +1,20 @@
 """The task of labelling each word of a text: named entities, parts of speech."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from etils.epath import PathLike
 
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config, DataConfig
-from transformer.console import say
 from transformer.data.labelled_text import LabelledTexts
-from transformer.data.labelled_words import (
-    encode_words,
-    label_first_pieces,
-    load_labelled_words,
-)
+from transformer.data.labelled_words import encode_words, label_first_pieces, load_labelled_words
 from transformer.data.ragged import Ragged
 from transformer.evaluation.tagging import entities, evaluate_tagger
-from transformer.evaluation.task_scores import TaskScores
 from transformer.inference.tagger import Tagger
 from transformer.parallel.mapping import Parallel
-from transformer.tasks.classification import LINES_AT_ONCE, ClassificationTask
+from transformer.tasks.classification import ClassificationTask
 from transformer.tasks.task import Metrics
 from transformer.workdir import WorkDir
 
@@ -36,6 +26,7 @@ class TokenClassificationTask(ClassificationTask):
     """
 
     predictor, verb = Tagger, "tag"
+    score = staticmethod(evaluate_tagger)
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -81,39 +72,6 @@ class TokenClassificationTask(ClassificationTask):
             f"    {row['text']}\n    = {row['labels']}\n    > {row['found']}" for row in result.rows
         ]
 
-    @classmethod
-    def score_split(
-        cls,
-        path: PathLike,
-        checkpoint: str,
-        split: str,
-        *,
-        corpus: str | None = None,
-        dtype: str | None = None,
-        batch_size: int | None = None,
-    ) -> TaskScores:
-        tagger = Tagger.from_checkpoint(path, checkpoint, dtype=dtype, batch_size=batch_size)
-        data = replace(tagger.config.data, corpus=corpus or tagger.config.data.corpus)
-        examples = cls.load_split(data, split, tagger.labels.names)
-        return evaluate_tagger(tagger, *examples, f"{data.corpus} {split}")
-
-    @classmethod
-    def predict_lines(
-        cls,
-        path: PathLike,
-        checkpoint: str,
-        lines: Iterator[str],
-        options: Mapping[str, Any],
-        *,
-        dtype: str | None = None,
-        batch_size: int | None = None,
-    ) -> Iterator[str]:
-        """Yields the labels of the words of each line, or with "jsonl" both."""
-        tagger = Tagger.from_checkpoint(path, checkpoint, dtype=dtype, batch_size=batch_size)
-        while texts := list(islice(lines, LINES_AT_ONCE)):
-            for text, labels in zip(texts, tagger.tag(texts), strict=True):
-                row = {"words": text.split(), "labels": labels}
-                is_json = options.get("jsonl")
-                yield json.dumps(row, ensure_ascii=False) if is_json else " ".join(labels)
-        if tagger.num_truncated:
-            say(f"{tagger.num_truncated:,} texts were cut at data.row_length tokens")
+    @staticmethod
+    def answer(text: str, found: Any) -> tuple[str, dict[str, Any]]:
+        return " ".join(found), {"words": text.split(), "labels": found}
