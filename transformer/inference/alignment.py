@@ -9,6 +9,14 @@ from transformer.data.tokenizer import Tokenizer
 Alignment = list[tuple[int, int]]  # (source word, target word), both from 0
 
 
+def default_layer(num_layers: int) -> int:
+    """Returns the last decoder layer but one, as Garg et al. take of six; of two the last.
+
+    Of two, the last one's errors are half as many (`benchmarks/alignment_error.py`).
+    """
+    return num_layers - 2 if num_layers > 2 else num_layers - 1
+
+
 def word_numbers(tokenizer: Tokenizer, ids: Sequence[int], num_tags: int = 0) -> np.ndarray:
     """Returns which word, split at spaces, each token belongs to; below 0: to none.
 
@@ -21,9 +29,9 @@ def word_numbers(tokenizer: Tokenizer, ids: Sequence[int], num_tags: int = 0) ->
 def align_words(weights: np.ndarray, source: np.ndarray, target: np.ndarray) -> Alignment:
     """Returns the pairs of words of which a token of the target attends most to one of the source.
 
-    weights: [T, S]; source [S], target [T]: as `word_numbers` returns them.
+    weights: [T, S] or padded behind; source [S], target [T]: as `word_numbers` returns them.
     """
-    best = np.where(source >= 0, weights, -1.0).argmax(1)
+    best = np.where(source >= 0, weights[:, : len(source)], -1.0).argmax(1)
     pairs = zip(source[best].tolist(), target.tolist(), strict=True)
     return sorted({(s, t) for s, t in pairs if s >= 0 and t >= 0})
 

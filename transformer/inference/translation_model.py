@@ -19,7 +19,7 @@ from transformer.data.ragged import Ragged
 from transformer.data.tags import Tags
 from transformer.data.tokenizer import check_texts
 from transformer.data.tokenizer_files import Tokenizer
-from transformer.inference.alignment import Alignment, align_words, word_numbers
+from transformer.inference.alignment import Alignment, align_words, default_layer, word_numbers
 from transformer.inference.predictor import Predictor
 from transformer.inference.scoring import (
     AttentionWeights,
@@ -155,11 +155,11 @@ class TranslationModel(Predictor):
         return scored
 
     def align(
-        self, sources: Sequence[str], targets: Sequence[str | Translation], layer: int = -2
+        self, sources: Sequence[str], targets: Sequence[str | Translation], layer: int | None = None
     ) -> list[Alignment]:
         """Returns the word alignment of each pair, by the mean of a decoder layer's heads.
 
-        It is empty, with a warning, where a side is longer than `largest_bucket()`.
+        layer: from 0; None: `default_layer`. A pair that is too long gets none, with a warning.
         """
         tagged = [*map(self._tags.put_on, sources)]
         source = Ragged.encode(self.source_tokenizer, tagged)
@@ -172,8 +172,9 @@ class TranslationModel(Predictor):
         for index, weights in zip(fits, rows, strict=True):
             num_tags = len(tagged[index].split()) - len(sources[index].split())
             ours = word_numbers(self.source_tokenizer, source[index].tolist(), num_tags)
-            weights = weights[:, max(layer, -weights.shape[1]), : len(ours)]
-            found[index] = align_words(weights, ours, word_numbers(self.tokenizer, ids[index]))
+            chosen = default_layer(weights.shape[1]) if layer is None else layer
+            theirs = word_numbers(self.tokenizer, ids[index])
+            found[index] = align_words(weights[:, chosen], ours, theirs)
         return found
 
     # ---- shared
