@@ -1,5 +1,7 @@
 """The evaluate command with --attention: a picture of the attention of one example."""
 
+from typing import Any
+
 from transformer.checkpoint.restore import restore
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import read_test_set, read_texts
@@ -37,12 +39,13 @@ def _of_translation(flags: EvaluateFlags, config: Config, text: str) -> Attentio
 
 
 def _of_stack(flags: EvaluateFlags, config: Config, text: str) -> AttentionMap:
+    example: Any = text
     if task_kind(config.task) == "images":
-        images, _ = load_images(config.data, flags.split or config.data.test_split)
+        example = load_images(config.data, flags.split or config.data.test_split)[0][0]
     elif not text:
         raise ValueError("--attention needs a text on a run of this task: add --input=FILE.")
     run = restore(flags.workdir, flags.checkpoints, **flags.compute_settings)
-    return self_attention_map(run, text or images[0], each_head=flags.each_head)
+    return self_attention_map(run, example, each_head=flags.each_head)
 
 
 def _first_text(texts: list[str]) -> str:

@@ -47,7 +47,8 @@ def run_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
             code = main(sys.argv)
     except SystemExit as end:
         if isinstance(end.__context__, KeyboardInterrupt | Interruption):
-            _end_now(end.code)  # threads that still save would complain
+            # At once, as threads that still save would complain.
+            _end_now(end.code if isinstance(end.code, int) else 1)
         raise
     ignore_signals()
     sys.exit(code)
