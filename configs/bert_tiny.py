@@ -2,11 +2,10 @@
 
 A masked language model that also predicts whether the second of two texts follows the first;
 [CLS], [SEP] and token types; GELU, learned positions, biases, Adam with a linear decay. Unlike
-there: the pairs are drawn once and not ten times, the next of a document counts in a pair from
-whole sentences on, initial weights are normal(d_model^-0.5) and not normal(0.02), control tokens
-are those of our vocabulary ([CLS] is BOS, [SEP] EOS, [MASK] UNK), and the learning rate and the
-steps are those of a small text. validation_next_sentence_accuracy is in metrics.jsonl, beside the
-nats per masked token.
+there, the pairs are drawn once and not ten times, the longer text of a pair is cut at its end,
+initial weights are not normal(0.02), control tokens are those of our vocabulary ([CLS] is BOS,
+[SEP] EOS, [MASK] UNK), and the learning rate and the steps are those of a small text.
+metrics.jsonl has validation_next_sentence_accuracy beside the nats per masked token.
 
 Data: data/documents/train.txt and val.txt, a sentence per line and an empty line between documents;
 or one such file, as Shakespeare's plays, whose documents are speeches:

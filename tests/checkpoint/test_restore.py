@@ -32,7 +32,7 @@ def test_a_restored_model_computes(runs, task):
     # To compute one of them is enough; the shapes of the others show names and sizes.
     evaluate = jax.jit(apply) if task == "translation" else partial(jax.eval_shape, apply)
     logits = evaluate({"params": run.params}, batch)
-    if task in ("classification", "images"):
+    if task in ("classification", "token_classification", "images"):
         num_outputs = len(run.labels.names)
         assert num_outputs == 3
     else:
