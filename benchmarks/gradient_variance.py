@@ -5,8 +5,7 @@ python benchmarks/gradient_variance.py --workdir=runs/hard
 The run is one with model.attention=hard. Its parameters are those of every estimator, without
 dropout, so that the draws are all that differs between --samples gradients of the same batch.
 "noise" is the root mean square distance of a gradient from their mean, divided by the length of the
-mean without its own share of the noise; "to soft" is the cosine between the mean and the gradient
-of soft attention.
+gradient of soft attention; "to soft" is the cosine between the mean and that gradient.
 """
 
 import argparse
@@ -76,9 +75,8 @@ def main() -> None:
     }.items():
         found = gradients(loss_fn, run.params, batch, arguments.samples)
         mean, variance = found.mean(0), found.var(0, ddof=1).sum()
-        signal = max((mean**2).sum() - variance / len(found), 1e-12)
         cosine = mean @ exact / np.sqrt((mean**2).sum() * (exact**2).sum())
-        rows.append((name, f"{np.sqrt(variance / signal):.2f}", f"{cosine:.2f}"))
+        rows.append((name, f"{np.sqrt(variance / (exact**2).sum()):.2f}", f"{cosine:.2f}"))
     print(align(rows))
 
 
