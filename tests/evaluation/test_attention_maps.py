@@ -13,6 +13,7 @@ TEXT = "w3 w1 w4 w1"
 LAYERS, HEADS = 2, 2  # of the tiny runs
 NAMES = {  # of the positions of TEXT or of an image of 4 × 4 pixels, for each task of one stack
     "classification": [*TEXT.split(), "</s>"],
+    "token_classification": [*TEXT.split(), "</s>"],
     "masked_lm": [*TEXT.split(), "</s>"],
     "language_model": ["</s>", *TEXT.split()],
     "images": ["1,1", "1,2", "2,1", "2,2"],

@@ -27,6 +27,15 @@ def random_translator(eos_logit=LIKELY, tokenizers=None, **changes):
     flat = {name: np.array(array) for name, array in flatten_dict(params, sep="/").items()}
     last = f"layer_{model.depth(is_decoder=True) - 1}/feed_forward_residual/LayerNorm_0"
     norm = f"decoder/{'last_norm' if model.norm == 'pre' else last}"
+    if model.norm_type == "layer_norm":
+        _set_logits(flat, norm, model, eos_logit)
+    config = Config(model=model, decoding=DecodingConfig(batch_size=8, max_extra_length=EXTRA))
+    config.data.row_length = 64
+    return Translator(config, unflatten_dict(flat, sep="/"), tokenizers)
+
+
+def _set_logits(flat, norm, model, eos_logit):
+    """Makes EOS likely and PAD and BOS impossible, whatever comes before them."""
     scale, bias = flat[f"{norm}/scale"], flat[f"{norm}/bias"]
     name = {"all": "shared_embedding", "target": "target_embedding", "none": "softmax"}
     table = flat[f"{name[model.embedding_sharing]}/table"]
@@ -34,9 +43,6 @@ def random_translator(eos_logit=LIKELY, tokenizers=None, **changes):
     # Times z · scale + bias, where the components of z add up to 0, that is a constant.
     table[PAD] = NEVER / (bias / scale).sum() / scale
     table[BOS] = 0.7 * table[PAD]
-    config = Config(model=model, decoding=DecodingConfig(batch_size=8, max_extra_length=EXTRA))
-    config.data.row_length = 64
-    return Translator(config, unflatten_dict(flat, sep="/"), tokenizers)
 
 
 def random_sentences(number=16, longest=12):

@@ -13,9 +13,10 @@ from transformer.inference.chunks import CHUNK_LINES
 from transformer.registry import OWN_TASK
 
 LANGUAGE_MODEL = ("language_model",)
-ANSWER_TASKS = ("translation", "classification", "token_classification", OWN_TASK)
+TEXT_TASKS = ("translation", "classification", "token_classification")
+ANSWER_TASKS = (*TEXT_TASKS, OWN_TASK)
 LINE_TASKS = (*ANSWER_TASKS, "language_model")  # lines of text
-BUILT_IN = ("translation", "classification", "images", "language_model", "masked_lm")
+BUILT_IN = (*TEXT_TASKS, "language_model", "masked_lm", "images")
 WRITE_NO_LINES = {  # flags with which the command writes no translations, and why
     "reference": "scores of a test set are kept in results/",
     "attention": "it draws one sentence and writes no lines",
