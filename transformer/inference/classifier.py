@@ -2,21 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import jax
 import numpy as np
 
-from transformer.checkpoint.restore import Restored
 from transformer.checkpoint.train_state import Params
-from transformer.config import Config
 from transformer.data.batch import Batch
 from transformer.data.images import ImageBatch, fill_images, to_patches
-from transformer.data.labels import Labels
 from transformer.data.text_pairs import encode_texts
 from transformer.data.tokenizer import check_texts
-from transformer.data.tokenizer_files import Tokenizer
-from transformer.inference.predictor import Predictor
+from transformer.inference.predictor import EncoderPredictor
 from transformer.registry import task_kind
 
 
@@ -32,37 +28,18 @@ class Classification:
         return self.label
 
 
-class Classifier(Predictor):
+class Classifier(EncoderPredictor):
     """Classifies with given parameters; `from_checkpoint` restores them.
 
     >>> classifier = Classifier.from_checkpoint("runs/trec")
     >>> classifier.classify(["Who wrote Hamlet ?"])[0].label
     '3'
 
-    Any number of examples may be given; none changes the class of another. tokenizer: None for
-    images. `num_truncated` counts the sentences that were longer than `data.row_length` tokens.
+    Any number of examples may be given; none changes the class of another. `num_truncated` counts
+    the sentences that were longer than `data.row_length` tokens.
     """
 
     tasks = ("classification", "images")
-
-    def __init__(
-        self,
-        config: Config,
-        params: Params | None,
-        labels: Labels,
-        tokenizer: Tokenizer | None = None,
-    ) -> None:
-        tokenizers = (tokenizer,) if tokenizer else ()
-        super().__init__(config, params, tokenizers, labels, jax.local_devices()[:1])
-        self.labels, self.tokenizer = labels, tokenizer
-        self._probabilities = jax.jit(self._apply)
-
-    @classmethod
-    def _without_params(cls, restored: Restored) -> Self:
-        return cls(restored.config, None, restored.labels, *restored.tokenizers[:1])
-
-    def _facts(self) -> list[str]:
-        return [f"{len(self.labels.names)} classes"]
 
     def classify(self, examples: Sequence[str] | np.ndarray) -> list[Classification]:
         """Returns a `Classification` per example, in order.
@@ -78,9 +55,8 @@ class Classifier(Predictor):
             check_texts(examples, "classify")
         batches: Any = self._image_batches if is_image else self._text_batches
         found = np.zeros((len(examples), len(self.labels.names)), np.float32)
-        for indices, batch in batches(examples):
-            probabilities = jax.device_get(self._probabilities(self._params, batch))
-            found[indices[indices >= 0]] = probabilities[indices >= 0]
+        for index, probabilities in self._answers(batches(examples)):
+            found[index] = probabilities
         return [self._classification(row) for row in found.astype(float)]
 
     def _apply(self, params: Params, batch: Batch | ImageBatch) -> jax.Array:
@@ -94,7 +70,6 @@ class Classifier(Predictor):
         return Classification(label, by_name[label], by_name)
 
     def _text_batches(self, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, Batch]]:
-        assert self.tokenizer, "a run of sentences has a tokenizer"
         return self._sentence_batches(encode_texts(self.tokenizer, texts, self.config.model))
 
     def _image_batches(self, images: np.ndarray) -> Iterator[tuple[np.ndarray, ImageBatch]]:

@@ -1,7 +1,7 @@
-"""What Translator, Classifier and LanguageModel share: a model and parameters on devices."""
+"""What Translator, Classifier and the like share: a model and parameters on devices."""
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
@@ -88,6 +88,53 @@ class Predictor:
         cast = None if params is None else cast_matrices(params, self.config)
         self._params = None if params is None else replicate(self.replicas, cast)
 
+    def __repr__(self) -> str:
+        """As "Translator(runs/x, best (600), en-de, 1.18M parameters, float32, 1 × cpu)"."""
+        devices = self.replicas.devices.ravel()
+        facts = [*filter(None, [self.workdir]), self.checkpoint, *self._facts()]
+        facts += [count_parameters(self._params), self.config.model.dtype]
+        facts.append(f"{len(devices)} × {devices[0].device_kind}")
+        return f"{type(self).__name__}({', '.join(facts)})"
+
+    def _facts(self) -> list[str]:
+        """Returns what is to be known of the run, for `repr`."""
+        return []
+
+
+class EncoderPredictor(Predictor):
+    """A model that reads each example in one pass of an encoder, on one device.
+
+    tokenizers: that of the texts first; a model of images has none.
+    """
+
+    def __init__(
+        self, config: Config, params: Params | None, labels: Labels, *tokenizers: Tokenizer
+    ) -> None:
+        super().__init__(config, params, tokenizers, labels, jax.local_devices()[:1])
+        self.labels = labels
+        self.tokenizer: Any = tokenizers[0] if tokenizers else None
+        self._compiled = jax.jit(self._apply)
+
+    @classmethod
+    def _without_params(cls, restored: Restored) -> Self:
+        return cls(restored.config, None, restored.labels, *restored.tokenizers)
+
+    def _facts(self) -> list[str]:
+        return [f"{len(self.labels.names)} classes"] if self.labels.names else []
+
+    def _apply(self, params: Params, batch: Any) -> jax.Array:
+        """Returns an answer for each row of a batch, [B, …]."""
+        raise NotImplementedError
+
+    def _answers(
+        self, batches: Iterator[tuple[np.ndarray, Any]]
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields (index, answer) of each example; batches: (indices [B], -1 for none; B rows)."""
+        for indices, batch in batches:
+            answers = jax.device_get(self._compiled(self._params, batch))
+            for row in np.flatnonzero(indices >= 0):
+                yield int(indices[row]), answers[row]
+
     def _sentence_batches(self, source: Ragged) -> Iterator[tuple[np.ndarray, Batch]]:
         """Yields (indices [B] of the sentences, -1 for an empty row; one sentence per row, T = 1).
 
@@ -103,15 +150,3 @@ class Predictor:
                 indices[0],
                 Batch.from_arrays(inputs, unknown, input_lengths=lengths, target_lengths=one),
             )
-
-    def __repr__(self) -> str:
-        """As "Translator(runs/x, best (600), en-de, 1.18M parameters, float32, 1 × cpu)"."""
-        devices = self.replicas.devices.ravel()
-        facts = [*filter(None, [self.workdir]), self.checkpoint, *self._facts()]
-        facts += [count_parameters(self._params), self.config.model.dtype]
-        facts.append(f"{len(devices)} × {devices[0].device_kind}")
-        return f"{type(self).__name__}({', '.join(facts)})"
-
-    def _facts(self) -> list[str]:
-        """Returns what is to be known of the run, for `repr`."""
-        return []

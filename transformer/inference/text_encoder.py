@@ -2,29 +2,25 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from transformer.checkpoint.restore import Restored
 from transformer.checkpoint.train_state import Params
-from transformer.config import Config
 from transformer.data.batch import Batch
-from transformer.data.labels import Labels
-from transformer.data.ragged import Ragged
 from transformer.data.tags import Tags
 from transformer.data.text_pairs import encode_texts
 from transformer.data.tokenizer import check_texts
-from transformer.data.tokenizer_files import Tokenizer
-from transformer.inference.predictor import Predictor
+from transformer.inference.predictor import EncoderPredictor
 from transformer.model.encoder_only import pool
 from transformer.registry import task_kind
 
 POOLINGS = ("mean", "first")
 
 
-class TextEncoder(Predictor):
+class TextEncoder(EncoderPredictor):
     """Encodes texts with given parameters; `from_checkpoint` restores them.
 
     >>> encoder = TextEncoder.from_checkpoint("runs/masked")
@@ -37,21 +33,9 @@ class TextEncoder(Predictor):
 
     tasks = ("masked_lm", "classification", "token_classification", "translation")
 
-    def __init__(
-        self,
-        config: Config,
-        params: Params | None,
-        labels: Labels,
-        tokenizers: tuple[Tokenizer, ...],
-    ) -> None:
-        super().__init__(config, params, tokenizers, labels, jax.local_devices()[:1])
-        self.tokenizer = tokenizers[0]
-        self._is_translation = task_kind(config.task) == "translation"
-        self._vectors = jax.jit(self._apply, static_argnums=2)
-
-    @classmethod
-    def _without_params(cls, restored: Restored) -> Self:
-        return cls(restored.config, None, restored.labels, restored.tokenizers)
+    @property
+    def _is_translation(self) -> bool:
+        return task_kind(self.config.task) == "translation"
 
     def encode(self, texts: Sequence[str], *, pooling: str = "mean") -> np.ndarray:
         """Returns a vector per text, [N, D] float32, in order; no text changes another's vector.
@@ -64,22 +48,20 @@ class TextEncoder(Predictor):
         check_texts(texts, "encode")
         if pooling not in POOLINGS:
             raise ValueError(f"pooling must be {' or '.join(POOLINGS)}, not {pooling!r}.")
-        vectors = np.zeros((len(texts), self.config.model.d_model), np.float32)
-        for indices, batch in self._sentence_batches(self._ids(texts)):
-            found = jax.device_get(self._vectors(self._params, batch, pooling))
-            vectors[indices[indices >= 0]] = found[indices >= 0]
-        return vectors
-
-    def _ids(self, texts: Sequence[str]) -> Ragged:
         if self._is_translation:
             texts = [*map(Tags(self.config.data).put_on, texts)]
-        return encode_texts(self.tokenizer, texts, self.config.model)
+        source = encode_texts(self.tokenizer, texts, self.config.model)
+        vectors = np.zeros((len(texts), self.config.model.d_model), np.float32)
+        for index, found in self._answers(self._sentence_batches(source)):
+            vectors[index] = found[POOLINGS.index(pooling)]
+        return vectors
 
-    def _apply(self, params: Params, batch: Batch, pooling: str) -> jax.Array:
-        """Returns vectors [B, D]."""
+    def _apply(self, params: Params, batch: Batch) -> jax.Array:
+        """Returns a vector for each of `POOLINGS`, [B, 2, D]."""
         inputs: tuple[Any, ...] = (batch,)
         if self._is_translation:
             inputs = batch.inputs, batch.input_positions, batch.input_segments
         encode = partial(self.model.apply, deterministic=True, method="encode")
         encoded: Any = encode({"params": params}, *inputs)
-        return pool(encoded, batch, pooling)[:, 0].astype(np.float32)
+        vectors = [pool(encoded, batch, pooling) for pooling in POOLINGS]
+        return jnp.concatenate(vectors, axis=1).astype(jnp.float32)
