@@ -11,6 +11,7 @@ Data: any text, one file or pattern of names in data/openwebtext. The vocabulary
 
     python train.py --config=configs/gpt2.py:small --dry_run --topology=v5litepod-16
     python train.py --config=configs/gpt2.py:small --workdir=runs/gpt2
+    python eval.py --workdir=runs/gpt2
 """
 
 from transformer.config import Config

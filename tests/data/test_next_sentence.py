@@ -1,11 +1,14 @@
 """next_sentence.py: pairs that follow each other in a document, and pairs that do not."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
 from transformer.data.lm_batches import MaskedBatches
 from transformer.data.next_sentence import IS_NEXT, IS_OTHER, make_sentence_pairs
 from transformer.data.packing import PackedBatches
+from transformer.data.ragged import Ragged
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL
 
@@ -26,8 +29,14 @@ LINES = [line for document in DOCUMENTS for line in (*lines_of(document), "", " 
 TOKENIZER = PiecesTokenizer.train(LINES, "")
 
 
+class Pairs(NamedTuple):
+    source: Ragged
+    targets: Ragged
+    num_cut: int
+
+
 def pairs(length=32, seed=0):
-    return make_sentence_pairs(TOKENIZER, LINES, length=length, seed=seed)
+    return Pairs(*make_sentence_pairs(TOKENIZER, LINES, length=length, seed=seed))
 
 
 def sides(ids):

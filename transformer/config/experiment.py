@@ -16,13 +16,11 @@ from transformer.config.data import DataConfig, TokenizerConfig
 from transformer.config.groups import DecodingConfig, MeshConfig, OptimizerConfig, TrainingConfig
 from transformer.config.model import ModelConfig
 from transformer.config.rules import (
-    check_adapters,
-    check_averaging,
     check_mesh,
     check_model,
-    check_samples,
     check_subword_dropout,
     check_tokenizer,
+    check_training,
 )
 from transformer.config.setting import Setting, Settings, setting, settings_of
 from transformer.registry import TASKS, task_kind
@@ -87,12 +85,11 @@ class Config(Settings):
             self._change(known, known.check)
         if self.automatic_settings():
             return self  # what is chosen is checked with the others
-        check_model(self.model, task_kind(self.task), self.data.row_length)
-        check_samples(self.model, self.remat or self.scan_layers)
+        task, is_rearranged = task_kind(self.task), self.remat or self.scan_layers
+        check_model(self.model, task, self.data.row_length, is_rearranged=is_rearranged)
         check_tokenizer(self.tokenizer, self.model)
-        check_subword_dropout(self.data, self.tokenizer, task_kind(self.task))
-        check_averaging(self.decoding, self.training)
-        check_adapters(self.training)
+        check_subword_dropout(self.data, self.tokenizer, task)
+        check_training(self.training, self.decoding)
         check_mesh(self.mesh, self.parallelism)
         return self
 

@@ -21,8 +21,13 @@ _TAKE_MEMORY = *_PRODUCTS, "fused"
 _NO_WEIGHTS = "fused", "performer", *HARD_ATTENTION  # that could be dropped
 
 
-def check_model(model: ModelConfig, task: str, row_length: int) -> None:
-    """Checks the network's settings against each other, the task and `data.row_length`."""
+def check_model(
+    model: ModelConfig, task: str, row_length: int, *, is_rearranged: bool = False
+) -> None:
+    """Checks the network's settings against each other, the task and `data.row_length`.
+
+    is_rearranged: whether its layers are recomputed or scanned.
+    """
     _require(
         model.head_dim or model.d_model % model.num_heads == 0,
         f"model.d_model ({model.d_model}) must be a multiple of model.num_heads "
@@ -40,6 +45,11 @@ def check_model(model: ModelConfig, task: str, row_length: int) -> None:
         model.attention not in SOURCE_ATTENTION_ONLY or task in ("translation", OWN_TASK),
         f"model.attention={model.attention} is a decoder's attention to the source: it is for "
         f"task=translation, not {task}; choose another.",
+    )
+    _require(
+        model.attention != "hard" or not is_rearranged,
+        "model.attention=hard collects what its layers draw, which recomputed and scanned layers "
+        "do not give: set remat=False and scan_layers=False.",
     )
     _require(
         not model.token_types or task not in ("translation", "language_model", "images"),
@@ -97,15 +107,6 @@ def _check_memory(model: ModelConfig, task: str, row_length: int) -> None:
     )
 
 
-def check_samples(model: ModelConfig, is_rearranged: bool) -> None:
-    """Checks that the layers are called where their samples can be collected."""
-    _require(
-        model.attention != "hard" or not is_rearranged,
-        "model.attention=hard collects what its layers draw, which recomputed and scanned layers "
-        "do not give: set remat=False and scan_layers=False.",
-    )
-
-
 def check_tokenizer(tokenizer: TokenizerConfig, model: ModelConfig) -> None:
     """Checks that the tokenizers allow the vocabulary that is to be shared."""
     _require(
@@ -138,17 +139,13 @@ def check_subword_dropout(data: DataConfig, tokenizer: TokenizerConfig, task: st
     )
 
 
-def check_averaging(decoding: DecodingConfig, training: TrainingConfig) -> None:
-    """Checks that the checkpoints to average are kept."""
+def check_training(training: TrainingConfig, decoding: DecodingConfig) -> None:
+    """Checks that the checkpoints to average are kept, and that there are parameters to adapt."""
     _require(
         decoding.average_checkpoints <= training.keep_checkpoints,
         f"decoding.average_checkpoints ({decoding.average_checkpoints}) must be at most "
         f"training.keep_checkpoints ({training.keep_checkpoints}); lower it or raise the other.",
     )
-
-
-def check_adapters(training: TrainingConfig) -> None:
-    """Checks that there are parameters to adapt."""
     _require(
         training.init_from or not training.lora_rank,
         "training.lora_rank adapts the parameters of another run: name it with training.init_from.",

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,23 +13,13 @@ IS_NEXT, IS_OTHER = 0, 1  # in BERT's order
 Sentences = list[list[int]]
 
 
-class SentencePairs(NamedTuple):
-    """Pairs as [CLS] first [SEP] second [SEP], and what is to be predicted of each.
-
-    targets: the same ids, but IS_NEXT or IS_OTHER in the place of [CLS], which is never masked.
-    num_cut: ids that had no room.
-    """
-
-    source: Ragged
-    targets: Ragged
-    num_cut: int
-
-
 def make_sentence_pairs(
     tokenizer: Tokenizer, lines: Sequence[str], *, length: int, seed: int
-) -> SentencePairs:
-    """Returns pairs of at most `length` ids (Devlin et al. 2019, section 3.1 and appendix A.2).
+) -> tuple[Ragged, Ragged, int]:
+    """Returns (pairs as [CLS] first [SEP] second [SEP], their targets, number of ids cut off).
 
+    The targets are the same ids, but IS_NEXT or IS_OTHER in the place of [CLS], which is never
+    masked. They are of at most `length` ids (Devlin et al. 2019, section 3.1 and appendix A.2).
     lines: a sentence each; an empty one ends a document. Sentences of a document are gathered until
     they fill a pair, and divided at random. With probability 1/2, and where only one is left, the
     second text is a random piece of another document, and what it replaces begins the next pair.
@@ -59,7 +48,7 @@ def make_sentence_pairs(
     source = Ragged.from_lists(rows)
     targets = source.flat.copy()
     targets[source.starts[np.arange(len(source))]] = labels
-    return SentencePairs(source, Ragged(targets, source.starts, source.lengths), num_cut)
+    return source, Ragged(targets, source.starts, source.lengths), num_cut
 
 
 def _pairs(

@@ -11,10 +11,7 @@ from transformer.checkpoint.train_state import Params
 from transformer.console import counted
 from transformer.evaluation.scores import mean_loss
 from transformer.evaluation.task_scores import SimpleScores
-from transformer.model.loss import make_loss_fn
-
-Sums = Any  # {name: scalar jax.Array}
-LossFn = Callable[[Params, Any, jax.Array | None], tuple[jax.Array, Sums]]
+from transformer.model.loss import LossFn, Sums, make_loss_fn
 
 
 class EvaluationBatches(Protocol):

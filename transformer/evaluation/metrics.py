@@ -13,6 +13,7 @@ Those that compare the lists raise ValueError unless they are of the same length
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -32,19 +33,6 @@ TOKENISATIONS = {"13a": "mteval-13a tokenisation", "intl": "international tokeni
 def bleu_metric(tokenize: str = "13a", *, lowercase: bool = False) -> BLEU:
     """Returns sacrebleu's BLEU; text that is tokenised already causes no warning."""
     return BLEU(tokenize=tokenize, force=tokenize == "none", lowercase=lowercase)
-
-
-def bleu(
-    translations: Sequence[str],
-    references: Sequence[Reference],
-    direction: str,
-    *,
-    tokenize: str = "13a",
-    num_bootstrap: int = 1,
-) -> Score:
-    """Returns the cased BLEU of a corpus, in percent."""
-    metric = bleu_metric(tokenize)
-    return score_with("BLEU", metric, translations, references, direction, num_bootstrap)
 
 
 def chrf(
@@ -141,6 +129,9 @@ def score_by(
     """Returns the score by the metric that `data.selection_metric` names."""
     metric, name = make_metric(selection_metric, tokenize=tokenize), METRICS[selection_metric].label
     return score_with(name, metric, translations, references, direction, num_bootstrap)
+
+
+bleu = partial(score_by, "bleu")  # the cased BLEU of a corpus, in percent
 
 
 def secondary_scores(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from typing import Any, Self, overload
 
@@ -9,12 +10,9 @@ import jax
 from etils.epath import PathLike
 
 from transformer.checkpoint.restore import Restored, restore
-from transformer.checkpoint.train_state import Params
-from transformer.config import Config
 from transformer.console import counted
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer import checked_texts
-from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.minimum_risk import least_risk
 from transformer.inference.scoring import ModelFunctions
 from transformer.inference.translation import Translation, best_translations
@@ -40,16 +38,6 @@ class Translator(TranslationModel):
     tokenizers: (source, target). devices: each translates sentences of its own; None: all local
     devices. `num_truncated` counts the sentences that were longer than `largest_bucket()`.
     """
-
-    def __init__(
-        self,
-        config: Config,
-        params: Params | None,
-        tokenizers: tuple[Tokenizer, Tokenizer],
-        devices: Sequence[jax.Device] | None = None,
-    ) -> None:
-        super().__init__(config, params, tokenizers, devices)
-        self._searches: dict[SearchOptions, SearchPrograms] = {}
 
     @classmethod
     def from_checkpoints(
@@ -171,6 +159,10 @@ class Translator(TranslationModel):
         self.num_truncated += int((source.lengths > self.largest_bucket()).sum())
         return results
 
+    @cached_property
+    def _searches(self) -> dict[SearchOptions, SearchPrograms]:
+        return {}
+
     def num_programs(self) -> int:
         """Returns the number of programs compiled so far, over all searches."""
         return sum(programs.num_compiled for programs in self._searches.values())
@@ -199,6 +191,6 @@ class Translator(TranslationModel):
 def _shared(run: Restored) -> list[Any]:
     """Returns what the runs of an ensemble must have in common."""
     data, model = run.config.data, run.config.model
-    longest = data.row_length, model.max_positions if model.positions == "learned" else None
+    longest = data.row_length, model.max_positions if model.is_bounded else None
     vocabularies = [tokenizer.to_bytes() for tokenizer in run.tokenizers]
     return [data.source_language, data.target_language, longest, *vocabularies]

@@ -15,7 +15,7 @@ from transformer.model.arrays import Array
 from transformer.model.attention_functions import WeightsDropout, attention_logits
 from transformer.model.dropout import hash_of_index
 from transformer.model.encoder_decoder import Transformer
-from transformer.model.loss import LossFn, Params, Sums, cross_entropy, make_loss_fn, per_token
+from transformer.model.loss import LossFn, Params, Sums, make_loss_fn, per_token
 from transformer.model.masks import causal_mask, segment_mask
 
 
@@ -96,13 +96,12 @@ def make_translation_loss_fn(model: nn.Module, label_smoothing: float) -> LossFn
             return loss_without_draws(params, batch, None)
         call = partial(model.apply, {"params": params}, batch)
         logits, sown = call(deterministic=False, rngs={"dropout": rng}, mutable=["samples"])
-        losses, baseline = (
-            per_token(x, batch.targets, label_smoothing)[0]
-            for x in (logits, call(deterministic=True))
-        )
-        advantage = jax.lax.stop_gradient(losses - baseline) * batch.weights
+        losses, nll = per_token(logits, batch.targets, label_smoothing)
+        baseline, _ = per_token(call(deterministic=True), batch.targets, label_smoothing)
+        weights = batch.weights
+        advantage = jax.lax.stop_gradient(losses - baseline) * weights
         score = score_of_samples(sown["samples"]["decoder"], advantage, batch.target_segments)
-        loss, nll, tokens = cross_entropy(logits, batch.targets, batch.weights, label_smoothing)
+        loss, nll, tokens = (x.sum() for x in (losses * weights, nll * weights, weights))
         return loss + score, {"loss": loss, "nll": nll, "tokens": tokens}
 
     return loss_fn

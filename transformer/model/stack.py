@@ -61,8 +61,7 @@ class Stack(nn.Module):
         inputs["deterministic"] = deterministic
         if acts_in_attention(self.config):
             inputs["positions"] = jnp.arange(x.shape[1]) if positions is None else positions
-        written = map(self.is_mutable_collection, ("intermediates", "samples"))
-        is_written_to = self.is_initializing() or any(written)
+        is_written_to = self.is_initializing() or self.is_mutable_collection("intermediates")
         if is_written_to or not (self.remat or self.scan_layers):
             for block in self.layer:
                 x = block(x, **inputs)

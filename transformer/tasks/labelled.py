@@ -5,14 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import numpy as np
 from etils.epath import PathLike
 
 from transformer.checkpoint.train_state import Params
 from transformer.config import DataConfig
 from transformer.data.labels import FILE, Labels
 from transformer.evaluation.classification import evaluate_classifier
-from transformer.evaluation.task_scores import TaskScores
+from transformer.evaluation.task_scores import SimpleScores, TaskScores
 from transformer.inference.classifier import Classifier
 from transformer.tasks.batches import TrainingT
 from transformer.tasks.task import Metrics, Task
@@ -23,7 +22,7 @@ class LabelledTask(Task[TrainingT, TrainingT], ABC):
 
     selection_key, higher_is_better = "validation_accuracy", True
     predictor: ClassVar[Any] = Classifier
-    score: ClassVar[Callable[..., TaskScores]] = staticmethod(evaluate_classifier)
+    score: ClassVar[Callable[..., SimpleScores]] = staticmethod(evaluate_classifier)
     labels: Labels
     classifier: Any  # a `predictor`
     validation: tuple[Any, Sequence[str]]  # examples as `Classifier.classify` takes them, labels
@@ -50,17 +49,14 @@ class LabelledTask(Task[TrainingT, TrainingT], ABC):
         return found
 
     def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
-        """Returns (metrics, every sentence with its label and the class that was found)."""
-        examples, labels = self.validation
+        """Returns (metrics, every text with what it should have been given and what it was)."""
         with self._whole_params(self.classifier, params):
-            found = self.classifier.classify(examples)
-        is_right = [c.label == label for c, label in zip(found, labels, strict=True)]
+            result = self.score(self.classifier, *self.validation, "validation")
         metrics = self.evaluate_loss(params)
-        metrics["validation_accuracy"] = 100 * float(np.mean(is_right))
+        metrics |= {f"validation_{name}": score.value for name, score in result.scores.items()}
+        rows = [list(row.values())[:3] for row in result.rows]
         return metrics, [
-            f"    {text}\n    = {label}\n    > {c}"
-            for text, label, c in zip(examples, labels, found, strict=True)
-            if isinstance(text, str)
+            f"    {text}\n    = {label}\n    > {found}" for text, label, found in rows if text
         ]
 
     @classmethod
@@ -71,12 +67,9 @@ class LabelledTask(Task[TrainingT, TrainingT], ABC):
         split: str,
         *,
         corpus: str | None = None,
-        dtype: str | None = None,
-        batch_size: int | None = None,
+        **options: Any,
     ) -> TaskScores:
-        classifier = cls.predictor.from_checkpoint(
-            path, checkpoint, dtype=dtype, batch_size=batch_size
-        )
+        classifier = cls.predictor.from_checkpoint(path, checkpoint, **options)
         data = replace(classifier.config.data, corpus=corpus or classifier.config.data.corpus)
         examples, labels = cls.load_split(data, split, classifier.labels.names)
         return cls.score(classifier, examples, labels, f"{data.corpus} {split}")

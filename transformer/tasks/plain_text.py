@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from etils import epath
 from etils.epath import PathLike
@@ -83,11 +83,9 @@ class PlainTextTask(Task[TrainingT, ValidationT], ABC):
         split: str,
         *,
         corpus: str | None = None,
-        dtype: str | None = None,
-        batch_size: int | None = None,
+        **options: Any,
     ) -> TaskScores:
-        names = [cls.config_name]
-        restored = restore(path, checkpoint, tasks=names, dtype=dtype, batch_size=batch_size)
+        restored = restore(path, checkpoint, tasks=[cls.config_name], **options)
         config, tokenizer = restored.config, restored.tokenizers[0]
         config.data.corpus = corpus or config.data.corpus
         batches = cls.make_evaluation_batches(

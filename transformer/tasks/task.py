@@ -150,10 +150,9 @@ class Task(Generic[TrainingT, ValidationT]):
         split: str,
         *,
         corpus: str | None = None,
-        dtype: str | None = None,
-        batch_size: int | None = None,
+        **options: Any,
     ) -> TaskScores:
-        """Scores a checkpoint of the run at `path`; arguments as of `restore`.
+        """Scores a checkpoint of the run at `path`; options: dtype and batch_size, as of `restore`.
 
         corpus: where the split is, if not where the run's configuration says.
         Raises ValueError for a task without scores.

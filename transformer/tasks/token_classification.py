@@ -15,7 +15,6 @@ from transformer.evaluation.tagging import entities, evaluate_tagger
 from transformer.inference.tagger import Tagger
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.classification import ClassificationTask
-from transformer.tasks.task import Metrics
 from transformer.workdir import WorkDir
 
 
@@ -61,16 +60,6 @@ class TokenClassificationTask(ClassificationTask):
             target_segments=jnp.where(counts, batch.target_segments, 0),
         )
         return super().loss_fn(params, batch, rng)
-
-    def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
-        """Returns (metrics, every text with its labels and those that were found)."""
-        with self._whole_params(self.classifier, params):
-            result = evaluate_tagger(self.classifier, *self.validation, "validation")
-        metrics = self.evaluate_loss(params)
-        metrics |= {f"validation_{name}": score.value for name, score in result.scores.items()}
-        return metrics, [
-            f"    {row['text']}\n    = {row['labels']}\n    > {row['found']}" for row in result.rows
-        ]
 
     @staticmethod
     def answer(text: str, found: Any) -> tuple[str, dict[str, Any]]:
