@@ -5,6 +5,8 @@ with less dropout, trained for 600 steps of 2,048 target tokens: about 10 minute
 Scores are those of the validation set, so that settings may be chosen by them.
 
     transformer-ablate --config=modern --table=modern --rows=base,pre,gated --workdir=runs/modern
+    python train.py --config=configs/modern.py --workdir=runs/base  # the base alone
+    python eval.py --workdir=runs/base
 """
 
 from typing import Any

@@ -32,7 +32,7 @@ TRAIN = [  # (words after train.py, part of the sentence)
     (["--config.decoding.average_checkpoints=9"], "must be at most training.keep_checkpoints (5)"),
     (["--config.mesh.data=-1", "--config.mesh.fsdp=-1"], "Only one of mesh.data, mesh.fsdp"),
     (["--config.parallelism=pmap", "--config.mesh.fsdp=2"], "need parallelism=sharded"),
-    (["--config=configs/nothing.py"], "not configs/nothing.py; shipped are configs/digits.py"),
+    (["--config=configs/nothing.py"], "not configs/nothing.py; shipped are configs/bert_tiny.py"),
     (["--config=Makefile"], "not Makefile; shipped are"),
     (["--config="], "--config needs a value"),
     (["--config"], "--config needs a value"),

@@ -123,7 +123,7 @@ def test_flags_of_evaluate_are_those_of_its_parts():
     assert known.keys() >= set(SEARCH_FLAGS)
     job = Job("in")
     names = known.keys() & vars(job).keys() - {"input"}
-    assert len(names) == 7
+    assert len(names) == 8
     assert {name: known[name].default for name in names} == {n: getattr(job, n) for n in names}
     assert HostFlags().wait_seconds == hosts.WAIT_SECONDS
     flags = EvaluateFlags(beam_size=1, alpha=0.0, early_stopping=False, sample=False, nbest=3)

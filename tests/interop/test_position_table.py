@@ -6,10 +6,18 @@ import pytest
 from tests.helpers.tiny_models import random_params, tiny_config
 from transformer.interop.position_table import position_table
 from transformer.model.embedding import make_position_encoding
+from transformer.model.relative_positions import acts_in_attention
 from transformer.registry import POSITION_ENCODINGS
 
 
-@pytest.mark.parametrize("positions", POSITION_ENCODINGS.built_in)
+ON_EMBEDDING = [
+    name
+    for name in POSITION_ENCODINGS.built_in
+    if not acts_in_attention(tiny_config(positions=name))
+]
+
+
+@pytest.mark.parametrize("positions", ON_EMBEDDING)
 def test_tables_hold_what_the_modules_give(positions):
     """Catches a wrong frequency or first position, and a learned table that ends too early."""
     config = tiny_config(positions=positions, max_positions=16)

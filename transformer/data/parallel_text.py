@@ -19,7 +19,6 @@ from transformer.data.file_blocks import blocks_of_files
 from transformer.data.held_out import held_out_pairs, held_out_parts
 from transformer.data.pair_blocks import Block, Pairs, add_repairs, blocks_of_pairs
 from transformer.data.pair_files import find_pair_files
-from transformer.data.source_noise import NoisyBlock
 from transformer.data.splits import parse_split, part_of
 from transformer.data.text_files import Repairs, decode_text
 
@@ -81,8 +80,12 @@ def _parse_corpus(part: str) -> Corpus:
 
 def read_blocks(name: str, split: str, config: DataConfig) -> Iterator[Block]:
     """Yields the pairs of one split of one corpus; raises ValueError if it cannot be read."""
-    blocks, noise = _read_blocks(name, split, config), config.source_noise
-    return (NoisyBlock(block, noise) for block in blocks) if noise else blocks
+    blocks = _read_blocks(name, split, config)
+    if not config.source_noise:
+        return blocks
+    from transformer.data.source_noise import NoisyBlock
+
+    return (NoisyBlock(block, config.source_noise) for block in blocks)
 
 
 def _read_blocks(name: str, split: str, config: DataConfig) -> Iterator[Block]:
