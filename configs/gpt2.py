@@ -4,7 +4,7 @@ Pre-norm, learned positions, GELU by its tanh approximation, biases, unscaled em
 from N(0, 0.02²) with residual projections divided by √(2N), a byte-level BPE vocabulary of 50,257:
 124, 355, 774 and 1,558 million parameters. The schedule, which the paper does not give, is that of
 nanoGPT's reproduction (github.com/karpathy/nanoGPT): 300 billion tokens in batches of half a
-million, 4 days on 8 A100 for the small one, loss 2.85. Not run here. OpenAI's weights are imported
+million, 4 days on 8 A100 for the small one, 2.85 nats. Not run here. OpenAI's weights are imported
 with transformer-import instead.
 
 Data: any text, one file or pattern of names in data/openwebtext. The vocabulary is learnt from it.

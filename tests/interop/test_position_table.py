@@ -9,7 +9,6 @@ from transformer.model.embedding import make_position_encoding
 from transformer.model.relative_positions import acts_in_attention
 from transformer.registry import POSITION_ENCODINGS
 
-
 ON_EMBEDDING = [
     name
     for name in POSITION_ENCODINGS.built_in
