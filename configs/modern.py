@@ -2,7 +2,7 @@
 
 The base is the network of configs/multi30k_bpe10k.py (Wu et al., ACL 2021; 2.6 million parameters)
 with less dropout, trained for 600 steps of 2,048 target tokens: about 10 minutes on one CPU core.
-Scores are those of the validation set, so that settings may be chosen by them.
+Scores (BLEU) are those of the validation set, so that settings may be chosen by them.
 
     transformer-ablate --config=modern --table=modern --rows=base,pre,gated --workdir=runs/modern
     python train.py --config=configs/modern.py --workdir=runs/base  # the base alone
