@@ -5,7 +5,7 @@ import io
 import pytest
 
 from tests.helpers.terminal import Terminal
-from transformer.terminal import LiveLine, cut
+from transformer.terminal import LiveLine, cut, write_any_character
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,21 @@ def test_a_terminal_that_has_gone_ends_nothing():
     stream.close()
     line.show("step 1")
     line.say("done")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "written"),
+    [
+        ("ascii", b"2+-1 1-2 ... \\xe4 \\u8a9e \xc3"),
+        ("latin-1", b"2\xb11 1-2 ... \xe4 \\u8a9e \xc3"),
+        ("utf-8", "2±1 1–2 … ä 語 ".encode() + b"\xc3"),
+    ],
+)
+def test_a_terminal_gets_what_its_encoding_has(encoding, written):
+    """Catches scores that are lost for a "±", and file names that come out as others."""
+    file = io.BytesIO()
+    stream = io.TextIOWrapper(file, encoding, write_through=True)
+    write_any_character(stream)
+    stream.write("2±1 1–2 … ä 語 \udcc3")
+    assert file.getvalue() == written
+    write_any_character(None)  # closed

@@ -1,5 +1,7 @@
 """A line that is rewritten on a terminal, and its plain form in a file or a log."""
 
+import codecs
+import io
 import os
 import shutil
 import sys
@@ -11,6 +13,29 @@ from contextlib import suppress
 from typing import TextIO
 
 ERASE = "\r\x1b[2K"  # the row of a terminal that the cursor is in
+ASCII = {"±": "+-", "–": "-", "—": "-", "…": "...", "·": "*", "×": "x", "²": "^2", "√": "sqrt"}
+ASCII |= {"→": "->", "≤": "<=", "≥": ">=", "α": "alpha", "β": "beta", "ε": "epsilon", "Δ": "delta"}
+
+
+def write_any_character(stream: TextIO | None) -> None:
+    """Lets a stream write what its encoding lacks as ASCII: "±" as "+-", "語" as "\\u8a9e".
+
+    A byte of a file name that the locale could not decode is written as it is.
+    """
+    codecs.register_error("in_ascii", _in_ascii)
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="in_ascii")
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Returns what is written for the first character of an error, and where to go on."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    character = error.object[error.start]
+    if "\udc80" <= character <= "\udcff":  # what surrogateescape makes of a byte
+        return bytes([ord(character) - 0xDC00]), error.start + 1
+    escaped = character.encode("ascii", "backslashreplace").decode()
+    return ASCII.get(character, escaped), error.start + 1
 
 
 class LiveLine:

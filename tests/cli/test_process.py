@@ -33,9 +33,41 @@ def test_mistakes_and_ends_have_their_codes(monkeypatch, capsys):
     assert "stopped by SIGTERM; give the same command" in capsys.readouterr().err
     monkeypatch.setattr(sys, "stdout", sys.stdout)
     assert run_raising(BrokenPipeError()) == DONE and sys.stdout is None
-    for defect in (RuntimeError("x"), KeyError("x")):
+    for defect in (RuntimeError("x"), KeyError("x"), OSError("of a library")):
         with pytest.raises(type(defect)):
             run_raising(defect)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (PermissionError(13, "Permission denied", "/a/b"), "/a/b cannot be read or written: Permi"),
+        (OSError(5, "Input/output error"), "standard output, cannot be read or written: Input/out"),
+        (MemoryError("8 TiB"), "The memory of this machine is not enough (8 TiB)."),
+    ],
+)
+def test_files_and_memory_that_are_not_to_be_had_get_a_sentence(error, said, capsys):
+    """Catches a traceback for a file that may not be read."""
+    assert run_raising(error) == WRONG_INPUT
+    err = capsys.readouterr().err
+    assert err.startswith("error: ") and said in err and err.count("\n") == 1
+
+
+def test_standard_output_that_is_full(monkeypatch, capsys):
+    """Catches a traceback, and what Python complains of again when it ends."""
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        monkeypatch.setattr(process, "say", lambda *_, **__: None)
+
+        def work() -> int:
+            print("scores", flush=True)
+            return DONE
+
+        with pytest.raises(SystemExit) as end:
+            run_guarded(work)
+        assert end.value.code == WRONG_INPUT and sys.stdout is None
+        with pytest.raises(OSError, match="No space"):
+            full.close()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("not so")])

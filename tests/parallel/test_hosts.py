@@ -24,3 +24,17 @@ def test_heartbeat_is_set_by_the_environment(text, seconds, monkeypatch):
     else:
         with pytest.raises(ValueError, match="TRANSFORMER_HEARTBEAT_SECONDS must be a number"):
             hosts._heartbeat_seconds()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("host", 2, 0), "--coordinator must be HOST:PORT, as 10.0.0.2:1234, not host."),
+        (("host:port", 2, 0), "--coordinator must be HOST:PORT"),
+        (("host:1", 2, 2), r"--process_id must be below --num_processes \(2\), not 2"),
+    ],
+)
+def test_an_address_without_a_port_is_refused(flags, said):
+    """Catches an IndexError of JAX, and a process that waits for one that cannot be."""
+    with pytest.raises(ValueError, match=said):
+        hosts.connect(*flags, say=print, on_timeout=pytest.fail)

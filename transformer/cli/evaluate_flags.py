@@ -162,6 +162,7 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
         "Examples at once on each device, instead of the configuration's.",
         metavar="N",
         at_least=1,
+        at_most=2**16,
     )
     dtype: Literal["float32", "bfloat16"] | None = flag(
         None, "Type of the computation, instead of the configuration's.", metavar="TYPE"

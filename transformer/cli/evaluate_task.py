@@ -3,6 +3,7 @@
 Scores a split, answers lines of text, continues a prompt, or draws attention.
 """
 
+import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
 from itertools import chain
@@ -72,7 +73,7 @@ def write_lines(answers: Iterable[str], path: str) -> None:
     lines = (text.replace("\n", " ") for text in answers)
     if not path:
         for line in lines:
-            print(line, flush=True)
+            _put(f"{line}\n")
         return
     opener = text_files.OPENERS.get(Path(path).suffix)
     with (
@@ -88,5 +89,13 @@ def continue_prompt(flags: EvaluateFlags, prompt: str, options: dict[str, Any]) 
         flags.workdir, flags.checkpoints, **flags.compute_settings
     )
     for text in chain([prompt], model.stream(prompt, **options)):
-        print(text, end="", flush=True)
-    print()
+        _put(text)
+    _put("\n")
+
+
+def _put(text: str) -> None:
+    """Writes text to standard output as UTF-8, whatever the locale; raises ValueError."""
+    if sys.stdout is None:
+        raise ValueError("Standard output is closed; name a file with --output.")
+    sys.stdout.buffer.write(text.encode(errors="replace"))
+    sys.stdout.buffer.flush()

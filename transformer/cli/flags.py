@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_h
 from transformer.data import text_files
 
 T = TypeVar("T")
+LARGEST = 2**31 - 1  # as of the settings: a seed or a length beyond it is no int32
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class FlagRules:
     unless: str = ""  # a flag that lifts `excludes`
     tasks: Sequence[str] = ()  # of the runs on which it has an effect; empty: of all
     at_least: int | None = None
+    at_most: int = LARGEST
     is_input_file: bool = False  # it has to exist, or be - for standard input
 
 
@@ -104,6 +106,8 @@ def check_flags(flags: Any, task: str = "") -> None:
             )
         if rules.at_least is not None and value < rules.at_least:
             raise ValueError(f"--{name} must be at least {rules.at_least}, not {value}.")
+        if type(value) is int and value > rules.at_most:
+            raise ValueError(f"--{name} must be at most {rules.at_most:,}, not {value}.")
         needed = [known[other] for other in rules.needs if known[other].fits(task)]
         if needed and not any(other.name in given for other in needed):
             usages = " or ".join(other.usage for other in needed)

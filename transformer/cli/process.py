@@ -24,6 +24,7 @@ from transformer.signals import (
     ignore_signals,
     sentence_of,
 )
+from transformer.terminal import write_any_character
 
 LOST_HOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")
 
@@ -34,6 +35,8 @@ def run_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
     Warnings become lines on standard error, and of what libraries log only errors are shown.
     """
     end_on_signals()
+    for stream in (sys.stdout, sys.stderr):
+        write_any_character(stream)
     logging.set_verbosity(logging.ERROR)
     logging.use_absl_handler()
     logging.get_absl_logger().addFilter(_is_no_interruption)
@@ -62,8 +65,9 @@ def _is_no_interruption(record: LogRecord) -> bool:
 def run_guarded(work: Callable[[], int]) -> int:
     """Returns the exit code of `work`, or ends the process with one line for a user's mistake.
 
-    A ValueError is a mistake of the user's, and so are some errors of JAX's runtime
-    (`explain_runtime_error`); every other exception is a defect and keeps its traceback.
+    A ValueError is a mistake of the user's, and so are errors of the operating system, too little
+    memory and some errors of JAX's runtime (`explain_runtime_error`); every other exception is a
+    defect and keeps its traceback.
     """
     try:
         return work()
@@ -80,6 +84,10 @@ def run_guarded(work: Callable[[], int]) -> int:
     except BrokenPipeError:  # the reader of our output has gone: nothing is wrong
         sys.stdout = None  # nor is there anything left to flush
         return DONE
+    except OSError as error:
+        fail(explain_system_error(error))
+    except MemoryError as error:
+        fail(f"The memory of this machine is not enough ({str(error) or 'no more could be had'}).")
 
 
 def fail(text: str, code: int = WRONG_INPUT) -> NoReturn:
@@ -87,6 +95,11 @@ def fail(text: str, code: int = WRONG_INPUT) -> NoReturn:
     line = live_line()
     line.has_stamps &= line.has_spoken  # none for a mistake in the command line
     say(f"error: {text}", on_every_host=True)
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except (OSError, ValueError):  # a full disk: it cannot be written at the end either
+        sys.stdout = None
     exit_process(code)
 
 
@@ -105,6 +118,19 @@ def _end_now(code: int) -> None:
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
     os._exit(code)
+
+
+def explain_system_error(error: OSError) -> str:
+    """Returns the sentence for a file that cannot be read or written; it names the file.
+
+    Raises `error` again if it does not come from the operating system, but from a library.
+    """
+    if not error.errno or not error.strerror:
+        raise error
+    if error.filename is None:
+        return f"A file, or standard output, cannot be read or written: {error.strerror}."
+    file = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
+    return f"{file} cannot be read or written: {error.strerror}."
 
 
 def explain_runtime_error(error: RuntimeError) -> tuple[str, int]:

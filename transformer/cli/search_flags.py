@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transformer.cli.flags import flag, given_flags
+from transformer.config import MOST_HYPOTHESES
 
 TRANSLATION = ("translation",)
 SAMPLING_TASKS = ("translation", "language_model")
@@ -30,6 +31,7 @@ class SearchFlags:
         metavar="N",
         tasks=TRANSLATION,
         at_least=1,
+        at_most=MOST_HYPOTHESES,
     )
     alpha: float | None = flag(
         None, "Length penalty, instead of the configuration's.", metavar="X", tasks=TRANSLATION
@@ -68,6 +70,7 @@ class SearchFlags:
         metavar="N",
         tasks=TRANSLATION,
         at_least=1,
+        at_most=MOST_HYPOTHESES,
     )
 
     @property

@@ -49,7 +49,9 @@ class DataConfig(Settings):
         "T: several corpora are shown in proportion to weight · pairs^(1/T); 1: weight · pairs.",
         at_least=1,
     )
-    row_length: int = count(256, "Tokens in a packed row; longer sentences are left out.")
+    row_length: int = count(
+        256, "Tokens in a packed row; longer sentences are left out.", at_most=2**20
+    )
     max_length_ratio: float = setting(
         9.0, "Largest ratio of a training pair's two lengths in tokens; 0: no limit.", at_least=0
     )
@@ -87,6 +89,7 @@ class DataConfig(Settings):
         0,
         "Processes that prepare a corpus, or batches with subword_dropout; 0: as many as cores.",
         at_least=0,
+        at_most=1024,
         **SPEED_ALONE,
     )
     subword_dropout: float = rate(
@@ -105,6 +108,7 @@ class DataConfig(Settings):
         "Move each training image by up to so many pixels, drawn anew in each batch: it is padded "
         "with 0 and cropped.",
         at_least=0,
+        at_most=1024,
     )
 
 

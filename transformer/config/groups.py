@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from transformer.config.setting import SPEED_ALONE, Settings, count, rate, setting
 
+MOST_HYPOTHESES = 1024  # of one sentence: the widest beam
+MOST_EXTRA = 2**16  # tokens beyond the length of a source
+
 
 @dataclass
 class OptimizerConfig(Settings):
@@ -55,14 +58,16 @@ class OptimizerConfig(Settings):
 class TrainingConfig(Settings):
     """How long, how much at a time, and what to write when. Periods count steps."""
 
-    seed: int = setting(0, "Seed of parameters, batches and dropout.", at_least=0)
+    seed: int = setting(
+        0, "Seed of parameters, batches and dropout.", at_least=0, at_most=2**63 - 1
+    )
     num_train_steps: int = count(100_000, "Training steps in all.", resumable=True)
     minutes: float = setting(
         0.0, "Minutes for a run whose num_train_steps is 0; 0: no limit.", at_least=0, automatic=-1
     )
-    batch_tokens: int = count(25_000, "Target positions in a batch (section 5.1).")
+    batch_tokens: int = count(25_000, "Target positions in a batch (section 5.1).", at_most=2**26)
     accumulate_steps: int = count(
-        1, "Micro-batches in a batch: more need less memory.", resumable=True
+        1, "Micro-batches in a batch: more need less memory.", resumable=True, at_most=4096
     )
     memory_gib: float = setting(
         0.0,
@@ -94,7 +99,9 @@ class TrainingConfig(Settings):
 class DecodingConfig(Settings):
     """Search (section 6.1)."""
 
-    beam_size: int = setting(4, "Beam width; 1: greedy.", at_least=1, resumable=True)
+    beam_size: int = setting(
+        4, "Beam width; 1: greedy.", at_least=1, resumable=True, at_most=MOST_HYPOTHESES
+    )
     alpha: float = setting(0.6, "Exponent of the length penalty, α.", at_least=0, resumable=True)
     length_penalty: str = setting(
         "gnmt",
@@ -103,13 +110,17 @@ class DecodingConfig(Settings):
         resumable=True,
     )
     max_extra_length: int = setting(
-        50, "Tokens that a translation may have beyond its source's.", at_least=0, resumable=True
+        50,
+        "Tokens that a translation may have beyond its source's.",
+        at_least=0,
+        resumable=True,
+        at_most=MOST_EXTRA,
     )
     average_checkpoints: int = count(
         1, "Newest checkpoints to average where none is named; 1: the best one.", resumable=True
     )
     batch_size: int = setting(
-        64, "Sentences searched at once on each device.", at_least=1, **SPEED_ALONE
+        64, "Sentences searched at once on each device.", at_least=1, at_most=2**16, **SPEED_ALONE
     )
 
 

@@ -6,6 +6,7 @@ from transformer.config.setting import Settings, count, rate, setting
 from transformer.registry import ATTENTION_FUNCTIONS, BLOCKS, POSITION_ENCODINGS
 
 DTYPES = ("float32", "bfloat16")
+MOST_LAYERS, WIDEST = 1024, 2**18  # beyond these a compile does not end
 ACTIVATIONS = ("relu", "swish", "gelu", "gelu_tanh", "gelu_sigmoid")
 
 
@@ -13,16 +14,24 @@ ACTIVATIONS = ("relu", "swish", "gelu", "gelu_tanh", "gelu_sigmoid")
 class ModelConfig(Settings):
     """The network (paper, sections 3 and 5.4; letters as in Table 3)."""
 
-    d_model: int = count(512, "Width of the model, d_model.")
-    d_ff: int = count(2048, "Width inside the feed-forward layers, d_ff.")
+    d_model: int = count(512, "Width of the model, d_model.", at_most=WIDEST)
+    d_ff: int = count(2048, "Width inside the feed-forward layers, d_ff.", at_most=WIDEST)
     num_heads: int = count(8, "Number of attention heads, h.")
     head_dim: int = setting(
-        0, "Width of a head's queries and keys, d_k; 0: d_model / num_heads.", at_least=0
+        0,
+        "Width of a head's queries and keys, d_k; 0: d_model / num_heads.",
+        at_least=0,
+        at_most=WIDEST,
     )
-    value_dim: int = setting(0, "Width of a head's values, d_v; 0: d_k.", at_least=0)
-    num_layers: int = count(6, "Layers of the encoder, and of the decoder, N.")
+    value_dim: int = setting(
+        0, "Width of a head's values, d_v; 0: d_k.", at_least=0, at_most=WIDEST
+    )
+    num_layers: int = count(6, "Layers of the encoder, and of the decoder, N.", at_most=MOST_LAYERS)
     num_decoder_layers: int = setting(
-        0, "Layers of the decoder of a translation model; 0: num_layers.", at_least=0
+        0,
+        "Layers of the decoder of a translation model; 0: num_layers.",
+        at_least=0,
+        at_most=MOST_LAYERS,
     )
     dropout_rate: float = rate(
         0.1, "Dropout of embeddings and of the output of every sub-layer.", automatic=-1
@@ -89,7 +98,10 @@ class ModelConfig(Settings):
         choices=POSITION_ENCODINGS,
     )
     max_positions: int = setting(
-        512, "Number of learned positions; with attention=location the longest source.", at_least=1
+        512,
+        "Number of learned positions; with attention=location the longest source.",
+        at_least=1,
+        at_most=2**20,
     )
     embedding_sharing: str = setting(
         "all",

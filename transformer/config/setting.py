@@ -16,6 +16,7 @@ from transformer.registry import REGISTERING, Registry
 Value = TypeVar("Value", bool, int, float, str)
 WEIGHT_AND_TAG = re.compile(r"(@[\d.]+)?(#[^/]*)?$")  # of a corpus
 SPEED_ALONE = {"resumable": True, "changes_result": False}  # facts of a setting
+LARGEST = 2**31 - 1  # steps, lengths and ids are int32
 NO_PATH = re.compile(r"\w+:|embedded([@#]|$)|$")  # tfds:NAME, sklearn:digits, gs://…, or nothing
 
 
@@ -28,6 +29,8 @@ class Setting:
     choices: the values that it may take, perhaps a `Registry`; empty where any value of the type
         will do.
     at_least, below: bounds of a number; None where there is none.
+    at_most: the largest whole number, far above what is of use: larger ones are mistakes that would
+        be allocated.
     minus_one: what -1 stands for, if it is allowed although it is out of bounds; else "".
     automatic: the value that has it chosen when a new run starts; None: it is never chosen.
     resumable: whether a run may be resumed with another value.
@@ -43,6 +46,7 @@ class Setting:
     choices: Collection[str] = ()
     at_least: float | None = None
     below: float | None = None
+    at_most: int = LARGEST
     minus_one: str = ""
     automatic: int | str | None = None
     resumable: bool = False
@@ -87,6 +91,8 @@ class Setting:
             raise self._error("finite", value)
         if not self._is_allowed(value):
             raise self._error(self.allowed, value)
+        if type(value) is int and value > self.at_most:
+            raise self._error(f"at most {self.at_most:,}", value)
         return value
 
     def is_automatic(self, value: object) -> bool:

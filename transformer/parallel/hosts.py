@@ -5,6 +5,7 @@ Every host runs the same program on its share of the devices; host 0 alone speak
 
 import json
 import os
+import re
 import threading
 import time
 import zlib
@@ -45,13 +46,20 @@ def connect(
       on_timeout: called in another thread when they have not come by then. It should end the
         process: JAX itself aborts it 30 s later.
 
-    Raises ValueError if only some of the first three are given, or if the hosts are not found.
+    Raises ValueError if only some of the first three are given or make no sense, or if the hosts
+    are not found.
     """
     given = (bool(coordinator), num_processes > 0, process_id >= 0)
     if any(given) and not all(given):
         raise ValueError(
             "--coordinator, --num_processes and --process_id go together: HOST:PORT of process 0, "
             "how many processes there are, and which of them this is, from 0."
+        )
+    if coordinator and not re.fullmatch(r"\S+:[0-9]{1,5}", coordinator):
+        raise ValueError(f"--coordinator must be HOST:PORT, as 10.0.0.2:1234, not {coordinator}.")
+    if num_processes and process_id >= num_processes:
+        raise ValueError(
+            f"--process_id must be below --num_processes ({num_processes}), not {process_id}."
         )
     heartbeat = _heartbeat_seconds()
     who = f"{num_processes} hosts at {coordinator}" if coordinator else "the other hosts"

@@ -82,8 +82,11 @@ def empty_rngs(num_rows: int) -> np.ndarray:
 def make_rngs(seed: int, inputs: np.ndarray) -> np.ndarray:
     """Returns a PRNG key for each row of inputs [R, S], as [R, 2].
 
-    A key depends on the seed and the ids of the sentence, not on its row or its padding.
+    A key depends on the seed and the ids of the sentence, not on its row or its padding. Raises
+    ValueError for a seed that is no int32.
     """
+    if not -(2**31) <= seed < 2**31:
+        raise ValueError(f"seed must be from {-(2**31):,} to {2**31 - 1:,}, not {seed}.")
     # Odd multiples of Knuth's constant for hashing; PAD is 0 and adds nothing.
     weights = np.arange(1, 2 * inputs.shape[1], 2, dtype=np.uint32) * np.uint32(2654435761)
     hashes = (inputs.astype(np.uint32) * weights).sum(1, dtype=np.uint32)

@@ -3,11 +3,16 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transformer.config import DecodingConfig
+from transformer.config import MOST_EXTRA, MOST_HYPOTHESES, DecodingConfig
 from transformer.search.beam_search import BeamSearch
 from transformer.search.decoding import HypothesisRules, make_length_penalty
 from transformer.search.sampling import Sampling, check_sampling
 from transformer.special_tokens import BOS, EOS
+
+LARGEST = dict.fromkeys(("beam_size", "nbest", "mbr"), MOST_HYPOTHESES) | {
+    "max_extra_length": MOST_EXTRA,
+    "min_length": MOST_EXTRA,
+}
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,10 @@ class SearchOptions:
             ("alpha", self.alpha >= 0, "at least 0"),
             ("max_extra_length", self.max_extra_length >= 0, "at least 0"),
             ("min_length", self.min_length >= 0, "at least 0"),
+            *(
+                (name, getattr(self, name) <= most, f"at most {most:,}")
+                for name, most in LARGEST.items()
+            ),
         ):
             if not is_right:
                 raise ValueError(f"{name} must be {expected}, not {getattr(self, name)}.")
