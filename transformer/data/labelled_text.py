@@ -75,17 +75,27 @@ def _load(config: DataConfig, split: str) -> LabelledTexts:
         rows = load_labelled(config.corpus.removeprefix("tfds:"), split, TEXT_FEATURES)
         texts = [text.decode() for text, _ in rows]
         return LabelledTexts(texts, [label for _, label in rows], Counter())
-    name, start, stop = parse_split(split)
-    folder = locate(config.corpus)
-    path = find_file(folder, f"{name_in_folder(folder, name)}.tsv")
-    if path is None:
-        raise ValueError(
-            f"The corpus folder {folder} must hold {name}.tsv (LABEL<tab>TEXT; also .gz, .xz); "
-            f"{describe_folder(folder)}."
-        )
-    lines, repairs = read_text(path)
+    path, lines, repairs = read_split(config, split, "tsv", "LABEL<tab>TEXT")
+    _, start, stop = parse_split(split)
     rows = part_of(list(_split_rows(path, lines)), start, stop)
     return LabelledTexts([text for _, text in rows], [label for label, _ in rows], repairs)
+
+
+def read_split(
+    config: DataConfig, split: str, ending: str, of_line: str
+) -> tuple[epath.Path, list[str], Counter[str]]:
+    """Returns (file of which a split is all or a part, its lines, counts of repaired ones).
+
+    of_line: what a line of it must hold. Raises ValueError if the folder has no such file.
+    """
+    name, folder = parse_split(split)[0], locate(config.corpus)
+    path = find_file(folder, f"{name_in_folder(folder, name)}.{ending}")
+    if path is None:
+        raise ValueError(
+            f"The corpus folder {folder} must hold {name}.{ending} ({of_line}; also .gz, .xz); "
+            f"{describe_folder(folder)}."
+        )
+    return path, *read_text(path)
 
 
 def _split_rows(path: epath.Path, lines: list[str]) -> Iterator[tuple[str, str]]:

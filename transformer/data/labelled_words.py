@@ -10,13 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from transformer.config import DataConfig, ModelConfig
-from transformer.data.labelled_text import LabelledTexts
+from transformer.data.labelled_text import LabelledTexts, read_split
 from transformer.data.ragged import Ragged
 from transformer.data.splits import parse_split, part_of
-from transformer.data.text_files import describe_folder, find_file, name_in_folder, read_text
 from transformer.data.tokenizer import Tokenizer, strip_control_ids
 from transformer.special_tokens import BOS, EOS, UNK
-from transformer.storage import locate
 
 
 def load_labelled_words(
@@ -26,15 +24,8 @@ def load_labelled_words(
 
     Raises ValueError if it cannot be read or is empty, or if a label is not one of `classes`.
     """
-    name, start, stop = parse_split(split)
-    folder = locate(config.corpus)
-    path = find_file(folder, f"{name_in_folder(folder, name)}.conll")
-    if path is None:
-        raise ValueError(
-            f"The corpus folder {folder} must hold {name}.conll (a word and its label on a line; "
-            f"also .gz, .xz); {describe_folder(folder)}."
-        )
-    lines, repairs = read_text(path)
+    path, lines, repairs = read_split(config, split, "conll", "a word and its label on a line")
+    _, start, stop = parse_split(split)
     texts: list[list[tuple[str, str]]] = [[]]
     for number, line in enumerate(lines, 1):
         columns = line.split()
@@ -80,7 +71,6 @@ def label_first_pieces(source: Ragged, firsts: Ragged, classes: np.ndarray) -> R
     the classes 3 and 0 the targets are 4 0 1 0.
     """
     targets = np.zeros(len(source.flat), np.int32)
-    targets[np.repeat(source.starts[np.arange(len(source))], firsts.lengths) + firsts.flat] = (
-        1 + classes
-    )
+    starts = source.starts[np.arange(len(source))]
+    targets[np.repeat(starts, firsts.lengths) + firsts.flat] = 1 + classes
     return Ragged(targets, source.starts, source.lengths)

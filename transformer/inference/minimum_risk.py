@@ -31,10 +31,8 @@ def pairwise_chrf(texts: Sequence[str]) -> np.ndarray:
     precision, recall, orders = np.zeros((3, len(texts), len(texts)))
     for n in range(1, ORDER + 1):
         counts = _count_ngrams(unspaced, n)
-        matches, totals = (
-            np.stack([np.minimum(row, counts).sum(1) for row in counts]),
-            counts.sum(1),
-        )
+        totals = counts.sum(1)
+        matches = np.stack([np.minimum(row, counts).sum(1) for row in counts])
         precision += matches / np.maximum(totals, 1)[:, None]
         recall += matches / np.maximum(totals, 1)
         orders += np.minimum(totals, totals[:, None]) > 0

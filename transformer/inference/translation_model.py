@@ -123,11 +123,10 @@ class TranslationModel(Predictor):
     def attention(self, source: str, target: str | Translation) -> AttentionWeights:
         """Returns the attention weights of all layers and heads for one sentence pair."""
         ids = self._encode_sources([source])[0].tolist()
-        target_ids = (
-            target.ids
-            if isinstance(target, Translation)
-            else self._encode_texts(self.tokenizer, [target])[0].tolist()
-        )
+        if isinstance(target, Translation):
+            target_ids = target.ids
+        else:
+            target_ids = self._encode_texts(self.tokenizer, [target])[0].tolist()
         weights = self._functions.attention(self._params, ids, target_ids)
         pieces = self.source_tokenizer.pieces(ids), self.tokenizer.pieces(target_ids)
         return AttentionWeights(*pieces, *weights)

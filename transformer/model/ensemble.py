@@ -8,11 +8,12 @@ from flax import linen as nn
 
 
 class Ensemble(nn.Module):
-    """What a search or a scorer applies to one model, applied to all; as fairseq averages.
+    """Several models with the methods of one, for a search and for scoring.
 
-    At each position the probability of a token is the mean of the models' (Marian's is of their
-    logarithms). The models may differ in all but the vocabulary. The parameters are
-    {"models_0": …, "models_1": …}; a cache and an encoded source are tuples of the models' own.
+    At each position the probability of a token is the mean of those of the models, as in fairseq
+    (Marian takes the mean of the logarithms). The models may differ in all but the vocabulary. The
+    parameters are {"models_0": …, "models_1": …}; a cache and an encoded source are tuples with an
+    entry for each model.
     """
 
     models: tuple[Any, ...]  # of `Transformer`

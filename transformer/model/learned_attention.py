@@ -12,11 +12,7 @@ from jax import export
 
 from transformer.config import ModelConfig
 from transformer.model.arrays import Array
-from transformer.model.attention_functions import (
-    WeightsDropout,
-    attend,
-    attention_logits,
-)
+from transformer.model.attention_functions import WeightsDropout, attend, attention_logits
 
 
 def _scaled_identity(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:

@@ -30,11 +30,11 @@ def performer_attention(
     """Approximates equation (1) by positive orthogonal random features, FAVOR+ (arXiv 2009.14794).
 
     mask: broadcastable to [B, N, T, S]. As exp(q·k) is the mean of φ(q)·φ(k) over `num_features`
-    features φ, the keys and values are summed up, φ(K)ᵀV, and no query meets a key. A mask that
-    differs between more than `CHUNK` queries has to be that of sentences one after the other, which
-    see themselves alone, with or without the later positions: then the sums run along the row. At
-    a step of a search, whose keys are few, queries meet them under any mask. Raises ValueError for
-    dropout of the weights. Where the mask hides every key it returns zeros.
+    features φ, the keys and values are summed up, φ(K)ᵀV, instead of multiplying each query with
+    each key. A mask that differs between more than `CHUNK` queries has to be that of sentences in a
+    row, each of which sees itself alone, with or without the later positions: then the sums run
+    along the row. A step of a search has few keys, and any mask. Raises ValueError for dropout of
+    the weights. Where the mask hides every key it returns zeros.
 
     The error grows with the exponential of |q + k|²: with 256 features and H = 16 it is 3% of the
     result where entries of q and k deviate by 1/4, 14% at 1/2, and 93% at 1, where it approximates
@@ -81,10 +81,10 @@ def _sums_of_past(
 ) -> jax.Array:
     """Returns `_masked_sums` over the keys up to each query's own, or, `from_end`, over later ones.
 
-    A chunk's queries meet its own keys, and the sums over those before it that belong to the
-    sentence that goes on: with chunks of 3 and the sentences a a b b b b b c c, the third chunk,
-    b c c, begins with the sums over four b. A sentence goes on for queries that see the last key
-    of the chunk before, and the sums hold what the last query of a chunk sees.
+    The queries of a chunk are multiplied with its own keys, and with the sums over earlier keys of
+    the sentence that continues into it: with chunks of 3 and the sentences a a b b b b b c c, the
+    third chunk, b c c, begins with the sums over four b. A sentence continues for queries that see
+    the last key of the chunk before, and the sums hold what the last query of a chunk sees.
     """
     length = query.shape[2]
     rows = jnp.arange(length + -length % CHUNK)

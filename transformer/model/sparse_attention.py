@@ -26,7 +26,7 @@ def is_in_window(query_positions: Array, key_positions: Array | int, block: int)
 
 
 def is_strided(query_positions: Array, key_positions: Array, block: int) -> Array:
-    """Returns the same, or whether the distance is a multiple of l."""
+    """Returns whether a key is in the window, or at a distance that is a multiple of l."""
     distances = query_positions - key_positions
     return is_in_window(distances, 0, block) | (distances % block == 0)
 
@@ -62,8 +62,9 @@ def sparse_attention(
     query, key, value [B, T, N, H], mask broadcastable to [B, N, T, T]. The window is proposed in
     the paper (section 4, "restricted"), the others by Child et al. (arXiv 1904.10509), here with
     both parts of a pattern in every head and, where the mask is not causal, later positions too.
-    Beyond three blocks a query meets the keys of its block and its neighbours, as in Beltagy et al.
-    (arXiv 2004.05150), and the far keys of its pattern: T/l of `strided`, T/16 of `fixed`.
+    In rows of more than three blocks a query is multiplied with the keys of its block and of both
+    neighbours, as in Beltagy et al. (arXiv 2004.05150), and with the keys farther away that its
+    pattern shows: T/l of `strided`, T/16 of `fixed`.
     Raises ValueError if keys and queries differ in number.
     """
     length = query.shape[1]
@@ -141,9 +142,9 @@ def _positions_in_blocks(mask: Array | None, length: int, block: int) -> jax.Arr
 
 
 def _last_of_blocks(positions: jax.Array, block: int) -> jax.Array:
-    """Returns where in the row the keys stand that `is_fixed` shows to all: [B, S].
+    """Returns where in the row the keys stand that `is_fixed` shows to all queries: [B, S].
 
-    No sentence has more than its share of S; `length` stands for none.
+    S is the largest number that a row of this length can have; `length` fills the rest.
     """
     length, num_last = positions.shape[1], _num_last(block)
     find = partial(jnp.nonzero, size=num_last * length // block, fill_value=length)

@@ -102,7 +102,7 @@ def before(x: jax.Array, length: int, memory: int) -> jax.Array:
 
 
 def segment_memory_mask(num_segments: int, length: int, memory: int) -> jax.Array:
-    """Returns who sees whom, [K, N=1, T, M + T]: no later position, and none before the row."""
+    """Returns the mask [K, N=1, T, M + T], which hides later positions and those before the row."""
     keys = jnp.arange(-memory, length)
     is_past = keys <= jnp.arange(length)[:, None]
     is_real = keys >= -length * jnp.arange(num_segments)[:, None]

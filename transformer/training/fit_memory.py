@@ -12,15 +12,15 @@ from transformer.training.steps import TrainStep
 from transformer.training.trainer import Trainer
 
 NUM_PARTS = "training.accumulate_steps"
-MEMORY_SHARE = 0.9  # of a device's; the rest is for batches that wait
+MEMORY_SHARE = 0.9  # of a device's memory; the rest is for the batches that follow
 GIB = 2**30
 
 
 def make_fitting_trainer(choices: Choices, make_trainer: Callable[[Config], Trainer]) -> Trainer:
     """Returns the trainer of a run; an open `training.accumulate_steps` is raised until it fits.
 
-    By the compiler's figure for the step, if the memory is known. Raises ValueError if even
-    micro-batches of a row for each device are too large.
+    It fits if the compiler's figure for the step is at most the memory, if that is known. Raises
+    ValueError if even micro-batches of one row for each device are too large.
     """
     trainer, limit = make_trainer(choices.config), _memory_limit(choices.config)
     if not (limit and choices.is_open(NUM_PARTS)):

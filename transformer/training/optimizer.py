@@ -48,8 +48,8 @@ def make_schedule(
 def make_optimizer(config: OptimizerConfig, d_model: int) -> optax.GradientTransformation:
     """Returns the optimizer that the configuration names, by default Adam with the paper's β and ε.
 
-    Clipping and weight decay are added if the configuration sets them. The decay is decoupled
-    (AdamW) and goes with the learning rate, whatever the optimizer.
+    Clipping and weight decay are added if the configuration sets them. For every optimizer the
+    decay is decoupled (AdamW) and multiplied by the learning rate.
     """
     steps = [_make_direction(config)]
     if config.weight_decay:
