@@ -95,7 +95,8 @@ def read_split(
             f"The corpus folder {folder} must hold {name}.{ending} ({of_line}; also .gz, .xz); "
             f"{describe_folder(folder)}."
         )
-    return path, *read_text(path)
+    lines, repairs = read_text(path)
+    return path, lines, repairs
 
 
 def _split_rows(path: epath.Path, lines: list[str]) -> Iterator[tuple[str, str]]:
