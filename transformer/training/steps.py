@@ -16,13 +16,14 @@ from flax import linen as nn
 from transformer.checkpoint.lora import AdapterState, init_adapters
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
-from transformer.model.loss import LossFn, Sums
 from transformer.parallel.mapping import Parallel
 from transformer.parallel.mesh import rows_of_host
 from transformer.tasks.batches import Batches, BatchesInParts
 from transformer.training.optimizer import make_optimizer
 
 Batch = Any  # a pytree of arrays [B, …]
+Sums = dict[str, jax.Array]
+LossFn = Callable[[Params, Batch, jax.Array], tuple[jax.Array, Sums]]
 
 
 def init_state(
