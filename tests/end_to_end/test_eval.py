@@ -87,6 +87,7 @@ def test_scores_an_own_test_set_like_the_config_s(workdir):
         call("eval.py", f"--workdir={workdir}", *more, pictures=True)[1] for more in ([], own)
     ]
     assert outputs[0] == outputs[1]
+    assert {path.name for path in (workdir / "results").glob("test*")} > {"test"}, "beside its own"
     text = outputs[0].decode()
     assert "BLEU" in text and "version:" in text and "en-de, 20 sentences" in text
     assert "BLEU, lower-cased" in text and "perplexity" in text and "eos:yes" in text
@@ -109,10 +110,11 @@ def test_every_checkpoint_is_scored(workdir):
     steps = [*kept, 300]
     assert [line.split()[0] for line in lines[: len(steps) + 1]] == ["checkpoint", *map(str, steps)]
     assert f"warning: checkpoint {damaged} is left out" in err
-    record = json.loads((copy / "results" / "test" / "report.json").read_text())
+    results = copy / "results" / "test_checkpoint_all_beam_size_1"
+    record = json.loads((results / "report.json").read_text())
     assert [row["step"] for row in record["checkpoints"]] == steps
     assert record["search"]["beam_size"] == 1 and record["checkpoint"] == "300"
-    assert "<h2>Checkpoints</h2>" in (copy / "results" / "test" / "report.html").read_text()
+    assert "<h2>Checkpoints</h2>" in (results / "report.html").read_text()
 
 
 @pytest.fixture

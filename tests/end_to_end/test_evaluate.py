@@ -33,7 +33,8 @@ def test_examples_may_be_given_and_kept(classes, text, tmp_path):
     examples = {"sources": ["a x b", "a b"], "references": ["with", "without"]}
     result = transformer.evaluate(run, **examples, save=True, verbose=False)
     assert repr(result).startswith("SimpleScores(given, best (")
-    assert reported(run, "given")["accuracy"] == result.scores["accuracy"].value
+    (given,) = (path.name for path in (run / "results").glob("given_*"))
+    assert reported(run, given)["accuracy"] == result.scores["accuracy"].value
     with pytest.raises(ValueError, match=r"classes of the run .*, not 'x'"):
         transformer.evaluate(run, sources=["a"], references=["x"], verbose=False)
     with pytest.raises(ValueError, match="give both, or neither"):

@@ -1,14 +1,11 @@
 """Scores several runs of translation on one test set, one after the other, and compares them."""
 
-import re
 import sys
-import zlib
-from collections.abc import Sequence
 
 import jax
 
 from transformer.cli.evaluate_flags import EvaluateFlags
-from transformer.cli.score_translation import TestSet, read_test_set
+from transformer.cli.score_translation import TestSet, read_test_set, results_folder
 from transformer.config import Config
 from transformer.console import phase, say, tell
 from transformer.evaluation.checkpoint_series import check_checkpoint, saved_steps
@@ -16,13 +13,12 @@ from transformer.evaluation.compare_runs import check_comparable, compare
 from transformer.evaluation.compared_run import ComparedRun, compared_run
 from transformer.evaluation.comparison_report import save_comparison
 from transformer.evaluation.comparison_tables import comparison_lines
+from transformer.evaluation.results_folder import bounded_name
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
 from transformer.terminal import columns_of
 from transformer.workdir import WorkDir
-
-LONGEST_NAME = 100  # characters of the folder of a comparison
 
 
 def compare_runs(flags: EvaluateFlags, config: Config) -> None:
@@ -38,10 +34,11 @@ def compare_runs(flags: EvaluateFlags, config: Config) -> None:
     with phase(f"testing the differences between {len(runs)} runs"):
         comparison = compare(runs)
     tell([f"{test_set.corpus}:", *comparison_lines(comparison, terminal_width())])
+    folder = results_folder(flags, test_set)
     try:
         saved = save_comparison(
             WorkDir(flags.workdir, writes=jax.process_index() == 0),
-            folder_of(test_set.name, comparison.names[1:]),
+            bounded_name("_".join(["compare", folder, "with", *comparison.names[1:]])),
             comparison,
         )
         say(f"comparison: {saved}   report: {saved.with_name('report.html')}")
@@ -63,11 +60,3 @@ def _score_run(flags: EvaluateFlags, test_set: TestSet, path: str, checkpoint: s
 def terminal_width() -> int | None:
     """Returns the width of the terminal that standard output is; None if it is none."""
     return columns_of(sys.stdout) if sys.stdout.isatty() else None
-
-
-def folder_of(test_set: str, names: Sequence[str]) -> str:
-    """Returns the folder in results/ of a comparison with the runs of these names."""
-    text = re.sub(r"[^\w.-]+", "_", "_".join(["compare", test_set, "with", *names]))
-    if len(text) > LONGEST_NAME:
-        text = f"{text[:LONGEST_NAME]}_{zlib.crc32(text.encode()):08x}"
-    return text

@@ -20,6 +20,12 @@ from transformer.evaluation.checkpoint_series import (
 from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.metrics import Reference
 from transformer.evaluation.published_sets import read_published
+from transformer.evaluation.results_folder import (
+    checksum,
+    path_name,
+    results_name,
+    scored_otherwise,
+)
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
@@ -46,11 +52,24 @@ def score_checkpoints(flags: EvaluateFlags, config: Config) -> None:
     workdir = WorkDir(flags.workdir, writes=jax.process_index() == 0)
     rows = list(map(checkpoint_row, scored))
     try:
-        name = f"{test_set.name}_ensemble" if flags.ensemble else test_set.name
-        saved = result.save(workdir, name, checkpoints=rows)
+        saved = result.save(workdir, results_folder(flags, test_set), checkpoints=rows)
         say(f"scores: {saved}   report: {saved.with_name('report.html')}")
     except OSError as error:  # somebody else's run, that can only be read
         say(f"warning: the scores were not saved: {' '.join(str(error).split())}")
+
+
+def results_folder(flags: EvaluateFlags, test_set: TestSet) -> str:
+    """Returns the name in results/: the test set's, and what is not as the run scores itself."""
+    how = scored_otherwise(
+        flags.workdir,
+        flags.checkpoints,
+        corpus=flags.corpus,
+        dtype=flags.dtype,
+        search=flags.search_options,
+    )
+    if flags.ensemble:
+        how["ensemble"] = "_".join(map(path_name, split_files(flags.ensemble)))
+    return results_name(test_set.name, how)
 
 
 def open_translator(flags: EvaluateFlags) -> Translator:
@@ -95,10 +114,9 @@ def read_test_set(flags: EvaluateFlags, data: DataConfig) -> TestSet:
                 f"--input has {len(sources)} lines and --reference {len(texts)}; they must pair, "
                 f"and there must be at least one."
             )
+    pairs = list(zip(sources, zip(*references, strict=True), strict=True))
     name = "stdin" if flags.input == "-" else Path(flags.input).stem
-    return TestSet(
-        name, flags.input, list(zip(sources, zip(*references, strict=True), strict=True))
-    )
+    return TestSet(f"{name}_{checksum(pairs)}", flags.input, pairs)
 
 
 def read_texts(path: str) -> list[str]:

@@ -14,6 +14,7 @@ from transformer.data.tags import Tags
 from transformer.data.tokenizer import check_texts
 from transformer.evaluation.classification import evaluate_classifier
 from transformer.evaluation.metrics import Reference, all_references
+from transformer.evaluation.results_folder import checksum, results_name, scored_otherwise
 from transformer.evaluation.task_scores import TaskScores
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.classifier import Classifier
@@ -21,7 +22,7 @@ from transformer.inference.translator import Translator
 from transformer.registry import TASKS, task_kind
 from transformer.workdir import WorkDir
 
-GIVEN = "given"  # the name of examples that are no split of a corpus, and their folder in results/
+GIVEN = "given"  # the name of examples that are no split of a corpus
 
 Examples = tuple[Any, list[Any]]  # (sources, references)
 
@@ -71,7 +72,11 @@ def evaluate(
         result = _score(config, workdir, str(checkpoint), split, examples, run, search)
         if save:
             folder = WorkDir(workdir, writes=jax.process_index() == 0)
-            result.save(folder, GIVEN if examples else split)
+            how = scored_otherwise(
+                workdir, str(checkpoint), corpus=corpus, dtype=dtype, search=search
+            )
+            test_set = f"{GIVEN}_{'_'.join(map(checksum, examples))}" if examples else split
+            result.save(folder, results_name(test_set, how))
     return result
 
 
