@@ -32,8 +32,8 @@ from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
 from transformer.data.training_text import TrainingText
 from transformer.evaluation import plots
-from transformer.inference.file_job import Job
 from transformer.inference.run_job import run_job
+from transformer.inference.translation_job import TranslationJob
 from transformer.inference.translator import Translator
 from transformer.training.profile import make_profile
 from transformer.training.progress import Progress
@@ -209,7 +209,7 @@ def test_a_corpus_is_translated_there_and_resumed(cloud):
     """Catches parts in a local folder named `gs:`, and a failure that uploads half a file."""
     lines = [f"line {n}" for n in range(9)]
     storage.locate("gs://bucket/c").joinpath("in").write_text("\n".join(lines))
-    job = Job("gs://bucket/c/in", "gs://bucket/c/out.gz", chunk_lines=2)
+    job = TranslationJob("gs://bucket/c/in", "gs://bucket/c/out.gz", chunk_lines=2)
     do = partial(run_job, job=job, say=str, command="")
     with pytest.raises(Killed):
         do(FakeTranslator(dies_at="line 5"))

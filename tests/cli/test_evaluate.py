@@ -6,10 +6,8 @@ from tests.helpers.scripts import ROOT, run
 from transformer.cli import evaluate_translation
 from transformer.cli.evaluate import main
 from transformer.cli.evaluate_flags import EvaluateFlags
-from transformer.cli.evaluate_task import write_lines
 from transformer.cli.score_translation import read_test_set
 from transformer.config import DataConfig
-from transformer.data.text_files import read_text
 
 FILE = f"--input={ROOT / 'pyproject.toml'}"
 REFERENCE = f"--reference={ROOT / 'pyproject.toml'}"
@@ -48,17 +46,6 @@ def test_a_corpus_that_has_moved_is_named(make_run, monkeypatch):
     )
     main(["eval.py", f"--workdir={make_run()}", "--corpus=moved"])
     assert scored[0].data.corpus == "moved"
-
-
-@pytest.mark.parametrize("name", ["answers", "answers.gz", "answers.xz"])
-def test_answers_are_packed_as_their_file_is_called(tmp_path, name):
-    """Catches plain text in a file that ends in .gz, and half a file after an error."""
-    path = str(tmp_path / name)
-    with pytest.raises(ZeroDivisionError):
-        write_lines((str(1 / number) for number in (1, 0)), path)
-    assert not list(tmp_path.iterdir())
-    write_lines(["a\nb", "ä"], path)
-    assert read_text(path).lines == ["a b", "ä"]
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from transformer.cli.help_text import help_text
 from transformer.cli.hosts import HostFlags
 from transformer.cli.search_flags import SEARCH_FLAGS
 from transformer.cli.train import TrainFlags
-from transformer.inference.file_job import Job
+from transformer.inference.translation_job import TranslationJob
 from transformer.parallel import hosts
 from transformer.registry import OWN_TASK, TASKS
 
@@ -121,7 +121,7 @@ def test_flags_of_evaluate_are_those_of_its_parts():
     """Catches a default that differs from that of the part that takes the value."""
     known = flags_of(EvaluateFlags)
     assert known.keys() >= set(SEARCH_FLAGS)
-    job = Job("in")
+    job = TranslationJob("in")
     names = known.keys() & vars(job).keys() - {"input"}
     assert len(names) == 8
     assert {name: known[name].default for name in names} == {n: getattr(job, n) for n in names}

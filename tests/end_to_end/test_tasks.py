@@ -1,8 +1,10 @@
 """The other tasks as a user meets them: train, score, answer, restore from Python, mistakes."""
 
 import json
+import os
 import random
 import re
+import signal
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from tests.helpers.commands import call
 from tests.helpers.tiny_runs import SPLITS, train, write_sentences
 from transformer import Classifier, LanguageModel, Tagger
+from transformer.inference.answer_job import AnswerJob
 
 
 def evaluate(folder, *arguments, stdin=b""):
@@ -235,3 +238,36 @@ def test_images_are_learnt_and_other_shapes_refused(tmp_path):
     code, err = train(tmp_path / "other", "images", tmp_path, *SPLITS, "data.patch_size=3")
     assert code == 2
     assert "data.patch_size (3) must divide" in err and err.count("\n") == 1
+
+
+# ---- files
+
+
+@pytest.mark.parametrize("kind", ["classes", "text"])
+def test_a_job_that_was_stopped_is_resumed(kind, request, tmp_path, monkeypatch):
+    """Catches half a file under its name, lines answered anew, and repairs that nobody is told."""
+    run, source, target = request.getfixturevalue(kind), tmp_path / "in", tmp_path / "out"
+    source.write_bytes(b"a b\nx\xff\n" + b"a b c d e f g h\n" * 5)
+    flags = [f"--input={source}", "--chunk_lines=3"]
+    flags += ["--num_pieces=9", "--seed=5"] if kind == "text" else []
+    code, expected, err = evaluate(run, *flags[:1], *flags[2:])
+    assert code == 0 and expected.count(b"\n") == 7, err
+    work, chunks = AnswerJob.run_chunk, []
+
+    def stop_at_the_second(job, model, chunk):
+        chunks.append(chunk.number)
+        if len(chunks) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return work(job, model, chunk)
+
+    monkeypatch.setattr(AnswerJob, "run_chunk", stop_at_the_second)
+    code, out, err = evaluate(run, *flags, f"--output={target}")
+    assert (code, out) == (75, b"")
+    assert err.count("finished chunks are kept; resume with: ") == 1 and "Traceback" not in err
+    assert not target.exists() and len(list((tmp_path / "out.parts").glob("0*"))) == 1
+    code, out, err = evaluate(run, *flags, f"--output={target}")
+    assert code == 0 and chunks == [0, 1, 1, 2], err
+    assert target.read_bytes() == expected
+    assert f"1 lines that are not UTF-8, bytes replaced ({source} line 2)" in err
+    if kind == "text":
+        assert "4 texts left no room for their continuation" in err

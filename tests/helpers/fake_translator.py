@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 from transformer.config import Config
+from transformer.data.labels import Labels
 from transformer.inference.translation import Translation
 
 
@@ -17,7 +18,7 @@ class FakeTranslator:
 
     def __init__(self, dies_at=None):
         self.config, self.params = Config(), {}
-        self.source_tokenizer = self.tokenizer = SimpleNamespace(to_bytes=bytes, encode=list)
+        self.tokenizers, self.labels = (SimpleNamespace(to_bytes=bytes),) * 2, Labels([])
         self.dies_at, self.sentences, self.options = dies_at, [], []
 
     def translate(self, sentences, *, nbest=None, prefixes=None, **options):

@@ -8,9 +8,9 @@ from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokeniz
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.inference.alignment import align_words, pharaoh, word_numbers
 from transformer.inference.chunks import Chunk
-from transformer.inference.file_job import Job
 from transformer.inference.output_formats import format_chunk
 from transformer.inference.translation import Translation
+from transformer.inference.translation_job import TranslationJob
 
 PIECES = PiecesTokenizer([*WORDS, "a@@", "b"], "@@")
 
@@ -75,5 +75,8 @@ def test_alignments_are_written_beside_translations():
     chunk = Chunk(0, 0, ["a b"])
     assert format_chunk("alignments", chunk, best) == b"x y\t0-1 1-0\n"
     assert b'"alignment": "0-1 1-0"' in format_chunk("jsonl", chunk, best)
-    assert Job("a", alignments=True).style == Job("a", alignments=True, score="b").style
-    assert Job("a", alignments=True, jsonl=True).style == "jsonl"
+    assert (
+        TranslationJob("a", alignments=True).style
+        == TranslationJob("a", alignments=True, score="b").style
+    )
+    assert TranslationJob("a", alignments=True, jsonl=True).style == "jsonl"

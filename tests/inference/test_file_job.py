@@ -14,10 +14,10 @@ import pytest
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from transformer.inference import run_job as run_job_module
 from transformer.inference.chunks import Chunk
-from transformer.inference.file_job import Job
 from transformer.inference.job_progress import JobProgress
 from transformer.inference.resumable_output import Parts, Stream, open_stream
 from transformer.inference.run_job import run_chunks, run_job, wait_for_parts
+from transformer.inference.translation_job import TranslationJob
 from transformer.parallel import hosts
 
 TEXTS = [f"line {n} ä" for n in range(10)] + ["", "  ", "end"]
@@ -42,7 +42,7 @@ def source(tmp_path):
 
 def make_job(source, output="out", **changes):
     output = str(source.parent / output) if output and "/" not in output else output
-    return Job(**{"input": str(source), "output": output, "chunk_lines": 3} | changes)
+    return TranslationJob(**{"input": str(source), "output": output, "chunk_lines": 3} | changes)
 
 
 def run_to_end(job, translator=None, said=None):
@@ -140,7 +140,7 @@ def test_a_job_is_not_resumed_on_another_text(texts, source):
     with pytest.raises(Killed):
         run_to_end(make_job(source), FakeTranslator(dies_at=TEXTS[10]))
     source.write_text("\n".join(texts))
-    with pytest.raises(ValueError, match="holds translations of another text"):
+    with pytest.raises(ValueError, match="holds the output for another text"):
         run_to_end(make_job(source))
     assert len(parts_of(source)) == 3
     assert not source.with_name("out").exists()

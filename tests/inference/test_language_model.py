@@ -1,6 +1,7 @@
 """language_model.py: continuations where line breaks are text, as the texts of GPT-2 have them."""
 
 import json
+from collections import defaultdict
 
 import jax
 import numpy as np
@@ -10,8 +11,10 @@ from tests.helpers.random_runs import make_config
 from tests.helpers.tiny_models import random_params
 from transformer.data.lm_batches import WindowBatch, encode_text
 from transformer.data.tokenizers_json import GPT2, gpt2_json, renumber
+from transformer.inference import language_model
 from transformer.inference.language_model import LanguageModel
 from transformer.model.decoder_only import CausalLM
+from transformer.search import continuation
 from transformer.special_tokens import BOS, EOS, PAD, UNK
 
 WINDOW = 16
@@ -112,3 +115,39 @@ def test_a_model_with_a_memory_has_no_end_of_its_window(tokenizer):
     assert len(expected) > WINDOW
     (text,) = made.generate(["ab c"], num_pieces=2 * WINDOW, temperature=0.0)
     assert text == tokenizer.decode(np.array(expected, np.int32))
+
+
+@pytest.mark.parametrize("options", [{"seed": 3}, {"temperature": 0.0}])
+def test_prompts_may_be_divided_anyhow(model, options, monkeypatch):
+    """Catches a draw that changes with its neighbours: their number, their length, one alone.
+
+    Where programs of other shapes compute a text, it changes where two tokens are nearly as good.
+    """
+    shapes = defaultdict(set)
+
+    def note_shape(seed, ids, make_rngs=language_model.make_rngs):
+        for row in ids:
+            shapes[tuple(row[row > 0])].add(ids.shape)
+        return make_rngs(seed, ids)
+
+    monkeypatch.setattr(language_model, "make_rngs", note_shape)
+    monkeypatch.setattr(continuation, "SHORTEST_CACHE", 4)
+    rng = np.random.default_rng(0)
+    prompts = ["".join(rng.choice(list("abc "), size=rng.integers(2, 24))) for _ in range(41)]
+    options = options | {"num_pieces": 5, "one_line": True, "full_batches": True}
+    whole = model.generate(prompts, **options)
+    assert len(set(whole)) > 5
+    for size in (1, 7, 40):
+        starts = range(0, len(prompts), size)
+        parts = [model.generate(prompts[start : start + size], **options) for start in starts]
+        assert [text for part in parts for text in part] == whole
+    del shapes[()]  # rows without a prompt
+    assert len(shapes) > 20 and {len(found) for found in shapes.values()} == {1}
+    assert len(set.union(*shapes.values())) == 2
+
+
+def test_prompts_that_are_cut_are_counted(model):
+    """Catches the beginning of a prompt that is not read, and not said."""
+    before = model.num_truncated
+    model.generate(["a" * (WINDOW - 4), "a" * WINDOW], num_pieces=4)
+    assert model.num_truncated - before == 1

@@ -151,9 +151,9 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
     )
     chunk_lines: int = flag(
         CHUNK_LINES,
-        "Lines that are translated at once; a stopped job is resumed after its last whole chunk.",
+        "Lines that are answered at once; a stopped job is resumed after its last whole chunk.",
         metavar="N",
-        tasks=TRANSLATION,
+        tasks=LINE_TASKS,
         needs=("input",),
         at_least=1,
     )

@@ -4,24 +4,25 @@ Scores a split, answers lines of text, continues a prompt, or draws attention.
 """
 
 import sys
-from collections.abc import Iterable
-from contextlib import nullcontext
 from itertools import chain
-from pathlib import Path
 from typing import Any
+
+import jax
 
 from transformer.cli import compile_cache
 from transformer.cli.draw_attention import draw_attention
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.flags import given_flags
+from transformer.cli.hosts import connect_hosts
+from transformer.cli.write_output import say_cut, write_output
 from transformer.config import Config
-from transformer.console import ask_for_lines, say, tell
-from transformer.data import text_files
+from transformer.console import say, tell
+from transformer.evaluation.results_folder import results_name, scored_otherwise
+from transformer.inference.answer_job import AnswerJob
 from transformer.inference.language_model import LanguageModel
 from transformer.parallel import devices
 from transformer.registry import TASKS
 from transformer.signals import DONE
-from transformer.storage import open_atomically
 from transformer.workdir import WorkDir
 
 ANSWER_OPTIONS = ("temperature", "top_k", "top_p", "seed", "num_pieces", "jsonl")
@@ -29,28 +30,34 @@ ANSWER_OPTIONS = ("temperature", "top_k", "top_p", "seed", "num_pieces", "jsonl"
 
 def evaluate_task(flags: EvaluateFlags, config: Config) -> int:
     """Does what the checked flags ask for; returns the exit code. config: the run's."""
-    compile_cache.turn_on(say)
-    devices.check_accelerator(say)
     given = given_flags(flags)
     options = {name: given[name] for name in ANSWER_OPTIONS if name in given}
+    job = AnswerJob(flags.input, flags.output, flags.chunk_lines, options)
+    if flags.input and not flags.attention:
+        job.check()
+    compile_cache.turn_on(say)
+    is_first = connect_hosts(flags)
+    devices.check_accelerator(say)
     if flags.attention:
         draw_attention(flags, config)
     elif flags.prompt is not None:
-        continue_prompt(flags, flags.prompt, options)
+        if is_first:
+            continue_prompt(flags, flags.prompt, options)
     elif flags.input:
-        if flags.input == "-":
-            ask_for_lines("a text")
-        answers = TASKS[config.task].predict_lines(
-            flags.workdir,
-            flags.checkpoints,
-            iter(text_files.open_lines(flags.input)),
-            options,
-            **flags.compute_settings,
-        )
-        write_lines(answers, flags.output)
+        answer_lines(flags, config, job)
     else:
         score_split(flags, config)
     return DONE
+
+
+def answer_lines(flags: EvaluateFlags, config: Config, job: AnswerJob) -> None:
+    """Answers each line of --input."""
+    task = TASKS[config.task]
+    answerer = task.load_answerer(
+        flags.workdir, flags.checkpoints, job.options, **flags.compute_settings
+    )
+    write_output(answerer, job, "a text")
+    say_cut(answerer.num_cut(), "texts", answerer.cut)
 
 
 def score_split(flags: EvaluateFlags, config: Config) -> None:
@@ -65,22 +72,9 @@ def score_split(flags: EvaluateFlags, config: Config) -> None:
     )
     tell([f"{scores.corpus}, checkpoint {scores.checkpoint}:"])
     tell([*scores.lines(), *scores.detail_lines()])
-    say(f"scores: {scores.save(WorkDir(flags.workdir), split)}")
-
-
-def write_lines(answers: Iterable[str], path: str) -> None:
-    """Writes one line per answer to a file, as a whole, or to standard output as they come."""
-    lines = (text.replace("\n", " ") for text in answers)
-    if not path:
-        for line in lines:
-            _put(f"{line}\n")
-        return
-    opener = text_files.OPENERS.get(Path(path).suffix)
-    with (
-        open_atomically(path) as file,
-        opener(file, "wb") if opener else nullcontext(file) as packed,
-    ):
-        packed.writelines(f"{line}\n".encode(errors="replace") for line in lines)
+    workdir = WorkDir(flags.workdir, writes=jax.process_index() == 0)
+    how = scored_otherwise(flags.workdir, flags.checkpoints, corpus=flags.corpus, dtype=flags.dtype)
+    say(f"scores: {scores.save(workdir, results_name(split, how))}")
 
 
 def continue_prompt(flags: EvaluateFlags, prompt: str, options: dict[str, Any]) -> None:

@@ -8,17 +8,15 @@ from transformer.cli.compare_runs import compare_runs
 from transformer.cli.draw_attention import draw_attention
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.hosts import connect_hosts
-from transformer.cli.process import exit_process
 from transformer.cli.score_translation import open_translator, score_checkpoints
+from transformer.cli.write_output import say_cut, write_output
 from transformer.config import Config
-from transformer.console import ask_for_lines, say
-from transformer.inference.file_job import Job
-from transformer.inference.run_job import run_job
+from transformer.console import say
+from transformer.inference.translation_job import TranslationJob
 from transformer.model import costs
-from transformer.parallel import devices, hosts
+from transformer.parallel import devices
 from transformer.search.options import SearchOptions
 from transformer.signals import DONE
-from transformer.training.next_commands import this_command
 
 
 def evaluate_translation(flags: EvaluateFlags, config: Config) -> int:
@@ -42,9 +40,9 @@ def evaluate_translation(flags: EvaluateFlags, config: Config) -> int:
     return DONE
 
 
-def make_job(flags: EvaluateFlags) -> Job:
-    """Returns the `Job` that the flags describe."""
-    return Job(
+def make_job(flags: EvaluateFlags) -> TranslationJob:
+    """Returns the job that the flags describe."""
+    return TranslationJob(
         input=flags.input,
         output=flags.output,
         nbest=flags.nbest,
@@ -61,17 +59,10 @@ def make_job(flags: EvaluateFlags) -> Job:
 def write_translations(flags: EvaluateFlags) -> None:
     """Translates --input."""
     translator = open_translator(flags)
-    if flags.input == "-":
-        ask_for_lines("a sentence")
-    code = run_job(translator, make_job(flags), say=say, command=this_command())
-    if code != DONE:
-        exit_process(code)
+    write_output(translator, make_job(flags), "a sentence")
     if flags.output:
         most = translator.max_num_programs(**flags.search_options)
         say(f"compiled {translator.num_programs()} programs of at most {most} for this search")
-    num_cut = sum(map(int, hosts.gather_from_hosts(str(translator.num_truncated).encode())))
-    if num_cut:
-        say(
-            f"warning: {num_cut:,} sentences were longer than {translator.largest_bucket()} tokens "
-            f"and were cut there"
-        )
+    longest = translator.largest_bucket()
+    cut = f"were longer than {longest} tokens and were cut there"
+    say_cut(translator.num_truncated, "sentences", cut)

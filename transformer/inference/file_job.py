@@ -1,64 +1,41 @@
-"""Describes what to do with a text file: translate it, or score given targets."""
+"""What a job over a text file is: lines are read in chunks, and each chunk gives some output."""
 
 import os
 import sys
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from transformer import storage
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.data.text_files import Lines, count_lines, open_lines
 from transformer.inference.chunks import CHUNK_LINES, Chunk, check_equal, read_chunks, stream_sizes
-from transformer.inference.output_formats import format_chunk
-from transformer.inference.translation import Translation
-from transformer.inference.translator import Translator
+from transformer.inference.predictor import Predictor
+
+ModelT = TypeVar("ModelT")
 
 
 @dataclass(frozen=True)
-class Job:
-    """A text and what to write for each of its lines; fields are named as the flags of eval.py.
+class FileJob(ABC, Generic[ModelT]):
+    """A text, where the output goes, and how a `ModelT` makes that of a chunk of lines.
 
     input, output: files, local or gs://, also .gz and .xz; input "-" is standard input and output
       "" standard output.
-    nbest: translations per line (0: one), with their numbers and scores.
-    scores: whether each translation is followed by its score.
-    jsonl: whether a line is a JSON object.
-    alignments: whether each translation is followed by its word alignment.
-    score: a file of targets to be scored; nothing is translated then.
-    prefixes: a file with the beginning of each translation.
-    chunk_lines: lines that are translated together and kept when the job is stopped.
-    options: search options, as `Translator.translate` takes them.
+    chunk_lines: lines that are computed together and kept when the job is stopped.
     """
 
     input: str
     output: str = ""
-    nbest: int = 0
-    scores: bool = False
-    jsonl: bool = False
-    alignments: bool = False
-    score: str = ""
-    prefixes: str = ""
     chunk_lines: int = CHUNK_LINES
-    options: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def style(self) -> str:
-        """The name of its output format in `output_formats.STYLES`."""
-        if self.alignments and not self.jsonl:
-            return "alignments"
-        if self.score:
-            return "log_probs_jsonl" if self.jsonl else "log_probs"
-        chosen = {"jsonl": self.jsonl, "nbest": self.nbest, "scores": self.scores}
-        return next((name for name, is_chosen in chosen.items() if is_chosen), "text")
 
     @property
     def files(self) -> list[str]:
-        """The files that are read: the input, and the targets or prefixes of its lines."""
-        return [path for path in (self.input, self.score or self.prefixes) if path]
+        """The files that are read: the input first, and then one whose lines pair with its."""
+        return [self.input]
 
     def check(self) -> None:
         """Raises ValueError for files that cannot be written or do not pair."""
@@ -70,6 +47,9 @@ class Job:
         counts = [count_lines(path) for path in self.files]
         if len(counts) == 2 and counts[0] is not None and counts[1] is not None:
             check_equal(self.files[0], counts[0], self.files[1], counts[1])
+
+    def check_options(self, model: ModelT) -> None:
+        """Raises ValueError for options that the model refuses."""
 
     def open(self) -> list[Lines]:
         """Opens every file that is read."""
@@ -83,60 +63,45 @@ class Job:
             sizes = repeat(1) if is_terminal else stream_sizes(self.chunk_lines)
         return read_chunks(*files, sizes=sizes)
 
-    def run_chunk(self, translator: Translator, chunk: Chunk) -> tuple[bytes, int]:
-        """Returns (lines of output for a chunk, number of target tokens in them).
+    def run_chunk(self, model: ModelT, chunk: Chunk) -> tuple[bytes, int]:
+        """Returns (lines of output for a chunk, number of target tokens in them, 0 if unknown).
 
-        Raises ValueError, naming the lines of the chunk, for what the translator refuses.
+        Raises ValueError, naming the lines of the chunk, for what the model refuses.
         """
         try:
-            nbest = self._nbest(translator, chunk)
-            if self.alignments:
-                best = [found[0] for found in nbest]
-                for one, pairs in zip(best, translator.align(chunk.lines, best), strict=True):
-                    one.alignment = pairs
+            return self._output(model, chunk)
         except ValueError as error:
-            if not chunk.lines:
-                raise
             lines = f"{self.input}, lines {chunk.start + 1:,} to {chunk.end:,}"
             raise ValueError(f"{lines}: {error}") from None
-        return format_chunk(self.style, chunk, nbest), sum(len(best[0].ids) for best in nbest)
 
-    def _nbest(self, translator: Translator, chunk: Chunk) -> list[list[Translation]]:
-        """Returns a list of Translations per line, best first; the given target if `score`."""
-        if self.score:
-            return [[t] for t in translator.score(chunk.lines, chunk.companions or [])]
-        options = self.options | {"prefixes": chunk.companions}
-        if self.nbest:
-            return translator.translate(chunk.lines, nbest=self.nbest, **options)
-        return [[t] for t in translator.translate(chunk.lines, **options)]
-
-    def check_options(self, translator: Translator) -> None:
-        """Raises ValueError for search options that the translator refuses."""
-        companions = [] if len(self.files) == 2 else None
-        self.run_chunk(translator, Chunk(0, 0, [], companions))
-
-    def identity(self, translator: Translator) -> dict[str, Any]:
+    def identity(self, model: ModelT) -> dict[str, Any]:
         """Returns {name: value} of everything, besides the text, that the output depends on.
 
         A stopped job is resumed only if all of it is the same.
         """
-        values = translator.config.values()
-        decoding = {
-            setting.name: values[setting.name]
-            for setting in translator.config.settings()
-            if setting.name.startswith("decoding.") and setting.changes_result
-        }
-        tokenizers = (translator.source_tokenizer, translator.tokenizer)
         return {
-            "checkpoint": translator.checkpoint,
-            "parameters": zlib.crc32(repr(fingerprints(translator.params)).encode()),
-            "vocabulary": [zlib.crc32(tokenizer.to_bytes()) for tokenizer in tokenizers],
-            **decoding,
-            "options": self.options,
-            "format": f"{self.style} {self.nbest}".removesuffix(" 0"),
-            "score": bool(self.score),
-            **({"alignments": True} if self.alignments else {}),
-            "prefixes": bool(self.prefixes),
+            **self._identity(model),
             "chunk_lines": self.chunk_lines,
             "packed as": Path(self.output).suffix if self.output.endswith((".gz", ".xz")) else "",
         }
+
+    @abstractmethod
+    def _output(self, model: ModelT, chunk: Chunk) -> tuple[bytes, int]:
+        """Returns what `run_chunk` does; a ValueError need not name the lines."""
+
+    @abstractmethod
+    def _identity(self, model: ModelT) -> dict[str, Any]:
+        """Returns what `identity` does, but for the fields of this class."""
+
+
+def identity_of(predictor: Predictor) -> dict[str, Any]:
+    """Returns {name: value} of a run's parts on which its outputs depend."""
+    values, names = predictor.config.values(), predictor.labels.names
+    model = {k: v for k, v in values.items() if k.startswith("model.") or k == "data.row_length"}
+    return {
+        "checkpoint": predictor.checkpoint,
+        "parameters": zlib.crc32(repr(fingerprints(predictor.params)).encode()),
+        "model": zlib.crc32(repr(model).encode()),
+        "vocabulary": [zlib.crc32(tokenizer.to_bytes()) for tokenizer in predictor.tokenizers],
+        **({"classes": zlib.crc32(repr(names).encode())} if names else {}),
+    }

@@ -83,8 +83,9 @@ class JobProgress:
         if self._fraction:
             parts.append(f"{self._fraction:6.1%}")
         rate = self._rate(now)
-        tokens_per_line = self._own_tokens / self._own_lines
-        parts += [f"{rate:,.0f} lines/s", f"{rate * tokens_per_line:,.0f} tokens/s"]
+        parts.append(f"{rate:,.0f} lines/s")
+        if self._own_tokens:
+            parts.append(f"{rate * self._own_tokens / self._own_lines:,.0f} tokens/s")
         parts.append(self._fraction_pace.time_left(1 - self._fraction))
         return "  ".join(filter(None, parts))
 

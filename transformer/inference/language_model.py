@@ -1,6 +1,7 @@
 """Continues prompts with a trained causal language model."""
 
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
@@ -15,7 +16,13 @@ from transformer.data.lm_batches import encode_text
 from transformer.data.tokenizer import check_texts
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.predictor import Predictor
-from transformer.search.continuation import ContinuationPrograms, cache_length
+from transformer.search.continuation import (
+    ContinuationPrograms,
+    cache_length,
+    cache_lengths,
+    num_given,
+    up_to,
+)
 from transformer.search.decoding import FREE, HypothesisRules, Limits
 from transformer.search.inputs import make_rngs
 from transformer.search.sampling import Sampling
@@ -38,6 +45,7 @@ class LanguageModel(Predictor):
     GPT-2, EOS ends the text and stands before an empty one only. The context is `data.row_length`
     tokens; when it is full, generation continues from its second half. A model with a memory
     (`model.block=transformer_xl`) has no such end: each token sees the cached states before it.
+    `num_truncated` counts the prompts of which only the end was given to the model.
     """
 
     tasks = ("language_model",)
@@ -61,6 +69,7 @@ class LanguageModel(Predictor):
         num_pieces: int = 200,
         one_line: bool = False,
         seed: int = 0,
+        full_batches: bool = False,
         **sampling: Any,
     ) -> list[str]:
         """Returns the continuation of each prompt, without the prompt.
@@ -70,6 +79,8 @@ class LanguageModel(Predictor):
           num_pieces: tokens per continuation, line breaks included.
           one_line: whether a continuation ends before the first line break.
           seed: of the random draws; equal seeds and prompts give equal continuations.
+          full_batches: whether one prompt alone is computed as a batch too, which is slower, so
+            that its numbers have the same last digits as among others.
           temperature: divides the logits (1.0); 0 takes the most probable token at every position.
           top_k: draws from the k most probable tokens only (0: from all).
           top_p: draws from the fewest tokens whose probabilities reach p (1.0: from all).
@@ -77,12 +88,16 @@ class LanguageModel(Predictor):
         Raises ValueError for an unknown or impossible option.
         """
         check_texts(prompts, "generate")
-        size, texts = self.config.decoding.batch_size, []
-        for start in range(0, len(prompts), size):
-            part = prompts[start : start + size]
-            num_rows = size if len(prompts) > 1 else 1
-            *_, continuations = self._continue(part, num_rows, num_pieces, one_line, seed, sampling)
-            texts += map(self.decode, continuations[: len(part)])
+        method = self._method(num_pieces, one_line, sampling)
+        given, texts = self._encode_prompts(prompts), [""] * len(prompts)
+        num_rows = self.config.decoding.batch_size if full_batches or len(prompts) > 1 else 1
+        for rows in self._batches(given, num_pieces, num_rows):
+            part = [given[row] for row in rows]
+            *_, found = self._continue(part, num_rows, num_pieces, one_line, seed, method)
+            for row, ids in zip(rows, found, strict=True):
+                texts[row] = self.decode(ids)
+        lengths = map(len, given)
+        self.num_truncated += sum(num_given(n, num_pieces, self._window) < n for n in lengths)
         return texts
 
     def stream(
@@ -96,7 +111,9 @@ class LanguageModel(Predictor):
     ) -> Iterator[str]:
         """Yields, `STRIDE` tokens at a time, the text that `generate` returns for one prompt."""
         shown = text = ""
-        for (ids,) in self._continue([prompt], 1, num_pieces, one_line, seed, sampling):
+        method = self._method(num_pieces, one_line, sampling)
+        given = self._encode_prompts([prompt])
+        for (ids,) in self._continue(given, 1, num_pieces, one_line, seed, method):
             text = self.decode(ids)
             if text.startswith(shown) and not text.endswith("\ufffd"):  # half a character
                 yield text[len(shown) :]
@@ -114,28 +131,44 @@ class LanguageModel(Predictor):
         ends = np.flatnonzero(np.asarray(ids) == EOS) + 1
         return "\n".join(self.tokenizer.decode(part) for part in np.split(ids, ends))
 
-    def _continue(
-        self,
-        prompts: Sequence[str],
-        num_rows: int,
-        num_pieces: int,
-        one_line: bool,
-        seed: int,
-        sampling: dict[str, Any],
-    ) -> Iterator[list[np.ndarray]]:
-        """Yields the ids generated so far for each prompt, every `STRIDE` positions."""
+    def _method(self, num_pieces: int, one_line: bool, sampling: dict[str, Any]) -> Sampling:
+        """Returns the search; raises ValueError for options that are unknown or impossible."""
         if num_pieces < 1:
             raise ValueError(f"num_pieces must be at least 1, not {num_pieces}.")
-        ends = self._ends(one_line)
         if unknown := sampling.keys() - set(OPTIONS):
             raise ValueError(
                 f"{unknown.pop()} is no option of generate; they are {', '.join(OPTIONS)}."
             )
-        method = Sampling(HypothesisRules(EOS, ends[0], "power", 0.0), **sampling)
+        return Sampling(HypothesisRules(EOS, self._ends(one_line)[0], "power", 0.0), **sampling)
+
+    def _encode_prompts(self, prompts: Sequence[str]) -> list[np.ndarray]:
         given = [self.encode(prompt)[:-1] for prompt in prompts]
         if num_unknown := sum(int((ids == UNK).sum()) for ids in given):
-            warnings.warn(f"the prompts have {num_unknown} unknown tokens", stacklevel=4)
-        generated = [np.zeros(0, np.int32) for _ in prompts]
+            warnings.warn(f"the prompts have {num_unknown} unknown tokens", stacklevel=3)
+        return given
+
+    def _batches(
+        self, given: Sequence[np.ndarray], num_pieces: int, size: int
+    ) -> Iterator[list[int]]:
+        """Yields the indices of at most `size` texts that are continued by the same programs."""
+        start, alike = self.tokenizer.line_breaks_are_text, defaultdict(list)
+        for index, ids in enumerate(given):
+            alike[cache_lengths(len(ids), num_pieces, self._window, start)].append(index)
+        for indices in alike.values():
+            yield from (indices[n : n + size] for n in range(0, len(indices), size))
+
+    def _continue(
+        self,
+        given: Sequence[np.ndarray],
+        num_rows: int,
+        num_pieces: int,
+        one_line: bool,
+        seed: int,
+        method: Sampling,
+    ) -> Iterator[list[np.ndarray]]:
+        """Yields the ids generated so far for each text, every `STRIDE` positions."""
+        ends = self._ends(one_line)
+        generated = [np.zeros(0, np.int32) for _ in given]
 
         def is_complete(ids: np.ndarray) -> bool:
             return len(ids) >= num_pieces or bool(np.isin(ids, ends).any())
@@ -144,10 +177,13 @@ class LanguageModel(Predictor):
             num_left = [num_pieces - len(ids) for ids in generated]
             before = generated
             texts = map(np.append, given, before)
-            contexts = [self._context(text, n) for text, n in zip(texts, num_left, strict=True)]
+            contexts = [
+                text[len(text) - num_given(len(text), left, self._window) :]
+                for text, left in zip(texts, num_left, strict=True)
+            ]
             for new in self._fill_window(method, num_rows, contexts, num_left, seed):
                 generated = [np.append(old, ids) for old, ids in zip(before, new, strict=True)]
-                yield [_up_to(ends, ids) for ids in generated]
+                yield [up_to(ends, ids) for ids in generated]
                 if all(map(is_complete, generated)):
                     return
 
@@ -161,15 +197,6 @@ class LanguageModel(Predictor):
     @property
     def _window(self) -> int:
         return UNBOUNDED if self.config.model.has_memory else self.config.data.row_length
-
-    def _context(self, text: np.ndarray, num_left: int) -> np.ndarray:
-        """Returns the end of a text that the model is given to generate `num_left` tokens more.
-
-        That is all of it if the new tokens fit behind it, else half a window: with a window of 8, a
-        text of 5 tokens is given whole to add 3, and its last 4 tokens to add 6.
-        """
-        window = self._window
-        return text if len(text) + num_left <= window else text[-(window // 2) :]
 
     def _fill_window(
         self,
@@ -211,9 +238,3 @@ class LanguageModel(Predictor):
             ]
             if is_finished:
                 return
-
-
-def _up_to(ends: Sequence[int], ids: np.ndarray) -> np.ndarray:
-    """Returns the ids before the first of `ends`, or all."""
-    found = np.flatnonzero(np.isin(ids, ends))
-    return ids[: found[0]] if len(found) else ids

@@ -26,6 +26,7 @@ class Predictor:
     checkpoint, workdir: the name of the checkpoint in use and where it lies; "in memory" and "" for
     parameters that were given.
     step, num_averaged: its step (None in memory) and the number of checkpoints in its mean.
+    tokenizers, labels: those of the run; empty where its task has none.
     num_truncated: examples so far that were longer than the longest that the model takes.
     """
 
@@ -40,6 +41,7 @@ class Predictor:
         devices: Sequence[jax.Device],
     ) -> None:
         self.config = config
+        self.tokenizers, self.labels = tokenizers, labels
         self.model = make_model(config, tokenizers, labels)
         self.replicas = make_replicas(devices)
         self.checkpoint, self.workdir = "in memory", ""

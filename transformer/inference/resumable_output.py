@@ -131,7 +131,7 @@ class Parts:
 
     def _another_text(self, lines: str) -> str:
         return (
-            f"{self.folder} holds translations of another text ({lines} differ): give the same, "
+            f"{self.folder} holds the output for another text ({lines} differ): give the same, "
             f"name another --output, or delete the folder to begin anew."
         )
 

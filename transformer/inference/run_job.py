@@ -12,11 +12,10 @@ import jax
 
 from transformer.console import live_line
 from transformer.inference.chunks import Chunk
-from transformer.inference.file_job import Job
+from transformer.inference.file_job import FileJob, ModelT
 from transformer.inference.job_progress import JobProgress
 from transformer.inference.output_formats import make_compressor
 from transformer.inference.resumable_output import Parts, Stream, open_stream
-from transformer.inference.translator import Translator
 from transformer.parallel import hosts
 from transformer.signals import DONE, RESUMABLE, Interruption, Stopping
 
@@ -37,24 +36,25 @@ class Sink(Protocol):
         ...
 
 
-def run_job(translator: Translator, job: Job, *, say: Say, command: str) -> int:
+def run_job(model: ModelT, job: FileJob[ModelT], *, say: Say, command: str) -> int:
     """Runs a job to its end or to a signal; returns an exit code of `signals`.
 
-    command: the command that resumes the job, to be shown when a signal stops it. Other code than
-    `DONE` means that other hosts may be left waiting: the caller should end the process. Raises
-    ValueError for options that the translator refuses and files that cannot be read or written.
+    model: what computes the output. command: the command that resumes the job, to be shown when a
+    signal stops it. Other code than `DONE` means that other hosts may be left waiting: the caller
+    should end the process. Raises ValueError for options that the model refuses and files that
+    cannot be read or written.
     """
     stopping = Stopping(patience=0)
     stopping.catch_signals()
-    job.check_options(translator)
+    job.check_options(model)
     stream, is_alone = open_stream(job.output), jax.process_count() == 1
     if not is_alone and (stream or "-" in job.files):
         raise ValueError("Several hosts need files that all of them see as --input and --output.")
-    sink = stream or Parts(job.output, job.identity(translator))
+    sink = stream or Parts(job.output, job.identity(model))
     parts = sink if isinstance(sink, Parts) else None
     try:
         with stopping.at_once():
-            return _run(translator, job, sink, say)
+            return _run(model, job, sink, say)
     except Interruption:
         say("stopped" + (f"; finished chunks are kept; resume with: {command}" if parts else ""))
         return stopping.exit_code
@@ -63,7 +63,7 @@ def run_job(translator: Translator, job: Job, *, say: Say, command: str) -> int:
             parts.close(is_alone=is_alone)
 
 
-def _run(translator: Translator, job: Job, sink: Stream | Parts, say: Say) -> int:
+def _run(model: ModelT, job: FileJob[ModelT], sink: Stream | Parts, say: Say) -> int:
     files, parts = job.open(), sink if isinstance(sink, Parts) else None
     if parts:
         _open_on_all_hosts(parts, say)
@@ -72,7 +72,7 @@ def _run(translator: Translator, job: Job, sink: Stream | Parts, say: Say) -> in
     progress = JobProgress(files, say, line)
 
     def work(chunk: Chunk) -> tuple[bytes, int]:
-        data, num_tokens = job.run_chunk(translator, chunk)
+        data, num_tokens = job.run_chunk(model, chunk)
         return compress(data), num_tokens
 
     share = jax.process_index(), jax.process_count()

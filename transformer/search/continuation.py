@@ -1,7 +1,10 @@
 """The compiled programs that continue texts: all from their first position, some at a time."""
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from transformer.search.decoding import Array, Cache, Limits, advance
 from transformer.search.programs import Params, SearchModel, make_step_fn
@@ -20,6 +23,44 @@ def cache_length(num_positions: int, window: int) -> int:
     while length < num_positions:
         length *= 2
     return min(length, window)
+
+
+def num_given(length: int, num_left: int, window: int) -> int:
+    """Returns how many tokens at the end of a text are given to a model to add `num_left` more.
+
+    All of them if the new ones fit behind them, else at most half a window: of 5 tokens with a
+    window of 8, all to add 3, and the last 4 to add 6.
+
+    >>> num_given(5, 3, 8), num_given(5, 6, 8)
+    (5, 4)
+    """
+    return length if length + num_left <= window else min(length, window // 2)
+
+
+def cache_lengths(length: int, num_left: int, window: int, is_start_given: bool) -> tuple[int, ...]:
+    """Returns the length of the cache of each window in which a text is continued.
+
+    They depend on the text alone: texts of the same lengths run the same programs together as
+    alone. is_start_given: whether the first token given stands before the first position. 20
+    tokens and 60 more fill a window of 64, whose last 32 leave 16 to be added in another one:
+
+    >>> cache_lengths(20, 10, 64, False), cache_lengths(20, 60, 64, False)
+    ((32,), (64, 64))
+    """
+    lengths = []
+    while num_left > 0:
+        before = num_given(length, num_left, window)
+        before -= is_start_given and before > 0
+        stop = min(window, before + num_left)
+        lengths.append(cache_length(stop, window))
+        length, num_left = length + stop - before, num_left - (stop - before)
+    return tuple(lengths)
+
+
+def up_to(ends: Sequence[int], ids: np.ndarray) -> np.ndarray:
+    """Returns the ids before the first of `ends`, or all."""
+    found = np.flatnonzero(np.isin(ids, ends))
+    return ids[: found[0]] if len(found) else ids
 
 
 class ContinuationPrograms:

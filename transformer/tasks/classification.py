@@ -2,9 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +11,6 @@ from etils import epath
 from etils.epath import PathLike
 
 from transformer.config import Config, DataConfig
-from transformer.console import say
 from transformer.data.labelled_text import (
     LabelledTexts,
     load_evaluation_examples,
@@ -23,13 +21,13 @@ from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.text_pairs import encode_texts, sides
 from transformer.data.tokenizer_files import save_tokenizers
+from transformer.inference.answer_job import Answerer
+from transformer.inference.file_job import identity_of
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
 from transformer.tasks.task import NextCommands, with_training_options
 from transformer.workdir import WorkDir
-
-LINES_AT_ONCE = 4096  # sorted by length together
 
 
 class ClassificationTask(LabelledTask[PackedBatches]):
@@ -103,26 +101,33 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         return load_evaluation_examples(data, split, classes)
 
     @classmethod
-    def predict_lines(
+    def load_answerer(
         cls,
         path: PathLike,
         checkpoint: str,
-        lines: Iterator[str],
         options: Mapping[str, Any],
         *,
         dtype: str | None = None,
         batch_size: int | None = None,
-    ) -> Iterator[str]:
-        """Yields the `answer` to each line, with the option "jsonl" as JSON."""
+    ) -> Answerer:
+        """Returns what gives the `answer` to each line, with the option "jsonl" as JSON."""
         classifier = cls.predictor.from_checkpoint(
             path, checkpoint, dtype=dtype, batch_size=batch_size
         )
-        while texts := list(islice(lines, LINES_AT_ONCE)):
-            for text, found in zip(texts, getattr(classifier, cls.verb)(texts), strict=True):
-                line, row = cls.answer(text, found)
-                yield json.dumps(row, ensure_ascii=False) if options.get("jsonl") else line
-        if classifier.num_truncated:
-            say(f"{classifier.num_truncated:,} texts were cut at data.row_length tokens")
+
+        def answer(texts: list[str]) -> list[str]:
+            found = getattr(classifier, cls.verb)(texts)
+            pairs = [cls.answer(*pair) for pair in zip(texts, found, strict=True)]
+            is_json = options.get("jsonl")
+            return [json.dumps(row, ensure_ascii=False) if is_json else line for line, row in pairs]
+
+        longest = classifier.config.data.row_length
+        return Answerer(
+            answer=answer,
+            identity=identity_of(classifier),
+            num_cut=lambda: classifier.num_truncated,
+            cut=f"were longer than {longest} tokens and were cut there",
+        )
 
     @staticmethod
     def answer(text: str, found: Any) -> tuple[str, dict[str, Any]]:

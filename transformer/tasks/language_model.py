@@ -1,8 +1,8 @@
 """The task of causal language modelling: each token is predicted from those before it."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from transformer.data.lm_batches import (
     encode_text,
 )
 from transformer.data.tokenizer_files import Tokenizer
+from transformer.inference.answer_job import Answerer
+from transformer.inference.file_job import identity_of
 from transformer.inference.language_model import LanguageModel
 from transformer.model.costs import StepCost, stack_flops
 from transformer.model.decoder_only import CausalLM
@@ -26,7 +28,6 @@ from transformer.tasks.task import Metrics, NextCommands, with_training_options
 from transformer.workdir import WorkDir
 
 MAX_SAMPLE_TOKENS = 200
-PROMPTS_AT_ONCE = 1024
 ROWS_OF_MEMORY = 8  # an evaluated row has so many times the tokens of `model.evaluation_memory`
 
 
@@ -84,20 +85,26 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
         return self.evaluate_loss(params), ["\n".join(f"    {line}" for line in text.split("\n"))]
 
     @classmethod
-    def predict_lines(
+    def load_answerer(
         cls,
         path: PathLike,
         checkpoint: str,
-        lines: Iterator[str],
         options: Mapping[str, Any],
         *,
         dtype: str | None = None,
         batch_size: int | None = None,
-    ) -> Iterator[str]:
-        """Yields the continuation of each line, up to its end."""
+    ) -> Answerer:
+        """Returns what continues each line up to its end, alike however lines are divided."""
         model = LanguageModel.from_checkpoint(path, checkpoint, dtype=dtype, batch_size=batch_size)
-        while prompts := list(islice(lines, PROMPTS_AT_ONCE)):
-            yield from model.generate(prompts, one_line=True, **options)
+        answer = partial(model.generate, one_line=True, full_batches=True, **options)
+        answer([])  # refuses impossible options
+        return Answerer(
+            answer=answer,
+            identity=identity_of(model),
+            num_cut=lambda: model.num_truncated,
+            cut=f"left no room for their continuation in the {model.config.data.row_length} tokens "
+            f"that the model sees: of those, only the last half of a window was given to it",
+        )
 
     def data_contents(self) -> list[np.ndarray]:
         return [self.training_batches.ids, self.validation_batches.ids]

@@ -24,6 +24,7 @@ from transformer.data.tokenizer_files import (
 )
 from transformer.evaluation.loss import make_eval_step, sum_over_batches
 from transformer.evaluation.task_scores import TaskScores
+from transformer.inference.answer_job import Answerer
 from transformer.model.costs import StepCost
 from transformer.model.loss import make_loss_fn, perplexity
 from transformer.parallel.mapping import MappedStep, Parallel
@@ -160,17 +161,16 @@ class Task(Generic[TrainingT, ValidationT]):
         raise ValueError(f"{cls.__name__} does not say how to score a split.")
 
     @classmethod
-    def predict_lines(
+    def load_answerer(
         cls,
         path: PathLike,
         checkpoint: str,
-        lines: Iterator[str],
         options: Mapping[str, Any],
         *,
         dtype: str | None = None,
         batch_size: int | None = None,
-    ) -> Iterator[str]:
-        """Yields one line of output per line of input.
+    ) -> Answerer:
+        """Returns what answers lines of text; the first arguments are those of `restore`.
 
         options: of sampling, and "jsonl", by name. Raises ValueError for a task without text.
         """

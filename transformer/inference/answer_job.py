@@ -1,0 +1,44 @@
+"""The job of answering each line of a text file, as every task but translation does."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from transformer.inference.chunks import Chunk
+from transformer.inference.file_job import FileJob
+
+LINE_BREAKS = re.compile(r"[\n\r]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answerer:
+    """What answers lines of text, and what its answers depend on.
+
+    answer: returns one text for each line of a list; none may depend on the other lines.
+    identity: {name: value} of everything on which the answers depend, besides the lines and the
+      options; a job that was stopped is resumed only if it is the same. `file_job.identity_of`
+      gives that of a `Predictor`.
+    num_cut: returns how many lines so far were too long to be read whole.
+    cut: what happened to those, as the end of a sentence.
+    """
+
+    answer: Callable[[list[str]], Sequence[str]]
+    identity: dict[str, Any]
+    num_cut: Callable[[], int] = lambda: 0
+    cut: str = "were cut"
+
+
+@dataclass(frozen=True)
+class AnswerJob(FileJob[Answerer]):
+    """One line of output for each line of a text. options: those that the `Answerer` was given."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def _output(self, model: Answerer, chunk: Chunk) -> tuple[bytes, int]:
+        answers = model.answer(chunk.lines)
+        rows = (LINE_BREAKS.sub(" ", text) for _, text in zip(chunk.lines, answers, strict=True))
+        return "".join(f"{row}\n" for row in rows).encode(errors="replace"), 0
+
+    def _identity(self, model: Answerer) -> dict[str, Any]:
+        return {**model.identity, "options": self.options}
