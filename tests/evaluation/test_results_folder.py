@@ -38,7 +38,7 @@ def test_every_way_of_scoring_has_a_name_of_its_own(run):
         {"beam_size": 1}, {"beam_size": 2}, {"alpha": 1.5}, {"sample": True},
         {"sample": True, "seed": 3}, {"mbr": 3}, {"checkpoints": "5"}, {"checkpoints": "average:2"},
         {"dtype": "bfloat16"}, {"corpus": "a/text"}, {"corpus": "b/text"}, {"ensemble": "a/x"},
-        {"ensemble": "b/x"}, {"split": "val"},
+        {"ensemble": "b/x"}, {"split": "validation"},
     ]  # fmt: skip
     own = {"beam_size": decoding.beam_size, "alpha": decoding.alpha, "dtype": "float32"}
     assert name_of(run) == name_of(run, **own, split="test") == "test"
