@@ -113,7 +113,6 @@ class EncoderPredictor(Predictor):
         self, config: Config, params: Params | None, labels: Labels, *tokenizers: Tokenizer
     ) -> None:
         super().__init__(config, params, tokenizers, labels, jax.local_devices()[:1])
-        self.labels = labels
         self.tokenizer: Any = tokenizers[0] if tokenizers else None
         self._compiled = jax.jit(self._apply)
 
