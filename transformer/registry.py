@@ -99,7 +99,7 @@ def _file_of_caller() -> str:
 
 
 _FUNCTIONS = "transformer.model.attention_functions"
-_SPARSE = "transformer.model.sparse_attention:sparse_attention"
+SPARSE_ATTENTION = ("local", "strided", "fixed")
 ATTENTION_FUNCTIONS = Registry(
     "attention function",
     {
@@ -112,12 +112,12 @@ ATTENTION_FUNCTIONS = Registry(
         "hard": "transformer.model.hard_attention:HardAttention",
         "hard_gumbel": "transformer.model.hard_attention:HardGumbelAttention",
         "fused": f"{_FUNCTIONS}:fused_attention",
-        **dict.fromkeys(("local", "strided", "fixed"), _SPARSE),
+        **dict.fromkeys(SPARSE_ATTENTION, "transformer.model.sparse_attention:sparse_attention"),
         "performer": "transformer.model.performer_attention:performer_attention",
     },
 )
 # For positions of one sequence, or of a source: attention of the other kind stays the paper's.
-SELF_ATTENTION_ONLY = ("local", "strided", "fixed", "performer")
+SELF_ATTENTION_ONLY = (*SPARSE_ATTENTION, "performer")
 HARD_ATTENTION = ("hard", "hard_gumbel")
 SOURCE_ATTENTION_ONLY = ("location", *HARD_ATTENTION)
 _RELATIVE = "transformer.model.relative_positions"

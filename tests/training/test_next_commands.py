@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.helpers.scripts import ROOT
-from transformer.tasks.task import NextCommands
+from transformer.tasks.next_commands import NextCommands
 from transformer.training.next_commands import (
     evaluate_command,
     next_command_lines,

@@ -7,6 +7,7 @@ from transformer.registry import (
     ATTENTION_FUNCTIONS,
     HARD_ATTENTION,
     OWN_TASK,
+    SELF_ATTENTION_ONLY,
     SOURCE_ATTENTION_ONLY,
 )
 
@@ -15,7 +16,7 @@ _ATTENTION_OF_POSITIONS = {  # the functions that take a bias, or whose products
     "relative": _PRODUCTS[:1],
     "t5": _PRODUCTS,
     "alibi": _PRODUCTS,
-    "rotary": (*_PRODUCTS, "content", "fused", "local", "strided", "fixed", "performer"),
+    "rotary": (*_PRODUCTS, "content", "fused", *SELF_ATTENTION_ONLY),
 }
 _TAKE_MEMORY = *_PRODUCTS, "fused"
 _NO_WEIGHTS = "fused", "performer", *HARD_ATTENTION  # that could be dropped

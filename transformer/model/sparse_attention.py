@@ -136,7 +136,7 @@ def _positions_in_blocks(mask: Array | None, length: int, block: int) -> jax.Arr
         position        0  1  4  6  7 10
     """
     rows = jnp.arange(length)
-    begins = (rows == 0) | ~jnp.any(_look_up(mask, rows, rows - 1), axis=1)
+    begins = ~jnp.any(_look_up(mask, rows, rows - 1, length), axis=1)
     place = (rows - jax.lax.cummax(jnp.where(begins, rows, 0), axis=1)) % block
     return (rows - place) * block + place
 
@@ -189,9 +189,7 @@ def _mask_of_near(
     queries = starts + jnp.arange(block)[:, None]  # [C, l, 1]
     keys = starts + jnp.arange(-block, 2 * block)  # [C, 1, 3·l]
     of_queries, of_keys = (positions[:, None, jnp.clip(x, 0, length - 1)] for x in (queries, keys))
-    return (
-        is_seen(of_queries, of_keys) & (keys >= 0) & (keys < length) & _look_up(mask, queries, keys)
-    )
+    return is_seen(of_queries, of_keys) & _look_up(mask, queries, keys, length)
 
 
 def _mask_of_far(mask: Array | None, keys: jax.Array, length: int, block: int) -> Array:
@@ -201,17 +199,18 @@ def _mask_of_far(mask: Array | None, keys: jax.Array, length: int, block: int) -
     """
     queries = jnp.arange(length + -length % block).reshape(-1, block, 1)  # [C, l, 1]
     is_far = abs(queries // block - keys // block) > 1
-    return is_far & (keys < length) & _look_up(mask, queries, keys)
+    return is_far & _look_up(mask, queries, keys, length)
 
 
-def _look_up(mask: Array | None, queries: jax.Array, keys: jax.Array) -> Array:
-    """Returns the mask at these rows and columns, [B, N, …]; indices beyond its ends are clipped.
+def _look_up(mask: Array | None, queries: jax.Array, keys: jax.Array, length: int) -> jax.Array:
+    """Returns the mask at these rows and columns, [B, N, …]: False for keys outside the row.
 
-    The indices broadcast to […], or to [B, N, …]. An axis of the mask of size 1 has index 0 alone.
+    A query behind the row's end has the last one's. The indices broadcast to […], or to [B, N, …].
+    An axis of the mask of size 1 has index 0 alone.
     """
-    if mask is None:
-        return jnp.ones((1, 1, *[1] * queries.ndim), bool)
+    mask = jnp.ones((1, 1, 1, 1), bool) if mask is None else jnp.asarray(mask)
     heads = jnp.arange(mask.shape[1]).reshape(-1, *[1] * queries.ndim)
     rows = jnp.arange(mask.shape[0]).reshape(-1, *[1] * heads.ndim)
     ends = zip((queries, keys), mask.shape[2:], strict=True)
-    return jnp.asarray(mask)[rows, heads, *(jnp.clip(x, 0, size - 1) for x, size in ends)]
+    seen = mask[rows, heads, *(jnp.clip(x, 0, size - 1) for x, size in ends)]
+    return seen & (keys >= 0) & (keys < length)

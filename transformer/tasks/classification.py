@@ -26,7 +26,8 @@ from transformer.inference.file_job import identity_of
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
-from transformer.tasks.task import NextCommands, with_training_options
+from transformer.tasks.next_commands import NextCommands, commands_for_text
+from transformer.tasks.task import with_training_options
 from transformer.workdir import WorkDir
 
 
@@ -156,14 +157,7 @@ class ClassificationTask(LabelledTask[PackedBatches]):
 
     def next_commands(self) -> NextCommands:
         sentence = self.test_examples[0][0]
-        folder, text = (
-            json.dumps(text, ensure_ascii=False) for text in (str(self.workdir.path), sentence)
-        )
-        return NextCommands(
-            sentence,
-            f"from transformer import {self.predictor.__name__}; "
-            f"print({self.predictor.__name__}.from_checkpoint({folder}).{self.verb}([{text}])[0])",
-        )
+        return commands_for_text(self.workdir, self.predictor, self.verb, sentence)
 
     def summary_lines(self) -> list[str]:
         batches = self.training_batches

@@ -13,7 +13,8 @@ from transformer.inference.classifier import Classifier
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
-from transformer.tasks.task import NextCommands, with_training_options
+from transformer.tasks.next_commands import NextCommands
+from transformer.tasks.task import with_training_options
 from transformer.workdir import WorkDir
 
 

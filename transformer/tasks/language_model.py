@@ -1,6 +1,5 @@
 """The task of causal language modelling: each token is predicted from those before it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -23,8 +22,9 @@ from transformer.inference.language_model import LanguageModel
 from transformer.model.costs import StepCost, stack_flops
 from transformer.model.decoder_only import CausalLM
 from transformer.parallel.mapping import Parallel
+from transformer.tasks.next_commands import NextCommands, commands_for_text
 from transformer.tasks.plain_text import PlainTextTask
-from transformer.tasks.task import Metrics, NextCommands, with_training_options
+from transformer.tasks.task import Metrics, with_training_options
 from transformer.workdir import WorkDir
 
 MAX_SAMPLE_TOKENS = 200
@@ -114,12 +114,7 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
         return cost_of_step(self.config, self.tokenizer.vocab_size)
 
     def next_commands(self) -> NextCommands:
-        folder = json.dumps(str(self.workdir.path))
-        return NextCommands(
-            "The ",
-            f"from transformer import LanguageModel; "
-            f"print(LanguageModel.from_checkpoint({folder}).generate(['The '])[0])",
-        )
+        return commands_for_text(self.workdir, LanguageModel, "generate", "The ")
 
     def summary_lines(self) -> list[str]:
         batches = self.training_batches

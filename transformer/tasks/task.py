@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import jax
 import numpy as np
@@ -29,17 +29,11 @@ from transformer.model.costs import StepCost
 from transformer.model.loss import make_loss_fn, perplexity
 from transformer.parallel.mapping import MappedStep, Parallel
 from transformer.tasks.batches import TrainingT, ValidationT
+from transformer.tasks.next_commands import NextCommands
 from transformer.workdir import WorkDir
 
 Metrics = dict[str, float]
 ModelT = TypeVar("ModelT", bound=nn.Module)
-
-
-class NextCommands(NamedTuple):
-    """Examples of what to do with a finished run; "" where there is none."""
-
-    input_line: str = ""  # for eval.py --input=-
-    python: str = ""  # one line of a program
 
 
 def with_training_options(model: ModelT, config: Config) -> ModelT:

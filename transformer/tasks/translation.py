@@ -1,6 +1,5 @@
 """The task of translation."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
@@ -37,7 +36,8 @@ from transformer.model.hard_attention import make_translation_loss_fn
 from transformer.parallel.hosts import split_over_hosts
 from transformer.parallel.mapping import Parallel
 from transformer.registry import METRICS
-from transformer.tasks.task import Metrics, NextCommands, Task, with_training_options
+from transformer.tasks.next_commands import NextCommands, commands_for_text
+from transformer.tasks.task import Metrics, Task, with_training_options
 from transformer.workdir import WorkDir
 
 MAX_TOO_LONG = 0.001  # of the training pairs may have a source too long for rows of the best shape
@@ -191,14 +191,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
 
     def next_commands(self) -> NextCommands:
         sentence = self.test_pairs[0][0]
-        folder, source = (
-            json.dumps(text, ensure_ascii=False) for text in (str(self.workdir.path), sentence)
-        )
-        return NextCommands(
-            sentence,
-            f"from transformer import Translator; "
-            f"print(Translator.from_checkpoint({folder}).translate([{source}])[0])",
-        )
+        return commands_for_text(self.workdir, Translator, "translate", sentence)
 
     def _subword_lines(self) -> list[str]:
         batches = self.training_batches

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import transformer
 from transformer.registry import registering_files
-from transformer.tasks.task import NextCommands
+from transformer.tasks.next_commands import NextCommands
 
 CHECKOUT = Path(transformer.__file__).resolve().parents[1]
 
