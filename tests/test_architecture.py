@@ -13,7 +13,7 @@ PACKAGE = ROOT / "transformer"
 # Those between bars have no order among each other and may not import each other.
 LAYERS = """cli > training > tasks > evaluation > interop > inference > checkpoint > search | model
     > data > parallel | workdir > config > registry | storage | console | signals | libraries
-    | special_tokens > terminal"""
+    | reading | folders | special_tokens > terminal"""
 RANK = {
     name.strip(): rank for rank, layer in enumerate(LAYERS.split(">")) for name in layer.split("|")
 }

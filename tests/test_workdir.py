@@ -165,3 +165,32 @@ def test_a_folder_of_another_system_says_how_it_becomes_a_run(tmp_path, name, co
     expected = f"is a folder of {system}, no work directory; transformer-import {tmp_path} RUN"
     with pytest.raises(ValueError, match=expected):
         WorkDir(tmp_path).load_config()
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_a_folder_that_is_moved_away_while_a_run_trains(tmp_path, is_deleted):
+    """Catches half of a run that appears where the whole one was."""
+    workdir = make_run(tmp_path / "run")
+    workdir.append_metrics({"step": 1})
+    workdir.check_in_place()
+    os.rename(tmp_path / "run", tmp_path / "moved")
+    if not is_deleted:
+        (tmp_path / "run").mkdir()  # another one of this name
+    for write in (
+        workdir.check_in_place,
+        lambda: workdir.append_metrics({"step": 2}),
+        lambda: workdir.save_config(Config()),
+    ):
+        with pytest.raises(ValueError, match="was renamed or deleted while the run trained in it"):
+            write()
+    workdir.close()
+    assert not (tmp_path / "run").exists() or not list((tmp_path / "run").iterdir())
+    assert [record["step"] for record in WorkDir(tmp_path / "moved").read_metrics()] == [1]
+
+
+def test_a_folder_that_the_locale_cannot_name(tmp_path, monkeypatch):
+    """Catches checkpoints that go to, or are looked for in, a folder of another name."""
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")
+    WorkDir(tmp_path / "runs")
+    with pytest.raises(ValueError, match=r"läuft: names of files are ascii .* set PYTHONUTF8=1"):
+        WorkDir(tmp_path / "läuft")

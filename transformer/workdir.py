@@ -18,7 +18,6 @@ lock              locked by the process that trains here
 
 import json
 import os
-import re
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -28,12 +27,10 @@ from etils import epath
 
 from transformer import storage
 from transformer.config import Config
+from transformer.folders import FolderInPlace, check_name
+from transformer.reading import parse_json, read_file
 
 TRACES = ("lock", "log.txt", "environment.json")  # of a start that came to no run
-OWN_FILES = re.compile(
-    r"(checkpoints|results)/|((source_|target_)?tokenizer|events|config|base|classes|metrics|samples"
-    r"|curves|skipped_batches|left_out|environment|log|lock)(\.|$)"
-)
 FOREIGN = "{1} is a folder of {0}, no work directory; transformer-import {1} RUN makes one of it."
 
 
@@ -46,7 +43,9 @@ class WorkDir:
 
     def __init__(self, path: storage.PathLike, *, writes: bool = True) -> None:
         self.path, self.writes = storage.locate(path), writes
+        check_name(self.path)
         self._lock: TextIO | None = None  # the open file that is locked
+        self._place: FolderInPlace | None = None  # from the time on when it is locked
         self._made: list[epath.Path] = []  # the folders that `open_for_training` made, inner first
         self._growing: dict[str, storage.GrowingObject] = {}
 
@@ -63,13 +62,6 @@ class WorkDir:
         """Whether the folder holds a run."""
         return (self.path / "config.json").is_file()
 
-    def owns(self, path: storage.PathLike) -> bool:
-        """Whether `path` is a file that a run writes here, whatever it is called by."""
-        if storage.is_remote(path) or storage.is_remote(self.path):
-            return str(path).startswith(f"{self.path}/")
-        here, there = os.path.realpath(self.path), os.path.realpath(path)
-        return OWN_FILES.match(os.path.relpath(there, here)) is not None
-
     def load_config(self) -> Config:
         """Returns the configuration of the run, with absolute paths.
 
@@ -83,10 +75,11 @@ class WorkDir:
                 f"{self.path} is not a work directory: it has no config.json. Name one that "
                 f"train.py wrote (--workdir)."
             )
+        content = read_file(file)
         try:
-            config = Config.from_json(file.read_text(encoding="utf-8"))
+            config = Config.from_json(content.decode())
         except ValueError as error:
-            if b'"model_type"' in file.read_bytes():  # no setting of ours has this name
+            if b'"model_type"' in content:  # no setting of ours has this name
                 raise ValueError(FOREIGN.format("Hugging Face", self.path)) from None
             raise ValueError(f"{file}: {error}") from None
         # Paths that version 0.2 wrote are relative: to where the run was started, often above it.
@@ -141,11 +134,17 @@ class WorkDir:
             self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = storage.take_lock(self.path / "lock", "--workdir")
+            self._place = FolderInPlace(self.path)
         except OSError as error:
             raise ValueError(
                 f"The work directory {self.path} cannot be written ({error.strerror}); name "
                 f"another with --workdir."
             ) from None
+
+    def check_in_place(self) -> None:
+        """Raises ValueError if the folder was renamed or deleted since it was opened to train."""
+        if self._place:
+            self._place.check()
 
     def _check_same(self, config: Config) -> None:
         settings = {known.name: known for known in config.settings()}
@@ -172,8 +171,8 @@ class WorkDir:
         records: list[dict[str, Any]] = []
         for line in file.read_text(encoding="utf-8").split("\n") if file.is_file() else []:
             try:
-                records.append(json.loads(line))
-            except json.JSONDecodeError:
+                records.append(parse_json(line))
+            except ValueError:
                 continue
         return records
 
@@ -195,7 +194,7 @@ class WorkDir:
     def read_starts(self) -> list[dict[str, Any]]:
         """Returns the records of environment.json, one for each start of the training."""
         with suppress(ValueError, OSError):  # damaged, or there is none yet
-            return json.loads((self.path / "environment.json").read_text(encoding="utf-8"))
+            return parse_json((self.path / "environment.json").read_text(encoding="utf-8"))
         return []
 
     def append_log(self, text: str) -> None:
@@ -207,6 +206,8 @@ class WorkDir:
         if not self.writes:
             return
         if not storage.is_remote(path):
+            if name != "log.txt":  # which any thread may write, and can be lost
+                self.check_in_place()
             with open(path, "a", encoding="utf-8") as file:
                 file.write(text)
             return
@@ -230,6 +231,7 @@ class WorkDir:
 
     def _write(self, name: str, text: str) -> None:
         if self.writes:
+            self.check_in_place()
             storage.write_atomically(self.path / name, text)
 
 

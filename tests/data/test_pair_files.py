@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from transformer.config import DataConfig
-from transformer.data import pair_blocks, parallel_text
+from transformer.data import file_blocks, pair_blocks, parallel_text
 from transformer.data.corpus_facts import find_languages, missing_splits
 from transformer.data.text_files import LONGEST_LINE
 from transformer.data.training_text import TrainingText
@@ -191,3 +191,13 @@ def test_a_line_break_in_a_sentence_becomes_a_space_and_is_counted(kind, tmp_pat
     ((name, repairs),) = kept.repairs.items()
     ((reason, count),) = repairs.named(name).items()
     assert count == 1 and "line breaks" in reason and "line 2)" in reason
+
+
+def test_a_block_of_long_lines_holds_fewer(tmp_path, monkeypatch):
+    """Catches 50,000 lines of a megabyte each that are held at once, and pairs lost between."""
+    monkeypatch.setattr(file_blocks, "BYTES_OF_BLOCK", 1)
+    monkeypatch.setattr(file_blocks, "LINES_AT_ONCE", 2)
+    write_sides(tmp_path / "train", PAIRS)
+    blocks = list(parallel_text.read_blocks(str(tmp_path), "train", DataConfig()))
+    assert [pair for block in blocks for pair in block.decode().pairs] == PAIRS
+    assert max(block.num_pairs for block in blocks) == 2

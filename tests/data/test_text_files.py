@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from transformer.data import text_files
+from transformer.data import text_files, unpacking
 from transformer.data.text_files import LONGEST_LINE, Lines, count_lines, decode_text, open_lines
 
 DATA = b"\xef\xbb\xbfa\r\n\nb\xff\n c \x00\n\xe2\x80\xa8d\xc2\x85\n\r\nlast"
@@ -101,3 +101,16 @@ def test_a_validation_split_goes_by_any_of_its_usual_names(tmp_path):
     assert text_files.name_in_folder(tmp_path, "validation") == "val"
     assert text_files.name_in_folder(tmp_path, "dev") == "dev"
     assert text_files.name_in_folder(tmp_path, "test") == "test"
+
+
+@pytest.mark.parametrize("content", [b"\n" * 2**20, b"a" * 2**20], ids=["empty lines", "one line"])
+def test_a_bomb_is_refused(content, tmp_path, monkeypatch):
+    """Catches a small file that fills the memory, or keeps a command busy for hours."""
+    monkeypatch.setattr(text_files, "CHECK_EVERY", 2**18)
+    monkeypatch.setattr(unpacking, "CHECK_EVERY", 2**18)
+    path = tmp_path / "a.xz"
+    path.write_bytes(lzma.compress(4 * content))
+    with pytest.raises(ValueError, match=r"a\.xz unpacks to more than 500 times its size"):
+        list(open_lines(path))
+    (tmp_path / "a").write_bytes(content)  # not packed
+    assert list(open_lines(tmp_path / "a"))

@@ -21,6 +21,7 @@ from transformer import storage
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.orbax_manager import best_of, make_manager
 from transformer.checkpoint.train_state import Params, TrainState
+from transformer.reading import parse_json
 
 T = TypeVar("T")
 SCORES = "scores.json"  # in the folder of the checkpoints: {step: score}
@@ -95,7 +96,7 @@ class Checkpoints:
     def _read_scores(self) -> dict[int, float]:
         file = self.folder / SCORES
         if file.is_file():
-            return {int(step): score for step, score in json.loads(file.read_text()).items()}
+            return {int(step): score for step, score in parse_json(file.read_text()).items()}
         noted = {step: self._manager.metrics(step) for step in self.steps()}  # by version 0.2
         return {step: metrics["score"] for step, metrics in noted.items() if metrics}
 

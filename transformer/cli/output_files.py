@@ -1,12 +1,17 @@
 """Checks, before anything is computed, that what the evaluate command writes destroys nothing."""
 
 import os
+import re
 from collections.abc import Iterable
 from importlib.util import find_spec
 
 from transformer import storage
 from transformer.workdir import WorkDir
 
+RUN_FILES = re.compile(
+    r"(checkpoints|results)/|((source_|target_)?tokenizer|events|config|base|classes|metrics|samples"
+    r"|curves|skipped_batches|left_out|environment|log|lock)(\.|$)"
+)
 PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".webp")
 
 
@@ -25,7 +30,7 @@ def check_answers_file(
             raise ValueError(
                 f"--output={output} is the file of --{name}, which would be lost: name another."
             )
-    if WorkDir(workdir).owns(output):
+    if _is_of_run(WorkDir(workdir), output):
         raise ValueError(f"--output={output} is a file of the run itself: name another.")
     is_resumed = path.with_name(f"{path.name}.parts").is_dir()
     if path.is_file() and not may_replace and not is_resumed:
@@ -40,6 +45,14 @@ def check_picture_file(name: str, path: str) -> None:
         raise ValueError(f"--{name} must end in one of {', '.join(PICTURES)}, not '{suffix}'.")
     if not find_spec("matplotlib"):
         raise ValueError(f"--{name} needs matplotlib: pip install matplotlib.")
+
+
+def _is_of_run(run: WorkDir, path: str) -> bool:
+    """Whether `path` is a file that a run writes in its folder, whatever it is called by."""
+    if storage.is_remote(path) or storage.is_remote(run.path):
+        return path.startswith(f"{run.path}/")
+    here, there = os.path.realpath(run.path), os.path.realpath(path)
+    return RUN_FILES.match(os.path.relpath(there, here)) is not None
 
 
 def _is_same_file(first: str, second: str) -> bool:

@@ -13,6 +13,9 @@ from transformer.data.pair_formats import ParseJson, parse_tsv
 from transformer.data.splits import Split, part_of
 from transformer.data.text_files import open_lines
 
+LINES_AT_ONCE = 64  # each at most 1 MiB
+BYTES_OF_BLOCK = 2**27
+
 
 class Table(Protocol):
     """A file, or two files side by side, with some pairs of a corpus."""
@@ -44,7 +47,7 @@ class TextTable(NamedTuple):
         opened = [open_lines(path) for path in self.files]
         lines = [islice(file.undecoded(), first, end) for file in opened]
         while True:
-            columns = [list(islice(column, pair_blocks.PAIRS_OF_BLOCK)) for column in lines]
+            columns = _next_lines(lines)
             if len(set(map(len, columns))) > 1:
                 ahead = [first + len(column) for column in columns]
                 self._refuse_unequal([n + _count(f) for n, f in zip(ahead, lines, strict=True)])
@@ -59,6 +62,23 @@ class TextTable(NamedTuple):
             f"The two sides must have equally many lines, but {self.files[0]} has {counts[0]} and "
             f"{self.files[1]} has {counts[1]}."
         )
+
+
+def _next_lines(files: Sequence[Iterator[bytes]]) -> list[list[bytes]]:
+    """Returns the next lines of each file: those of a block, fewer if they are long.
+
+    They are equally many in each, unless a file ends before another.
+    """
+    columns: list[list[bytes]] = [[] for _ in files]
+    size, most = 0, pair_blocks.PAIRS_OF_BLOCK
+    while size < BYTES_OF_BLOCK and (left := min(LINES_AT_ONCE, most - len(columns[0]))):
+        parts = [list(islice(file, left)) for file in files]
+        for column, part in zip(columns, parts, strict=True):
+            column += part
+            size += sum(map(len, part))
+        if any(len(part) < left for part in parts):
+            break
+    return columns
 
 
 def _count(lines: Iterable[bytes]) -> int:

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 from etils import epath
 
+from transformer.reading import parse_json, read_file
 from transformer.storage import write_atomically
 
 FILE = "classes.json"
@@ -43,7 +44,7 @@ class Labels:
     def load(cls, folder: epath.Path) -> Self:
         """Reads the classes of a work directory; raises ValueError if they are missing or bad."""
         try:
-            labels = cls(**json.loads((folder / FILE).read_text(encoding="utf-8")))
+            labels = cls(**parse_json(read_file(folder / FILE)))
             if not isinstance(labels.names, list) or len(set(labels.names)) < len(labels.names):
                 raise TypeError("names must be a list without repetition")
             return labels

@@ -14,11 +14,12 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from etils import epath
 
 from transformer import storage
+from transformer.data.unpacking import CHECK_EVERY, BinaryFile, check_unpacked
 from transformer.storage import PathLike
 
 OPENERS = {"": None, ".gz": gzip.open, ".xz": lzma.open}
@@ -29,7 +30,6 @@ TOO_LONG = "lines longer than 1 MiB, cut there"
 LINE_BREAK = "sentences with line breaks, which became spaces"
 MAX_SHOWN = 5  # numbers of repaired lines that a message names
 READ_ERRORS = OSError, EOFError, lzma.LZMAError, zlib.error
-BinaryFile = IO[bytes] | io.BufferedIOBase
 
 
 class Repairs:
@@ -89,13 +89,18 @@ class Lines:
 
         The line feed at its end is there even where the file, or what is kept, lacks it.
         """
+        unchecked = 0
         try:
             while line := self._file.readline(LONGEST_LINE + 1):
+                unchecked += len(line)
+                if unchecked > CHECK_EVERY:
+                    check_unpacked(self.name, self._file, self._raw)
+                    unchecked = 0
                 if line.endswith(b"\n"):
                     yield line
                     continue
                 while (rest := self._file.readline(2**16)) and not rest.endswith(b"\n"):
-                    pass
+                    check_unpacked(self.name, self._file, self._raw)
                 yield line + b"\n"
         except READ_ERRORS as error:
             raise ValueError(_unreadable(self.name, error)) from None

@@ -11,6 +11,7 @@ from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.data.tokenizers_json import train_byte_level
+from transformer.reading import read_file
 from transformer.storage import PathLike, locate, write_atomically
 from transformer.workdir import WorkDir
 
@@ -122,8 +123,10 @@ def _files(folder: PathLike) -> dict[str, epath.Path]:
 
 def _load(path: epath.Path, read: Callable[[bytes], Tokenizer]) -> Tokenizer:
     try:
-        return read(path.read_bytes())
+        data = read_file(path)
     except OSError as error:
         raise ValueError(f"The tokenizer {path} cannot be read: {error.strerror}.") from None
+    try:
+        return read(data)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

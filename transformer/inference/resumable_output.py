@@ -20,6 +20,7 @@ from etils.epath import PathLike
 
 from transformer import storage
 from transformer.inference.chunks import Chunk
+from transformer.reading import parse_json
 
 PART = re.compile(r"(\d{6,})\.([0-9a-f]{8})")  # number.checksum
 
@@ -83,7 +84,7 @@ class Parts:
             self._is_open = True
 
     def _check_identity(self) -> None:
-        before = json.loads(self._about() or "{}")
+        before = parse_json(self._about() or "{}")
         for name, now in self._identity.items():
             if before.get(name) != now:
                 raise ValueError(
@@ -108,7 +109,7 @@ class Parts:
     def finished(self) -> dict[int, str]:
         """Reads which chunks are finished: {number: checksum}."""
         if self.is_joined:
-            return dict(enumerate(json.loads((self.folder / "joined").read_text())))
+            return dict(enumerate(parse_json((self.folder / "joined").read_text())))
         names = (PART.fullmatch(name) for name in self._names())
         return {int(name[1]): name[2] for name in names if name}
 

@@ -183,6 +183,7 @@ class Trainer:
         self.meter.settle()
         if self.meter.num_skipped_in_a_row:
             return
+        self.workdir.check_in_place()
         try:
             self.checkpoints.save(state, self.meter.trained())
         except Exception as error:  # any type, and perhaps the failure of the save before

@@ -34,6 +34,7 @@ from transformer.data.pair_blocks import Pairs
 from transformer.data.prepared.cache import temporary_folder
 from transformer.data.prepared.key import FORMAT
 from transformer.data.ragged import Ragged, Starts
+from transformer.reading import parse_json
 
 HEADER, VERIFIED, HELD_OUT = "header.json", "verified.json", "held_out.json"
 CHUNK = 2**24  # bytes that are read at a time
@@ -80,7 +81,7 @@ class PreparedCorpus:
         """Takes the local folder with the files."""
         self.folder, self.header = folder, header
         self.source, self.target = (self._map_side(side) for side in ("source", "target"))
-        held_out = json.loads((folder / HELD_OUT).read_text(encoding="utf-8"))
+        held_out = parse_json((folder / HELD_OUT).read_text(encoding="utf-8"))
         self.held_out: Pairs = [(source, target) for source, target in held_out]
         self.left_out = Counter[str](header["left_out"])
         self.sample = (folder / LEFT_OUT).read_text(encoding="utf-8")
@@ -141,7 +142,7 @@ def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
 def _read_header(folder: epath.Path) -> dict[str, Any]:
     """Returns the header; raises ValueError if it is not what was written."""
     with suppress(ValueError, KeyError, AttributeError):
-        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+        header = parse_json((folder / HEADER).read_text(encoding="utf-8"))
         if header.pop("crc32") == header_checksum(header):
             return header
     raise ValueError(f"{HEADER} was altered or cut short")
@@ -205,5 +206,5 @@ def _times(folder: pathlib.Path, files: dict[str, dict[str, int]]) -> dict[str, 
 
 def _read_verified(folder: pathlib.Path) -> object:
     with suppress(OSError, ValueError):
-        return json.loads((folder / VERIFIED).read_text(encoding="utf-8"))
+        return parse_json((folder / VERIFIED).read_text(encoding="utf-8"))
     return None

@@ -1,0 +1,47 @@
+"""What can go wrong with a local folder: the locale cannot hold its name, or it is moved away."""
+
+import os
+import sys
+from contextlib import suppress
+
+from etils import epath
+
+
+def check_name(path: epath.Path) -> None:
+    """Raises ValueError for a local folder that Orbax would take for another one.
+
+    It writes names in UTF-8, whatever encoding the locale makes Python use.
+    """
+    encoding = sys.getfilesystemencoding()
+    name = os.fspath(path)
+    if encoding == "utf-8" or name.startswith("gs://") or os.path.abspath(name).isascii():
+        return
+    text = os.fsencode(name).decode(errors="replace")
+    raise ValueError(f"{text}: names of files are {encoding} in this locale; set PYTHONUTF8=1.")
+
+
+class FolderInPlace:
+    """A folder that is there now; `check` tells when it is another one, or none."""
+
+    def __init__(self, path: epath.Path) -> None:
+        self._path, self._identity = path, self._look(path)
+
+    def check(self) -> None:
+        """Raises ValueError if the folder was renamed or deleted.
+
+        What is written then would make a new folder with half of a run.
+        """
+        if self._look(self._path) != self._identity:
+            raise ValueError(
+                f"{self._path} was renamed or deleted while the run trained in it. Put the folder "
+                f"back, or name its new place with --workdir: the run goes on from its last "
+                f"checkpoint there."
+            )
+
+    @staticmethod
+    def _look(path: epath.Path) -> tuple[int, int] | None:
+        """Returns device and inode of a folder; None if it is not there."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            status = os.stat(path)
+            return status.st_dev, status.st_ino
+        return None

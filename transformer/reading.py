@@ -1,0 +1,25 @@
+"""Reads small files that anybody may have made: no pipe, and no JSON that is nested too deep."""
+
+import json
+import os
+from typing import Any
+
+from etils import epath
+
+
+def read_file(path: epath.Path) -> bytes:
+    """Returns the content of a file; raises ValueError for a pipe or a device, which may not end.
+
+    Raises OSError if it cannot be read.
+    """
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise ValueError(f"{path} must be a file, not a pipe or a device.")
+    return path.read_bytes()
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Returns the value of a JSON text; raises ValueError if it is none, or nested too deep."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deep to be read") from None
