@@ -18,7 +18,6 @@ _ATTENTION_OF_POSITIONS = {  # the functions that take a bias, or whose products
     "alibi": _PRODUCTS,
     "rotary": (*_PRODUCTS, "content", "fused", *SELF_ATTENTION_ONLY),
 }
-_TAKE_MEMORY = *_PRODUCTS, "fused"
 _NO_WEIGHTS = "fused", "performer", *HARD_ATTENTION  # that could be dropped
 
 
@@ -92,14 +91,12 @@ def _check_positions(model: ModelConfig) -> None:
 
 def _check_memory(model: ModelConfig, task: str, row_length: int) -> None:
     _require(task == "language_model", f"model.block={model.block} is for task=language_model.")
-    for name, value, allowed in (
-        ("positions", model.positions, ("none", *_ATTENTION_OF_POSITIONS)),
-        ("attention", model.attention, _TAKE_MEMORY),
-    ):
+    positions = "none", *_ATTENTION_OF_POSITIONS
+    for name, allowed in (("positions", positions), ("attention", (*_PRODUCTS, "fused"))):
         _require(
-            value in allowed,
+            getattr(model, name) in allowed,
             f"model.block={model.block} needs model.{name} to be one of {', '.join(allowed)}, as "
-            f"its segments also see those before them; it is {value}.",
+            f"its segments also see those before them; it is {getattr(model, name)}.",
         )
     _require(
         row_length > model.segment_length,

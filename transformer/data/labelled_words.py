@@ -50,7 +50,7 @@ def encode_words(
 ) -> tuple[Ragged, Ragged]:
     """Returns (the ids of each text, the position of the first piece of each of its words).
 
-    A word is encoded alone; one of which the vocabulary leaves nothing is UNK. With the pieces 5 6
+    A word is encoded alone; one that has no piece in the vocabulary is UNK. With the pieces 5 6
     for "cats" and 7 for "sat", "cats sat" has the ids 5 6 7 2 and the positions 0 2; with
     `model.token_types` they are 1 5 6 7 2 and 1 3.
     """

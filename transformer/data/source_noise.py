@@ -1,4 +1,4 @@
-"""Damages the source of each pair on purpose: what a model of spelling correction learns from.
+"""Adds errors to the source of each pair, from which a model learns spelling correction.
 
 The pairs are a plain text with itself, so that any text will do. How a sentence is damaged depends
 on it alone: a test set is the same for every run, and a prepared corpus for every host.

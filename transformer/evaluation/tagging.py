@@ -14,7 +14,8 @@ Entity = tuple[str, int, int]  # type, number of the first word, that behind the
 def entities(labels: Sequence[str]) -> list[Entity]:
     """Returns the entities that the labels of a text spell, as CoNLL's script reads them.
 
-    B-X begins an entity of type X, I-X continues one of the same type, and else begins one too.
+    B-X begins an entity of type X. I-X continues one of the same type, or begins one if there is
+    none.
 
     >>> entities("B-PER I-PER O I-ORG B-ORG I-PER".split())
     [('PER', 0, 2), ('ORG', 3, 4), ('ORG', 4, 5), ('PER', 5, 6)]

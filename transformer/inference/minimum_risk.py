@@ -1,4 +1,4 @@
-"""Minimum Bayes risk decoding: of several candidates the one that is most like all of them."""
+"""Minimum Bayes risk decoding: the candidate that is most similar to all candidates."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -22,8 +22,8 @@ from transformer.model.masks import causal_mask, segment_mask
 class HardAttention(nn.Module):
     """The value at one position s, which is drawn from softmax(QKᵀ/√d_k) for each query and head.
 
-    It is arXiv 1502.03044, section 4.1. Without `dropout`, which says that the model is in training
-    and drops nothing, it is the likeliest position: nothing is drawn when translating. The
+    It is arXiv 1502.03044, section 4.1. `dropout` is given only in training, and drops nothing
+    here; without it s is the likeliest position, so that nothing is drawn when translating. The
     collection "samples" receives log p(s) [B, N, T] as "log_probs".
     """
 
