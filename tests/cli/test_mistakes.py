@@ -78,3 +78,5 @@ def test_an_output_that_is_a_file_of_the_run(call, make_run):
     for name in ("config.json", "results/x", "tokenizer.model"):
         ended = call(evaluate.main, *words, f"--output={run / name}")
         assert_refused(ended, "is a file of the run itself")
+    ended = call(evaluate.main, f"--workdir={run}", f"--attention={run / 'curves.png'}")
+    assert_refused(ended, "is a file of the run itself")

@@ -221,7 +221,7 @@ class EvaluateFlags(HostFlags, SearchFlags, CompareFlags):
                 self.output, input_files(self), self.workdir, may_replace=self.overwrite
             )
         if self.attention:
-            check_picture_file("attention", self.attention)
+            check_picture_file("attention", self.attention, self.workdir)
         if self.metrics and not self.is_scoring:
             raise ValueError(
                 f"--metrics={self.metrics} needs references: add --reference=FILES, or leave out "

@@ -37,9 +37,11 @@ def check_answers_file(
         raise ValueError(f"{output} exists: name another --output, or add --overwrite.")
 
 
-def check_picture_file(name: str, path: str) -> None:
-    """Raises ValueError if the flag --NAME=PATH names no picture that can be written."""
+def check_picture_file(name: str, path: str, workdir: str) -> None:
+    """Raises ValueError if --NAME=PATH names no picture that can be written, or one of the run."""
     _check_folder(name, path)
+    if _is_of_run(WorkDir(workdir), path):
+        raise ValueError(f"--{name}={path} is a file of the run itself: name another.")
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in PICTURES:
         raise ValueError(f"--{name} must end in one of {', '.join(PICTURES)}, not '{suffix}'.")
