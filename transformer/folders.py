@@ -1,6 +1,7 @@
 """What can go wrong with a local folder: the locale cannot hold its name, or it is moved away."""
 
 import os
+import shutil
 import sys
 from contextlib import suppress
 
@@ -20,6 +21,10 @@ def check_name(path: epath.Path) -> None:
     raise ValueError(f"{text}: names of files are {encoding} in this locale; set PYTHONUTF8=1.")
 
 
+class FolderMovedError(ValueError):
+    """A folder is not where it was."""
+
+
 class FolderInPlace:
     """A folder that is there now; `check` tells when it is another one, or none."""
 
@@ -27,16 +32,29 @@ class FolderInPlace:
         self._path, self._identity = path, self._look(path)
 
     def check(self) -> None:
-        """Raises ValueError if the folder was renamed or deleted.
+        """Raises FolderMovedError if the folder was renamed or deleted.
 
         What is written then would make a new folder with half of a run.
         """
         if self._look(self._path) != self._identity:
-            raise ValueError(
+            raise FolderMovedError(
                 f"{self._path} was renamed or deleted while the run trained in it. Put the folder "
                 f"back, or name its new place with --workdir: the run goes on from its last "
                 f"checkpoint there."
             )
+
+    def remove_remains(self) -> None:
+        """Removes what a save that was under way made anew where the folder was."""
+        if (
+            self._look(self._path) in (None, self._identity)
+            or (self._path / "config.json").exists()
+        ):
+            return
+        for temporary in (self._path / "checkpoints").glob("*.orbax-checkpoint-tmp"):
+            shutil.rmtree(temporary, ignore_errors=True)
+        with suppress(OSError):  # there is something else in it
+            os.rmdir(self._path / "checkpoints")
+            os.rmdir(self._path)
 
     @staticmethod
     def _look(path: epath.Path) -> tuple[int, int] | None:

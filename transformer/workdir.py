@@ -115,6 +115,8 @@ class WorkDir:
     def close(self) -> None:
         """Lets other processes train here again; removes a folder in which no run has begun."""
         self._flush_log()
+        if self._place:
+            self._place.remove_remains()
         if self._made and not self.has_run:
             for name in TRACES:
                 (self.path / name).unlink(missing_ok=True)
@@ -163,6 +165,7 @@ class WorkDir:
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         """Appends a JSON line to metrics.jsonl, with the time."""
+        self.check_in_place()
         self._append("metrics.jsonl", json.dumps(record | {"time": utc_now()}) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
@@ -206,8 +209,6 @@ class WorkDir:
         if not self.writes:
             return
         if not storage.is_remote(path):
-            if name != "log.txt":  # which any thread may write, and can be lost
-                self.check_in_place()
             with open(path, "a", encoding="utf-8") as file:
                 file.write(text)
             return
@@ -226,8 +227,7 @@ class WorkDir:
         """Drops what an interrupted run logged after the checkpoint that it resumes from."""
         lines = [json.dumps(record) for record in self.read_metrics() if record["step"] <= step]
         self._growing.pop("metrics.jsonl", None)
-        text = "".join(line + "\n" for line in lines)
-        self._write("metrics.jsonl", text)
+        self._write("metrics.jsonl", "".join(f"{line}\n" for line in lines))
 
     def _write(self, name: str, text: str) -> None:
         if self.writes:

@@ -24,6 +24,7 @@ from transformer.training import next_commands, startup_summary
 from transformer.training.automatic import choose_settings, fix_steps
 from transformer.training.choices import Choices
 from transformer.training.fit_memory import make_fitting_trainer
+from transformer.training.moved_folder import ending_saves
 from transformer.training.profile import Profile, make_profile
 from transformer.training.progress import OnReport
 from transformer.training.trainer import Trainer
@@ -171,7 +172,8 @@ def _train(
     begin_run(trainer)
     lines = startup_summary.summary_lines(trainer.config, trainer.train_step, trainer.task)
     say("\n".join([*lines, *choices.lines()]))
-    code = trainer.run(partial(conclude_run, trainer), profile)
+    with ending_saves(trainer):
+        code = trainer.run(partial(conclude_run, trainer), profile)
     step = max(trainer.checkpoints.steps(), default=0)
     trainer.checkpoints.close()
     scores = _test_scores(workdir.read_metrics()[-1]) if code == DONE else {}
