@@ -129,5 +129,5 @@ def test_answers_of_another_model_are_not_mixed(job, fields, changes, said):
 
 def test_a_model_that_loses_a_line_is_found_out(job):
     """Catches answers that move up by a line."""
-    with pytest.raises(ValueError, match="lines 1 to 3: zip"):
+    with pytest.raises(ValueError, match="lines 1 to 3: the task gave 2 answers"):
         run(job, answerer(answer=lambda texts: texts[1:]))

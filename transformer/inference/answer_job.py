@@ -37,8 +37,10 @@ class AnswerJob(FileJob[Answerer]):
 
     def _output(self, model: Answerer, chunk: Chunk) -> tuple[bytes, int]:
         answers = model.answer(chunk.lines)
-        rows = (LINE_BREAKS.sub(" ", text) for _, text in zip(chunk.lines, answers, strict=True))
-        return "".join(f"{row}\n" for row in rows).encode(errors="replace"), 0
+        if len(answers) != len(chunk.lines):
+            raise ValueError(f"the task gave {len(answers)} answers; there must be one a line.")
+        rows = (f"{LINE_BREAKS.sub(' ', text)}\n" for text in answers)
+        return "".join(rows).encode(errors="replace"), 0
 
     def _identity(self, model: Answerer) -> dict[str, Any]:
         return {**model.identity, "options": self.options}
