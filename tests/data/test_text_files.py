@@ -114,3 +114,11 @@ def test_a_bomb_is_refused(content, tmp_path, monkeypatch):
         list(open_lines(path))
     (tmp_path / "a").write_bytes(content)  # not packed
     assert list(open_lines(tmp_path / "a"))
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="there is no /proc")
+def test_a_file_that_is_no_text_but_memory_is_named():
+    """Catches a traceback, and a sentence that does not say which of several files it means."""
+    for read in (count_lines, lambda path: list(open_lines(path))):
+        with pytest.raises(ValueError, match=r"^/proc/self/mem cannot be read: Input/output error"):
+            read("/proc/self/mem")

@@ -203,9 +203,12 @@ def count_lines(path: PathLike) -> int | None:
     if path.suffix in (".gz", ".xz") or not path.is_file():
         return None
     count, last = 0, b"\n"
-    with open(path, "rb") as file:
-        while block := file.read(2**20):
-            count, last = count + block.count(b"\n"), block[-1:]
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(2**20):
+                count, last = count + block.count(b"\n"), block[-1:]
+    except OSError as error:
+        raise ValueError(_unreadable(str(path), error)) from None
     return count + (last != b"\n")
 
 
