@@ -3,7 +3,7 @@
 import io
 from typing import IO
 
-CHECK_EVERY = 2**24  # bytes of a text between two looks at how well it was packed
+CHECK_EVERY = 2**22  # bytes of a text between two looks at how well it was packed
 MOST_UNPACKED = 500  # bytes of text from a byte of a packed file; usual are 3 to 10
 BinaryFile = IO[bytes] | io.BufferedIOBase
 
