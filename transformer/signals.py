@@ -6,7 +6,7 @@ The exit codes below are returned to the scripts; only those end the process.
 import os
 import signal
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
@@ -40,13 +40,18 @@ def end_on_signals() -> None:
     where nothing is to be kept, they raise `Interruption`; while a module is imported, which would
     turn that into an ImportError, they end the process at once. SIGHUP stays ignored where it is.
     """
+    _catch(_end)
+
+
+def _catch(handler: Callable[[int, FrameType | None], None]) -> None:
+    """Handles every signal of `CAUGHT`, but SIGHUP where it is ignored, as under nohup."""
     for number in CAUGHT:
-        if signal.getsignal(number) != signal.SIG_IGN or number != signal.SIGHUP:
-            signal.signal(number, _end)
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def ignore_signals() -> None:
-    """Lets a command that has done its work end undisturbed."""
+    """Leaves signals to others: in a worker process, and where a command has done its work."""
     for number in CAUGHT:
         signal.signal(number, signal.SIG_IGN)
 
@@ -105,10 +110,7 @@ class Stopping:
 
         SIGHUP stays ignored where it is, as under nohup.
         """
-        signal.signal(signal.SIGTERM, self._note)
-        signal.signal(signal.SIGINT, self._note)
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-            signal.signal(signal.SIGHUP, self._note)
+        _catch(self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number

@@ -1,6 +1,5 @@
 """The answers of a task to the lines of a file: as safe as a translated corpus."""
 
-import errno
 import gzip
 import lzma
 import os
@@ -10,6 +9,7 @@ import pytest
 
 from tests.helpers.commands import restored_signals
 from tests.helpers.fake_translator import Killed
+from tests.helpers.full_disk import full_after
 from transformer.inference.answer_job import Answerer, AnswerJob
 from transformer.inference.run_job import run_job
 
@@ -84,16 +84,9 @@ def test_a_signal_is_one_sentence_with_the_command_that_resumes(job, number, cod
 
 def test_a_full_disk_is_one_sentence(job, monkeypatch):
     """Catches a stack trace, and answers that are lost with the disk's space."""
-    fsync, calls, asked = os.fsync, [], []
-
-    def full_after_three(file):
-        calls.append(file)
-        if len(calls) > 3:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        fsync(file)
-
+    asked = []
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full_after_three)
+        full_after(patch, 3)
         with pytest.raises(ValueError, match=r"No space left on device\).*start the same command"):
             run(job, answerer())
     assert run(job, answerer(asked)) == 0

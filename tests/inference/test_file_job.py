@@ -12,6 +12,7 @@ import threading
 import pytest
 
 from tests.helpers.fake_translator import FakeTranslator, Killed
+from tests.helpers.full_disk import full_after
 from transformer.inference import run_job as run_job_module
 from transformer.inference.chunks import Chunk
 from transformer.inference.job_progress import JobProgress
@@ -161,16 +162,9 @@ def test_two_jobs_cannot_write_the_same_file(source):
 
 def test_a_full_disk_is_one_sentence_and_costs_no_chunk(source, monkeypatch):
     """Catches a stack trace, a half-written part, and parts that are lost with it."""
-    job, fsync, calls = make_job(source), os.fsync, []
-
-    def full_after_three(file):
-        calls.append(file)
-        if len(calls) > 3:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        fsync(file)
-
+    job = make_job(source)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full_after_three)
+        full_after(patch, 3)
         with pytest.raises(
             ValueError, match=r"\(No space left on device\).*; free some space and start"
         ):

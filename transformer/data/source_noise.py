@@ -23,15 +23,15 @@ def misspell(text: str) -> str:
     """
     rng = np.random.default_rng(np.frombuffer(text.encode(errors="replace"), np.uint8))
     alphabet = [letter for letter in text if letter.isalpha()]
-    letters, damaged = list(text), []
+    letters, damaged = list(reversed(text)), []  # the next one last: taking it costs the same
     while letters:
-        letter = letters.pop(0)
+        letter = letters.pop()
         if not letter.isalpha() or rng.integers(LETTERS_PER_ERROR):
             damaged.append(letter)
             continue
         match rng.integers(4):
-            case 0 if letters and letters[0].isalpha():
-                damaged += [letters.pop(0), letter]
+            case 0 if letters and letters[-1].isalpha():
+                damaged += [letters.pop(), letter]
             case 1:
                 damaged += [letter, letter]
             case 2:

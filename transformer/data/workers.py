@@ -9,7 +9,6 @@ program that was killed.
 import os
 import pickle
 import queue
-import signal
 import subprocess
 import sys
 import traceback
@@ -20,6 +19,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+
+from transformer.signals import ignore_signals
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -142,8 +143,7 @@ def _ask(worker: subprocess.Popen[bytes], item: Any) -> Any:
 
 def _serve() -> None:
     """Reads the function and then items from standard input; writes (result, error) for each."""
-    for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:  # for the program that asks
-        signal.signal(number, signal.SIG_IGN)
+    ignore_signals()  # for the program that asks
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not come between the results
     function = pickle.load(sys.stdin.buffer)

@@ -134,9 +134,12 @@ def attend(
 
 def masked_softmax(logits: jax.Array, mask: Array | None) -> jax.Array:
     """Returns the softmax over the last axis where `mask` is True, over all of it for None."""
-    if mask is not None:
-        logits = jnp.where(mask, logits, jnp.finfo(logits.dtype).min)
-    return jax.nn.softmax(logits)
+    return jax.nn.softmax(mask_logits(logits, mask))
+
+
+def mask_logits(logits: jax.Array, mask: Array | None) -> jax.Array:
+    """Returns the logits with the least number where `mask` is False, or as they are for None."""
+    return logits if mask is None else jnp.where(mask, logits, jnp.finfo(logits.dtype).min)
 
 
 def fused_attention(

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer.model.arrays import Array
-from transformer.model.attention_functions import WeightsDropout, attention_logits
+from transformer.model.attention_functions import WeightsDropout, attention_logits, mask_logits
 from transformer.model.dropout import hash_of_index
 from transformer.model.encoder_decoder import Transformer
 from transformer.model.loss import LossFn, Params, Sums, make_loss_fn, per_token
@@ -39,9 +39,7 @@ class HardAttention(nn.Module):
     ) -> jax.Array:
         query, key, value = (x.swapaxes(1, 2) for x in (query, key, value))
         logits = attention_logits(query * query.shape[-1] ** -0.5, key)
-        if mask is not None:
-            logits = jnp.where(mask, logits, jnp.finfo(logits.dtype).min)
-        log_probs = jax.nn.log_softmax(logits)
+        log_probs = jax.nn.log_softmax(mask_logits(logits, mask))
         weights = _one_hot_of_largest(log_probs) if dropout is None else self.draw(log_probs)
         return (weights.astype(value.dtype) @ value).swapaxes(1, 2)
 

@@ -18,7 +18,7 @@ from transformer.config import Config
 from transformer.console import format_seconds, keeping_log, phase, say, showing_phases, silence
 from transformer.evaluation.task_scores import TaskScores
 from transformer.parallel import devices, hosts
-from transformer.signals import DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
+from transformer.signals import CAUGHT, DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
 from transformer.tasks.task import Task
 from transformer.training import next_commands, startup_summary
 from transformer.training.automatic import choose_settings, fix_steps
@@ -128,8 +128,7 @@ def _catching_signals(stopping: Stopping) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
-    before = {number: signal.getsignal(number) for number in numbers}
+    before = {number: signal.getsignal(number) for number in CAUGHT}
     stopping.catch_signals()
     try:
         yield
