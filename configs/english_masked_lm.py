@@ -2,7 +2,7 @@
 
 A million parameters, 4,000 steps of 3,072 tokens (4.5 epochs of 213,000 sentences), about 35
 minutes of one core. A quarter of the tokens is hidden, where BERT hides 15%: so small a model is
-short of steps, and each teaches more.
+short of steps, and each teaches more. Reached: 3.28 nats per masked token of held-out sentences.
 
 Data: data/english, made of Tatoeba's, Multi30k's and other English, with the training sentences of
 SST-2 and of TREC (but those that configs/trec.py scores):

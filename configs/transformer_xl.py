@@ -2,7 +2,8 @@
 
 Segments of 64 that also see the states of the 64 characters before them, in rows of 4 segments;
 else configs/shakespeare.py with rotary positions: equal parameters, steps and characters per step.
-`:plain` is the model without a memory, in windows of 64. Scores are nats per character.
+`:plain` is the model without a memory, in windows of 64. Scores are nats per character: 1.666 with
+the memory and 1.672 without it, means of seeds 0 to 2 (docs/tasks.md has more).
 
     python train.py --config=configs/transformer_xl.py --workdir=runs/transformer_xl
     python train.py --config=configs/transformer_xl.py:plain --workdir=runs/plain

@@ -54,8 +54,7 @@ class HardAttention(nn.Module):
 
         Like dropout it does not depend on the number of devices.
         """
-        bits = hash_of_index(self.make_rng("dropout"), shape) >> 8
-        return -jnp.log(-jnp.log((bits.astype(jnp.float32) + 0.5) * 2.0**-24))
+        return gumbel_noise_of(hash_of_index(self.make_rng("dropout"), shape))
 
 
 class HardGumbelAttention(HardAttention):
@@ -69,6 +68,16 @@ class HardGumbelAttention(HardAttention):
         noisy = log_probs + self.gumbel_noise(log_probs.shape)
         soft = jax.nn.softmax(noisy)
         return _one_hot_of_largest(noisy) + soft - jax.lax.stop_gradient(soft)
+
+
+def gumbel_noise_of(bits: jax.Array) -> jax.Array:
+    """Returns the noise of random bits, uint32: finite for all of them.
+
+    The uniform number is (k + 1/2) / 2²³ for the 23 upper bits k: float32 holds each exactly, so
+    that none is rounded to 1, as (2²⁴ - 1/2) / 2²⁴ would be.
+    """
+    uniform = ((bits >> 9).astype(jnp.float32) + 0.5) * 2.0**-23
+    return -jnp.log(-jnp.log(uniform))
 
 
 def _one_hot_of_largest(x: jax.Array) -> jax.Array:

@@ -136,11 +136,12 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         row = {"text": text, "label": found.label, "probabilities": found.probabilities}
         return found.label, row
 
+    def training_contents(self) -> list[Any]:
+        return _arrays(self.training_batches)
+
     def data_contents(self) -> list[Any]:
-        batches = self.training_batches, self.validation_batches
-        sides = [side for b in batches for side in (b.source, b.target)]
-        arrays = [array for side in sides for array in (side.flat, side.starts)]
-        return [*arrays, self.validation, self.test_examples]
+        validation = _arrays(self.validation_batches)
+        return [*self.training_contents(), *validation, self.validation, self.test_examples]
 
     def save(self, folder: epath.Path) -> None:
         save_tokenizers(folder, self.tokenizer, self.tokenizer)
@@ -177,3 +178,9 @@ class ClassificationTask(LabelledTask[PackedBatches]):
                 f"            {count:,} of {reason}: cut for the accuracy, not in the loss"
             )
         return lines
+
+
+def _arrays(batches: PackedBatches) -> list[Any]:
+    """Returns the ids of all texts and classes, and where each begins."""
+    both = batches.source, batches.target
+    return [array for side in both for array in (side.flat, side.starts)]
