@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from tests.helpers.terminal import Terminal
-from transformer.terminal import LiveLine, cut, write_any_character
+from tests.helpers.terminal import ERASE, Terminal
+from transformer.terminal import LiveLine, cut, escaped, write_any_character
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,31 @@ def test_a_terminal_that_has_gone_ends_nothing():
     stream.close()
     line.show("step 1")
     line.say("done")
+
+
+HOSTILE = "a\x1b]0;title\x07 \r over \x9b2J \u202etxt.exe\u2066 \x7f \udc9b b"
+RAW = set(HOSTILE) - set(escaped(HOSTILE))
+
+
+def test_texts_cannot_command_a_terminal():
+    """Catches sentences and names that clear the screen, rewrite a line or turn its order."""
+    assert set("\x1b\x07\r\x9b\u202e\u2066\x7f\udc9b") == RAW
+    assert escaped("a\tb\n\u200fשלום 👩\u200d🔬 e\u0301") == "a\tb\n\u200fשלום 👩\u200d🔬 e\u0301"
+    for stream in (Terminal(), io.StringIO()):
+        line, log = LiveLine(stream), []
+        line.log = log.append
+        for use in (line.say, line.show, line.note, line.remark):
+            use(HOSTILE)
+        line.close()
+        assert not RAW & set(stream.getvalue().replace(ERASE, "") + "".join(log))
+        assert "\\x1b]0;title\\x07 \\r over" in stream.getvalue()
+
+
+def test_a_name_with_a_line_break_stays_in_its_row():
+    """Catches a phase whose name leaves a row behind at each tick."""
+    stream = Terminal()
+    LiveLine(stream).note("restoring a\nb")
+    assert "\n" not in stream.getvalue() and stream.row() == "restoring a\\nb"
 
 
 @pytest.mark.parametrize(

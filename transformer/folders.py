@@ -2,10 +2,14 @@
 
 import os
 import shutil
+import stat
 import sys
 from contextlib import suppress
 
 from etils import epath
+from etils.epath import PathLike
+
+ROOT = 0  # the user who may do anything anyway
 
 
 def check_name(path: epath.Path) -> None:
@@ -19,6 +23,14 @@ def check_name(path: epath.Path) -> None:
         return
     text = os.fsencode(name).decode(errors="replace")
     raise ValueError(f"{text}: names of files are {encoding} in this locale; set PYTHONUTF8=1.")
+
+
+def is_of_stranger(path: PathLike) -> bool:
+    """Whether another user made a folder where everybody may make some, as in /tmp."""
+    path = os.path.realpath(path)
+    if not os.path.exists(path) or not os.stat(os.path.dirname(path)).st_mode & stat.S_IWOTH:
+        return False
+    return os.stat(path).st_uid not in (ROOT, os.getuid())
 
 
 class FolderMovedError(ValueError):
@@ -50,8 +62,7 @@ class FolderInPlace:
             or (self._path / "config.json").exists()
         ):
             return
-        for temporary in (self._path / "checkpoints").glob("*.orbax-checkpoint-tmp"):
-            shutil.rmtree(temporary, ignore_errors=True)
+        remove_unfinished(self._path / "checkpoints")
         with suppress(OSError):  # there is something else in it
             os.rmdir(self._path / "checkpoints")
             os.rmdir(self._path)
@@ -63,3 +74,9 @@ class FolderInPlace:
             status = os.stat(path)
             return status.st_dev, status.st_ino
         return None
+
+
+def remove_unfinished(checkpoints: epath.Path) -> None:
+    """Removes what saves that did not come to their end left in a local folder of checkpoints."""
+    for temporary in checkpoints.glob("*.orbax-checkpoint-tmp"):
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -3,6 +3,7 @@
 import codecs
 import io
 import os
+import re
 import shutil
 import sys
 import threading
@@ -10,11 +11,15 @@ import time
 import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TextIO
+from typing import IO, Any, TextIO
 
 ERASE = "\r\x1b[2K"  # the row of a terminal that the cursor is in
 ASCII = {"±": "+-", "–": "-", "—": "-", "…": "...", "·": "*", "×": "x", "²": "^2", "√": "sqrt"}
 ASCII |= {"→": "->", "≤": "<=", "≥": ">=", "α": "alpha", "β": "beta", "ε": "epsilon", "Δ": "delta"}
+# Commands of a terminal, what reorders or breaks a line, and bytes of file names that are commands.
+COMMANDS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\udc80-\udc9f]"
+)
 
 
 def write_any_character(stream: TextIO | None) -> None:
@@ -34,8 +39,24 @@ def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
     character = error.object[error.start]
     if "\udc80" <= character <= "\udcff":  # what surrogateescape makes of a byte
         return bytes([ord(character) - 0xDC00]), error.start + 1
-    escaped = character.encode("ascii", "backslashreplace").decode()
-    return ASCII.get(character, escaped), error.start + 1
+    code = character.encode("ascii", "backslashreplace").decode()
+    return ASCII.get(character, code), error.start + 1
+
+
+def escaped(text: str) -> str:
+    r"""Returns a text in which nothing commands a terminal but the ends of lines and tabs.
+
+    Sentences, names and values of settings may come from anybody.
+
+    >>> escaped("red \x1b[31m text")
+    'red \\x1b[31m text'
+    """
+    return COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def is_terminal(stream: IO[Any] | None) -> bool:
+    """Whether a stream is there and open, and a terminal."""
+    return stream is not None and not stream.closed and stream.isatty()
 
 
 class LiveLine:
@@ -56,14 +77,14 @@ class LiveLine:
     @property
     def is_live(self) -> bool:
         """Whether the stream is a terminal, on which a line can be rewritten."""
-        stream = self._stream
-        return stream is not None and not stream.closed and stream.isatty()
+        return is_terminal(self._stream)
 
     def show(self, text: str, *, is_passing: bool = False) -> None:
         """Replaces what was shown before, on a terminal.
 
         is_passing: whether the log can do without it, as another will soon follow.
         """
+        text = escaped(text)
         with self._lock:
             if not (is_passing and self.is_live):
                 self._record(text)
@@ -73,6 +94,7 @@ class LiveLine:
 
     def note(self, text: str) -> None:
         """Shows `text` behind the line on a terminal until the next note; "" removes it."""
+        text = escaped(text)
         with self._lock:
             if text != self._note and self.is_live:
                 self._note = text
@@ -80,6 +102,7 @@ class LiveLine:
 
     def say(self, text: str) -> None:
         """Prints a line that stays."""
+        text = escaped(text)
         with self._lock:
             self.close()
             self._record(text)
@@ -91,7 +114,7 @@ class LiveLine:
     def remark(self, text: str) -> None:
         """Prints a line that stays into a file and the log, but not on a terminal."""
         with self._lock:
-            self._record(text)
+            self._record(escaped(text))
 
     def close(self) -> None:
         """Keeps what is shown and begins a new line."""
@@ -112,6 +135,7 @@ class LiveLine:
         self._print(ERASE + self._fit("  ".join(filter(None, (self._text, self._note)))))
 
     def _fit(self, text: str) -> str:
+        text = text.replace("\n", "\\n")
         return cut(text, columns_of(self._stream) - 1)  # in the last column some terminals wrap
 
     def _record(self, text: str) -> None:

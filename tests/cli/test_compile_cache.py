@@ -76,6 +76,31 @@ def test_a_folder_that_others_may_write_is_not_used(tmp_path, level):
     assert folder is None and "others may write to" in said
 
 
+def test_a_folder_is_not_used_that_others_may_replace_or_fill(tmp_path):
+    """Catches programs run from below a folder that is everybody's, or from one that is named."""
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "home").symlink_to(tmp_path / "shared")
+    os.chmod(tmp_path / "shared", 0o777)
+    folder, said = turn_on()
+    assert folder is None and f"others may replace what is in {tmp_path / 'shared'}" in said
+    os.chmod(tmp_path / "shared", 0o1777)  # as /tmp, where nobody can replace what others made
+    assert turn_on()[1] == ""
+    (tmp_path / "named").mkdir()
+    os.chmod(tmp_path / "named", 0o770)
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "named"))
+    folder, said = turn_on()
+    assert folder is None and f"others may write to {tmp_path / 'named'}" in said
+
+
+def test_a_folder_of_another_user_is_not_used(tmp_path, monkeypatch):
+    """Catches programs that another user laid under the name of our folder."""
+    turn_on()
+    jax.config.update("jax_compilation_cache_dir", None)
+    monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid + 1)
+    folder, said = turn_on()
+    assert folder is None and "others may write to" in said
+
+
 def test_the_users_own_choice_stands(tmp_path, monkeypatch):
     """Catches a default that overrides JAX's own settings."""
     chosen = str(tmp_path / "mine")

@@ -10,6 +10,7 @@ without Apache Beam.
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,12 +20,15 @@ import tensorflow_datasets as tfds
 from etils import epath
 
 from transformer import storage
+from transformer.reading import parse_json
 
 # The parts of the catalogue that register wmt14_translate, imdb_reviews, mnist and their like.
 CATALOGUES = [
     f"tensorflow_datasets.{part}" for part in ("translate", "text", "image_classification")
 ]
 RANDOM_ACCESS = ("array_record", "parquet")  # the formats that are read without TensorFlow
+FEATURES = "tensorflow_datasets.core.features."  # where the classes of TFDS's features are
+NO_CATALOGUE = re.compile(r"=|^[^/:]+:(?![\d*])")  # arguments of a builder, or another catalogue
 MAX_REASON = 240  # characters of an error of TFDS that are shown
 Row = dict[str, Any]  # a value of each feature: bytes, an integer or an array
 Example = TypeVar("Example")
@@ -132,8 +136,16 @@ def open_builder(name: str, file_format: str | None = None) -> tfds.core.Dataset
                 f"{name} is not a prepared TFDS dataset: it has no dataset_info.json (the folder "
                 f"to name ends with the version, as in .../wmt14_translate/de-en/1.0.0)."
             )
+        _check_features(folder)
         return tfds.builder_from_directory(folder)
+    if NO_CATALOGUE.search(name):
+        raise ValueError(
+            f"A TFDS dataset is NAME, NAME/CONFIG or the folder of a prepared one, not {name}: "
+            f"other catalogues run code of their own."
+        )
     _register_catalogues()
+    for path in _prepared_folders(name):
+        _check_features(path)
     try:
         return tfds.builder(name, file_format=file_format, try_gcs=False)  # no network
     except tfds.core.DatasetNotFoundError:
@@ -142,6 +154,35 @@ def open_builder(name: str, file_format: str | None = None) -> tfds.core.Dataset
         raise ValueError(
             f"No such folder exists, and TFDS cannot open '{name}': {shorten(error)}"
         ) from None
+
+
+def _prepared_folders(name: str) -> Iterator[epath.Path]:
+    """Yields the folders of all prepared configurations and versions of a dataset."""
+    root = os.environ.get("TFDS_DATA_DIR") or tfds.core.constants.DATA_DIR
+    folder = epath.Path(root).expanduser() / re.split("[/:]", name)[0]
+    for pattern in ("*/features.json", "*/*/features.json"):
+        yield from (file.parent for file in folder.glob(pattern))
+
+
+def _check_features(folder: epath.Path) -> None:
+    """Raises ValueError if features.json names code other than TFDS's own, which would be run."""
+    file = folder / "features.json"
+    if not file.exists():
+        return
+    pending = [parse_json(file.read_bytes())]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            pending += value.values()
+            for key in ("pythonClassName", "python_class_name", "type"):
+                name = value.get(key)
+                if isinstance(name, str) and not name.startswith(FEATURES):
+                    raise ValueError(
+                        f"{file} asks for {name}, which is no feature of TFDS itself and is "
+                        f"not run."
+                    )
+        elif isinstance(value, list):
+            pending += value
 
 
 def check_prepared(name: str, builder: tfds.core.DatasetBuilder) -> None:

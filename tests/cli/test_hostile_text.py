@@ -1,0 +1,118 @@
+"""Sentences, pieces, names of classes and folders that strangers chose never command a terminal."""
+
+import json
+import logging
+from unittest.mock import patch
+
+import absl.logging
+import pytest
+
+from tests.helpers.commands import call
+from tests.helpers.random_runs import write_run
+from tests.helpers.tiny_runs import CONFIG, SETTINGS, SPLITS
+from tests.test_terminal import HOSTILE, RAW
+from transformer.cli import process
+from transformer.data.simple_tokenizers import PiecesTokenizer
+
+WORD = (
+    HOSTILE.replace(" ", "")
+    .replace("\r", "")
+    .encode(errors="surrogateescape")
+    .decode("utf-8", "replace")
+)
+NAME = "run\x1b[31m\r\u202e"
+
+
+def raw(output):
+    """The characters of a command's output that a terminal obeys, but for those of the live row."""
+    text = output if isinstance(output, str) else output.decode()
+    return RAW & set(text.replace("\r\x1b[2K", ""))
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    """A run that translates everything into hostile pieces."""
+    folder = tmp_path_factory.mktemp("runs") / NAME
+    return write_run(folder, tokenizer=PiecesTokenizer([f"{WORD}{i}" for i in range(9)], "@@"))
+
+
+def test_translations_are_exact_in_a_pipe_and_escaped_on_a_terminal(translator):
+    """Catches a translation that commands a terminal, or that is changed in a file."""
+    arguments = f"--workdir={translator}", "--input=-"
+    text = f"{HOSTILE} {WORD}1\n".encode(errors="surrogatepass")
+    code, out, err = call("eval.py", *arguments, stdin=text, terminal=True)
+    assert code == 0, err
+    assert not raw(out) and not raw(err) and b"\\x1b" in out
+    code, exact, err = call("eval.py", *arguments, stdin=text)
+    assert code == 0 and not raw(err)
+    assert raw(exact) and out != exact
+
+
+def test_classes_and_files_are_escaped(tmp_path):
+    """Catches names of classes and files in scores, answers and errors."""
+    names = [f"{i}{WORD}" for i in range(3)]
+    run = write_run(tmp_path / NAME, "classification", classes=names)
+    arguments = f"--workdir={run}", f"--input={tmp_path / NAME}.txt"
+    code, out, err = call("eval.py", *arguments, terminal=True)
+    assert code == 2 and "\\x1b[31m\\r\\u202e.txt" in err and not raw(err)
+    (tmp_path / f"{NAME}.txt").write_text(f"w1 {WORD}\n")
+    code, out, err = call("eval.py", *arguments, terminal=True)
+    assert code == 0 and not raw(out) and not raw(err), err
+    assert call("eval.py", *arguments)[1].decode().strip("\n") in names
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "test.tsv").write_text("".join(f"{name}\tw1 w2\n" for name in names))
+    code, out, err = call(
+        "eval.py", f"--workdir={run}", f"--corpus={tmp_path / 'corpus'}", terminal=True
+    )
+    assert code == 0 and not raw(out) and not raw(err) and b"\\x1b" in out, err
+
+
+def test_values_of_settings_are_escaped(tmp_path):
+    """Catches a config.json of somebody else that speaks to the terminal."""
+    run = write_run(tmp_path / "run")
+    values = json.loads((run / "config.json").read_text())
+    values["data"]["corpus"] = f"{tmp_path}/{NAME}"
+    (run / "config.json").write_text(json.dumps(values))
+    for script, flag in (
+        ("eval.py", "--split=test"),
+        ("train.py", "--print_config"),
+        ("train.py", "--help"),
+    ):
+        _, out, err = call(script, f"--workdir={run}", flag, terminal=True)
+        assert not raw(out) and not raw(err) and "\\x1b" in out.decode() + err
+    values["model"]["attention"] = HOSTILE
+    values["model"][HOSTILE] = 1
+    (run / "config.json").write_text(json.dumps(values))
+    code, out, err = call("eval.py", f"--workdir={run}", terminal=True)
+    assert code == 2 and not raw(err)
+
+
+def test_tracebacks_and_logs_are_escaped(capsys):
+    """Catches a defect, or an error that a library logs, that says what it was given as it is."""
+    process._show_defect(RuntimeError, RuntimeError(HOSTILE), None)
+    with patch("absl.logging.set_verbosity"), patch("sys.unraisablehook"):
+        process.hear_errors_once()
+    handler = absl.logging.get_absl_handler()
+    handler.handle(logging.LogRecord("x", logging.ERROR, "x.py", 1, "%s", (HOSTILE,), None))
+    handler.removeFilter(handler.filters[-1])
+    shown = capsys.readouterr().err
+    assert not raw(shown) and shown.count("\\x1b]0;title") == 2
+
+
+@pytest.mark.slow
+def test_a_training_shows_nothing_as_it_is(tmp_path):
+    """Catches a start-up summary, a sample, a report or a log with the corpus' own commands."""
+    corpus, run = tmp_path / NAME, tmp_path / f"other {NAME}"
+    corpus.mkdir()
+    rows = [f"{i % 2}{WORD}\tw{i} {WORD}\n" for i in range(40)]
+    (corpus / "train.tsv").write_text("".join(rows))
+    (tmp_path / "config.py").write_text(CONFIG.format(task="classification"))
+    settings = [f"{name}={value}" for name, value in SETTINGS.items()] + SPLITS
+    settings += [f"data.corpus={corpus}", "data.row_length=64", "tokenizer.kind=characters"]
+    settings += ["training.num_train_steps=2", "training.eval_every=1"]
+    flags = [f"--config={tmp_path / 'config.py'}", *(f"--config.{word}" for word in settings)]
+    code, out, err = call("train.py", f"--workdir={run}", *flags, terminal=True)
+    assert code == 0, err
+    assert err.count("\\x1b]0;title") > 5  # samples, answers and what to do next
+    files = [(run / name).read_text() for name in ("log.txt", "samples.txt")]
+    assert not raw(out) and not raw(err + "".join(files))
