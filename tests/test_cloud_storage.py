@@ -19,7 +19,7 @@ from tests.helpers.fake_cloud_storage import FakeCloudStorage
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from tests.helpers.scored import evaluation
 from tests.helpers.scripts import write_corpus
-from transformer import storage
+from transformer import growing_files, storage
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.cli import evaluate, run_training, train
@@ -195,7 +195,7 @@ def test_scores_pictures_and_events_lie_beside_the_run(cloud):
 def test_a_failure_to_write_events_does_not_stop_the_training(cloud, monkeypatch):
     """Catches the thread of tensorboardX that dies, and then a queue that nobody empties."""
     workdir = make_run()
-    monkeypatch.setattr(storage.GrowingObject, "flush", lambda self: 1 / 0)
+    monkeypatch.setattr(growing_files.GrowingObject, "flush", lambda self: 1 / 0)
     progress = Progress(workdir, 10, 0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -305,7 +305,7 @@ def start_run(config: Config) -> Trainer:
     assert not workdir.is_finished(config)
     workdir.open_for_training(config)
     trainer = Trainer(config, workdir)
-    begin_run(trainer)
+    begin_run(trainer, changed_text=False)
     return trainer
 
 

@@ -1,5 +1,6 @@
 """Signals are noted or raise at once; patience counts evaluations; exit codes say why."""
 
+import math
 import os
 import signal
 import subprocess
@@ -70,9 +71,12 @@ def test_on_several_hosts_a_block_is_finished_together(stopping):
 
 
 def test_patience_counts_evaluations_since_the_best():
-    """Catches an equal score taken for a better one, and patience=0 taken for no patience."""
+    """Catches an equal score taken for a better one, a NaN that nothing is better than, and
+    patience=0 taken for no patience.
+    """
     stopping = Stopping(patience=2)
     for score, converged in (
+        (math.nan, False),
         (1, False),
         (3, False),
         (2, False),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TypeVar
 
-from transformer.terminal import LiveLine, stamp_lines
+from transformer.terminal import LiveLine, escaped, is_terminal, stamp_lines
 
 T = TypeVar("T")
 TICK = 0.5  # seconds between two looks at the phase that lasts
@@ -40,7 +40,7 @@ def tell(lines: Iterable[str]) -> None:
     """Prints results to standard output, on the first host alone."""
     if not _is_quiet:
         _line.close()
-        print(*lines, sep="\n", flush=True)
+        print(*map(escaped, lines) if is_terminal(sys.stdout) else lines, sep="\n", flush=True)
 
 
 def ask_for_lines(what: str) -> None:
@@ -68,7 +68,7 @@ def keeping_log(write: Callable[[str], object]) -> Generator[None]:
     except BaseException as error:
         reason = traceback.format_exc() if isinstance(error, Exception) else type(error).__name__
         with suppress(OSError):
-            write(stamp_lines(reason.rstrip()))
+            write(stamp_lines(escaped(reason.rstrip())))
         raise
     finally:
         _line.log = before

@@ -14,7 +14,12 @@ def read_file(path: epath.Path) -> bytes:
     """
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise ValueError(f"{path} must be a file, not a pipe or a device.")
-    return path.read_bytes()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        if error.errno and not error.filename:  # one of reading, and not of opening
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from None
+        raise
 
 
 def parse_json(text: str | bytes) -> Any:

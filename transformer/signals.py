@@ -3,6 +3,7 @@
 The exit codes below are returned to the scripts; only those end the process.
 """
 
+import math
 import os
 import signal
 import threading
@@ -21,6 +22,7 @@ MAX_SKIPPED = 3  # skipped updates in a row after which a run is given up as div
 
 CAUGHT = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 GRACE = 5.0  # seconds after which a command that does not end of an `Interruption` is ended
+_shared: "Stopping | None" = None  # that of the `at_once` block which several hosts are in
 
 
 class Interruption(BaseException):
@@ -103,6 +105,7 @@ class Stopping:
         self.signal: int | None = None  # the last one that was noted
         self.best: float | None = None
         self.num_worse = 0  # evaluations since the best
+        self.has_left = False  # whether a block of `at_once` was cut short
         self._at_once = False
 
     def catch_signals(self) -> None:
@@ -124,21 +127,40 @@ class Stopping:
 
     @contextmanager
     def at_once(self) -> Generator[None]:
-        """Lets a signal raise `Interruption` inside the block, if this host is alone.
+        """Lets a signal raise `Interruption` inside the block.
 
-        A signal that was noted before raises it, too, before the block begins.
+        A signal that was noted before raises it, too, before the block begins. Of several hosts,
+        only what looks at `shared_stopping` raises it, for all of them together.
         """
-        self._at_once = self.is_alone
+        global _shared
+        self._at_once, _shared = self.is_alone, None if self.is_alone else self
         try:
             if self.signal and self.is_alone:
+                raise Interruption(self.signal)
+            yield
+        except Interruption:
+            self.has_left = True
+            raise
+        finally:
+            self._at_once, _shared = False, None
+
+    @contextmanager
+    def own_part(self) -> Generator[None]:
+        """Lets a signal raise `Interruption` where this one of several hosts waits for no other.
+
+        The caller must tell the other hosts, which may wait for what comes after the block.
+        """
+        self._at_once = True
+        try:
+            if self.signal:
                 raise Interruption(self.signal)
             yield
         finally:
             self._at_once = False
 
     def record_score(self, score: float) -> None:
-        """Notes the score of an evaluation; higher is better."""
-        if self.best is None or score > self.best:
+        """Notes the score of an evaluation; higher is better, and one that is no number worst."""
+        if math.isfinite(score) and (self.best is None or score > self.best):
             self.best, self.num_worse = score, 0
         else:
             self.num_worse += 1
@@ -152,3 +174,8 @@ class Stopping:
     def exit_code(self) -> int:
         """The exit code after a signal: INTERRUPTED for SIGINT, else RESUMABLE."""
         return exit_code_of(self.signal)
+
+
+def shared_stopping() -> Stopping | None:
+    """Returns the one whose block of `at_once` this host and others are in; None outside."""
+    return _shared

@@ -92,14 +92,18 @@ def open_atomically(path: PathLike, writer: str = "") -> Generator[IO[bytes]]:
         return
     temporary = path.with_name(f"{path.name}{writer}.tmp")
     try:
-        with open(temporary, "wb") as file:
+        with suppress(FileNotFoundError):  # what a killed process left, or a link laid there
+            os.unlink(temporary)
+        with open(temporary, "xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())  # else a power cut may leave the new name without content
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.errno and not error.filename:
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
 
 
@@ -143,24 +147,6 @@ def try_lock(path: epath.Path) -> tuple[TextIO | None, str]:
     file.write(f"process {os.getpid()} on {socket.gethostname()}")
     file.flush()
     return file, ""
-
-
-class GrowingObject:
-    """A file to append to where nothing can be appended: kept in memory and written as a whole."""
-
-    def __init__(self, path: PathLike) -> None:
-        self._path = epath.Path(path)
-        self._content = self._path.read_bytes() if self._path.is_file() else b""
-
-    def write(self, data: bytes) -> None:
-        """Appends bytes, to be written at the next `flush`."""
-        self._content += data
-
-    def flush(self) -> None:
-        """Writes everything; Cloud Storage slows down a caller that does so every second."""
-        self._path.write_bytes(self._content)
-
-    close = flush
 
 
 # ---- the first request to an object store, with errors that a user can act on

@@ -4,7 +4,7 @@ config.json       the configuration
 tokenizer.*       the vocabularies
 left_out.tsv      some of the training pairs that were left out, by reason
 base.json         of low-rank adapters: the run that they adapt
-classes.json      the names of the classes, of a task that has some
+classes.json      the names of the classes, if there are any
 checkpoints/      parameters and optimizer state, by step
 metrics.jsonl     a JSON line per report; events.* has the same for TensorBoard
 log.txt           what was said, with date and time
@@ -27,8 +27,11 @@ from etils import epath
 
 from transformer import storage
 from transformer.config import Config
+from transformer.config.versions import newer_writer
 from transformer.folders import FolderInPlace, check_name
+from transformer.growing_files import GrowingFiles
 from transformer.reading import parse_json, read_file
+from transformer.terminal import escaped
 
 TRACES = ("lock", "log.txt", "environment.json")  # of a start that came to no run
 FOREIGN = "{1} is a folder of {0}, no work directory; transformer-import {1} RUN makes one of it."
@@ -47,7 +50,7 @@ class WorkDir:
         self._lock: TextIO | None = None  # the open file that is locked
         self._place: FolderInPlace | None = None  # from the time on when it is locked
         self._made: list[epath.Path] = []  # the folders that `open_for_training` made, inner first
-        self._growing: dict[str, storage.GrowingObject] = {}
+        self._growing = GrowingFiles(self.path)
 
     def __truediv__(self, name: str) -> epath.Path:
         return self.path / name
@@ -81,13 +84,14 @@ class WorkDir:
         except ValueError as error:
             if b'"model_type"' in content:  # no setting of ours has this name
                 raise ValueError(FOREIGN.format("Hugging Face", self.path)) from None
-            raise ValueError(f"{file}: {error}") from None
+            newer = newer_writer(self.read_starts())
+            raise ValueError(f"{file}: {error}{newer}") from None
         # Paths that version 0.2 wrote are relative: to where the run was started, often above it.
         above = [] if storage.is_remote(self.path) else storage.absolute(self.path).parents
         return config.with_absolute_paths(os.getcwd(), *map(str, above))
 
     def is_finished(self, config: Config) -> bool:
-        """Whether the folder holds a run of this configuration that came to its end.
+        """Whether the folder holds a finished run of `config`.
 
         Raises ValueError if its configuration differs in a setting that may not change.
         """
@@ -102,8 +106,8 @@ class WorkDir:
 
         Raises ValueError for a folder that cannot be written, in which another process trains, or
         whose run differs from `config` in a setting that may not change on resumption. A folder on
-        gs:// is not locked, as a preempted run would leave its lock behind and could not resume:
-        users must see to it that only one run at a time trains there.
+        gs:// is not locked, as a preempted run could not resume: users must see to it that only one
+        run at a time trains there.
         """
         if self.writes and storage.is_remote(self.path):
             storage.check_writable(self.path)
@@ -114,7 +118,8 @@ class WorkDir:
 
     def close(self) -> None:
         """Lets other processes train here again; removes a folder in which no run has begun."""
-        self._flush_log()
+        with suppress(OSError):
+            self.flush()
         if self._place:
             self._place.remove_remains()
         if self._made and not self.has_run:
@@ -173,15 +178,13 @@ class WorkDir:
         file = self.path / "metrics.jsonl"
         records: list[dict[str, Any]] = []
         for line in file.read_text(encoding="utf-8").split("\n") if file.is_file() else []:
-            try:
+            with suppress(ValueError):
                 records.append(parse_json(line))
-            except ValueError:
-                continue
         return records
 
     def append_samples(self, step: int, samples: Iterable[str]) -> None:
         """Appends outputs for the validation set to samples.txt, to be read by people."""
-        self._append("samples.txt", "\n".join([f"step {step}", *samples, ""]))
+        self._append("samples.txt", escaped("\n".join([f"step {step}", *samples, ""])))
 
     def append_batch(self, step: int, batch: NamedTuple) -> epath.Path:
         """Appends a skipped batch of arrays to skipped_batches.jsonl; returns that file's path."""
@@ -195,38 +198,33 @@ class WorkDir:
         self._write("environment.json", json.dumps(starts, indent=2) + "\n")
 
     def read_starts(self) -> list[dict[str, Any]]:
-        """Returns the records of environment.json, one for each start of the training."""
-        with suppress(ValueError, OSError):  # damaged, or there is none yet
+        """Returns the records of environment.json, one for each start."""
+        with suppress(ValueError, OSError):  # damaged, or none yet
             return parse_json((self.path / "environment.json").read_text(encoding="utf-8"))
         return []
 
     def append_log(self, text: str) -> None:
-        """Appends lines to log.txt; an object store gets them with the next record of metrics."""
-        self._append("log.txt", text)
+        """Appends lines to log.txt; an object store gets them with the next record of metrics.
+
+        Raises OSError; the lines come with the next ones.
+        """
+        if self.writes:
+            self._growing.add("log.txt", text)
+            if not storage.is_remote(self.path):
+                self._growing.flush("log.txt")
 
     def _append(self, name: str, text: str) -> None:
-        path = self.path / name
-        if not self.writes:
-            return
-        if not storage.is_remote(path):
-            with open(path, "a", encoding="utf-8") as file:
-                file.write(text)
-            return
-        if name not in self._growing:
-            self._growing[name] = storage.GrowingObject(path)
-        self._growing[name].write(text.encode())
-        if name != "log.txt":
-            self._growing[name].flush()
-            self._flush_log()
+        if self.writes:
+            self._growing.append(name, text)
 
-    def _flush_log(self) -> None:
-        if "log.txt" in self._growing:
-            self._growing["log.txt"].flush()
+    def flush(self) -> None:
+        """Appends what could not be written when it was given; raises OSError."""
+        self._growing.flush()
 
     def forget_metrics_after(self, step: int) -> None:
         """Drops what an interrupted run logged after the checkpoint that it resumes from."""
         lines = [json.dumps(record) for record in self.read_metrics() if record["step"] <= step]
-        self._growing.pop("metrics.jsonl", None)
+        self._growing.forget("metrics.jsonl")
         self._write("metrics.jsonl", "".join(f"{line}\n" for line in lines))
 
     def _write(self, name: str, text: str) -> None:

@@ -4,15 +4,22 @@ import json
 import logging
 import random
 import shutil
+import threading
 import warnings
+from unittest.mock import Mock
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from etils import epath
 
+from tests.helpers.full_disk import no_file_beyond
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.fingerprint import fingerprints
+from transformer.checkpoint.notes import make_notes
+from transformer.checkpoint.orbax_manager import make_manager
 from transformer.checkpoint.train_state import TrainState
 
 
@@ -39,6 +46,19 @@ def test_keeps_the_last_and_the_best(tmp_path):
     assert checkpoints.steps() == [2, 5, 6]
     assert checkpoints.best_step() == 2
     assert Checkpoints(tmp_path, keep=1, read_only=True).best_step() == 2
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_failed_save_costs_one_checkpoint(tmp_path):
+    """Catches the error raised again at the next save, and a temporary folder that stays."""
+    checkpoints = save(tmp_path, [(1, None)])
+    with no_file_beyond(10), pytest.raises((OSError, ValueError)):
+        checkpoints.save(make_state(2))
+        checkpoints.wait()
+    assert checkpoints.steps() == [1]
+    checkpoints.save(make_state(3))
+    checkpoints.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "3"]
 
 
 def test_the_scores_of_version_0_2_still_count(tmp_path):
@@ -155,7 +175,8 @@ def test_arrays_that_do_not_fit_their_fingerprints_are_not_restored(tmp_path):
     (file,) = [p for p in data_files(tmp_path / "2" / "about") if "fingerprints" in p.read_text()]
     about = json.loads(file.read_text())
     about["fingerprints"]["params"][0] ^= 1
-    file.write_text(json.dumps(about))
+    del about["format"], about["version"], about["checksum"]
+    file.write_text(json.dumps(make_notes(**about)))
     with pytest.warns(UserWarning, match="Checkpoint 2 cannot be used: the params on disk are not"):
         restored = Checkpoints(tmp_path, keep=3).restore(make_state(0))
     assert int(restored.step) == 1
@@ -183,3 +204,30 @@ def test_opening_for_reading_leaves_the_logger_of_others_alone(tmp_path):
     save(tmp_path, [(1, None)])
     Checkpoints(tmp_path, keep=1, read_only=True)
     assert logging.getLogger("absl").filters == []
+
+
+def test_a_save_that_fails_on_one_of_several_hosts_ends_the_run_in_a_sentence(
+    tmp_path, monkeypatch
+):
+    """Catches a traceback of Orbax's, and a lost host that is taken for a full disk."""
+    manager = make_manager(epath.Path(tmp_path), 1, {}, read_only=False)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+
+    def fail_with(error):
+        monkeypatch.setattr(manager._orbax, "wait_until_finished", Mock(side_effect=error))
+        manager.wait_until_finished()
+
+    with pytest.raises(ValueError, match=r"could not be written: no space\. Start the same comm"):
+        fail_with(RuntimeError("no space"))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="UNAVAILABLE"):
+        fail_with(jax.errors.JaxRuntimeError("UNAVAILABLE: a host"))
+
+
+def test_a_host_does_not_wait_for_others_that_wait_for_its_failed_save(tmp_path, monkeypatch):
+    """Catches ten minutes in which all hosts stand still after a full disk of one of them."""
+    manager = make_manager(epath.Path(tmp_path), 1, {}, read_only=False)
+    never = threading.Event()
+    manager._orbax = Mock(own_error=RuntimeError("no space"), wait_until_finished=never.wait)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(ValueError, match="could not be written: no space"):
+        manager.wait_until_finished()

@@ -1,5 +1,6 @@
 """A run of any task is restored as model, parameters, configuration and tokenizers."""
 
+import json
 from functools import partial
 
 import jax
@@ -80,8 +81,14 @@ def test_a_predictor_takes_another_checkpoint(tmp_path):
     ],
 )
 def test_parameters_of_another_model_are_refused(tmp_path, changes, said):
-    """Catches a checkpoint beside a foreign config.json that fails deep inside Flax."""
+    """Catches a checkpoint beside a foreign config.json that fails deep inside Flax.
+
+    The checkpoint is one of version 0.1.0, which does not note the run that it belongs to.
+    """
     workdir = WorkDir(write_run(tmp_path))
+    (file,) = tmp_path.glob("checkpoints/*/about/metadata")
+    about = {k: v for k, v in json.loads(file.read_text()).items() if k not in ("run", "checksum")}
+    file.write_text(json.dumps(about | {"format": 1}))
     config = workdir.load_config()
     for name, value in changes.items():
         setattr(config.model, name, value)

@@ -177,7 +177,7 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(workdir, tmp_path):
     (other / "tokenizer.vocab").write_text("\n".join(vocabulary[:-2]))
     code, _, err = call("eval.py", f"--workdir={other}", "--input=-", stdin=b"0 1\n")
     assert code == 2
-    assert "does not fit" in err
+    assert "tokenizer.vocab is not the file that the checkpoints were trained with" in err
     (other / "tokenizer.vocab").write_bytes(b"")
     assert call("eval.py", f"--workdir={other}", "--input=-")[0] == 2
 

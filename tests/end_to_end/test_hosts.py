@@ -3,16 +3,17 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
+from itertools import chain
 
 import pytest
 
+import transformer
 from tests.helpers.commands import call
-from tests.helpers.scripts import ROOT, losses, start
-from tests.helpers.xla_flags import xla_flags
+from tests.helpers.scripts import ROOT, losses, start_python
+from tests.helpers.two_hosts import HEARTBEAT, NOTHING, finish, free_port, start_two
 from transformer.parallel import hosts
 from transformer.parallel.devices import check_accelerator
 
@@ -21,44 +22,6 @@ STEPS += ["--config.model.dropout_rate=0.0"]  # pmap draws its own for each devi
 STEPS += ["--config.decoding.beam_size=1", "--config.decoding.max_extra_length=0"]
 STEPS += ["--config.data.max_validation_sentences=4", "--config.data.test_split=test[:20%]"]
 LOST = 60  # seconds in which a host must notice that another is gone
-
-
-def devices(number):
-    return {"XLA_FLAGS": xla_flags(number)}
-
-
-def start_two(config, workdir, *arguments, different=((), ())):
-    """Both processes of a run; `different` gives each arguments of its own."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    return [
-        start(
-            "train.py",
-            f"--config={config}",
-            f"--workdir={workdir}",
-            *STEPS,
-            *arguments,
-            *own,
-            f"--coordinator=localhost:{port}",
-            "--num_processes=2",
-            f"--process_id={index}",
-            env=devices(2) | {"TRANSFORMER_HEARTBEAT_SECONDS": "10"},
-        )
-        for index, own in enumerate(different)
-    ]
-
-
-def finish(processes, timeout=240):
-    """[(exit code, what it said)] of processes; none is left behind."""
-    try:
-        said = [process.communicate(timeout=timeout)[1].decode() for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    # Gloo, which carries the collectives between CPUs, announces its connections.
-    own = ["".join(x for x in text.splitlines(True) if "Gloo" not in x) for text in said]
-    return [(process.returncode, text) for process, text in zip(processes, own, strict=True)]
 
 
 def wait_for_step(workdir, step, processes):
@@ -82,13 +45,13 @@ def passed_on(config, tmp_path_factory):
     """
     workdir = tmp_path_factory.mktemp("runs") / "two"
     pmap = ["--config.training.num_train_steps=6", "--config.parallelism=pmap"]
-    first = finish(start_two(config, workdir, *pmap))
+    first = finish(start_two(config, workdir, *STEPS, *pmap))
     assert [code for code, _ in first] == [0, 0], first
     flags = [f"--config={config}", f"--workdir={workdir}", *STEPS]
     code, _, err = call("train.py", *flags, "--config.training.num_train_steps=9")
     assert code == 0, err
     assert "resuming at step 6" in err
-    processes = start_two(config, workdir, *MESH)
+    processes = start_two(config, workdir, *STEPS, *MESH)
     wait_for_step(workdir, 12, processes)
     processes[1].send_signal(signal.SIGTERM)
     second = finish(processes)
@@ -131,20 +94,24 @@ def test_a_signal_to_one_stops_both_and_a_killed_one_does_not_leave_the_other(pa
     stopped = max(losses(workdir))
     assert (workdir / "checkpoints" / str(stopped)).is_dir()
 
-    processes = start_two(config, workdir, *MESH)
+    processes = start_two(config, workdir, *STEPS, *MESH)
     wait_for_step(workdir, stopped + 3, processes)
     processes[1].kill()
     killed = time.monotonic()
     (code, text), _ = finish(processes)
     assert f"resuming at step {stopped}" in text
-    assert code != 0
+    assert code == 75
+    assert "Another host has stopped or cannot be reached" in text.splitlines()[-1]
     assert time.monotonic() - killed < LOST
 
 
 def test_hosts_that_were_told_different_things_are_refused(config, tmp_path):
     """Catches a slice of which each host trains another model, and hangs or learns nonsense."""
     said = finish(
-        start_two(config, tmp_path / "x", different=((), ["--config.training.seed=1"])), timeout=100
+        start_two(
+            config, tmp_path / "x", *STEPS, own=(NOTHING, (["--config.training.seed=1"], {}))
+        ),
+        timeout=100,
     )
     assert all(code == 2 for code, _ in said), said
     assert all("The hosts differ in" in text for _, text in said)
@@ -163,6 +130,80 @@ def test_a_host_alone_says_what_it_waits_for_and_gives_up():
     assert done.returncode == 75
     assert "waiting for 2 hosts at localhost:1: 1 s; giving up after 3 s" in done.stdout
     assert "not all of 2 hosts at localhost:1 came within 3 s" in done.stdout
+
+
+PAIR = """
+import sys, time
+import transformer
+from transformer.cli.hosts import HostFlags, connect_hosts
+from transformer.cli.process import run_guarded, run_process
+from transformer.console import say
+from transformer.parallel import hosts
+from transformer.parallel.shared_signals import catching_signals
+from transformer.signals import Interruption, Stopping
+
+port, host = sys.argv[1], int(sys.argv[2])
+
+def work(items):
+    say("works", on_every_host=True)
+    if host == 0:
+        time.sleep(200)
+    return items
+
+def main():
+    connect_hosts(HostFlags(f"localhost:{port}", 2, host))
+    transformer.__version__ += f".{host}"
+    try:
+        hosts.check_same_program()
+    except ValueError as error:
+        say(f"refused: {error}", on_every_host=True)
+    stopping = Stopping(0, is_alone=False)
+    with catching_signals(stopping):
+        try:
+            with stopping.at_once():
+                hosts.split_over_hosts(work, [1, 2])
+        except Interruption:
+            say("left", on_every_host=True)
+    time.sleep(200)
+
+run_process(lambda argv: run_guarded(main))
+"""
+
+
+def read_until(process, text):
+    """What a process says on standard error up to a line with `text`."""
+    said = ""
+    for line in process.stderr:
+        said += line.decode()
+        if text in said:
+            return said
+    pytest.fail(f"no {text!r}: {said}")
+
+
+def test_hosts_leave_their_work_together_and_say_that_one_is_lost():
+    """Catches hosts of two versions that train together, one that works on while another that was
+    told to stop waits for it in C++, and an abort with a stack where JAX gives up on a host."""
+    pairs = []
+    try:
+        for _ in range(2):
+            port = free_port()
+            pairs.append([start_python(PAIR, port, host, env=HEARTBEAT) for host in range(2)])
+        for lost, pair in enumerate(pairs):
+            said = [read_until(process, "works") for process in pair]
+            assert all(
+                f"host 1 transformer {transformer.__version__}.1" in text for text in said
+            ), said
+            pair[1].send_signal(signal.SIGTERM)
+            for process in pair:
+                read_until(process, "left")
+            pair[lost].kill()
+        for lost, pair in enumerate(pairs):
+            (last,) = pair[1 - lost].communicate(timeout=LOST)[1].decode().splitlines()
+            assert "error: Another host has stopped or cannot be reached" in last
+            assert pair[1 - lost].returncode == 75
+    finally:
+        for process in chain(*pairs):
+            process.kill()
 
 
 def test_half_a_description_of_the_hosts_is_refused():

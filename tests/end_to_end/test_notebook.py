@@ -8,6 +8,7 @@ import pytest
 
 import transformer
 from tests.helpers.commands import one_device
+from tests.helpers.notes import note_settings
 from tests.helpers.registries import own_names
 from tests.helpers.scripts import write_corpus
 from tools.run_notebook import run_notebook
@@ -41,6 +42,7 @@ def test_the_notebook_runs_and_shows_what_it_is_kept_with(tmp_path, monkeypatch)
             shutil.copytree("runs/first", workdir)
             config.validate()
             Path(workdir, "config.json").write_text(config.to_json())
+            note_settings(Path(workdir), **{"model.attention": "cosine"})
         return train(config, workdir, **options)
 
     monkeypatch.setattr(transformer, "train", train_smaller)

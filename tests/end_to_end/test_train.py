@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.commands import call
+from tests.helpers.notes import note_settings
 from tests.helpers.scripts import losses, start, write_corpus
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.export import export
@@ -113,6 +114,7 @@ def test_numbers_that_are_not_finite_end_the_run_with_its_checkpoint_intact(
     settings = json.loads((workdir / "config.json").read_text())
     settings["optimizer"]["peak_learning_rate"] = 1e38
     (workdir / "config.json").write_text(json.dumps(settings))
+    note_settings(workdir, **{"optimizer.peak_learning_rate": 1e38})
     code, _, err = call(
         "train.py",
         f"--config={config}",

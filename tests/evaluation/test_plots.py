@@ -4,6 +4,7 @@ import math
 import re
 import warnings
 from functools import partial
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -78,6 +79,17 @@ def test_attention_with_tokens_that_matplotlib_would_misread(tmp_path):
     path = tmp_path / "map.png"
     plots.plot_attention(attention, path)
     assert is_png(path)
+
+
+def test_texts_that_no_picture_can_hold(tmp_path):
+    """Catches an SVG that is no XML, or an error of matplotlib's, of a title or a token."""
+    hostile = "a\x1b[2J\r\x00\u202e\udc9b</text><script>"
+    attention = AttentionMap(hostile, hostile, [hostile, "b"], ["\x1b"], np.ones((1, 1, 1, 2)) / 2)
+    plots.plot_attention(attention, tmp_path / "map.svg")
+    text = ElementTree.parse(tmp_path / "map.svg").getroot().itertext()
+    assert any("a\\x1b[2J\\r\\x00\\u202e\\udc9b</text><script>" in line for line in text)
+    plots.plot_curves([{"step": 1, "loss": 2.0}], tmp_path / "curves.png", hostile)
+    assert is_png(tmp_path / "curves.png")
 
 
 def test_one_warning_names_the_characters_without_a_glyph(tmp_path):

@@ -10,8 +10,9 @@ from unittest.mock import patch
 
 import jax
 
+from tests.helpers.terminal import TerminalBytes
 from transformer import console
-from transformer.cli import evaluate, export, import_model, train
+from transformer.cli import evaluate, export, import_model, prepare, train
 from transformer.evaluation.plots import NoMatplotlibError
 
 COMMANDS = {
@@ -19,15 +20,17 @@ COMMANDS = {
     "eval.py": evaluate.main,
     "transformer-import": import_model.main,
     "transformer-export": export.main,
+    "transformer-prepare": prepare.main,
 }
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def call(script, *arguments, stdin=b"", pictures=False):
+def call(script, *arguments, stdin=b"", pictures=False, terminal=False):
     """Runs a command to its end: (exit code, standard output, standard error).
 
     Like `scripts.run`, and on one device too. Output is bytes. pictures: whether matplotlib is
-    there, which takes its time for curves and reports that most tests do not read.
+    there, which takes its time for curves and reports that most tests do not read. terminal:
+    whether both outputs are terminals.
     """
     missing = NoMatplotlibError("There is no matplotlib.")
     drawing = (
@@ -40,7 +43,7 @@ def call(script, *arguments, stdin=b"", pictures=False):
         drawing,
         alone,
         one_device(),
-        streams(stdin) as (out, err),
+        streams(stdin, TerminalBytes if terminal else io.BytesIO) as (out, err),
         restored_signals(),
         warnings.catch_warnings(),
     ):
@@ -66,10 +69,10 @@ def one_device():
 
 
 @contextmanager
-def streams(stdin):
+def streams(stdin, kind=io.BytesIO):
     """Replaces the standard streams: yields what collects standard output and standard error."""
     kept = sys.stdin, sys.stdout, sys.stderr
-    out, err = io.BytesIO(), io.BytesIO()
+    out, err = kind(), kind()
     with tempfile.TemporaryFile() as file:
         file.write(stdin)
         file.seek(0)

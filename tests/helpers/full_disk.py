@@ -2,6 +2,9 @@
 
 import errno
 import os
+import resource
+import signal
+from contextlib import contextmanager
 
 
 def full_after(monkeypatch, number):
@@ -15,3 +18,16 @@ def full_after(monkeypatch, number):
         fsync(file)
 
     monkeypatch.setattr(os, "fsync", fill)
+
+
+@contextmanager
+def no_file_beyond(size):
+    """Lets no file of this process grow beyond `size` bytes: writes end half-way and then fail."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)

@@ -1,5 +1,6 @@
 """Work directories of every task with checkpoints of random weights: a run without its training."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 
 from tests.helpers.tiny_models import random_params, tiny_config
 from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.run_identity import RunIdentity
 from transformer.checkpoint.task_model import make_model, smallest_batch
 from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
@@ -38,12 +40,13 @@ def write_run(
     task: str = "translation",
     steps: tuple[int, ...] = (20,),
     tokenizer: Tokenizer | None = None,
+    classes: Sequence[str] = ("no", "yes", "maybe"),
     **model: Any,
 ) -> Path:
     """Writes a run with a checkpoint per step, weights · (1 + step / 100); returns `folder`.
 
     The optimizer's state is as large as Adam's. The earliest step has the best score. tokenizer:
-    of both languages, instead of one that knows `WORDS`.
+    of both languages, instead of one that knows `WORDS`. classes: of a classifier.
     """
     config = make_config(task, **model)
     config.training.keep_checkpoints = len(steps)
@@ -51,7 +54,7 @@ def write_run(
     folder.mkdir(parents=True, exist_ok=True)
     labels, tokenizers = Labels([]), ()
     if task in ("classification", "token_classification", "images"):
-        labels = Labels(["no", "yes", "maybe"], [4, 4, 1] if task == "images" else [])
+        labels = Labels(list(classes), [4, 4, 1] if task == "images" else [])
         labels.save(workdir.path)
     if task != "images":
         tokenizer = tokenizer or PiecesTokenizer(WORDS, "@@")
@@ -59,7 +62,8 @@ def write_run(
         save_tokenizers(workdir.path, *tokenizers)
     model = make_model(config, tokenizers, labels)
     params = random_params(model.init, smallest_batch(config, labels), deterministic=True)
-    checkpoints = Checkpoints(workdir.checkpoints, keep=len(steps))
+    identity = RunIdentity(workdir.path, config)
+    checkpoints = Checkpoints(workdir.checkpoints, keep=len(steps), run=identity)
     for step in steps:
         scaled = jax.tree.map(lambda x, step=step: x * (1 + step / 100), params)
         state = TrainState(jnp.array(step), scaled, opt_state={"mu": scaled, "nu": scaled})

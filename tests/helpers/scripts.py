@@ -62,16 +62,19 @@ def start(script, *arguments, **options):
 
 
 def _start(words, **options):
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": QUICK_COMPILE}  # one device
-    environment |= options.pop("env", {})
+    environment = environment_of_scripts() | options.pop("env", {})
     return subprocess.Popen(
         [sys.executable, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,
-        cwd=ROOT,
-        **options,
+        **{"cwd": ROOT} | options,
     )
+
+
+def environment_of_scripts():
+    """The environment of a process of one device."""
+    return os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": QUICK_COMPILE}
 
 
 def run(script, *arguments, stdin=b"", **options):
@@ -81,10 +84,15 @@ def run(script, *arguments, stdin=b"", **options):
     return process.returncode, out, err.decode()
 
 
-def run_python(program, **options):
+def start_python(program, *arguments, **options):
+    """Starts a program that is given as text in the background."""
+    return _start(["-c", program, *map(str, arguments)], **options)
+
+
+def run_python(program, *arguments, timeout=300, **options):
     """Runs a program that is given as text, to its end: as `run`."""
-    process = _start(["-c", program], **options)
-    out, err = process.communicate(timeout=300)
+    process = start_python(program, *arguments, **options)
+    out, err = process.communicate(timeout=timeout)
     return process.returncode, out, err.decode()
 
 

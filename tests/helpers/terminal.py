@@ -5,6 +5,13 @@ import io
 from transformer.terminal import ERASE
 
 
+class TerminalBytes(io.BytesIO):
+    """Collects what is written to the bytes of a terminal."""
+
+    def isatty(self):
+        return True
+
+
 class Terminal(io.StringIO):
     """Collects what is written to a terminal of 80 columns."""
 

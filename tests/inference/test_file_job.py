@@ -299,8 +299,9 @@ def test_pipes_and_devices_are_written_to(tmp_path):
 def test_a_closed_pipe_is_no_full_disk():
     """Catches a pipe to head that ends in an error, and a full disk that ends in silence."""
 
-    class Broken:
+    class Broken(io.BytesIO):
         def __init__(self, error):
+            super().__init__()
             self.error = error
 
         def write(self, data):

@@ -54,7 +54,7 @@ def test_a_kill_leaves_no_half_run(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(importing, "save_tokenizers", killed)
+        patched.setattr(importing.WorkDir, "save_config", killed)
         import_model(MARIAN, run, check=False)
     assert not WorkDir(run).has_run
     with pytest.raises(ValueError, match="left of an import that was cut short; remove that"):

@@ -13,7 +13,7 @@ def test_results_are_what_json_makes_of_them_on_one_host_too():
         hosts.split_over_hosts(lambda items: [b"" for _ in items], [1])
 
 
-@pytest.mark.parametrize("text, seconds", [(None, 60), ("5", 5), ("0", None), ("soon", None)])
+@pytest.mark.parametrize("text, seconds", [(None, 45), ("5", 5), ("0", None), ("soon", None)])
 def test_heartbeat_is_set_by_the_environment(text, seconds, monkeypatch):
     """Catches a setting that is not read, and one that turns the watch off."""
     monkeypatch.delenv(hosts.HEARTBEAT_VARIABLE, raising=False)

@@ -2,8 +2,10 @@
 
 import struct
 
+import pytest
 from tensorboardX.proto.event_pb2 import Event
 
+from tests.helpers.full_disk import no_file_beyond
 from transformer.config import Config
 from transformer.training.event_files import EventFile
 from transformer.workdir import WorkDir
@@ -50,3 +52,16 @@ def test_a_resumption_hides_only_what_came_after_its_checkpoint(tmp_path):
     starts = [e for e in events_of(tmp_path) if e.HasField("session_log")]
     assert [start.step for start in starts] == [31]
     assert not [v for e in events_of(tmp_path) for v in e.summary.value]
+
+
+def test_events_wait_until_there_is_space(tmp_path):
+    """Catches tensorboardX's thread, which ends when it cannot write: training then hangs."""
+    file = EventFile(WorkDir(tmp_path), 0)
+    warned = pytest.warns(UserWarning, match="events for TensorBoard were not written")
+    with no_file_beyond(20), warned:
+        for step in range(1, 50):
+            file.add_metrics(step, {"loss": 2.0})
+        file._writer.file_writer.flush()  # as its thread does every 10 seconds
+    file.close()
+    losses = [event.step for event in events_of(tmp_path) if event.summary.value]
+    assert losses == list(range(1, 50))

@@ -247,13 +247,15 @@ def test_patience_ends_a_run_that_no_longer_improves(tmp_path, capsys):
     assert "stopped at step 8: no better validation_loss since 2 evaluation(s)" in said
 
 
-@pytest.mark.parametrize(("fails", "code"), [("save", 0), ("wait", 1)])
-def test_a_checkpoint_that_cannot_be_written(fails, code, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("fails", "times", "code"), [("save", 1, 0), ("save", 99, 1), ("wait", 1, 1)]
+)
+def test_a_checkpoint_that_cannot_be_written(fails, times, code, tmp_path, monkeypatch, capsys):
     """Catches a full disk that ends a run, or goes unsaid; only the last save decides."""
     attempt, failures = getattr(Checkpoints, fails), []
 
     def fail_once(checkpoints, *args):
-        if not failures:
+        if len(failures) < times:
             failures.append(True)
             raise ValueError("RESOURCE_EXHAUSTED: no space left on device")
         return attempt(checkpoints, *args)
@@ -263,4 +265,4 @@ def test_a_checkpoint_that_cannot_be_written(fails, code, tmp_path, monkeypatch,
     assert trainer.run() == code
     trainer.checkpoints.wait()  # the save that was not waited for must not outlive the test
     said = capsys.readouterr().err
-    assert said.count("could not be written: RESOURCE_EXHAUSTED: no space left") == 1
+    assert said.count("could not be written: RESOURCE_EXHAUSTED: no space left") == len(failures)

@@ -5,10 +5,9 @@ therefore carries a fingerprint of every array, and restoring falls back, with a
 newest step that is intact. A score comes after its checkpoint, and so into a file of its own.
 """
 
-import json
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -16,15 +15,16 @@ import numpy as np
 import orbax.checkpoint as ocp
 from etils.epath import PathLike
 
-import transformer
 from transformer import storage
 from transformer.checkpoint.fingerprint import fingerprints
+from transformer.checkpoint.intact import each_intact
+from transformer.checkpoint.notes import check_notes, make_notes
 from transformer.checkpoint.orbax_manager import best_of, make_manager
+from transformer.checkpoint.run_identity import RunIdentity
+from transformer.checkpoint.score_file import read_scores, write_scores
 from transformer.checkpoint.train_state import Params, TrainState
-from transformer.reading import parse_json
 
 T = TypeVar("T")
-SCORES = "scores.json"  # in the folder of the checkpoints: {step: score}
 
 
 class Loaded(NamedTuple):
@@ -43,12 +43,20 @@ class Loaded(NamedTuple):
 class Checkpoints:
     """The checkpoints in one folder, named by their steps.
 
-    keep: the number of newest checkpoints to keep besides the best one. Orbax refuses to save or
-    delete anything if the folder is opened `read_only`.
+    keep: the number of newest ones to keep besides the best. read_only: nothing is saved or
+    deleted. run: what they belong to, which each notes and which is checked when one is read.
     """
 
-    def __init__(self, folder: PathLike, *, keep: int, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        folder: PathLike,
+        *,
+        keep: int,
+        read_only: bool = False,
+        run: RunIdentity | None = None,
+    ) -> None:
         self.folder, self.keep = storage.absolute(folder), keep
+        self._run, self._read_only = run, read_only
         self._scores: dict[int, float] = {}
         self._manager = make_manager(self.folder, keep, self._scores, read_only)
         self._scores.update(self._read_scores())
@@ -67,21 +75,15 @@ class Checkpoints:
             if step in self._known_good or len(self.steps()) == 1:
                 return
             self._manager.delete(step)
-        about = {
-            "format": 1,
-            "version": transformer.__version__,
-            "trained": dict(trained or {}),
-            "fingerprints": {"params": fingerprints(params), "rest": fingerprints(rest)},
-        }
-        self._manager.save(
+        about = make_notes(
             step,
-            args=ocp.args.Composite(
-                params=ocp.args.PyTreeSave(params),
-                rest=ocp.args.PyTreeSave(rest),
-                about=ocp.args.JsonSave(about),
-            ),
-            force=True,
+            trained=dict(trained or {}),
+            fingerprints={"params": fingerprints(params), "rest": fingerprints(rest)},
+            run=self._run.notes() if self._run else None,
         )
+        arrays = {"params": ocp.args.PyTreeSave(params), "rest": ocp.args.PyTreeSave(rest)}
+        items = ocp.args.Composite(about=ocp.args.JsonSave(about), **arrays)
+        self._manager.save(step, args=items)
         self._known_good.add(step)
 
     def record_score(self, step: int, score: float) -> None:
@@ -90,15 +92,14 @@ class Checkpoints:
             return
         self._scores[step] = score
         if jax.process_index() == 0:
-            scores = {str(step): self._scores[step] for step in sorted(self._scores)}
-            storage.write_atomically(self.folder / SCORES, json.dumps(scores) + "\n")
+            write_scores(self.folder, self._scores)
 
     def _read_scores(self) -> dict[int, float]:
-        file = self.folder / SCORES
-        if file.is_file():
-            return {int(step): score for step, score in parse_json(file.read_text()).items()}
-        noted = {step: self._manager.metrics(step) for step in self.steps()}  # by version 0.2
-        return {step: metrics["score"] for step, metrics in noted.items() if metrics}
+        scores = read_scores(self.folder)
+        if scores is None:  # those of early runs of version 0.2 are Orbax's
+            noted = {step: self._manager.metrics(step) for step in self.steps()}
+            return {step: metrics["score"] for step, metrics in noted.items() if metrics}
+        return scores
 
     def wait(self) -> None:
         """Waits until every save is on disk; raises the error of a save that failed."""
@@ -117,9 +118,18 @@ class Checkpoints:
         return best_of(self.steps(), self._scores)
 
     def about(self, step: int) -> dict[str, Any]:
-        """Returns the notes beside the arrays of a step: format, version, trained, fingerprints."""
-        about = ocp.args.Composite(about=ocp.args.JsonRestore())
-        return self._manager.restore(step, args=about)["about"]
+        """Returns the notes beside the arrays of a step, as `make_notes` made them in `save`."""
+        items = ocp.args.Composite(about=ocp.args.JsonRestore())
+        return self._checked(step, self._manager.restore(step, args=items)["about"])
+
+    def _checked(self, step: int, about: dict[str, Any]) -> dict[str, Any]:
+        """Returns the notes of a step; raises ValueError if they are damaged or of another run."""
+        check_notes(step, about)
+        if self._run and about.get("run"):
+            self._run.check(about["run"], resumes=not self._read_only)
+            if self._read_only and (changed := self._run.changed_decoding(about["run"])):
+                warnings.warn(f"{self._run.folder}: {changed}.", stacklevel=4)
+        return about
 
     def restore(self, like: TrainState, step: int | None = None) -> TrainState:
         """Restores `step`, by default the newest intact one, with the shardings of `like`.
@@ -133,22 +143,18 @@ class Checkpoints:
             self._known_good.add(step)
             return restored["rest"].join(restored["params"])
 
-        return self._first_intact(step, read)
+        return self._first_intact(self.steps()[::-1] if step is None else [step], read)[1]
 
-    def restore_params(self, step: int | None = None) -> tuple[int, Params]:
-        """Returns (step, parameters as numpy arrays), whatever devices wrote them.
+    def restore_params(self, step: int) -> Params:
+        """Returns the parameters of a step as numpy arrays, whatever devices wrote them.
 
-        step and errors are those of `restore`.
+        Raises whatever Orbax does if they are damaged, or ValueError.
         """
-
-        def read(step: int) -> tuple[int, Params]:
-            like = self._abstract_params or self._read_abstract_params(step)
-            params = jax.device_get(self._read(step, {"params": like})["params"])
-            # Kept, as all steps of a run agree and reading it takes as long as the parameters.
-            self._abstract_params = like
-            return step, params
-
-        return self._first_intact(step, read)
+        like = self._abstract_params or self._read_abstract_params(step)
+        params = jax.device_get(self._read(step, {"params": like})["params"])
+        # Kept, as all steps of a run agree and reading it takes as long as the parameters.
+        self._abstract_params = like
+        return params
 
     def _read_abstract_params(self, step: int) -> Params:
         tree = self._manager.item_metadata(step)["params"].tree
@@ -159,7 +165,8 @@ class Checkpoints:
         """Loads the parameters of "last", "best", a step, "average:N" or "default".
 
         "default" is the mean of the last `num_averaged` checkpoints if that is above 1, else the
-        best, else the last. Raises ValueError if there is no such checkpoint.
+        best, else the last. In place of a damaged one, unless a step is asked for, comes the next
+        best, or the next older, and a warning. Raises ValueError if there is no such checkpoint.
         """
         name, best = str(name), self.best_step()
         if name == "default":
@@ -171,27 +178,40 @@ class Checkpoints:
         kind, _, number = name.rpartition(":")
         if kind == "average" and number.isdigit() and int(number):
             return self._load_average(int(number))
-        if name not in ("last", "best") and not name.isdigit():
+        if name.isdigit():
+            step, params = self._first_intact([int(name)], self.restore_params)
+            return Loaded(name, step, 1, params)
+        if name not in ("last", "best"):
             raise ValueError(
                 f"A checkpoint is 'last', 'best', a step or 'average:N', not '{name}'."
             )
-        wanted = {"last": None, "best": best}
-        step, params = self.restore_params(wanted[name] if name in wanted else int(name))
-        return Loaded(f"{step}" if name.isdigit() else f"{name} ({step})", step, 1, params)
+        wanted = self.steps()[::-1] if name == "last" else self._best_first()
+        step, params = self._first_intact(wanted, self.restore_params)
+        of_intact = "" if step == wanted[0] else " of those intact"
+        return Loaded(f"{name}{of_intact} ({step})", step, 1, params)
+
+    def _best_first(self) -> list[int]:
+        """Returns the steps that have a score, the best first and of equals the newest."""
+        ranked = sorted(self._scores, key=lambda step: (self._scores[step], step), reverse=True)
+        steps = self.steps()
+        if ranked[0] not in steps:
+            warnings.warn(
+                f"The best checkpoint, {ranked[0]}, is no longer in {self.folder}", stacklevel=4
+            )
+        return [step for step in ranked if step in steps]
 
     def _load_average(self, count: int) -> Loaded:
-        """Loads the mean of the `count` newest checkpoints (paper, section 6.1)."""
+        """Loads the mean of the `count` newest checkpoints (paper, section 6.1) that are intact."""
         if count > self.keep:
             raise ValueError(
                 f"A mean of {count} checkpoints needs training.keep_checkpoints={count} when "
                 f"training; it was {self.keep}."
             )
-        steps = self.steps()[-count:]
-        if not steps:
-            raise ValueError(_no_checkpoint(self.folder))
-        total = self.restore_params(steps[0])[1]
-        for step in steps[1:]:
-            total = jax.tree.map(np.add, total, self.restore_params(step)[1])
+        total: Params = None
+        steps = []
+        for step, params in each_intact(self.steps()[-count:], self.restore_params, self.folder):
+            total = jax.tree.map(np.add, total, params) if steps else params
+            steps.append(step)
         mean = jax.tree.map(lambda x: x / np.asarray(len(steps), x.dtype), total)
         name = f"mean of {len(steps)} ({steps[0]} to {steps[-1]})"
         return Loaded(name, steps[-1], len(steps), mean)
@@ -207,28 +227,14 @@ class Checkpoints:
         restored = self._manager.restore(
             step, args=ocp.args.Composite(about=ocp.args.JsonRestore(), **items)
         )
+        about = self._checked(step, restored["about"])
         for name in targets:
-            if fingerprints(restored[name]) != restored["about"]["fingerprints"][name]:
+            if fingerprints(restored[name]) != about["fingerprints"][name]:
                 raise ValueError(f"the {name} on disk are not those that were saved")
         return restored
 
-    def _first_intact(self, step: int | None, read: Callable[[int], T]) -> T:
-        """Returns `read(step)`, by default of the newest step for which it does not fail."""
-        steps = self.steps() if step is None else [step]
-        if not steps:
-            raise ValueError(_no_checkpoint(self.folder))
-        if step is not None and step not in self.steps():
-            raise ValueError(f"{self.folder} holds the steps {self.steps()}, not {step}.")
-        for candidate in reversed(steps):
-            try:
-                return read(candidate)
-            except Exception as error:  # Orbax raises eight types of error for damaged files
-                reason = str(error).split("\n")[0][:200]
-                warnings.warn(f"Checkpoint {candidate} cannot be used: {reason}", stacklevel=3)
-        raise ValueError(
-            f"No checkpoint of {self.folder} could be restored; see the warnings above."
-        )
-
-
-def _no_checkpoint(folder: PathLike) -> str:
-    return f"{folder} holds no checkpoint; train first, or name another work directory."
+    def _first_intact(self, steps: Sequence[int], read: Callable[[int], T]) -> tuple[int, T]:
+        """Returns (step, `read(step)`) of the first of some steps for which it does not fail."""
+        if missing := set(steps) - set(self.steps()):
+            raise ValueError(f"{self.folder} holds the steps {self.steps()}, not {min(missing)}.")
+        return next(each_intact(steps, read, self.folder))

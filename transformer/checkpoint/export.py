@@ -6,12 +6,10 @@ from etils.epath import PathLike
 
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.open_run import load_checkpoint
+from transformer.checkpoint.run_identity import VOCABULARY_FILES, RunIdentity
 from transformer.checkpoint.train_state import TrainState
 from transformer.storage import write_atomically
 from transformer.workdir import WorkDir
-
-# The stems of the files of a run that restoring reads besides config.json and a checkpoint.
-COPIED_FILES = {"tokenizer", "source_tokenizer", "target_tokenizer", "classes"}
 
 
 def export(workdir: PathLike, folder: PathLike, checkpoint: str | int = "default") -> str:
@@ -26,12 +24,13 @@ def export(workdir: PathLike, folder: PathLike, checkpoint: str | int = "default
     loaded = load_checkpoint(source, config, checkpoint)
     params = jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), loaded.params)
     target.open_for_training(config)
-    checkpoints = Checkpoints(target.checkpoints, keep=1)
-    checkpoints.save(TrainState(jnp.array(loaded.step), params, opt_state=()))
-    checkpoints.close()
     copy_vocabularies(source, target)
     config.model.dtype, config.decoding.average_checkpoints = "bfloat16", 1
     config.training.lora_rank = 0  # adapters are merged
+    identity = RunIdentity(target.path, config)
+    checkpoints = Checkpoints(target.checkpoints, keep=1, run=identity)
+    checkpoints.save(TrainState(jnp.array(loaded.step), params, opt_state=()))
+    checkpoints.close()
     target.save_config(config)
     target.close()
     mib = sum(leaf.nbytes for leaf in jax.tree.leaves(params)) / 2**20
@@ -43,7 +42,7 @@ def copy_vocabularies(source: WorkDir, target: WorkDir) -> list[str]:
 
     Raises OSError if `target` is no folder.
     """
-    files = [file for file in source.path.iterdir() if file.stem in COPIED_FILES]
+    files = [file for file in source.path.iterdir() if file.stem in VOCABULARY_FILES]
     for file in files:
         write_atomically(target / file.name, file.read_bytes())
     return sorted(file.name for file in files)

@@ -2,7 +2,6 @@
 
 import json
 import zlib
-from functools import cached_property
 
 import jax
 import numpy as np
@@ -11,6 +10,7 @@ from etils.epath import PathLike
 from transformer.checkpoint.checkpoints import Checkpoints, Loaded
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.lora import merge
+from transformer.checkpoint.run_identity import RunIdentity
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.reading import parse_json
@@ -24,19 +24,19 @@ def open_for_reading(workdir: PathLike, config: Config) -> Checkpoints:
     """Opens the checkpoints of a work directory for restoring only; `config` is the run's."""
     run, keep = WorkDir(workdir), config.training.keep_checkpoints
     kind = AdapterCheckpoints if config.training.lora_rank else Checkpoints
-    return kind(run.checkpoints, keep=keep, read_only=True)
+    identity = RunIdentity(run.path, run.load_config())  # `config` may be for another computation
+    return kind(run.checkpoints, keep=keep, read_only=True, run=identity)
 
 
 class AdapterCheckpoints(Checkpoints):
     """Checkpoints of adapters, which are restored as the parameters of the adapted model."""
 
-    def restore_params(self, step: int | None = None) -> tuple[int, Params]:
-        step, adapters = super().restore_params(step)
-        return step, jax.device_get(merge(self._base, adapters))
+    def load(self, name: str | int, num_averaged: int = 1) -> Loaded:
+        self._base = load_base(WorkDir(self.folder.parent))  # its errors are of no one checkpoint
+        return super().load(name, num_averaged)
 
-    @cached_property
-    def _base(self) -> Params:
-        return load_base(WorkDir(self.folder.parent))
+    def restore_params(self, step: int) -> Params:
+        return jax.device_get(merge(self._base, super().restore_params(step)))
 
 
 def load_checkpoint(workdir: WorkDir, config: Config, checkpoint: str | int) -> Loaded:

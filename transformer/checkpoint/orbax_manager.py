@@ -1,13 +1,24 @@
 """Makes the Orbax object that writes and reads the checkpoints of one folder."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import threading
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import jax
 import orbax.checkpoint as ocp
-from etils.epath import PathLike
+from etils import epath
 from orbax.checkpoint.checkpoint_managers import preservation_policy
+
+from transformer.folders import remove_unfinished
+from transformer.storage import is_remote
+
+ENDS = (
+    "A checkpoint could not be written: {}. Start the same command on every host again: the run "
+    "continues from the checkpoint before."
+)
 
 
 class _Best(preservation_policy.PreservationPolicy):
@@ -28,9 +39,99 @@ def best_of(steps: Sequence[int], scores: Mapping[int, float]) -> int | None:
     )
 
 
+class _NotingManager(ocp.CheckpointManager):
+    """Notes the error of this host's part of a save, before all hosts are waited for."""
+
+    own_error: Exception | None = None
+
+    def _wait_for_checkpointers(self) -> None:
+        try:
+            super()._wait_for_checkpointers()
+        except Exception as error:  # any type
+            self.own_error = error
+            raise
+
+
+class Manager:
+    """Orbax's manager of a folder, which is made anew after a save that failed.
+
+    Orbax would raise the error again at the next save, which would then be lost too, and leave its
+    temporary folder behind. On several hosts a failed save ends the run. It has the methods of a
+    `CheckpointManager`.
+    """
+
+    def __init__(
+        self, folder: epath.Path, make: Callable[[], _NotingManager], read_only: bool
+    ) -> None:
+        self._folder, self._make, self._is_writer = folder, make, not read_only
+        self._remove_unfinished()
+        self._orbax = make()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._orbax, name)
+
+    def save(self, step: int, args: ocp.args.Composite) -> None:
+        """Starts to save a step; warns if the save before it turns out to have failed."""
+        try:
+            self.wait_until_finished()
+        except Exception as error:  # any type
+            if jax.process_count() > 1:
+                raise
+            warnings.warn(f"a checkpoint could not be written: {reason_of(error)}", stacklevel=3)
+        with self._beginning_anew():
+            self._orbax.save(step, args=args, force=True)
+
+    def wait_until_finished(self) -> None:
+        """Waits for a save; raises its error."""
+        with self._beginning_anew():
+            if jax.process_count() > 1:
+                self._wait_for_own_part()
+            self._orbax.wait_until_finished()
+
+    def _wait_for_own_part(self) -> None:
+        """Raises the error of this host while Orbax waits for the others, which wait for it."""
+        waiting = threading.Thread(target=self._wait_in_silence, daemon=True)
+        waiting.start()
+        while waiting.is_alive():
+            if self._orbax.own_error:
+                raise self._orbax.own_error
+            waiting.join(0.02)
+
+    def _wait_in_silence(self) -> None:
+        with suppress(Exception):
+            self._orbax.wait_until_finished()
+
+    def close(self) -> None:
+        """Waits for a save and ends Orbax's threads; raises the error of the save."""
+        with self._beginning_anew():
+            self._orbax.close()
+        self._remove_unfinished()
+
+    @contextmanager
+    def _beginning_anew(self) -> Generator[None]:
+        try:
+            yield
+        except Exception as error:  # any type
+            if jax.process_count() == 1:
+                self._remove_unfinished()
+                self._orbax = self._make()
+            elif not isinstance(error, jax.errors.JaxRuntimeError):  # that of a lost host
+                raise ValueError(ENDS.format(reason_of(error))) from error
+            raise
+
+    def _remove_unfinished(self) -> None:
+        if self._is_writer and jax.process_index() == 0 and not is_remote(self._folder):
+            remove_unfinished(self._folder)
+
+
+def reason_of(error: Exception) -> str:
+    """Returns the first line of an error, without tensorstore's description of the array."""
+    return str(error).split("\n")[0].split(" [tensorstore_spec=")[0]
+
+
 def make_manager(
-    folder: PathLike, keep: int, scores: Mapping[int, float], read_only: bool
-) -> ocp.CheckpointManager:
+    folder: epath.Path, keep: int, scores: Mapping[int, float], read_only: bool
+) -> Manager:
     """Returns a manager that keeps the `keep` newest steps and the one with the best score.
 
     A step holds "params", "rest" (the step number and the optimizer) and "about" (JSON).
@@ -41,14 +142,20 @@ def make_manager(
         read_only=read_only,
         save_interval_steps=0 if read_only else 1,
         create=not read_only,
+        # Else a folder that cannot be made keeps threads of Orbax, and so the process, for minutes.
+        async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
     )
-    handlers = {
-        "params": ocp.PyTreeCheckpointHandler(),
-        "rest": ocp.PyTreeCheckpointHandler(),
-        "about": ocp.JsonCheckpointHandler(),
-    }
-    with _without_read_only_warning():
-        return ocp.CheckpointManager(folder, item_handlers=handlers, options=options)
+
+    def make() -> _NotingManager:
+        handlers = {
+            "params": ocp.PyTreeCheckpointHandler(),
+            "rest": ocp.PyTreeCheckpointHandler(),
+            "about": ocp.JsonCheckpointHandler(),
+        }
+        with _without_read_only_warning():
+            return _NotingManager(folder, item_handlers=handlers, options=options)
+
+    return Manager(folder, make, read_only)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from transformer.inference.language_model import LanguageModel
 from transformer.parallel import devices
 from transformer.registry import TASKS
 from transformer.signals import DONE
+from transformer.terminal import escaped, is_terminal
 from transformer.workdir import WorkDir
 
 ANSWER_OPTIONS = ("temperature", "top_k", "top_p", "seed", "num_pieces", "jsonl")
@@ -91,5 +92,6 @@ def _put(text: str) -> None:
     """Writes text to standard output as UTF-8, whatever the locale; raises ValueError."""
     if sys.stdout is None:
         raise ValueError("Standard output is closed; name a file with --output.")
+    text = escaped(text) if is_terminal(sys.stdout) else text
     sys.stdout.buffer.write(text.encode(errors="replace"))
     sys.stdout.buffer.flush()

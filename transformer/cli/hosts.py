@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from transformer.cli.flags import flag
+from transformer.cli.lost_host import end_when_a_host_is_lost
 from transformer.console import be_quiet, say
 from transformer.signals import RESUMABLE
 
@@ -28,9 +29,12 @@ class HostFlags:
 def connect_hosts(flags: HostFlags) -> bool:
     """Joins the other hosts, if any; returns whether this is the first, which alone speaks.
 
-    The process ends with the exit code RESUMABLE if the others do not start in time.
+    The process ends with the exit code RESUMABLE if the others do not start in time, and where one
+    is lost. Raises ValueError if they run different programs.
     """
-    from transformer.parallel import hosts  # late: it needs jax, and the flags do not
+    import jax  # late: the flags do not need it
+
+    from transformer.parallel import hosts
 
     is_first = hosts.connect(
         flags.coordinator,
@@ -42,4 +46,7 @@ def connect_hosts(flags: HostFlags) -> bool:
     )
     if not is_first:
         be_quiet()
+    if jax.process_count() > 1:
+        end_when_a_host_is_lost()
+        hosts.check_same_program()
     return is_first

@@ -5,10 +5,11 @@ import faulthandler
 import os
 import re
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from logging import LogRecord
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from absl import flags, logging
 
@@ -24,7 +25,7 @@ from transformer.signals import (
     ignore_signals,
     sentence_of,
 )
-from transformer.terminal import write_any_character
+from transformer.terminal import escaped, write_any_character
 
 LOST_HOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")
 
@@ -37,11 +38,10 @@ def run_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
     end_on_signals()
     for stream in (sys.stdout, sys.stderr):
         write_any_character(stream)
-    logging.set_verbosity(logging.ERROR)
-    logging.use_absl_handler()
-    logging.get_absl_logger().addFilter(_is_no_interruption)
+    hear_errors_once()
     flags.FLAGS.mark_as_parsed()  # libraries read theirs: they have the defaults
     warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
+    sys.excepthook = _show_defect
     with contextlib.suppress(RuntimeError, OSError, ValueError):  # there is no standard error
         faulthandler.enable()
     live_line().has_stamps = True
@@ -57,9 +57,35 @@ def run_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
     sys.exit(code)
 
 
-def _is_no_interruption(record: LogRecord) -> bool:
-    """Whether a library logs anything else than that Ctrl-C reached it."""
-    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
+def _show_defect(*error: Any) -> None:
+    """Prints the traceback of an error that nothing explains."""
+    text = escaped("".join(traceback.format_exception(*error)))
+    if sys.stderr:
+        sys.stderr.write(text)
+
+
+def hear_errors_once() -> None:
+    """Lets libraries log errors alone, and none that they also raise or that nothing depends on.
+
+    Orbax does so when a save fails, and leaves tensorstore without the event loop that it answers.
+    """
+
+    def is_news(record: LogRecord) -> bool:
+        is_raised = record.name == "asyncio" or "orbax" in record.pathname
+        is_raised |= bool(record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
+        record.msg, record.args = escaped(record.getMessage()), ()
+        return not (record.exc_info and is_raised)
+
+    def show(unraisable: "sys.UnraisableHookArgs") -> None:
+        code = getattr(unraisable.object, "cr_code", None)  # of a coroutine that was dropped
+        is_orbax = code is not None and "orbax" in code.co_filename
+        if not is_orbax and str(unraisable.exc_value) != "Event loop is closed":
+            sys.__unraisablehook__(unraisable)
+
+    logging.set_verbosity(logging.ERROR)
+    logging.use_absl_handler()
+    logging.get_absl_handler().addFilter(is_news)
+    sys.unraisablehook = show
 
 
 def run_guarded(work: Callable[[], int]) -> int:
@@ -153,9 +179,13 @@ def explain_runtime_error(error: RuntimeError) -> tuple[str, int]:
             WRONG_INPUT,
         )
     if jax.process_count() > 1 and LOST_HOST.search(reason):
-        return (
-            f"Another host has stopped or cannot be reached ({reason}). Start the same command "
-            f"on every host again: the run continues from its last checkpoint.",
-            RESUMABLE,
-        )
+        return sentence_for_lost_host(reason), RESUMABLE
     raise error
+
+
+def sentence_for_lost_host(reason: str) -> str:
+    """Returns what is said where another host is lost; reason: JAX's."""
+    return (
+        f"Another host has stopped or cannot be reached ({reason}). Start the same command on "
+        f"every host again: a run continues from its last checkpoint."
+    )

@@ -10,15 +10,27 @@ from transformer.training.run import train
 
 
 def run_training(
-    flags: HostFlags, config: Config, path: str, profile: str = "", profiler_port: int = 0
+    flags: HostFlags,
+    config: Config,
+    path: str,
+    profile: str = "",
+    profiler_port: int = 0,
+    *,
+    changed_text: bool = False,
 ) -> int:
     """Trains a run in the work directory `path`; returns the exit code.
 
-    config: a valid one. profile: as of `train`. profiler_port: where the first host lets profiles
-    be captured; 0: nowhere.
+    config: a valid one. profile, changed_text: as of `train`. profiler_port: where the first host
+    lets profiles be captured; 0: nowhere.
     """
     compile_cache.turn_on(say)
     is_first = connect_hosts(flags)
     if profiler_port and is_first:
         serve_profiles(profiler_port)
-    return train(config, path, profile=profile, resume_command=this_command()).exit_code
+    return train(
+        config,
+        path,
+        profile=profile,
+        resume_command=this_command(),
+        changed_text=changed_text,
+    ).exit_code

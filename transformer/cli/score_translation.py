@@ -1,5 +1,6 @@
 """Scores checkpoints of a translation run on a test set."""
 
+import errno
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +32,8 @@ from transformer.inference.translator import Translator
 from transformer.parallel import hosts
 from transformer.workdir import WorkDir
 
+READ_ONLY = (None, errno.EACCES, errno.EPERM, errno.EROFS)  # None: of an object store
+
 
 class TestSet(NamedTuple):
     """Sentences with references. name: its folder in results/; corpus: its name in reports."""
@@ -54,7 +57,9 @@ def score_checkpoints(flags: EvaluateFlags, config: Config) -> None:
     try:
         saved = result.save(workdir, results_folder(flags, test_set), checkpoints=rows)
         say(f"scores: {saved}   report: {saved.with_name('report.html')}")
-    except OSError as error:  # somebody else's run, that can only be read
+    except OSError as error:
+        if error.errno not in READ_ONLY:
+            raise
         say(f"warning: the scores were not saved: {' '.join(str(error).split())}")
 
 

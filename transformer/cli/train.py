@@ -3,8 +3,8 @@
 Without flags it trains on the embedded English-German corpus. The same command resumes an
 interrupted run exactly, and so does --workdir=runs/NAME alone, which takes the configuration that
 is kept there; a finished run says so. On several hosts, start the same command on each.
-Exit codes: 0 done, 2 wrong input, 3 loss or gradients not finite, 75 stopped by SIGTERM and
-resumable, 130 stopped by SIGINT, any other an error (as when another host is lost).
+Exit codes: 0 done, 2 wrong input, 3 loss or gradients not finite, 75 stopped by SIGTERM or the
+loss of another host and resumable, 130 stopped by SIGINT, any other an error.
 """
 
 from collections.abc import Sequence
@@ -50,6 +50,11 @@ class TrainFlags(HostFlags):
         excludes={"dry_run": "that trains no steps"},
         at_least=1,
     )
+    accept_changed_text: bool = flag(
+        False,
+        "Resume although the training text is not the one that the checkpoints were trained on.",
+        excludes={"dry_run": "that trains no steps"},
+    )
     print_config: bool = flag(False, "Print every setting as the run would have it, and stop.")
 
 
@@ -78,7 +83,14 @@ def _train(argv: Sequence[str]) -> int:
     with phase("importing JAX", is_logged=False):
         from transformer.cli.run_training import run_training
 
-    return run_training(flags, config, flags.workdir, flags.profile, flags.profiler_port)
+    return run_training(
+        flags,
+        config,
+        flags.workdir,
+        flags.profile,
+        flags.profiler_port,
+        changed_text=flags.accept_changed_text,
+    )
 
 
 def run() -> NoReturn:

@@ -12,6 +12,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, get_type_hints
 
+import transformer
 from transformer.config.data import DataConfig, TokenizerConfig
 from transformer.config.groups import DecodingConfig, MeshConfig, OptimizerConfig, TrainingConfig
 from transformer.config.model import ModelConfig
@@ -131,6 +132,7 @@ class Config(Settings):
         """
         try:
             data = _with_present_names(json.loads(text))
+            cls._check_names(data)
             groups: dict[str, Any] = {
                 name: group(**data.pop(name, {}))
                 for name, group in get_type_hints(cls).items()
@@ -139,6 +141,18 @@ class Config(Settings):
             return cls(**groups, **data).validate()
         except (json.JSONDecodeError, RecursionError, TypeError, AttributeError) as error:
             raise ValueError(f"This is not a configuration of this version: {error}.") from error
+
+    @classmethod
+    def _check_names(cls, data: dict[str, Any]) -> None:
+        """Raises ValueError for a setting that this version does not have."""
+        known = {setting.name for setting in cls.settings()}
+        for group, value in data.items():
+            names = [f"{group}.{name}" for name in value] if isinstance(value, dict) else [group]
+            if unknown := sorted(set(names) - known):
+                raise ValueError(
+                    f"{unknown[0]} is no setting of version {transformer.__version__}: a newer "
+                    f"version wrote it, which then has to be installed, or it is misspelt."
+                )
 
     def differences(self, other: "Config") -> dict[str, tuple[Any, Any]]:
         """Returns {name: (value here, value in `other`)} of the settings that differ."""

@@ -97,7 +97,11 @@ class TrainingConfig(Settings):
 
 @dataclass
 class DecodingConfig(Settings):
-    """Search (section 6.1)."""
+    """Search (section 6.1).
+
+    These may be changed in config.json of a run that is trained; whoever opens it is then told
+    which of them differ from those that its checkpoints were scored with.
+    """
 
     beam_size: int = setting(
         4, "Beam width; 1: greedy.", at_least=1, resumable=True, at_most=MOST_HYPOTHESES

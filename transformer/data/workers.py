@@ -107,7 +107,7 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
 def _start(function: Callable[[Any], Any]) -> subprocess.Popen[bytes]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     worker = subprocess.Popen(
-        [sys.executable, "-m", "transformer.data.workers"],
+        [sys.executable, "-P", "-m", "transformer.data.workers"],  # no module of the folder here
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": path},

@@ -20,6 +20,7 @@ from etils.epath import PathLike
 from transformer.evaluation import fonts
 from transformer.registry import METRICS
 from transformer.storage import write_atomically
+from transformer.terminal import escaped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -136,7 +137,7 @@ def draw_curves(figure: Figure, records: Sequence[dict[str, Any]], title: str = 
     loss.plot(
         *_series(records, "validation_loss"), "o-", label=f"{kind}validation loss", color=BLUE
     )
-    loss.set(ylabel="nats per token", title=title)
+    loss.set(ylabel="nats per token", title=_drawable(title))
     handles = list(loss.lines)
     labels = {name: METRICS[name].label for name in METRICS} | {"accuracy": "accuracy"}
     for metric, name in labels.items():
@@ -219,10 +220,15 @@ def draw_attention(figure: Figure, attention: AttentionMap, title: str = "") -> 
             f"layer {row + 1}, head {column + 1}" if has_heads else f"layer {column + 1}"
         )
     panels[0, 0].invert_yaxis()
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(_drawable(title), fontsize=10)
+
+
+def _drawable(text: str) -> str:
+    """Returns a text without the characters that a picture, or an XML file, cannot hold."""
+    return escaped(text).encode(errors="backslashreplace").decode()
 
 
 def _label(piece: str) -> str:
     """Returns a piece as a short label; "▁" is missing in many fonts."""
-    piece = piece.replace("▁", "·")
+    piece = _drawable(piece.replace("▁", "·"))
     return piece if len(piece) <= LONGEST_LABEL else piece[: LONGEST_LABEL - 1] + "…"

@@ -19,8 +19,10 @@ from typing import IO, Any
 from etils.epath import PathLike
 
 from transformer import storage
+from transformer.folders import is_of_stranger
 from transformer.inference.chunks import Chunk
 from transformer.reading import parse_json
+from transformer.terminal import escaped, is_terminal
 
 PART = re.compile(r"(\d{6,})\.([0-9a-f]{8})")  # number.checksum
 
@@ -36,7 +38,9 @@ class Stream:
         return False
 
     def write(self, chunk: Chunk, data: bytes) -> None:
-        """Writes and flushes, so that the reader gets the lines now."""
+        """Writes and flushes, so that the reader gets the lines now; a terminal no commands."""
+        if is_terminal(self._file):
+            data = escaped(data.decode()).encode()
         with _explain_errors(self._name):
             self._file.write(data)
             self._file.flush()
@@ -74,8 +78,12 @@ class Parts:
     def open(self) -> None:
         """Makes the folder or opens it again; ValueError if it is in use or of another job."""
         with _explain_errors(self.folder):
-            self.folder.mkdir(exist_ok=True)
-            if not storage.is_remote(self.folder):
+            if storage.is_remote(self.folder):
+                self.folder.mkdir(exist_ok=True)
+            else:
+                self.folder.mkdir(mode=0o700, exist_ok=True)
+                if is_of_stranger(self.folder):
+                    raise ValueError(f"{self.folder} is of another user: name another --output.")
                 self._lock = storage.take_lock(self.folder / "lock", "--output")
             if self.finished():
                 self._check_identity()

@@ -13,6 +13,7 @@ from transformer.special_tokens import NUM_SPECIAL
 LIBRARIES = ("torch", "transformers")
 TOLERANCE = 1e-3  # of the logarithm of a probability
 NUM_TEXTS = 8
+LOCAL = {"local_files_only": True, "trust_remote_code": False}  # no code of a folder is run
 
 # (torch, transformers) -> (the largest difference of a log-probability, what has been compared)
 Compare = Callable[[Any, Any], tuple[float, str]]

@@ -10,7 +10,7 @@ from transformer.checkpoint.restore import Restored
 from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
 from transformer.data.text_pairs import encode_texts
 from transformer.inference.classifier import Classifier
-from transformer.interop.beside_transformers import check_beside, random_texts
+from transformer.interop.beside_transformers import LOCAL, check_beside, random_texts
 from transformer.interop.vit import NO_CLASS
 from transformer.registry import task_kind
 from transformer.special_tokens import EOS
@@ -46,12 +46,12 @@ class _Theirs:
     def __init__(self, torch: Any, transformers: Any, folder: PathLike, auto_class: str) -> None:
         self.torch, self.transformers, self.folder = torch, transformers, folder
         load = getattr(transformers, auto_class).from_pretrained
-        self.model = load(folder, local_files_only=True, dtype=torch.float32).eval()
+        self.model = load(folder, **LOCAL, dtype=torch.float32).eval()
 
     def tokenize(self, text: str) -> list[int]:
         """Returns the ids of a text."""
         load = self.transformers.AutoTokenizer.from_pretrained
-        tokenizer: Any = load(self.folder, local_files_only=True)
+        tokenizer: Any = load(self.folder, **LOCAL)
         return tokenizer(text).input_ids
 
     def log_probs(self, **inputs: Any) -> np.ndarray:
@@ -63,7 +63,7 @@ class _Theirs:
     def prepare(self, images: np.ndarray) -> np.ndarray:
         """Returns the pixels that the model takes of images of bytes [N, height, width, C]."""
         load = self.transformers.AutoImageProcessor.from_pretrained
-        processor: Any = load(self.folder, local_files_only=True)
+        processor: Any = load(self.folder, **LOCAL)
         pixels = processor([*images], input_data_format="channels_last", return_tensors="np")
         return pixels["pixel_values"]
 

@@ -8,7 +8,7 @@ from etils.epath import PathLike
 from transformer.checkpoint.restore import Restored
 from transformer.data.tags import Tags
 from transformer.inference.translator import Translator
-from transformer.interop.beside_transformers import check_beside, random_texts
+from transformer.interop.beside_transformers import LOCAL, check_beside, random_texts
 from transformer.interop.written_model import first_pieces
 from transformer.libraries import require
 
@@ -90,10 +90,9 @@ def check_translation(run: Restored, folder: PathLike) -> str:
     def compare(torch: Any, transformers: Any) -> tuple[float, str]:
         data = run.config.data
         languages = {"src_lang": data.source_language, "tgt_lang": data.target_language}
-        options = dict(local_files_only=True)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options, **languages)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **LOCAL, **languages)
         load = transformers.AutoModelForSeq2SeqLM.from_pretrained
-        model = load(folder, dtype=torch.float32, **options).eval()
+        model = load(folder, dtype=torch.float32, **LOCAL).eval()
         ours = _Ours(run)
         batch = tokenizer(_their_texts(ours.texts, run), return_tensors="pt", padding=True)
         ids = getattr(tokenizer, "target_encoder", None) or tokenizer.get_vocab()

@@ -12,6 +12,7 @@ from flax.traverse_util import unflatten_dict
 
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.restore import count_parameters, restore
+from transformer.checkpoint.run_identity import RunIdentity
 from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
 from transformer.checkpoint.train_state import TrainState
 from transformer.console import phase
@@ -151,15 +152,15 @@ def write_run(imported: ImportedModel, run: WorkDir) -> str:
     check_shapes(model, smallest_batch(config, imported.labels), params)
     _return_freed_memory()
     run.open_for_training(config)
-    with phase(f"writing {run.path}"):
-        checkpoints = Checkpoints(run.checkpoints, keep=1)
-        checkpoints.save(TrainState(jnp.array(0), params, opt_state=()))
-        checkpoints.close()
     if imported.tokenizers:
         source, target = imported.tokenizers
         save_tokenizers(run.path, source, target)
     if imported.labels.names:
         imported.labels.save(run.path)
+    with phase(f"writing {run.path}"):
+        checkpoints = Checkpoints(run.checkpoints, keep=1, run=RunIdentity(run.path, config))
+        checkpoints.save(TrainState(jnp.array(0), params, opt_state=()))
+        checkpoints.close()
     run.save_config(config)
     run.close()
     return count_parameters(params)

@@ -11,15 +11,19 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+import transformer
+from transformer.signals import Interruption, shared_stopping
+
 WAIT_SECONDS = 300  # for the other hosts to start
 SAY_EVERY = 30  # seconds, while waiting for other hosts
-HEARTBEAT_SECONDS = 60  # without a sign of life from a host, after which it counts as lost
+HEARTBEAT_SECONDS = 45  # without a sign of life from a host, after which it counts as lost
 HEARTBEAT_VARIABLE = "TRANSFORMER_HEARTBEAT_SECONDS"  # of the environment, overrides the above
 
 
@@ -63,6 +67,8 @@ def connect(
         )
     heartbeat = _heartbeat_seconds()
     who = f"{num_processes} hosts at {coordinator}" if coordinator else "the other hosts"
+    # Else a thread in C++ takes SIGTERM, and says nothing.
+    jax.config.update("jax_enable_preemption_service", False)
     with _time_limit(who, wait_seconds, say, on_timeout):
         try:
             jax.distributed.initialize(
@@ -78,6 +84,21 @@ def connect(
                 reason = str(error).splitlines()[0]
                 raise ValueError(f"The hosts of this run cannot be found: {reason}") from error
     return jax.process_index() == 0
+
+
+def check_same_program() -> None:
+    """Raises ValueError on every host if their versions or their files of this package differ."""
+    folder, checksum = Path(transformer.__file__).parent, 0
+    for file in sorted(folder.rglob("*.py")):
+        checksum = zlib.crc32(file.read_bytes(), checksum)
+    mine = f"transformer {transformer.__version__} ({checksum:08x}) on jax {jax.__version__}"
+    programs = [text.decode() for text in gather_from_hosts(mine.encode())]
+    for number, theirs in enumerate(programs):
+        if theirs != programs[0]:
+            raise ValueError(
+                f"The hosts run different programs: host 0 has {programs[0]}, host {number} "
+                f"{theirs}; install the same version on all of them."
+            )
 
 
 def _heartbeat_seconds() -> int:
@@ -134,14 +155,40 @@ def split_over_hosts(work: Callable[[Sequence[Any]], list[Any]], items: Sequence
     """Splits `items` over the hosts, applies `work` to each share and gathers the results in order.
 
     `work` must return a list with one JSON-serialisable entry per item. The entries returned are
-    what JSON makes of them on any number of hosts: a tuple comes back as a list.
+    what JSON makes of them on any number of hosts: a tuple comes back as a list. Raises
+    `Interruption` on every host if a signal cuts the share of one short, where that is allowed.
     """
     num_hosts, host = jax.process_count(), jax.process_index()
-    shares = gather_from_hosts(json.dumps(work(items[host::num_hosts])).encode())
+    share = _work_until_told(work, items[host::num_hosts])
+    shares = [json.loads(share) for share in gather_from_hosts(json.dumps(share).encode())]
+    if None in shares:
+        raise Interruption
     results = [None] * len(items)
     for number, share in enumerate(shares):
-        results[number::num_hosts] = json.loads(share)
+        results[number::num_hosts] = share
     return results
+
+
+def _work_until_told(
+    work: Callable[[Sequence[Any]], list[Any]], items: Sequence[Any]
+) -> list[Any] | None:
+    """Returns work(items), or None if a signal cuts it short that all hosts may leave for."""
+    stopping = shared_stopping()
+    if not stopping:
+        return work(items)
+    try:
+        with stopping.own_part():
+            return work(items)
+    except Interruption:
+        return None
+
+
+def leave_if_told() -> None:
+    """Raises `Interruption` on every host if one has been sent a signal, where that is allowed."""
+    if stopping := shared_stopping():
+        told = multihost_utils.process_allgather(np.int32(bool(stopping.signal)))
+        if np.any(told):
+            raise Interruption
 
 
 def gather_from_hosts(data: bytes) -> list[bytes]:

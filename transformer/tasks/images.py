@@ -57,9 +57,11 @@ class ImageTask(LabelledTask[ImageBatches]):
     ) -> tuple[np.ndarray, list[str]]:
         return load_images(data, split)
 
+    def training_contents(self) -> list[np.ndarray]:
+        return [self.training_batches.patches, self.training_batches.targets]
+
     def data_contents(self) -> list[np.ndarray]:
-        batches = self.training_batches
-        return [batches.patches, batches.targets, *map(np.asarray, self.validation)]
+        return [*self.training_contents(), *map(np.asarray, self.validation)]
 
     def save(self, folder: epath.Path) -> None:
         self.labels.save(folder)

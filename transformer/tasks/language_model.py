@@ -106,8 +106,11 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
             f"that the model sees: of those, only the last half of a window was given to it",
         )
 
+    def training_contents(self) -> list[np.ndarray]:
+        return [self.training_batches.ids]
+
     def data_contents(self) -> list[np.ndarray]:
-        return [self.training_batches.ids, self.validation_batches.ids]
+        return [*self.training_contents(), self.validation_batches.ids]
 
     @property
     def cost_per_step(self) -> StepCost:

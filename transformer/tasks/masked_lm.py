@@ -109,9 +109,11 @@ class MaskedLMTask(PlainTextTask[MaskedBatches, MaskedBatches]):
         lengths = full_rows(config.training.batch_tokens, config.data.row_length)
         return cost_of_sentences(config, lengths, config.tokenizer.vocab_size)
 
+    def training_contents(self) -> list[np.ndarray]:
+        return [self.training_batches.packed.source.flat]
+
     def data_contents(self) -> list[np.ndarray]:
-        batches = self.training_batches, self.validation_batches
-        return [b.packed.source.flat for b in batches]
+        return [*self.training_contents(), self.validation_batches.packed.source.flat]
 
     @cached_property
     def cost_per_step(self) -> StepCost:

@@ -1,6 +1,5 @@
 """The interface through which the training loop and the commands use a task."""
 
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,7 +7,6 @@ from functools import cached_property, partial
 from typing import Any, Generic, TypeVar
 
 import jax
-import numpy as np
 from etils import epath
 from etils.epath import PathLike
 from flax import linen as nn
@@ -26,7 +24,8 @@ from transformer.evaluation.loss import make_eval_step, sum_over_batches
 from transformer.evaluation.task_scores import TaskScores
 from transformer.inference.answer_job import Answerer
 from transformer.model.costs import StepCost
-from transformer.model.loss import make_loss_fn, perplexity
+from transformer.model.loss import Sums, make_loss_fn, perplexity
+from transformer.parallel.hosts import leave_if_told
 from transformer.parallel.mapping import MappedStep, Parallel
 from transformer.tasks.batches import TrainingT, ValidationT
 from transformer.tasks.next_commands import NextCommands
@@ -102,8 +101,15 @@ class Task(Generic[TrainingT, ValidationT]):
         """Returns lines for the start-up summary: what was read and how it is batched."""
         return []
 
+    def training_contents(self) -> Sequence[Any]:
+        """Returns what was read to train on: arrays, and objects with a repr.
+
+        A run is not resumed with other contents; empty: they are not compared.
+        """
+        return []
+
     def data_contents(self) -> Sequence[Any]:
-        """Returns what was read: arrays, and objects with a repr, to be compared between hosts."""
+        """Returns all that was read, as `training_contents`, to be compared between hosts."""
         return [*self.training_batches[0], *self.validation_batches[0]]
 
     def save(self, folder: epath.Path) -> None:
@@ -174,9 +180,12 @@ class Task(Generic[TrainingT, ValidationT]):
 
     def evaluate_loss(self, params: Params) -> Metrics:
         """Returns `loss_metrics` of the whole validation split."""
-        step, put = self._eval_step, self.parallel.put_batch
-        sums = sum_over_batches(self.validation_batches, lambda batch: step(params, put(batch)))
-        return self.loss_metrics(sums)
+
+        def evaluate(batch: Any) -> Sums:
+            leave_if_told()
+            return self._eval_step(params, self.parallel.put_batch(batch))
+
+        return self.loss_metrics(sum_over_batches(self.validation_batches, evaluate))
 
     def loss_metrics(self, sums: Mapping[str, float]) -> Metrics:
         """Returns the mean loss, and the perplexity if there is one, of the sums of `loss_fn`."""
@@ -208,14 +217,6 @@ class Task(Generic[TrainingT, ValidationT]):
         if self._source:
             return load_tokenizers(self._source.path)[0]
         return train_tokenizer(self.config.tokenizer, texts)
-
-    def data_fingerprint(self) -> bytes:
-        """Returns bytes that are equal on all hosts that have read the same data the same way."""
-        contents = [
-            zlib.crc32(np.ascontiguousarray(item).data) if isinstance(item, np.ndarray) else item
-            for item in self.data_contents()
-        ]
-        return repr(contents).encode()
 
     def _batch_line(self, row: str, note: str = "") -> str:
         """Returns the line of the summary that describes a batch; row: what one row holds."""

@@ -18,6 +18,7 @@ from transformer.data.pair_blocks import Pairs
 from transformer.data.parallel_text import parse_corpora
 from transformer.data.prepared.cache import cache_folder
 from transformer.data.prepared.corpus import PreparedCorpus
+from transformer.data.prepared.key import text_facts
 from transformer.data.prepared.preparation import Share
 from transformer.data.prepared.prepare import training_corpus
 from transformer.data.ragged import Ragged
@@ -33,13 +34,14 @@ from transformer.inference.translator import Translator
 from transformer.model.costs import StepCost, training_flops
 from transformer.model.encoder_decoder import Transformer
 from transformer.model.hard_attention import make_translation_loss_fn
-from transformer.parallel.hosts import split_over_hosts
+from transformer.parallel.hosts import check_same, split_over_hosts
 from transformer.parallel.mapping import Parallel
 from transformer.registry import METRICS
 from transformer.tasks.next_commands import NextCommands, commands_for_text
 from transformer.tasks.task import Metrics, Task, with_training_options
 from transformer.workdir import WorkDir
 
+FACTS = "path, size or time of change of the text (data.cache_key=hash compares what is in it)"
 MAX_TOO_LONG = 0.001  # of the training pairs may have a source too long for rows of the best shape
 
 
@@ -81,6 +83,8 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         cache = cache_folder(data, self.workdir.path)
         known = load_tokenizers(self._source.path) if self._source else None
         share = Share(jax.process_index(), jax.process_count())
+        # Else each waits for the others to prepare parts of a text of their own.
+        check_same(FACTS, lambda: repr(text_facts(text)).encode())
         tokenizers, corpus = training_corpus(self.config, text, cache, known, share)
         assert corpus is not None  # as the share waits for the others
         self.overlap = corpus.overlap_with(evaluation)
@@ -143,8 +147,11 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         flops = training_flops(config.model, config.tokenizer.vocab_size, lengths, lengths)
         return StepCost(flops, lengths.sum())
 
+    def training_contents(self) -> list[Any]:
+        return [self.corpus.checksums]
+
     def data_contents(self) -> list[Any]:
-        return [self.corpus.checksums, self.validation_pairs, self.test_pairs]
+        return [*self.training_contents(), self.validation_pairs, self.test_pairs]
 
     def save(self, folder: epath.Path) -> None:
         save_tokenizers(folder, *self.tokenizers)

@@ -10,7 +10,8 @@ from tensorboardX.record_writer import register_writer_factory
 from tensorboardX.summary import hparams
 
 from transformer.config import Config
-from transformer.storage import GrowingObject, is_remote
+from transformer.growing_files import open_growing
+from transformer.storage import is_remote
 from transformer.workdir import WorkDir
 
 GROUPS = {  # of the names that do not begin with that of a split; None: not for TensorBoard
@@ -24,6 +25,7 @@ GROUPS = {  # of the names that do not begin with that of a split; None: not for
     "target_tokens": "progress",
     "num_train_steps": None,
 }
+SCHEME = "events"  # by which tensorboardX knows that we write its files
 COMPARED = ("model.", "optimizer.", "tokenizer.", "training.")  # hyperparameters
 NUM_SAMPLES = 8  # per validation
 CHARTS = {"loss": {"training and validation": ["Multiline", ["train/loss", "validation/loss"]]}}
@@ -37,14 +39,12 @@ class EventFile:
     """
 
     def __init__(self, workdir: WorkDir, num_steps_done: int, config: Config | None = None) -> None:
-        remote = is_remote(workdir.path)
-        if remote:
-            register_writer_factory("gs", _EventsObjectFactory())
+        register_writer_factory(SCHEME, _EventsFactory())
         self._writer = SummaryWriter(
-            str(workdir.path),
+            f"{SCHEME}:{workdir.path}",
             purge_step=num_steps_done + 1,
             write_to_disk=workdir.writes,
-            flush_secs=120 if remote else 10,
+            flush_secs=120 if is_remote(workdir.path) else 10,
         )
         if config and not num_steps_done:
             self._add_config(config)
@@ -96,26 +96,30 @@ def tag_of(name: str) -> str | None:
     return group and f"{group}/{name}"
 
 
-class _EventsObject(GrowingObject):
-    """Events in an object store, rewritten whole every two minutes.
+class _Events:
+    """The file or object of some events; an object is rewritten whole every two minutes.
 
     tensorboardX's own writer ends its thread at the first failure, and then training waits for
     that thread for ever.
     """
 
+    def __init__(self, name: str) -> None:
+        self._file = open_growing(name.removeprefix(f"{SCHEME}:"))
+        self.write = self._file.write
+
     def flush(self) -> None:
         try:
-            super().flush()
+            self._file.flush()
         except Exception as error:
             warnings.warn(f"the events for TensorBoard were not written: {error}", stacklevel=2)
 
     close = flush
 
 
-class _EventsObjectFactory:
+class _EventsFactory:
     """What tensorboardX asks of a kind of storage."""
 
-    open = _EventsObject
+    open = _Events
 
     def directory_check(self, path: str) -> None:
-        """Does nothing: an object store has no directories to make."""
+        """Does nothing: the work directory is there, and an object store has none to make."""

@@ -1,24 +1,19 @@
 """Training from Python: a run from its work directory and configuration to its test scores."""
 
 import math
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext
 from functools import partial
-from typing import Any
 
 import jax
-from etils import epath
 from etils.epath import PathLike
 
 from transformer.config import Config
 from transformer.console import format_seconds, keeping_log, phase, say, showing_phases, silence
 from transformer.evaluation.task_scores import TaskScores
 from transformer.parallel import devices, hosts
-from transformer.signals import CAUGHT, DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
+from transformer.parallel.shared_signals import catching_signals
+from transformer.signals import DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
 from transformer.tasks.task import Task
 from transformer.training import next_commands, startup_summary
 from transformer.training.automatic import choose_settings, fix_steps
@@ -27,39 +22,10 @@ from transformer.training.fit_memory import make_fitting_trainer
 from transformer.training.moved_folder import ending_saves
 from transformer.training.profile import Profile, make_profile
 from transformer.training.progress import OnReport
+from transformer.training.result import TrainingResult, test_scores
+from transformer.training.same_run import check_same_run, summary
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """What training left in a work directory.
-
-    step: that of the newest checkpoint. scores: those of the test split by name, as "bleu"; empty
-    unless the run came to its end. exit_code: what the train command returns, a constant of
-    `transformer.signals`.
-    """
-
-    workdir: epath.Path
-    step: int
-    exit_code: int
-    scores: dict[str, float]
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the run came to its end and was not stopped before."""
-        return self.exit_code == DONE
-
-    def read_metrics(self) -> list[dict[str, Any]]:
-        """Returns the records of metrics.jsonl: the training reports and the validations."""
-        return WorkDir(self.workdir).read_metrics()
-
-    def __repr__(self) -> str:
-        """As "TrainingResult(runs/x, finished at step 600: bleu 98.12, chrf 99.01)"."""
-        ended = "finished" if self.is_finished else f"stopped with exit code {self.exit_code}"
-        scores = ", ".join(f"{name} {value:.2f}" for name, value in self.scores.items())
-        facts = f"{self.workdir}, {ended} at step {self.step:,}"
-        return f"TrainingResult({facts}: {scores})" if scores else f"TrainingResult({facts})"
 
 
 def train(
@@ -71,6 +37,7 @@ def train(
     verbose: bool = True,
     profile: str = "",
     resume_command: str = "the same call",
+    changed_text: bool = False,
 ) -> TrainingResult:
     """Trains a run to its end and scores its test split; the same call resumes a stopped run.
 
@@ -91,6 +58,7 @@ def train(
       profile: "STEP:COUNT" traces the COUNT steps after that one with JAX's profiler, into the
         folder `profile` of the work directory.
       resume_command: what resumes the run, for the message that it was stopped.
+      changed_text: whether a run may go on although its training text has changed.
 
     Raises ValueError, in one sentence, for settings or files that cannot be used, a run with other
     settings in `workdir`, or another process that trains there.
@@ -109,32 +77,22 @@ def train(
         try:
             folder.open_for_training(config)
             with keeping_log(folder.append_log):
-                with _catching_signals(stopping):
-                    result = _train(config, folder, stopping, task_type, on_report, trace, start)
-                if result.exit_code in (INTERRUPTED, RESUMABLE):
-                    step = f"at step {result.step:,} and saved"
-                    where = step if result.step else "before the first step"
-                    say(f"stopped {where}; resume with: {resume_command}")
-                say(f"all of it took {format_seconds(time.monotonic() - start)}")
+                with catching_signals(stopping):
+                    result = _train(
+                        config, folder, stopping, task_type, on_report, trace, start, changed_text
+                    )
+                _say_how_it_ended(result, start, resume_command)
         finally:
             trace.close(nullcontext)  # that of a run which an exception ended
             folder.close()
     return result
 
 
-@contextmanager
-def _catching_signals(stopping: Stopping) -> Iterator[None]:
-    """Lets signals stop the run inside the block, if this is the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in CAUGHT}
-    stopping.catch_signals()
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _say_how_it_ended(result: TrainingResult, start: float, resume_command: str) -> None:
+    if result.exit_code in (INTERRUPTED, RESUMABLE):
+        where = f"at step {result.step:,} and saved" if result.step else "before the first step"
+        say(f"stopped {where}; resume with: {resume_command}")
+    say(f"all of it took {format_seconds(time.monotonic() - start)}")
 
 
 def _finished_before(workdir: WorkDir) -> TrainingResult:
@@ -145,7 +103,7 @@ def _finished_before(workdir: WorkDir) -> TrainingResult:
         f"{next_commands.evaluate_command(str(workdir.path))}"
     )
     last = workdir.read_metrics()[-1]
-    return TrainingResult(workdir.path, last["step"], DONE, _test_scores(last))
+    return TrainingResult(workdir.path, last["step"], DONE, test_scores(last))
 
 
 def _train(
@@ -156,6 +114,7 @@ def _train(
     on_report: OnReport | None,
     profile: Profile,
     start: float,
+    changed_text: bool,
 ) -> TrainingResult:
     """Trains the run in a work directory that is open for it. start: by `time.monotonic`."""
     try:
@@ -168,14 +127,14 @@ def _train(
             fix_steps(trainer, choices, start)
     except Interruption:
         return TrainingResult(workdir.path, 0, stopping.exit_code, {})
-    begin_run(trainer)
+    begin_run(trainer, changed_text=changed_text)
     lines = startup_summary.summary_lines(trainer.config, trainer.train_step, trainer.task)
     say("\n".join([*lines, *choices.lines()]))
     with ending_saves(trainer):
         code = trainer.run(partial(conclude_run, trainer), profile)
     step = max(trainer.checkpoints.steps(), default=0)
     trainer.checkpoints.close()
-    scores = _test_scores(workdir.read_metrics()[-1]) if code == DONE else {}
+    scores = test_scores(workdir.read_metrics()[-1]) if code == DONE else {}
     return TrainingResult(workdir.path, step, code, scores)
 
 
@@ -187,10 +146,15 @@ def is_finished(workdir: WorkDir, config: Config) -> bool:
     return finished
 
 
-def begin_run(trainer: Trainer) -> None:
-    """Writes what the work directory needs before the first step; every host waits for it."""
+def begin_run(trainer: Trainer, *, changed_text: bool) -> None:
+    """Writes what the work directory needs before the first step; every host waits for it.
+
+    changed_text: as of `train`.
+    """
     workdir = trainer.workdir
-    hosts.check_same("the text that they read", trainer.task.data_fingerprint)
+    hosts.check_same("the text that they read", lambda: summary(trainer.task.data_contents()))
+    if note := check_same_run(workdir, trainer.task, is_meant=changed_text):
+        say(note)
     if workdir.writes and not workdir.has_run:
         trainer.task.save(workdir.path)
     workdir.save_config(trainer.config)
@@ -227,13 +191,4 @@ def _save_scores(workdir: WorkDir, result: TaskScores, split: str) -> dict[str, 
         f"test_{name}": score.value
         for name, score in result.scores.items()
         if math.isfinite(score.value)  # JSON knows no other number
-    }
-
-
-def _test_scores(record: dict[str, float]) -> dict[str, float]:
-    """Returns the scores of the test split in the last record of metrics.jsonl, by name."""
-    return {
-        name.removeprefix("test_"): value
-        for name, value in record.items()
-        if name.startswith("test_")
     }

@@ -6,7 +6,7 @@ from contextlib import nullcontext, suppress
 
 import jax
 
-from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.orbax_manager import reason_of
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
 from transformer.console import phase, say
@@ -20,6 +20,7 @@ from transformer.training.optimizer import make_schedule
 from transformer.training.prefetch import prefetch
 from transformer.training.profile import NO_PROFILE, Profile, annotate
 from transformer.training.progress import OnReport, open_progress
+from transformer.training.same_run import describe_records, open_checkpoints
 from transformer.training.steps import Batch, Sums, TrainStep
 from transformer.workdir import WorkDir
 
@@ -88,12 +89,11 @@ class Trainer:
 
     def _start(self) -> TrainState:
         """Opens checkpoints and logs; returns the state to continue from."""
-        keep = self.config.training.keep_checkpoints
-        self.checkpoints = Checkpoints(self.workdir.checkpoints, keep=keep)
+        self.checkpoints = open_checkpoints(self.config, self.workdir, self.task)
         state = restore_or_init(self.config, self.workdir, self.checkpoints, self.train_step)
         self.first_step = step = int(state.step)
-        self.progress = open_progress(self.workdir, self.config, step, self.on_report)
-        trained = self.checkpoints.about(step).get("trained") if step else None
+        trained = self.checkpoints.about(step).get("trained", {}) if step else {}
+        self.progress = open_progress(self.workdir, self.config, step, trained, self.on_report)
         self.meter = make_meter(step, self.task.cost_per_step, trained)
         self._recall_evaluations(step, state)
         return state
@@ -121,9 +121,9 @@ class Trainer:
         return {"stopping": self.parallel.sum_over_hosts(bool(self.stopping.signal))}
 
     def _is_interrupted(self) -> bool:
-        return bool(
-            self.meter.num_hosts_stopping if jax.process_count() > 1 else self.stopping.signal
-        )
+        is_alone = jax.process_count() == 1
+        told = self.stopping.signal if is_alone else self.meter.num_hosts_stopping
+        return self.stopping.has_left or bool(told)
 
     def _report(self, step: int) -> None:
         """Logs and shows the metrics every `log_every` steps, and shows them if steps take long."""
@@ -178,18 +178,19 @@ class Trainer:
         self.checkpoints.record_score(step, score)
         self.progress.draw_curves()
 
-    def _save(self, state: TrainState) -> None:
+    def _save(self, state: TrainState, *, is_last: bool = False) -> None:
         """Saves, unless the last update was skipped: the one before may have done the harm."""
         self.meter.settle()
         if self.meter.num_skipped_in_a_row:
             return
         self.workdir.check_in_place()
         try:
-            self.checkpoints.save(state, self.meter.trained())
-        except Exception as error:  # any type, and perhaps the failure of the save before
-            if jax.process_count() > 1:
+            self.workdir.flush()  # first: what is logged before a checkpoint is not logged again
+            self.checkpoints.save(state, self.meter.trained() | describe_records(self.workdir))
+        except Exception as error:  # any type
+            if is_last or jax.process_count() > 1:
                 raise
-            self.progress.say(f"warning: a checkpoint could not be written: {error}")
+            self.progress.say(f"warning: a checkpoint could not be written: {reason_of(error)}")
 
     def _finish(self, step: int, state: TrainState, conclude: Conclude | None) -> int:
         """Saves the last state, closes the logs and concludes; returns the exit code."""
@@ -202,10 +203,12 @@ class Trainer:
         try:
             with phase("saving the checkpoint"):
                 if step not in self.checkpoints.steps():
-                    self._save(state)
+                    self._save(state, is_last=True)
                 self.checkpoints.wait()
         except Exception as error:  # any type
-            say(f"error: the last checkpoint could not be written: {error}")
+            if jax.process_count() > 1:
+                raise
+            say(f"error: the last checkpoint could not be written: {reason_of(error)}")
             return FAILED
         self.progress.draw_curves(is_last=True)
         is_done = not self._is_interrupted() and self._conclude(step, conclude)

@@ -11,6 +11,7 @@ from etils import epath
 from transformer import storage
 from transformer.config import DataConfig
 from transformer.console import say
+from transformer.folders import is_of_stranger
 
 NAME = "prepared_corpora"
 
@@ -29,16 +30,16 @@ def cache_folder(data: DataConfig, workdir: storage.PathLike) -> epath.Path:
     if storage.is_remote(folder):
         return folder
     existing = next(path for path in (folder, *folder.parents) if path.exists())
-    if existing.is_dir() and os.access(existing, os.W_OK):
+    if existing.is_dir() and os.access(existing, os.W_OK) and not is_of_stranger(existing):
         return folder
     if data.cache:
         raise ValueError(
-            f"Nothing can be written to {existing}, where data.cache={data.cache} would be: name "
-            f"another folder."
+            f"Nothing can be written to {existing}, where data.cache={data.cache} would be, or "
+            f"another user put it there: name another folder."
         )
     say(
-        f"nothing can be written to {existing}, so that the next start prepares the corpus again; "
-        f"name a folder for it with --config.data.cache"
+        f"nothing can be written to {existing}, or another user put it there, so that the next "
+        f"start prepares the corpus again; name a folder for it with --config.data.cache"
     )
     return epath.Path(temporary_folder())
 

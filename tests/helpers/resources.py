@@ -1,0 +1,49 @@
+"""What a process holds while it works: memory, files, threads and compiled programs."""
+
+import os
+from pathlib import Path
+from statistics import median
+
+import jax
+
+ALLOWED_SHARE, ALLOWED_KIB = 0.02, 10 << 10  # by which memory may grow in the last half
+
+
+class Resources:
+    """Samples what this process holds. programs: how many were compiled, as of the last sample."""
+
+    def __init__(self):
+        self.samples, self._num_programs = [], 0
+        jax.monitoring.register_event_duration_secs_listener(self._count)
+
+    def _count(self, event, seconds, **_):
+        self._num_programs += event == "/jax/core/compile/backend_compile_duration"
+
+    def sample(self):
+        """Appends what is held now to `samples`; memory in KiB."""
+        lines = Path("/proc/self/status").read_text().splitlines()
+        status = dict(line.split(":", 1) for line in lines)
+        self.samples.append(
+            {
+                "memory": int(status["RssAnon"].split()[0]),
+                "files": len(os.listdir("/proc/self/fd")),
+                "threads": int(status["Threads"]),
+                "programs": self._num_programs,
+            }
+        )
+
+
+def grown(samples):
+    """{what grew in the last half: (before, after)}, by the medians of two quarters of the samples.
+
+    A save or a search holds more for a while, which a maximum would show.
+    """
+    quarter = len(samples) // 4
+    parts = samples[quarter : 2 * quarter], samples[-quarter:]
+    found = {}
+    for name in samples[0]:
+        before, after = (median(sample[name] for sample in part) for part in parts)
+        slack = ALLOWED_SHARE * before + ALLOWED_KIB if name == "memory" else 0
+        if after > before + slack:
+            found[name] = before, after
+    return found

@@ -1,0 +1,46 @@
+"""Two processes of two fake devices each, as two hosts of a run."""
+
+import socket
+
+from tests.helpers.scripts import start
+from tests.helpers.xla_flags import xla_flags
+
+NOTHING = ((), {})
+HEARTBEAT = {"TRANSFORMER_HEARTBEAT_SECONDS": "10"}
+
+
+def free_port():
+    """Returns a port that no process listens at now."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        return free.getsockname()[1]
+
+
+def start_two(config, workdir, *arguments, own=(NOTHING, NOTHING)):
+    """Both processes of a run; own: (arguments, options of `start`) of each host."""
+    port, environment = free_port(), HEARTBEAT | {"XLA_FLAGS": xla_flags(2)}
+    return [
+        start(
+            options.pop("script", "train.py"),
+            f"--config={config}",
+            f"--workdir={workdir}",
+            *arguments,
+            *words,
+            f"--coordinator=localhost:{port}",
+            "--num_processes=2",
+            f"--process_id={index}",
+            env=environment,
+            **options,
+        )
+        for index, (words, options) in enumerate(own)
+    ]
+
+
+def finish(processes, timeout=240):
+    """[(exit code, what it said)] of processes; none is left behind."""
+    try:
+        said = [process.communicate(timeout=timeout)[1].decode() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]

@@ -1,0 +1,72 @@
+"""Training goes on only with what the run began with: its text, its config.json, its records."""
+
+import pytest
+
+import transformer
+from transformer.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainingConfig
+from transformer.training.same_run import IS_MEANT
+
+TEXT = "abcdefgh\n" * 60
+
+
+def make_config(folder, num_train_steps):
+    return Config(
+        task="language_model",
+        model=ModelConfig(d_model=8, d_ff=8, num_heads=1, num_layers=1),
+        data=DataConfig(
+            corpus=str(folder / "text.txt"),
+            train_split="all[:80%]", validation_split="all[80%:]", test_split="all[80%:]",
+            row_length=16,
+        ),
+        tokenizer=TokenizerConfig(kind="characters"),
+        training=TrainingConfig(
+            num_train_steps=num_train_steps, batch_tokens=64, log_every=1, label_smoothing=0.0
+        ),
+    )  # fmt: skip
+
+
+def train(folder, num_train_steps, **options):
+    config = make_config(folder, num_train_steps)
+    return transformer.train(config, folder / "run", **options)
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """A run of two steps, and its text beside it."""
+    (tmp_path / "text.txt").write_text(TEXT)
+    assert train(tmp_path, 2).is_finished
+    return tmp_path
+
+
+def test_another_training_text_is_refused_unless_it_is_meant(begun, capsys):
+    """Catches a run that goes on with other batches, as the text was put in another order."""
+    text = begun / "text.txt"
+    text.write_text(TEXT + "hgfedcba\n" * 15)  # the last fifth is the validation text
+    with pytest.raises(ValueError, match=rf"not the one that step 2 was .* with {IS_MEANT}"):
+        train(begun, 4)
+    assert train(begun, 4, changed_text=True).step == 4
+    assert "as asked by" in (begun / "run" / "log.txt").read_text()
+    assert train(begun, 5).step == 5  # from now on the changed text is that of the run
+    text.write_text("abcd\n" * 100)
+    with pytest.raises(ValueError, match="that step 5 was trained on"):
+        train(begun, 6)
+
+
+def test_checkpoints_without_a_configuration_are_not_taken_for_another_run(begun):
+    """Catches a config.json that is lost and written anew, perhaps another one."""
+    (begun / "run" / "config.json").unlink()
+    with pytest.raises(ValueError, match="holds checkpoints but no config"):
+        train(begun, 4)
+    assert not (begun / "run" / "config.json").exists()
+
+
+def test_lost_records_are_said(begun, capsys):
+    """Catches curves that lose their beginning without a word."""
+    file = begun / "run" / "metrics.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[1:]))
+    assert train(begun, 4).step == 4
+    assert (
+        "metrics.jsonl no longer holds the 2 records that it had at step 2"
+        in capsys.readouterr().err
+    )

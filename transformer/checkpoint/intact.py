@@ -1,0 +1,53 @@
+"""Reads checkpoints one after the other, and leaves out with a warning those that are damaged."""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from etils.epath import PathLike
+
+from transformer.checkpoint.notes import NewerFormatError
+from transformer.checkpoint.run_identity import OtherRunError
+
+T = TypeVar("T")
+
+
+def each_intact(
+    steps: Sequence[int], read: Callable[[int], T], folder: PathLike
+) -> Iterator[tuple[int, T]]:
+    """Yields (step, `read(step)`) of each step for which it does not fail.
+
+    folder: of the checkpoints, for messages. Raises ValueError if there are none or all fail; if
+    all belong to another run than the files beside them, with the sentence that names the file; and
+    at once for one of a newer version, from before which training would go on.
+    """
+    if not steps:
+        raise ValueError(
+            f"{folder} holds no checkpoint; train first, or name another work directory."
+        )
+    failures: dict[int, Exception] = {}
+    has_any = False
+    for step in steps:
+        try:
+            result = read(step)
+        except NewerFormatError as error:
+            raise ValueError(f"Checkpoint {step} of {folder} cannot be used: {error}.") from None
+        except Exception as error:  # Orbax raises eight types of error for damaged files
+            failures[step] = error
+            continue
+        _warn_of(failures)
+        has_any = True
+        yield step, result
+    if not has_any and all(isinstance(error, OtherRunError) for error in failures.values()):
+        raise ValueError(str(failures[steps[0]]))
+    _warn_of(failures)
+    if not has_any:
+        raise ValueError(f"No checkpoint of {folder} could be restored; see the warnings above.")
+
+
+def _warn_of(failures: dict[int, Exception]) -> None:
+    """Warns of each failure, and forgets it."""
+    for step, error in failures.items():
+        reason = str(error).split("\n")[0][:300]
+        warnings.warn(f"Checkpoint {step} cannot be used: {reason}", stacklevel=5)
+    failures.clear()

@@ -1,0 +1,97 @@
+"""Files that are appended to, in a folder or in an object store, which knows no appending."""
+
+import os
+import warnings
+from contextlib import suppress
+
+from etils import epath
+
+from transformer.storage import PathLike, is_remote
+
+
+class GrowingFile:
+    """A local file to append to. What cannot be written is kept, and written at the next flush."""
+
+    def __init__(self, path: PathLike) -> None:
+        self._path, self._pending = path, b""
+
+    def write(self, data: bytes) -> None:
+        """Appends bytes, to be written at the next `flush`."""
+        self._pending += data
+
+    def flush(self) -> None:
+        """Writes all that is pending, or nothing of it; raises OSError, which names the file."""
+        if not self._pending:
+            return
+        with open(self._path, "ab", buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            try:
+                rest = self._pending
+                while rest:
+                    rest = rest[file.write(rest) :]
+            except OSError as error:
+                with suppress(OSError):  # else what comes next would follow half a line
+                    file.truncate(end)
+                raise OSError(error.errno, error.strerror, os.fspath(self._path)) from None
+        self._pending = b""
+
+    close = flush
+
+
+class GrowingObject:
+    """The same of an object: kept in memory and written as a whole."""
+
+    def __init__(self, path: PathLike) -> None:
+        self._path = epath.Path(path)
+        self._content = self._path.read_bytes() if self._path.is_file() else b""
+        self._is_written = True
+
+    def write(self, data: bytes) -> None:
+        """Appends bytes, to be written at the next `flush`."""
+        self._content += data
+        self._is_written = False
+
+    def flush(self) -> None:
+        """Writes everything; Cloud Storage slows down a caller that does so every second."""
+        if not self._is_written:
+            self._path.write_bytes(self._content)
+            self._is_written = True
+
+    close = flush
+
+
+def open_growing(path: PathLike) -> GrowingFile | GrowingObject:
+    """Returns what appends to a file, or to an object of gs://."""
+    return GrowingObject(path) if is_remote(path) else GrowingFile(path)
+
+
+class GrowingFiles:
+    """The files of a folder that are appended to, by their names."""
+
+    def __init__(self, folder: epath.Path) -> None:
+        self._folder = folder
+        self._files: dict[str, GrowingFile | GrowingObject] = {}
+
+    def append(self, name: str, text: str) -> None:
+        """Appends to a file; warns if it cannot be written, and tries again the next time."""
+        self.add(name, text)
+        try:
+            self.flush()
+        except OSError as error:
+            reason = f"{error.filename} cannot be written: {error.strerror}"
+            warnings.warn(f"{reason}; it is tried again with the next lines", stacklevel=2)
+
+    def add(self, name: str, text: str) -> None:
+        """Keeps text for the next `flush`."""
+        if name not in self._files:
+            self._files[name] = open_growing(self._folder / name)
+        self._files[name].write(text.encode())
+
+    def flush(self, *names: str) -> None:
+        """Writes what was added to the files of these names, or to all; raises OSError."""
+        for name in names or self._files:
+            self._files[name].flush()
+
+    def forget(self, name: str) -> None:
+        """Drops what is pending for a file, which something else has written."""
+        self._files.pop(name, None)
