@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(VENV)/bin/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: train test test-fast lint clean
+.PHONY: train test test-fast torture lint clean
 
 train: $(READY)
 	$(VENV)/bin/python train.py
@@ -16,6 +16,9 @@ test: $(READY)
 
 test-fast: $(READY)  # without the tests that start processes or train as a user does
 	$(PYTEST) -m "not slow"
+
+torture: $(READY)  # harm done to runs until one is lost: make torture MINUTES=60
+	$(VENV)/bin/python -m tests.torture --minutes=$(or $(MINUTES),30)
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .

@@ -1,0 +1,66 @@
+"""Runs every loop of harm for a share of the time, and prints trials, survived, lost and silent.
+
+python -m tests.torture --minutes=30
+python -m tests.torture --minutes=10 --loops=damage --seed=7
+"""
+
+import argparse
+import importlib
+import pkgutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+
+from tests.torture import BAD, Outcome
+
+LOOPS = [
+    module.name
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)])
+    if module.name[0] != "_"
+]
+
+
+def parse_arguments() -> argparse.Namespace:
+    flags = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    flags.add_argument("--minutes", type=float, default=30)
+    flags.add_argument("--loops", default=",".join(LOOPS))
+    flags.add_argument("--seed", type=int, default=1)
+    return flags.parse_args()
+
+
+def run_loop(loop: ModuleType, seconds: float, seed: int) -> Counter[Outcome]:
+    """Runs the trials of a loop until the time is over or Ctrl-C; shows each bad one."""
+    tally: Counter[Outcome] = Counter()
+    end = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory() as folder, suppress(KeyboardInterrupt):
+        for trial in loop.trials(Path(folder), seed):
+            tally[trial.outcome] += 1
+            if trial.outcome in BAD:
+                print(f"{trial.outcome}: {trial.harm}: {trial.answer}", flush=True)
+            if time.monotonic() > end:
+                return tally
+    return tally
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    names = [name for name in arguments.loops.split(",") if name]
+    seconds = 60 * arguments.minutes / max(1, len(names))
+    tallies = {}
+    for name in names:
+        loop = importlib.import_module(f"tests.torture.{name}")
+        tallies[loop.HARM] = run_loop(loop, seconds, arguments.seed)
+    print("| harm | trials |", " | ".join(Outcome), "|")
+    print("|---|---:|" + "---:|" * len(Outcome))
+    for harm, tally in tallies.items():
+        counts = " | ".join(f"{tally[outcome]:,}" for outcome in Outcome)
+        print(f"| {harm} | {tally.total():,} | {counts} |")
+    sys.exit(any(tally[outcome] for tally in tallies.values() for outcome in BAD))
+
+
+if __name__ == "__main__":
+    main()

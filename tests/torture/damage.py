@@ -1,0 +1,291 @@
+"""Damages one thing in a work directory, and restores from it or goes on training there.
+
+Restoring must give the parameters, vocabularies, classes and settings of the undamaged run, or
+those of another of its checkpoints with a warning, or refuse in a sentence. Every tenth trial
+trains on, which must end with the parameters of the undamaged run, or be refused.
+"""
+
+import json
+import random
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+import numpy as np
+
+import transformer
+from tests.helpers.random_runs import write_run
+from tests.torture import Outcome, Trial
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.export import export
+from transformer.checkpoint.restore import Restored, restore
+from transformer.checkpoint.run_identity import OF_OUTPUTS
+from transformer.config import (
+    Config,
+    DataConfig,
+    DecodingConfig,
+    ModelConfig,
+    TokenizerConfig,
+    TrainingConfig,
+)
+
+HARM = "something in a work directory damaged, removed, exchanged or renamed"
+STEPS = 20, 40, 60
+TRAINED, TRAINED_ON = 4, 6  # steps of the run that goes on
+
+
+# ---- what is done to a folder: each returns a sentence, or "" if it could not be done
+
+
+def flip(rng: random.Random, run: Path, other: Path) -> str:
+    file = choose_file(rng, run)
+    data = bytearray(file.read_bytes())
+    if not data:
+        return ""
+    place = rng.randrange(len(data))
+    data[place] ^= 1 << rng.randrange(8)
+    file.write_bytes(data)
+    return f"a bit of byte {place} of {file.relative_to(run)} flipped"
+
+
+def truncate(rng: random.Random, run: Path, other: Path) -> str:
+    file = choose_file(rng, run)
+    data = file.read_bytes()
+    length = rng.randrange(len(data) + 1)
+    file.write_bytes(data[:length])
+    return f"{file.relative_to(run)} cut to {length} of {len(data)} bytes" * (length < len(data))
+
+
+def zero(rng: random.Random, run: Path, other: Path) -> str:
+    file = choose_file(rng, run)
+    data = file.read_bytes()
+    start = rng.randrange(len(data) + 1)
+    end = min(len(data), start + rng.choice((16, 512, 4096)))
+    file.write_bytes(data[:start] + bytes(end - start) + data[end:])
+    return f"bytes {start} to {end} of {file.relative_to(run)} set to 0"
+
+
+def append_junk(rng: random.Random, run: Path, other: Path) -> str:
+    file = choose_file(rng, run)
+    with file.open("ab") as opened:
+        opened.write(rng.randbytes(20))
+    return f"20 bytes appended to {file.relative_to(run)}"
+
+
+def remove(rng: random.Random, run: Path, other: Path) -> str:
+    path = rng.choice([*files_of(run), *folders_of(run)])
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return f"{path.relative_to(run)} removed"
+
+
+def make_folder(rng: random.Random, run: Path, other: Path) -> str:
+    file = choose_file(rng, run)
+    file.unlink()
+    file.mkdir()
+    return f"a folder in the place of {file.relative_to(run)}"
+
+
+def exchange(rng: random.Random, run: Path, other: Path) -> str:
+    places = folders_of(run) if rng.random() < 0.3 else files_of(run)
+    one, two = rng.sample(places, 2)
+    if one in two.parents or two in one.parents:
+        return ""
+    aside = run / "aside"
+    one.rename(aside), two.rename(one), aside.rename(two)
+    return f"{one.relative_to(run)} and {two.relative_to(run)} exchanged"
+
+
+def rename_step(rng: random.Random, run: Path, other: Path) -> str:
+    folder = rng.choice([path for path in (run / "checkpoints").iterdir() if path.is_dir()])
+    name = rng.choice(("10", "80", "5", "x", f"0{folder.name}"))
+    folder.rename(folder.with_name(name))
+    return f"{folder.relative_to(run)} renamed to {name}"
+
+
+def take_from_other(rng: random.Random, run: Path, other: Path) -> str:
+    """Takes a file or a folder of a run of another network, whose arrays have the same shapes."""
+    path = rng.choice([*files_of(other), *folders_of(other)])
+    place = run / path.relative_to(other)
+    if place.is_dir():
+        shutil.rmtree(place)
+    if path.is_dir():
+        shutil.copytree(path, place)
+    else:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, place)
+    return f"{place.relative_to(run)} taken from another run"
+
+
+def change_setting(rng: random.Random, run: Path, other: Path) -> str:
+    file = run / "config.json"
+    groups = json.loads(file.read_text())
+    group = groups[rng.choice([name for name, value in groups.items() if isinstance(value, dict)])]
+    name = rng.choice(list(group))
+    value = group[name]
+    group[name] = not value if isinstance(value, bool) else value * 2 if value else value
+    file.write_text(json.dumps(groups))
+    return f"config.json: {name} changed from {value!r} to {group[name]!r}"
+
+
+def leave_stray(rng: random.Random, run: Path, other: Path) -> str:
+    folder = rng.choice([run, *folders_of(run)])
+    stray = folder / rng.choice(("stray.tmp", "70", "metrics.jsonl.tmp", "d", ".DS_Store"))
+    if stray.exists():
+        return ""
+    stray.mkdir() if rng.random() < 0.5 else stray.write_bytes(b"?")
+    return f"{stray.relative_to(run)} added"
+
+
+HARMS = [flip, flip, truncate, zero, append_junk, remove, make_folder, exchange, rename_step]
+HARMS += [take_from_other, change_setting, leave_stray]
+
+
+def files_of(run: Path) -> list[Path]:
+    return sorted(path for path in run.rglob("*") if path.is_file())
+
+
+def folders_of(run: Path) -> list[Path]:
+    return sorted(path for path in run.rglob("*") if path.is_dir())
+
+
+def choose_file(rng: random.Random, run: Path) -> Path:
+    """Returns any file, half of the time one outside the arrays, which are most of the files."""
+    files = files_of(run)
+    small = [file for file in files if "d" not in file.parts[-2:-1]]
+    return rng.choice(small if small and rng.random() < 0.5 else files)
+
+
+# ---- what must come of it
+
+
+class Reading:
+    """Restores the default checkpoint of a run; other: a run of another network."""
+
+    def __init__(self, run: Path, other: Path) -> None:
+        self.run, self.other, self.expected = run, other, restore(run)
+        steps = Checkpoints(run / "checkpoints", keep=1, read_only=True).steps()
+        self.params = {step: prints(restore(run, step).params) for step in steps}
+
+    @classmethod
+    def of_task(cls, folder: Path, task: str) -> Self:
+        """Takes two runs of three checkpoints of a task."""
+        run = write_run(folder / task, task, STEPS)
+        return cls(run, write_run(folder / f"{task}_other", task, STEPS, activation="gelu"))
+
+    def exported(self, folder: Path) -> "Reading":
+        """Takes the exports of the same runs."""
+        export(self.run, folder / "export")
+        export(self.other, folder / "export_other")
+        return Reading(folder / "export", folder / "export_other")
+
+    def judge(self, run: Path) -> tuple[Outcome, str]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            found = restore(run)
+        said = "; ".join(str(warning.message) for warning in caught)
+        # A mean, which is asked for by a changed setting of the search, is compared with nothing.
+        is_known = found.num_averaged > 1 or self.params[found.step] == prints(found.params)
+        right = is_known and facts(found) == facts(self.expected)
+        is_same = (found.checkpoint, search_of(found)) == (
+            self.expected.checkpoint,
+            search_of(self.expected),
+        )
+        return (Outcome.SURVIVED if right and (is_same or said) else Outcome.SILENT), said
+
+
+class Training:
+    """Trains a run of four steps on to the sixth."""
+
+    def __init__(self, folder: Path, task: str = "language_model") -> None:
+        self.run, self.other, whole = folder / "four", folder / "other", folder / "six"
+        self.text = folder / "text.txt"
+        self.text.write_text("abcdefgh\n" * 60)
+        self.train(self.run, TRAINED)
+        self.train(self.other, TRAINED, activation="gelu")
+        shutil.copytree(self.run, whole)
+        self.train(whole, TRAINED_ON)
+        self.expected = self.final(whole)
+
+    def train(self, run: Path, num_train_steps: int, **model: Any) -> None:
+        shape = {"d_model": 8, "d_ff": 8, "num_heads": 1, "num_layers": 1, **model}
+        config = Config(
+            task="language_model",
+            model=ModelConfig(**shape),
+            data=DataConfig(corpus=str(self.text), row_length=16),
+            tokenizer=TokenizerConfig(kind="characters"),
+            training=TrainingConfig(
+                num_train_steps=num_train_steps, batch_tokens=64, checkpoint_every=2, log_every=1
+            ),
+        )
+        config.data.train_split = config.data.validation_split = config.data.test_split = "all"
+        config.training.label_smoothing = 0.0
+        transformer.train(config, run, verbose=False)
+
+    def final(self, run: Path) -> list[int]:
+        checkpoints = Checkpoints(run / "checkpoints", keep=1, read_only=True)
+        return prints(checkpoints.restore_params(TRAINED_ON))
+
+    def judge(self, run: Path) -> tuple[Outcome, str]:
+        self.train(run, TRAINED_ON)
+        right = self.final(run) == self.expected
+        return (Outcome.SURVIVED if right else Outcome.SILENT), ""
+
+
+def prints(params: Any) -> list[bytes]:
+    return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(params)]
+
+
+def facts(run: Restored) -> tuple[Any, ...]:
+    """Returns all but the parameters on which outputs depend."""
+    known = {setting.name: setting for setting in Config.settings() if not setting.is_path}
+    values = {name: value for name, value in run.config.values().items() if name in known}
+    settings = {name: v for name, v in values.items() if name.startswith(OF_OUTPUTS)}
+    fixed = {name: v for name, v in settings.items() if not known[name].resumable}
+    return fixed, [tokenizer.to_bytes() for tokenizer in run.tokenizers], run.labels
+
+
+def search_of(run: Restored) -> DecodingConfig:
+    """Returns the settings of the search that change its results."""
+    return replace(run.config.decoding, batch_size=1)
+
+
+def try_harm(
+    rng: random.Random, folder: Path, run: Path, other: Path, judge: Callable[..., Any]
+) -> Trial:
+    """Damages a copy of a run, and says what came of it."""
+    harm = ""
+    while not harm:
+        copy = folder / f"{rng.getrandbits(64):x}"  # a new name: nothing is left of another trial
+        shutil.copytree(run, copy)
+        harm = rng.choice(HARMS)(rng, copy, other)
+    try:
+        outcome, said = judge(copy)
+        return Trial(harm, outcome, said)
+    except (
+        ValueError,
+        OSError,
+    ) as error:  # which the commands show as a sentence, with exit code 2
+        is_sentence = "\n" not in str(error) and str(copy) in str(error)
+        return Trial(harm, Outcome.REFUSED if is_sentence else Outcome.LOST, str(error))
+    except Exception as error:  # any other type is a traceback to the user
+        return Trial(harm, Outcome.LOST, f"{type(error).__name__}: {error}")
+    finally:
+        shutil.rmtree(copy)
+
+
+def trials(folder: Path, seed: int, *, trains: bool = True) -> Iterator[Trial]:
+    """Yields a trial after each harm; trains: whether some of them train on, which takes longer."""
+    rng = random.Random(seed)
+    readings = [Reading.of_task(folder, task) for task in ("translation", "classification")]
+    readings.append(readings[0].exported(folder))
+    training = Training(folder) if trains else None
+    while True:
+        if training and rng.random() < 0.1:
+            kind: Any = training
+        else:
+            kind = rng.choice(readings)
+        yield try_harm(rng, folder, kind.run, kind.other, kind.judge)

@@ -1,0 +1,147 @@
+"""Harm to one of two hosts of a run at a random moment, then another start of both."""
+
+import json
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.helpers.scripts import ROOT, losses, write_config
+from tests.helpers.two_hosts import NOTHING, finish, start_two
+from tests.torture import Outcome, Trial
+
+HARM = "one of two hosts killed, stopped, signalled, out of disk, or given something else"
+NUM_STEPS = 30
+ARGUMENTS = [
+    f"--config.training.num_train_steps={NUM_STEPS}",
+    "--config.training.eval_every=15",
+    "--config.training.checkpoint_every=5",
+    "--config.decoding.beam_size=1",
+    "--config.decoding.max_extra_length=0",
+    "--config.data.max_validation_sentences=4",
+    "--config.data.test_split=test[:20%]",
+]
+LIMIT = 60  # seconds in which every host must say a sentence and end
+STOPPED = 75  # seconds
+TRACES = ("Traceback", "stack trace", "Fatal Python error", "    @ ", "  File ")
+HARMS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGSTOP", "disk", "config", "text", "version")
+WEIGHTS = (6, 3, 2, 2, 3, 1, 1, 1)
+
+
+def trials(folder: Path, seed: int) -> Iterator[Trial]:
+    """Yields what each harm came to; the undisturbed run is made first."""
+    rng = random.Random(seed)
+    config = write_config(folder)
+    start = time.monotonic()
+    said = finish(start_two(config, folder / "whole", *ARGUMENTS), 10 * LIMIT)
+    assert [code for code, _ in said] == [0, 0], said
+    seconds, whole = time.monotonic() - start, result_of(folder / "whole")
+    workdir = folder / "harmed"
+    while True:
+        (kind,), host = rng.choices(HARMS, WEIGHTS), rng.randrange(2)
+        harm = f"{kind} for host {host}"
+        if kind in ("config", "text", "version"):
+            said, after = give_something_else(config, workdir, kind, host), 0.0
+        else:
+            harm += f" after {(moment := rng.uniform(0.1, 1) * seconds):.1f} s"
+            said, after = do_harm(config, workdir, kind, host, moment)
+        yield judge(harm, said, after, config, workdir, whole)
+        shutil.rmtree(workdir, ignore_errors=True)
+
+
+def result_of(workdir: Path) -> tuple[dict[int, float], Any]:
+    """The losses of a run, and the fingerprints of its last parameters."""
+    about = workdir / "checkpoints" / str(NUM_STEPS) / "about" / "metadata"
+    return losses(workdir), json.loads(about.read_text())["fingerprints"]
+
+
+def do_harm(
+    config: Path, workdir: Path, kind: str, host: int, moment: float
+) -> tuple[list[tuple[int, str]], float]:
+    """Starts both and harms one: what both said, and the seconds until both had ended."""
+    processes = start_two(config, workdir, *ARGUMENTS)
+    time.sleep(moment)
+    harmed, begun = processes[host], time.monotonic()
+    if kind == "disk":
+        if harmed.poll() is None:
+            resource.prlimit(harmed.pid, resource.RLIMIT_FSIZE, (100, 100))
+    else:
+        harmed.send_signal(getattr(signal, kind))
+    if kind == "SIGSTOP":
+        time.sleep(STOPPED)
+        begun = time.monotonic()  # the other one has ended long since, or does not end
+        harmed.send_signal(signal.SIGCONT)
+    said = finish_in(processes, 3 * LIMIT)
+    return said, time.monotonic() - begun
+
+
+def finish_in(processes: Sequence[Any], seconds: float) -> list[tuple[int, str]]:
+    """What both said; with exit code -9 for one that takes too long."""
+    try:
+        return finish(processes, seconds)
+    except subprocess.TimeoutExpired:
+        said = [process.communicate()[1].decode() for process in processes]  # they were killed
+        return [(-9, f"{text}\nit hangs") for text in said]
+
+
+def give_something_else(config: Path, workdir: Path, kind: str, host: int) -> list[tuple[int, str]]:
+    """What both say if one has another configuration, other text or another program."""
+    own: list[Any] = [NOTHING, NOTHING]
+    other = workdir.with_name("other")
+    if kind == "config":
+        own[host] = (["--config.training.seed=7"], {})
+    elif kind == "text":
+        config = _same_path_for_another_text(config, other)
+        own = [((), {"cwd": config.parent})] * 2
+        own[host] = ((), {"cwd": other})
+    else:
+        shutil.copytree(ROOT / "transformer", other / "transformer")
+        shutil.copy(ROOT / "train.py", other)
+        with (other / "transformer" / "console.py").open("a") as file:
+            file.write("# another commit\n")
+        own[host] = ((), {"script": other / "train.py"})
+    try:
+        return finish_in(start_two(config, workdir, *ARGUMENTS, own=own), 2 * LIMIT)
+    finally:
+        shutil.rmtree(other, ignore_errors=True)
+
+
+def _same_path_for_another_text(config: Path, other: Path) -> Path:
+    """Writes a corpus of one line more, and a configuration that reads the one where it runs."""
+    shutil.copytree(config.parent / "corpus", other / "corpus")
+    for language, line in (("en", "1 2 3"), ("de", "d c b")):
+        with (other / "corpus" / f"train.{language}").open("a") as file:
+            print(line, file=file)
+    here = config.with_name("here.py")
+    here.write_text(config.read_text().replace(str(config.parent), "/proc/self/cwd"))
+    return here
+
+
+def judge(
+    harm: str,
+    said: Sequence[tuple[int, str]],
+    seconds: float,
+    config: Path,
+    workdir: Path,
+    whole: tuple[dict[int, float], Any],
+) -> Trial:
+    """Says what became of a run: of what both hosts said, of the time, and of the next start."""
+    answer = "; ".join(f"host {host} {end}" for host, end in enumerate(said))
+    if seconds > LIMIT or any(trace in text for _, text in said for trace in TRACES):
+        return Trial(f"{harm}: ended after {seconds:.0f} s", Outcome.LOST, answer)
+    if any(code not in (0, -9, 2, 75, 130) for code, _ in said):
+        return Trial(harm, Outcome.LOST, answer)
+    is_input = harm.split()[0] in ("config", "text", "version")
+    if is_input and not all(code == 2 and "he hosts " in text for code, text in said):
+        return Trial(harm, Outcome.SILENT, answer)
+    again = finish_in(start_two(config, workdir, *ARGUMENTS), 10 * LIMIT)
+    if [code for code, _ in again] != [0, 0]:
+        return Trial(harm, Outcome.LOST, f"{answer}; then {again}")
+    if result_of(workdir) != whole:
+        return Trial(harm, Outcome.SILENT, f"{answer}; then another result: {again}")
+    return Trial(harm, Outcome.REFUSED if is_input else Outcome.SURVIVED, answer)
