@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.xla_flags import xla_flags
+from tests.helpers.xla_flags import CHEAP, xla_flags
 
 NUM_DEVICES = 4
 CACHE = Path(__file__).parents[1] / ".pytest_cache" / "xla"
 
-os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["JAX_PLATFORMS"] = CHEAP["JAX_PLATFORMS"]
+for name, value in CHEAP.items():
+    os.environ.setdefault(name, value)
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")  # a third less to compile
 os.environ["XLA_FLAGS"] = xla_flags(NUM_DEVICES)
 
 

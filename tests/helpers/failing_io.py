@@ -19,16 +19,11 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from tests.helpers.scripts import ROOT, environment_of_scripts
+from tests.helpers.xla_flags import CHEAP
 
 SOURCE = Path(__file__).with_name("failing_io.c")
+QUICK = CHEAP | {"PYTHONFAULTHANDLER": "1"}
 KINDS = ["write", "fsync", "rename", "open", "read", "mkdir", "look"]  # look: open for reading
-CHEAP = {  # as in conftest.py
-    "JAX_PLATFORMS": "cpu",
-    "PYTHONFAULTHANDLER": "1",
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
-}
 PROGRAMS = {  # the scripts and modules of commands
     "train.py": ["train.py"],
     "eval.py": ["eval.py"],
@@ -84,7 +79,7 @@ class Worker:
     def __init__(self, library, folder):
         self.folder = folder
         self._errors = TemporaryFile("w+", errors="replace")  # noqa: SIM115
-        environment = environment_of_scripts() | {"LD_PRELOAD": str(library)} | CHEAP
+        environment = environment_of_scripts() | {"LD_PRELOAD": str(library)} | QUICK
         environment.setdefault("JAX_COMPILATION_CACHE_DIR", str(library.parent / "programs"))
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.helpers.failing_io", str(folder)],
@@ -127,7 +122,7 @@ class Worker:
 def run_alone(library, folder, words, failure, seconds=300):
     """Runs a command as a process of its own while a call fails: as `Worker.run`."""
     settings = ":".join(map(str, failure.settings(folder)))
-    environment = environment_of_scripts() | CHEAP | {"LD_PRELOAD": library, "FAILING_IO": settings}
+    environment = environment_of_scripts() | QUICK | {"LD_PRELOAD": library, "FAILING_IO": settings}
     process = subprocess.Popen(
         [sys.executable, *PROGRAMS[words[0]], *words[1:]],
         stdin=subprocess.DEVNULL,

@@ -5,6 +5,7 @@ result, and leave nothing behind.
 """
 
 import errno
+import itertools
 import json
 import random
 import re
@@ -64,17 +65,28 @@ def trials(folder: Path, seed: int, names: list[str] | None = None) -> Iterator[
         return
     rig = Rig(library, folder)
     try:
-        failures = {name: rig.failures(name) for name in names or CASES}
-        for left in failures.values():
-            random.Random(seed).shuffle(left)
+        rng = random.Random(seed)
+        failures = {name: each_call_first(rng, rig.failures(name)) for name in names or CASES}
         number = 0
         while any(failures.values()):
             for name, left in failures.items():
                 number += 1
-                if left and (trial := rig.try_out(name, left.pop(), number % ALONE_EVERY == 0)):
+                if left and (trial := rig.try_out(name, left.pop(0), number % ALONE_EVERY == 0)):
                     yield trial
     finally:
         rig.worker.close()
+
+
+def each_call_first(rng: random.Random, failures: list[Failure]) -> list[Failure]:
+    """Returns failures in random order: one of each call, then another of each, and so on.
+
+    For calls a and b that may fail in three and two ways: a2 b1, b2 a3, a1.
+    """
+    ways: dict[tuple[str, int], list[Failure]] = {}
+    for failure in rng.sample(failures, len(failures)):
+        ways.setdefault((failure.kind, failure.number), []).append(failure)
+    rounds = itertools.zip_longest(*ways.values())
+    return [failure for one in rounds for failure in one if failure]
 
 
 class Rig:
