@@ -35,17 +35,29 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def run_loop(loop: ModuleType, seconds: float, seed: int) -> Counter[Outcome]:
-    """Runs the trials of a loop until the time is over or Ctrl-C; shows each bad one."""
+    """Runs the trials of a loop until the time is over or Ctrl-C; shows each bad one.
+
+    Every minute it shows how far it is.
+    """
     tally: Counter[Outcome] = Counter()
-    end = time.monotonic() + seconds
+    start = shown = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, suppress(KeyboardInterrupt):
         for trial in loop.trials(Path(folder), seed):
             tally[trial.outcome] += 1
+            now = time.monotonic()
             if trial.outcome in BAD:
                 print(f"{trial.outcome}: {trial.harm}: {trial.answer}", flush=True)
-            if time.monotonic() > end:
+            if now > start + seconds:
                 return tally
+            if now > shown + 60:
+                shown, left = now, (start + seconds - now) / 60
+                print(f"{counts(tally)} ({loop.HARM}); {left:.0f} min left", flush=True)
     return tally
+
+
+def counts(tally: Counter[Outcome]) -> str:
+    """Returns what the trials of a loop came to, as "120 trials: 90 survived, 30 refused, …"."""
+    return f"{tally.total():,} trials: " + ", ".join(f"{tally[one]:,} {one}" for one in Outcome)
 
 
 def main() -> None:
@@ -61,8 +73,8 @@ def main() -> None:
     print("| harm | trials |", " | ".join(Outcome), "|")
     print("|---|---:|" + "---:|" * len(Outcome))
     for harm, tally in tallies.items():
-        counts = " | ".join(f"{tally[outcome]:,}" for outcome in Outcome)
-        print(f"| {harm} | {tally.total():,} | {counts} |")
+        columns = " | ".join(f"{tally[outcome]:,}" for outcome in Outcome)
+        print(f"| {harm} | {tally.total():,} | {columns} |")
     sys.exit(any(tally[outcome] for tally in tallies.values() for outcome in BAD))
 
 
