@@ -1,5 +1,6 @@
 """A run is one thing: what belongs to another one is refused by a sentence that names the file."""
 
+import errno
 import json
 import shutil
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.random_runs import write_run
+from transformer.checkpoint import score_file
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.notes import FORMAT
 from transformer.checkpoint.restore import restore
@@ -135,6 +137,17 @@ def test_altered_scores_choose_no_best(run):
     assert checkpoints.best_step() is None
     checkpoints.record_score(40, -40.0)
     assert Checkpoints(run / "checkpoints", keep=3, read_only=True).best_step() == 40
+
+
+def test_scores_that_cannot_be_read_now_choose_no_other_checkpoint(run, monkeypatch):
+    """Catches a disk that fails for a moment and makes the last checkpoint the answer."""
+
+    def fail(path):
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr(score_file, "read_file", fail)
+    with pytest.raises(OSError, match=r"Input/output error: .*scores\.json"):
+        restore(run)
 
 
 def test_a_newer_format_names_the_version_that_wrote_it(run):

@@ -182,7 +182,10 @@ def _show_parameters(words):
     checkpoints = Checkpoints(Path(words[1]) / "checkpoints", keep=9, read_only=True)
     print(checkpoints.steps(), checkpoints.best_step())
     for step in checkpoints.steps():
-        print(step, fingerprints(checkpoints.load(step).params))
+        try:
+            print(step, fingerprints(checkpoints.load(step).params))
+        except ValueError as error:  # as of a step whose removal failed half-way
+            print(step, error)
     return 0
 
 

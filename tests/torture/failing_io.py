@@ -266,7 +266,7 @@ def params_of(worker: Worker, run: Path) -> dict[str, str]:
     """Returns the checkpoints of a run with the checksums of their parameters."""
     answer = worker.run(["parameters", run])
     kept, *others = answer.out.splitlines() or [""]
-    return {"last": others[-1:], "~kept": kept, "~others": others, "problems": answer.err}
+    return {"last": others[-1:], "~kept": kept, "~others": others, "~problems": answer.err}
 
 
 def results(worker: Worker, place: Path) -> dict[str, bytes]:
@@ -316,7 +316,7 @@ CASES = {
     "export": Case(
         make_translator,
         lambda place: ["transformer-export", place / "run", place / "exported"],
-        lambda worker, place: params_of(worker, place / "exported"),
+        lambda worker, place: {"~": params_of(worker, place / "exported")},
     ),
     "prepare": Case(
         make_pairs,

@@ -24,18 +24,19 @@ def read_scores(folder: epath.Path) -> dict[int, float] | None:
     """Returns the scores by step; None if there is no such file.
 
     A file that is damaged is warned of, and taken for one without scores: training finds them again
-    in metrics.jsonl.
+    in metrics.jsonl. Raises OSError if it cannot be read now: another checkpoint is not the best
+    for that.
     """
     file = folder / NAME
-    if not file.exists():
-        return None
     try:
         content = parse_json(read_file(file))
         scores = content.get("scores", content)  # without a checksum until November 2026
         if content is not scores and content["checksum"] != _checksum(scores):
             raise ValueError("they are not those that were saved")
         return {int(step): float(score) for step, score in scores.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except FileNotFoundError:
+        return None
+    except (IsADirectoryError, ValueError, KeyError, TypeError, AttributeError) as error:
         warnings.warn(
             f"The scores in {file} cannot be used ({error}): no checkpoint counts as the best "
             f"until train.py --workdir={folder.parent} has written them anew.",
