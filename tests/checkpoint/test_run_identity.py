@@ -139,6 +139,13 @@ def test_altered_scores_choose_no_best(run):
     assert Checkpoints(run / "checkpoints", keep=3, read_only=True).best_step() == 40
 
 
+def test_scores_that_are_missing_are_missed(run):
+    """Catches a lost file that silently makes the last checkpoint the answer."""
+    (run / "checkpoints" / "scores.json").unlink()
+    with pytest.warns(UserWarning, match=r"scores\.json cannot be used \(there is no such file\)"):
+        assert restore(run).checkpoint == "last (60)"
+
+
 def test_scores_that_cannot_be_read_now_choose_no_other_checkpoint(run, monkeypatch):
     """Catches a disk that fails for a moment and makes the last checkpoint the answer."""
 

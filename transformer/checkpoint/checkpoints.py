@@ -21,7 +21,7 @@ from transformer.checkpoint.intact import each_intact
 from transformer.checkpoint.notes import check_notes, make_notes
 from transformer.checkpoint.orbax_manager import best_of, make_manager
 from transformer.checkpoint.run_identity import RunIdentity
-from transformer.checkpoint.score_file import read_scores, write_scores
+from transformer.checkpoint.score_file import find_scores, write_scores
 from transformer.checkpoint.train_state import Params, TrainState
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Checkpoints:
         self._run, self._read_only = run, read_only
         self._scores: dict[int, float] = {}
         self._manager = make_manager(self.folder, keep, self._scores, read_only)
-        self._scores.update(self._read_scores())
+        self._scores.update(find_scores(self.folder, self._manager))
         self._known_good: set[int] = set()  # saved or restored by this object
         self._abstract_params: Params = None  # shapes and types, once they have been read
 
@@ -80,6 +80,7 @@ class Checkpoints:
             trained=dict(trained or {}),
             fingerprints={"params": fingerprints(params), "rest": fingerprints(rest)},
             run=self._run.notes() if self._run else None,
+            num_scores=len(self._scores),
         )
         arrays = {"params": ocp.args.PyTreeSave(params), "rest": ocp.args.PyTreeSave(rest)}
         items = ocp.args.Composite(about=ocp.args.JsonSave(about), **arrays)
@@ -93,13 +94,6 @@ class Checkpoints:
         self._scores[step] = score
         if jax.process_index() == 0:
             write_scores(self.folder, self._scores)
-
-    def _read_scores(self) -> dict[int, float]:
-        scores = read_scores(self.folder)
-        if scores is None:  # those of early runs of version 0.2 are Orbax's
-            noted = {step: self._manager.metrics(step) for step in self.steps()}
-            return {step: metrics["score"] for step, metrics in noted.items() if metrics}
-        return scores
 
     def wait(self) -> None:
         """Waits until every save is on disk; raises the error of a save that failed."""
@@ -119,8 +113,7 @@ class Checkpoints:
 
     def about(self, step: int) -> dict[str, Any]:
         """Returns the notes beside the arrays of a step, as `make_notes` made them in `save`."""
-        items = ocp.args.Composite(about=ocp.args.JsonRestore())
-        return self._checked(step, self._manager.restore(step, args=items)["about"])
+        return self._checked(step, self._manager.notes(step))
 
     def _checked(self, step: int, about: dict[str, Any]) -> dict[str, Any]:
         """Returns the notes of a step; raises ValueError if they are damaged or of another run."""

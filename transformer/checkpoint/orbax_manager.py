@@ -81,6 +81,11 @@ class Manager:
         with self._beginning_anew():
             self._orbax.save(step, args=args, force=True)
 
+    def notes(self, step: int) -> dict[str, Any]:
+        """Returns what is noted beside the arrays of a step, unchecked."""
+        items = ocp.args.Composite(about=ocp.args.JsonRestore())
+        return self._orbax.restore(step, args=items)["about"]
+
     def wait_until_finished(self) -> None:
         """Waits for a save; raises its error."""
         with self._beginning_anew():
