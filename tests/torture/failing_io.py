@@ -9,6 +9,7 @@ import itertools
 import random
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ class Rig:
     def failures(self, name: str) -> list[Failure]:
         """Runs a case undisturbed; returns all that can fail in it."""
         case, template = CASES[name], self._templates / name
-        shutil.rmtree(self.place, ignore_errors=True)
+        self._remove_place()
         self.place.mkdir()
         case.make(self.worker, self.place)
         shutil.copytree(self.place, template)
@@ -100,7 +101,7 @@ class Rig:
 
         is_alone: whether the first time is a process of its own, if the case is a command.
         """
-        shutil.rmtree(self.place)
+        self._remove_place()
         shutil.copytree(self._templates / name, self.place)
         words = [str(word) for word in CASES[name].words(self.place)]
         if is_alone and words[0] in PROGRAMS:
@@ -115,6 +116,18 @@ class Rig:
             return None
         outcome, text = self._judge(name, answer)
         return Trial(harm, outcome, text)
+
+    def _remove_place(self) -> None:
+        """Removes the folder of the trial before, in which a thread of the worker may still write.
+
+        It would have ended with a process of its own.
+        """
+        for _ in range(100):
+            shutil.rmtree(self.place, ignore_errors=True)
+            if not self.place.exists():
+                return
+            time.sleep(0.1)
+        raise TimeoutError(f"{self.place} cannot be removed")
 
     def _judge(self, name: str, answer: Answer) -> tuple[Outcome, str]:
         if answer.code is None and answer.failed != "?":
