@@ -305,7 +305,7 @@ def start_run(config: Config) -> Trainer:
     assert not workdir.is_finished(config)
     workdir.open_for_training(config)
     trainer = Trainer(config, workdir)
-    begin_run(trainer, changed_text=False)
+    begin_run(trainer, accept_changed_text=False)
     return trainer
 
 

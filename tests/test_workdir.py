@@ -113,13 +113,14 @@ def test_a_read_only_folder_is_named(tmp_path):
         WorkDir(tmp_path).open_for_training(Config())
 
 
-def test_a_line_cut_short_by_a_crash_is_left_out(tmp_path):
-    """Catches a run that cannot be resumed as its last report was cut short."""
+def test_lines_that_are_cut_short_or_damaged_are_left_out(tmp_path):
+    """Catches a run that cannot be resumed as its last report was cut short, or for one bit."""
     workdir = make_run(tmp_path)
     for step in (1, 2, 3):
         workdir.append_metrics({"step": step})
-    with open(tmp_path / "metrics.jsonl", "a") as file:
-        file.write('{"step": 4, "lo')
+    with open(tmp_path / "metrics.jsonl", "ab") as file:
+        file.write(b'{"step": 4, "l\xefss": 1}\n{"step": 4, "lo')
+        file.write(b'\n{"stap": 4}\n{"step": "4"}\n[4]\n4\n{"step": 4, "lo')
     assert [record["step"] for record in workdir.read_metrics()] == [1, 2, 3]
     workdir.forget_metrics_after(2)
     assert [json.loads(x)["step"] for x in (tmp_path / "metrics.jsonl").open()] == [1, 2]

@@ -1,11 +1,11 @@
 """Files that are appended to, in a folder or in an object store, which knows no appending."""
 
 import os
-import warnings
 from contextlib import suppress
 
 from etils import epath
 
+from transformer.console import say
 from transformer.storage import PathLike, is_remote
 
 
@@ -71,15 +71,19 @@ class GrowingFiles:
     def __init__(self, folder: epath.Path) -> None:
         self._folder = folder
         self._files: dict[str, GrowingFile | GrowingObject] = {}
+        self._failure = ""  # of the last flush, which was said
 
     def append(self, name: str, text: str) -> None:
-        """Appends to a file; warns if it cannot be written, and tries again the next time."""
+        """Appends to a file; says if one cannot be written, and tries again the next time."""
         self.add(name, text)
+        failure = ""
         try:
             self.flush()
-        except OSError as error:
-            reason = f"{error.filename} cannot be written: {error.strerror}"
-            warnings.warn(f"{reason}; it is tried again with the next lines", stacklevel=2)
+        except Exception as error:  # any type: those of Cloud Storage are no OSError
+            failure = f"{self._folder} cannot be written to: {error}"
+            if failure != self._failure:
+                say(f"warning: {failure}; it is tried again with the next lines")
+        self._failure = failure
 
     def add(self, name: str, text: str) -> None:
         """Keeps text for the next `flush`."""
@@ -88,9 +92,19 @@ class GrowingFiles:
         self._files[name].write(text.encode())
 
     def flush(self, *names: str) -> None:
-        """Writes what was added to the files of these names, or to all; raises OSError."""
-        for name in names or self._files:
-            self._files[name].flush()
+        """Writes what was added to the files of these names, or to all.
+
+        Raises the first error, after the other files have been written.
+        """
+        errors: list[Exception] = []
+        for name, file in list(self._files.items()):
+            try:
+                if not names or name in names:
+                    file.flush()
+            except Exception as error:  # any type
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def forget(self, name: str) -> None:
         """Drops what is pending for a file, which something else has written."""

@@ -25,6 +25,10 @@ GRACE = 5.0  # seconds after which a command that does not end of an `Interrupti
 _shared: "Stopping | None" = None  # that of the `at_once` block which several hosts are in
 
 
+class ResumableError(RuntimeError):
+    """Ends a command that the same command resumes; its text is the sentence to print."""
+
+
 class Interruption(BaseException):
     """Raised by a signal inside `Stopping.at_once`, and by `end_on_signals`.
 

@@ -118,7 +118,7 @@ class WorkDir:
 
     def close(self) -> None:
         """Lets other processes train here again; removes a folder in which no run has begun."""
-        with suppress(OSError):
+        with suppress(Exception):  # any type: it was said
             self.flush()
         if self._place:
             self._place.remove_remains()
@@ -174,12 +174,14 @@ class WorkDir:
         self._append("metrics.jsonl", json.dumps(record | {"time": utc_now()}) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """Returns the records of metrics.jsonl, without a line that a crash cut short."""
+        """Returns the records of metrics.jsonl, without lines that are damaged or cut short."""
         file = self.path / "metrics.jsonl"
         records: list[dict[str, Any]] = []
-        for line in file.read_text(encoding="utf-8").split("\n") if file.is_file() else []:
+        for line in read_file(file).split(b"\n") if file.is_file() else []:
             with suppress(ValueError):
-                records.append(parse_json(line))
+                record = parse_json(line)
+                if isinstance(record, dict) and isinstance(record.get("step"), int):
+                    records.append(record)
         return records
 
     def append_samples(self, step: int, samples: Iterable[str]) -> None:
@@ -217,9 +219,9 @@ class WorkDir:
         if self.writes:
             self._growing.append(name, text)
 
-    def flush(self) -> None:
-        """Appends what could not be written when it was given; raises OSError."""
-        self._growing.flush()
+    def flush(self, *names: str) -> None:
+        """Appends to the files of these names, or all, what is pending; raises what still fails."""
+        self._growing.flush(*names)
 
     def forget_metrics_after(self, step: int) -> None:
         """Drops what an interrupted run logged after the checkpoint that it resumes from."""

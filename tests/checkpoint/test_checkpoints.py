@@ -21,6 +21,7 @@ from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.notes import make_notes
 from transformer.checkpoint.orbax_manager import make_manager
 from transformer.checkpoint.train_state import TrainState
+from transformer.signals import ResumableError
 
 
 def make_state(step):
@@ -193,6 +194,21 @@ def test_a_fingerprint_sees_any_single_bit():
         assert fingerprints([jnp.asarray(bits.view(np.float32))]) != whole
 
 
+def test_a_score_that_cannot_be_written_waits(tmp_path):
+    """Catches a full disk at an evaluation, which ends the run or loses the score."""
+    checkpoints = save(tmp_path, [(1, 5.0), (2, None)])
+    (tmp_path / "scores.json").unlink()
+    (tmp_path / "scores.json").mkdir()
+    with pytest.warns(UserWarning, match="score of step 2 could not be written"):
+        checkpoints.record_score(2, 6.0)
+    assert checkpoints.best_step() == 2
+    with pytest.raises(OSError, match="scores"):
+        checkpoints.wait()
+    (tmp_path / "scores.json").rmdir()
+    checkpoints.wait()
+    assert Checkpoints(tmp_path, keep=3, read_only=True).best_step() == 2
+
+
 def test_the_fingerprint_of_the_docstring():
     """Catches a worked example that is not what is computed: [5, 9] -> 5·1 + 9·3."""
     arrays = [jnp.array([5, 9], jnp.uint32), jnp.array([5, 8], jnp.uint32)]
@@ -217,7 +233,7 @@ def test_a_save_that_fails_on_one_of_several_hosts_ends_the_run_in_a_sentence(
         monkeypatch.setattr(manager._orbax, "wait_until_finished", Mock(side_effect=error))
         manager.wait_until_finished()
 
-    with pytest.raises(ValueError, match=r"could not be written: no space\. Start the same comm"):
+    with pytest.raises(ResumableError, match=r"could not be written: no space\. Start"):
         fail_with(RuntimeError("no space"))
     with pytest.raises(jax.errors.JaxRuntimeError, match="UNAVAILABLE"):
         fail_with(jax.errors.JaxRuntimeError("UNAVAILABLE: a host"))
@@ -229,5 +245,5 @@ def test_a_host_does_not_wait_for_others_that_wait_for_its_failed_save(tmp_path,
     never = threading.Event()
     manager._orbax = Mock(own_error=RuntimeError("no space"), wait_until_finished=never.wait)
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    with pytest.raises(ValueError, match="could not be written: no space"):
+    with pytest.raises(ResumableError, match="could not be written: no space"):
         manager.wait_until_finished()

@@ -1,5 +1,7 @@
 """A checkpoint alone in bfloat16: small, and opened like any other."""
 
+import shutil
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,8 +38,10 @@ def test_an_exported_checkpoint_is_small_and_holds_the_same_weights(run, tmp_pat
 def test_wrong_folders_and_checkpoints_are_refused(run, tmp_path):
     """Catches an export that overwrites a run, or begins a folder for a missing checkpoint."""
     assert "last (40)" in export(run, tmp_path / "a", "last")
+    shutil.copytree(tmp_path / "a" / "checkpoints", tmp_path / "half" / "checkpoints")
     for arguments, problem in (
         ((run, tmp_path / "a"), "holds a run already"),
+        ((run, tmp_path / "half"), "or a part of one"),
         ((tmp_path / "none", tmp_path / "b"), "is not a work directory"),
         ((run, tmp_path / "b", "7"), "not 7"),
     ):

@@ -30,7 +30,9 @@ ERRORS = {
 }
 LITTER = re.compile(r"\.tmp|-tmp|\.parts|/parts|making-|(^|/)\.")
 # An earlier checkpoint is missing, or another one was used for the answers.
-WARNED = re.compile(r"checkpoint could not be written|warning: Checkpoint \d+ cannot be used")
+WARNED = re.compile(
+    r"checkpoint( before step \d+)? could not be written|warning: Checkpoint \d+ cannot be used"
+)
 ALONE_EVERY = 12  # trials, one of which is a process of its own
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import transformer
 from transformer.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainingConfig
-from transformer.training.same_run import IS_MEANT
+from transformer.training.same_run import FLAG
 
 TEXT = "abcdefgh\n" * 60
 
@@ -42,9 +42,9 @@ def test_another_training_text_is_refused_unless_it_is_meant(begun, capsys):
     """Catches a run that goes on with other batches, as the text was put in another order."""
     text = begun / "text.txt"
     text.write_text(TEXT + "hgfedcba\n" * 15)  # the last fifth is the validation text
-    with pytest.raises(ValueError, match=rf"not the one that step 2 was .* with {IS_MEANT}"):
+    with pytest.raises(ValueError, match=rf"not the one that step 2 was .* with {FLAG}"):
         train(begun, 4)
-    assert train(begun, 4, changed_text=True).step == 4
+    assert train(begun, 4, accept_changed_text=True).step == 4
     assert "as asked by" in (begun / "run" / "log.txt").read_text()
     assert train(begun, 5).step == 5  # from now on the changed text is that of the run
     text.write_text("abcd\n" * 100)

@@ -5,7 +5,6 @@ therefore carries a fingerprint of every array, and restoring falls back, with a
 newest step that is intact. A score comes after its checkpoint, and so into a file of its own.
 """
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -19,9 +18,9 @@ from transformer import storage
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.intact import each_intact
 from transformer.checkpoint.notes import check_notes, make_notes
-from transformer.checkpoint.orbax_manager import best_of, make_manager
+from transformer.checkpoint.orbax_manager import best_first, best_of, make_manager
 from transformer.checkpoint.run_identity import RunIdentity
-from transformer.checkpoint.score_file import find_scores, write_scores
+from transformer.checkpoint.score_file import ScoreFile
 from transformer.checkpoint.train_state import Params, TrainState
 
 T = TypeVar("T")
@@ -57,9 +56,9 @@ class Checkpoints:
     ) -> None:
         self.folder, self.keep = storage.absolute(folder), keep
         self._run, self._read_only = run, read_only
-        self._scores: dict[int, float] = {}
-        self._manager = make_manager(self.folder, keep, self._scores, read_only)
-        self._scores.update(find_scores(self.folder, self._manager))
+        self._scores = ScoreFile(self.folder)
+        self._manager = make_manager(self.folder, keep, self._scores.by_step, read_only)
+        self._scores.read(self._manager)
         self._known_good: set[int] = set()  # saved or restored by this object
         self._abstract_params: Params = None  # shapes and types, once they have been read
 
@@ -80,7 +79,7 @@ class Checkpoints:
             trained=dict(trained or {}),
             fingerprints={"params": fingerprints(params), "rest": fingerprints(rest)},
             run=self._run.notes() if self._run else None,
-            num_scores=len(self._scores),
+            num_scores=len(self._scores.by_step),
         )
         arrays = {"params": ocp.args.PyTreeSave(params), "rest": ocp.args.PyTreeSave(rest)}
         items = ocp.args.Composite(about=ocp.args.JsonSave(about), **arrays)
@@ -89,15 +88,15 @@ class Checkpoints:
 
     def record_score(self, step: int, score: float) -> None:
         """Notes the score of a step; the highest one marks the best checkpoint, which is kept."""
-        if not math.isfinite(score) or self._scores.get(step) == score:
-            return
-        self._scores[step] = score
-        if jax.process_index() == 0:
-            write_scores(self.folder, self._scores)
+        self._scores.record(step, score)
 
     def wait(self) -> None:
-        """Waits until every save is on disk; raises the error of a save that failed."""
+        """Waits until every save is on disk, and writes scores that could not be written before.
+
+        Raises the error of what failed.
+        """
         self._manager.wait_until_finished()
+        self._scores.write()
 
     def close(self) -> None:
         """Waits for every save and ends Orbax's threads."""
@@ -109,7 +108,7 @@ class Checkpoints:
 
     def best_step(self) -> int | None:
         """Returns the step with the highest score, None if no step has a score."""
-        return best_of(self.steps(), self._scores)
+        return best_of(self.steps(), self._scores.by_step)
 
     def about(self, step: int) -> dict[str, Any]:
         """Returns the notes beside the arrays of a step, as `make_notes` made them in `save`."""
@@ -185,11 +184,12 @@ class Checkpoints:
 
     def _best_first(self) -> list[int]:
         """Returns the steps that have a score, the best first and of equals the newest."""
-        ranked = sorted(self._scores, key=lambda step: (self._scores[step], step), reverse=True)
-        steps = self.steps()
+        ranked, steps = best_first(self._scores.by_step), self.steps()
         if ranked[0] not in steps:
             warnings.warn(
-                f"The best checkpoint, {ranked[0]}, is no longer in {self.folder}", stacklevel=4
+                f"The step with the best score, {ranked[0]}, has no checkpoint in {self.folder}: "
+                f"the next best is used",
+                stacklevel=4,
             )
         return [step for step in ranked if step in steps]
 

@@ -19,8 +19,8 @@ def export(workdir: PathLike, folder: PathLike, checkpoint: str | int = "default
     """
     source, target = WorkDir(workdir), WorkDir(folder)
     config = source.load_config()
-    if target.has_run:
-        raise ValueError(f"{target.path} holds a run already; name a new folder.")
+    if target.has_run or target.checkpoints.exists():
+        raise ValueError(f"{target.path} holds a run already, or a part of one; name a new folder.")
     loaded = load_checkpoint(source, config, checkpoint)
     params = jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), loaded.params)
     target.open_for_training(config)

@@ -17,9 +17,9 @@ def each_intact(
 ) -> Iterator[tuple[int, T]]:
     """Yields (step, `read(step)`) of each step for which it does not fail.
 
-    folder: of the checkpoints, for messages. Raises ValueError if there are none or all fail; if
-    all belong to another run than the files beside them, with the sentence that names the file; and
-    at once for one of a newer version, from before which training would go on.
+    folder: of the checkpoints, for messages. Raises ValueError if there are no steps or all fail.
+    If all belong to another run, its text is that of the first such error, which names the file. A
+    checkpoint of a newer version raises at once: an older step would undo its training.
     """
     if not steps:
         raise ValueError(

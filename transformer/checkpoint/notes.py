@@ -8,7 +8,7 @@ from typing import Any
 import transformer
 from transformer.config.versions import is_newer
 
-FORMAT = 2  # 1, of version 0.1.0, has no checksum, step or run
+FORMAT = 2  # 1, until November 2026, has no checksum, step or run
 
 
 class NewerFormatError(ValueError):

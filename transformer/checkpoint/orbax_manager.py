@@ -13,6 +13,7 @@ from etils import epath
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from transformer.folders import remove_unfinished
+from transformer.signals import ResumableError
 from transformer.storage import is_remote
 
 ENDS = (
@@ -34,9 +35,12 @@ class _Best(preservation_policy.PreservationPolicy):
 
 def best_of(steps: Sequence[int], scores: Mapping[int, float]) -> int | None:
     """Returns the step with the highest score, the newest of several; None if none has a score."""
-    return max(
-        (step for step in steps if step in scores), key=lambda s: (scores[s], s), default=None
-    )
+    return next((step for step in best_first(scores) if step in steps), None)
+
+
+def best_first(scores: Mapping[int, float]) -> list[int]:
+    """Returns the steps that have a score, the highest first and of equals the newest."""
+    return sorted(scores, key=lambda step: (scores[step], step), reverse=True)
 
 
 class _NotingManager(ocp.CheckpointManager):
@@ -77,7 +81,10 @@ class Manager:
         except Exception as error:  # any type
             if jax.process_count() > 1:
                 raise
-            warnings.warn(f"a checkpoint could not be written: {reason_of(error)}", stacklevel=3)
+            warnings.warn(
+                f"a checkpoint before step {step} could not be written: {reason_of(error)}",
+                stacklevel=3,
+            )
         with self._beginning_anew():
             self._orbax.save(step, args=args, force=True)
 
@@ -118,10 +125,12 @@ class Manager:
             yield
         except Exception as error:  # any type
             if jax.process_count() == 1:
+                with suppress(Exception):  # the same error; its threads may still be writing
+                    self._orbax.close()
                 self._remove_unfinished()
                 self._orbax = self._make()
             elif not isinstance(error, jax.errors.JaxRuntimeError):  # that of a lost host
-                raise ValueError(ENDS.format(reason_of(error))) from error
+                raise ResumableError(ENDS.format(reason_of(error))) from error
             raise
 
     def _remove_unfinished(self) -> None:

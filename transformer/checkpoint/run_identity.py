@@ -20,6 +20,7 @@ from transformer.reading import read_file
 OF_OUTPUTS = ("task", "model.", "tokenizer.", "data.", "training.lora_rank")
 # The stems of the files of a run that restoring reads besides config.json and a checkpoint.
 VOCABULARY_FILES = {"tokenizer", "source_tokenizer", "target_tokenizer", "classes"}
+SETTINGS = {setting.name: setting for setting in Config.settings()}
 
 
 class OtherRunError(ValueError):
@@ -72,9 +73,9 @@ class RunIdentity:
     def changed_decoding(self, noted: Mapping[str, Any]) -> str:
         """Returns which settings of the search differ from those of the notes, or ""."""
         return "; ".join(
-            f"{name} is {here!r} in config.json and was {there!r} when the checkpoint was scored"
+            f"{name} is {here!r} in config.json and was {there!r} when the checkpoint was saved"
             for name, there, here in self._pairs(noted)
-            if name.startswith("decoding.") and name != "decoding.batch_size" and there != here
+            if name.startswith("decoding.") and SETTINGS[name].changes_result and there != here
         )
 
     def _changed_settings(self, noted: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
@@ -82,9 +83,8 @@ class RunIdentity:
 
         Paths may: files are moved, and the training text is compared by its content.
         """
-        known = {setting.name: setting for setting in Config.settings()}
         for name, there, here in self._pairs(noted):
-            setting = known[name]
+            setting = SETTINGS[name]
             if not (setting.resumable or setting.is_path or there == here):
                 yield name, there, here
 

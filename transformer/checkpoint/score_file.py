@@ -1,53 +1,78 @@
 """The validation scores of the checkpoints in a folder, in a file of their own beside them."""
 
 import json
+import math
 import warnings
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 
+import jax
 from etils import epath
 
 from transformer import storage
-from transformer.checkpoint.orbax_manager import Manager
+from transformer.checkpoint.orbax_manager import Manager, reason_of
 from transformer.reading import parse_json, read_file
 
 NAME = "scores.json"  # in the folder of the checkpoints
 
 
-def write_scores(folder: epath.Path, scores: Mapping[int, float]) -> None:
-    """Writes the scores by step, with a checksum."""
-    ordered = {str(step): scores[step] for step in sorted(scores)}
-    content = {"scores": ordered, "checksum": _checksum(ordered)}
-    storage.write_atomically(folder / NAME, json.dumps(content) + "\n")
+class ScoreFile:
+    """The scores of the checkpoints in a folder, `by_step`, and the file that keeps them."""
 
+    def __init__(self, folder: epath.Path) -> None:
+        self.by_step: dict[int, float] = {}
+        self._folder, self._has_new = folder, False
 
-def find_scores(folder: epath.Path, manager: Manager) -> dict[int, float]:
-    """Returns the scores by step of the checkpoints in a folder, which `manager` reads.
+    def read(self, manager: Manager) -> None:
+        """Reads the scores of the checkpoints, which `manager` reads.
 
-    It warns if there were some and they are missing or damaged; training that goes on finds them
-    again in metrics.jsonl. Raises OSError if they cannot be read now: another checkpoint is not the
-    best for that.
-    """
-    try:
-        return _read_scores(folder / NAME)
-    except FileNotFoundError:
-        steps = manager.all_steps()
-        noted = {step: manager.metrics(step) for step in steps}  # by early runs of version 0.2
-        if scores := {step: metrics["score"] for step, metrics in noted.items() if metrics}:
-            return scores
-        if not any(_num_scores_before(step, manager) for step in steps):
-            return {}
-        reason = "there is no such file"
-    except (IsADirectoryError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = str(error)
-    warnings.warn(
-        f"The scores in {folder / NAME} cannot be used ({reason}): no checkpoint counts as the "
-        f"best. Put the file back, name a checkpoint by its step, or train further, which writes "
-        f"the scores anew.",
-        stacklevel=3,
-    )
-    return {}
+        It warns if there were some and they are missing or damaged; training that goes on finds
+        them again in metrics.jsonl. Raises OSError if the file cannot be read at the moment:
+        otherwise another checkpoint would be taken for the best.
+        """
+        try:
+            self.by_step.update(_read_scores(self._folder / NAME))
+            return
+        except FileNotFoundError:
+            steps = manager.all_steps()
+            noted = {step: manager.metrics(step) for step in steps}  # by early runs of version 0.2
+            self.by_step.update({step: at["score"] for step, at in noted.items() if at})
+            if self.by_step or not any(_num_scores_before(step, manager) for step in steps):
+                return
+            reason = "there is no such file"
+        except (IsADirectoryError, ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = str(error)
+        warnings.warn(
+            f"The scores in {self._folder / NAME} cannot be used ({reason}): no checkpoint counts "
+            f"as the best. Put the file back, name a checkpoint by its step, or train further, "
+            f"which writes the scores anew.",
+            stacklevel=3,
+        )
+
+    def record(self, step: int, score: float) -> None:
+        """Writes the score of a step, unless it is no number; warns if that is not possible now."""
+        if not math.isfinite(score) or self.by_step.get(step) == score:
+            return
+        self.by_step[step] = score
+        self._has_new = True
+        try:
+            self.write()
+        except Exception as error:  # any type
+            warnings.warn(
+                f"The score of step {step} could not be written: {reason_of(error)}; it is tried "
+                f"again with the next one and at the end of the run",
+                stacklevel=3,
+            )
+
+    def write(self) -> None:
+        """Writes the scores with a checksum, if there are any new ones, on the first host."""
+        if not self._has_new or jax.process_index() > 0:
+            return
+        ordered = {str(step): self.by_step[step] for step in sorted(self.by_step)}
+        content = {"scores": ordered, "checksum": _checksum(ordered)}
+        storage.write_atomically(self._folder / NAME, json.dumps(content) + "\n")
+        self._has_new = False
 
 
 def _read_scores(file: epath.Path) -> dict[int, float]:

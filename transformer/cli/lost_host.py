@@ -34,7 +34,7 @@ def end_when_a_host_is_lost() -> None:
     sys.stderr = open(shown, "w", buffering=1, **options)  # noqa: SIM115
     faulthandler.enable()
     libc = ctypes.CDLL(None)
-    # abort() calls it with the signal's number, 6: the seconds that the thread below has.
+    # abort() then calls sleep(6), as SIGABRT is 6: the thread has six seconds to end the process.
     libc.signal(signal.SIGABRT, ctypes.cast(libc.sleep, ctypes.c_void_p))
     threading.Thread(target=_pass_on, args=(read, shown), daemon=True).start()
 

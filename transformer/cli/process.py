@@ -20,6 +20,7 @@ from transformer.signals import (
     RESUMABLE,
     WRONG_INPUT,
     Interruption,
+    ResumableError,
     end_on_signals,
     exit_code_of,
     ignore_signals,
@@ -65,9 +66,10 @@ def _show_defect(*error: Any) -> None:
 
 
 def hear_errors_once() -> None:
-    """Lets libraries log errors alone, and none that they also raise or that nothing depends on.
+    """Shows only errors that libraries log, and hides those that they also raise.
 
-    Orbax does so when a save fails, and leaves tensorstore without the event loop that it answers.
+    When a save fails, Orbax both logs and raises its error, and closes the event loop to which
+    tensorstore then reports; that report is hidden too.
     """
 
     def is_news(record: LogRecord) -> bool:
@@ -99,6 +101,8 @@ def run_guarded(work: Callable[[], int]) -> int:
         return work()
     except ValueError as error:
         fail(str(error))
+    except ResumableError as error:
+        fail(str(error), RESUMABLE)
     except RuntimeError as error:
         fail(*explain_runtime_error(error))
     except KeyboardInterrupt:

@@ -16,12 +16,12 @@ def run_training(
     profile: str = "",
     profiler_port: int = 0,
     *,
-    changed_text: bool = False,
+    accept_changed_text: bool = False,
 ) -> int:
     """Trains a run in the work directory `path`; returns the exit code.
 
-    config: a valid one. profile, changed_text: as of `train`. profiler_port: where the first host
-    lets profiles be captured; 0: nowhere.
+    config: a valid one. profile, accept_changed_text: as of `train`. profiler_port: where the first
+    host lets profiles be captured; 0: nowhere.
     """
     compile_cache.turn_on(say)
     is_first = connect_hosts(flags)
@@ -32,5 +32,5 @@ def run_training(
         path,
         profile=profile,
         resume_command=this_command(),
-        changed_text=changed_text,
+        accept_changed_text=accept_changed_text,
     ).exit_code

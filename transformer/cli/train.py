@@ -89,7 +89,7 @@ def _train(argv: Sequence[str]) -> int:
         flags.workdir,
         flags.profile,
         flags.profiler_port,
-        changed_text=flags.accept_changed_text,
+        accept_changed_text=flags.accept_changed_text,
     )
 
 

@@ -67,7 +67,7 @@ def connect(
         )
     heartbeat = _heartbeat_seconds()
     who = f"{num_processes} hosts at {coordinator}" if coordinator else "the other hosts"
-    # Else a thread in C++ takes SIGTERM, and says nothing.
+    # Otherwise a C++ thread of JAX handles SIGTERM, and our handler never runs.
     jax.config.update("jax_enable_preemption_service", False)
     with _time_limit(who, wait_seconds, say, on_timeout):
         try:

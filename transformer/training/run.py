@@ -37,7 +37,7 @@ def train(
     verbose: bool = True,
     profile: str = "",
     resume_command: str = "the same call",
-    changed_text: bool = False,
+    accept_changed_text: bool = False,
 ) -> TrainingResult:
     """Trains a run to its end and scores its test split; the same call resumes a stopped run.
 
@@ -58,7 +58,7 @@ def train(
       profile: "STEP:COUNT" traces the COUNT steps after that one with JAX's profiler, into the
         folder `profile` of the work directory.
       resume_command: what resumes the run, for the message that it was stopped.
-      changed_text: whether a run may go on although its training text has changed.
+      accept_changed_text: whether a run may go on although its training text has changed.
 
     Raises ValueError, in one sentence, for settings or files that cannot be used, a run with other
     settings in `workdir`, or another process that trains there.
@@ -76,11 +76,13 @@ def train(
         stopping = Stopping(config.training.patience, is_alone=jax.process_count() == 1)
         try:
             folder.open_for_training(config)
-            with keeping_log(folder.append_log):
-                with catching_signals(stopping):
-                    result = _train(
-                        config, folder, stopping, task_type, on_report, trace, start, changed_text
-                    )
+            with keeping_log(folder.append_log), catching_signals(stopping):
+                try:
+                    made = _make_trainer(config, folder, stopping, task_type, on_report, start)
+                except Interruption:
+                    result = TrainingResult(folder.path, 0, stopping.exit_code, {})
+                else:
+                    result = _train(*made, trace, accept_changed_text)
                 _say_how_it_ended(result, start, resume_command)
         finally:
             trace.close(nullcontext)  # that of a run which an exception ended
@@ -106,28 +108,33 @@ def _finished_before(workdir: WorkDir) -> TrainingResult:
     return TrainingResult(workdir.path, last["step"], DONE, test_scores(last))
 
 
-def _train(
+def _make_trainer(
     config: Config,
     workdir: WorkDir,
     stopping: Stopping,
     task_type: type[Task] | None,
     on_report: OnReport | None,
-    profile: Profile,
     start: float,
-    changed_text: bool,
+) -> tuple[Trainer, Choices]:
+    """Returns what trains in a work directory that is open for it, and what it chose by itself.
+
+    start: by `time.monotonic`. Raises `Interruption` if a signal comes before it is done.
+    """
+    with stopping.at_once():
+        choices = Choices(config) if workdir.has_run else choose_settings(config)
+        trainer = make_fitting_trainer(
+            choices, lambda config: Trainer(config, workdir, stopping, task_type, on_report)
+        )
+        fix_steps(trainer, choices, start)
+        return trainer, choices
+
+
+def _train(
+    trainer: Trainer, choices: Choices, profile: Profile, accept_changed_text: bool
 ) -> TrainingResult:
-    """Trains the run in a work directory that is open for it. start: by `time.monotonic`."""
-    try:
-        with stopping.at_once():
-            choices = Choices(config) if workdir.has_run else choose_settings(config)
-            trainer = make_fitting_trainer(
-                choices,
-                lambda config: Trainer(config, workdir, stopping, task_type, on_report),
-            )
-            fix_steps(trainer, choices, start)
-    except Interruption:
-        return TrainingResult(workdir.path, 0, stopping.exit_code, {})
-    begin_run(trainer, changed_text=changed_text)
+    """Trains a run to its end, or until a signal stops it."""
+    workdir = trainer.workdir
+    begin_run(trainer, accept_changed_text=accept_changed_text)
     lines = startup_summary.summary_lines(trainer.config, trainer.train_step, trainer.task)
     say("\n".join([*lines, *choices.lines()]))
     with ending_saves(trainer):
@@ -146,14 +153,14 @@ def is_finished(workdir: WorkDir, config: Config) -> bool:
     return finished
 
 
-def begin_run(trainer: Trainer, *, changed_text: bool) -> None:
+def begin_run(trainer: Trainer, *, accept_changed_text: bool) -> None:
     """Writes what the work directory needs before the first step; every host waits for it.
 
-    changed_text: as of `train`.
+    accept_changed_text: as of `train`.
     """
     workdir = trainer.workdir
     hosts.check_same("the text that they read", lambda: summary(trainer.task.data_contents()))
-    if note := check_same_run(workdir, trainer.task, is_meant=changed_text):
+    if note := check_same_run(workdir, trainer.task, accept_changed_text=accept_changed_text):
         say(note)
     if workdir.writes and not workdir.has_run:
         trainer.task.save(workdir.path)

@@ -14,7 +14,7 @@ from transformer.config import Config
 from transformer.tasks.task import Task
 from transformer.workdir import WorkDir
 
-IS_MEANT = "--accept_changed_text"  # the flag of train.py
+FLAG = "--accept_changed_text"  # of train.py, and without the dashes an argument of `train`
 
 
 def summary(contents: Sequence[Any]) -> bytes:
@@ -39,12 +39,12 @@ def _training_checksum(task: Task) -> int | None:
     return zlib.crc32(summary(contents)) if contents else None
 
 
-def check_same_run(workdir: WorkDir, task: Task, *, is_meant: bool) -> str:
+def check_same_run(workdir: WorkDir, task: Task, *, accept_changed_text: bool) -> str:
     """Compares the training text with that of the newest checkpoint; returns what to say, or "".
 
-    is_meant: whether the user has said that the text was changed on purpose. Raises ValueError if
-    it was changed and that was not said, or if there are checkpoints without a config.json. Another
-    version of this program may prepare the same text differently, so that it warns instead.
+    accept_changed_text: the user has said that the text was changed on purpose. Raises ValueError
+    if it was changed and that was not said, or if there are checkpoints without a config.json.
+    Another version of this program may prepare the same text differently, so that it warns instead.
     """
     step, about = _newest_notes(workdir)
     if about and not workdir.has_run:
@@ -56,8 +56,8 @@ def check_same_run(workdir: WorkDir, task: Task, *, is_meant: bool) -> str:
     if noted is None or noted == _training_checksum(task):
         return ""
     changed = f"the training text is not the one that step {step:,} was trained on"
-    if is_meant:
-        return f"{changed}; going on with the changed text, as asked by {IS_MEANT}"
+    if accept_changed_text:
+        return f"{changed}; going on with the changed text, as asked by {FLAG}"
     if about["version"] != transformer.__version__:
         return (
             f"warning: {changed}, or version {about['version']}, which wrote that checkpoint, "
@@ -66,7 +66,7 @@ def check_same_run(workdir: WorkDir, task: Task, *, is_meant: bool) -> str:
     raise ValueError(
         f"{changed[0].upper()}{changed[1:]} (data.corpus={task.config.data.corpus}): put the "
         f"former text back, start a new run in another --workdir, or go on with the changed text "
-        f"with {IS_MEANT}."
+        f"with {FLAG} (in Python, accept_changed_text=True)."
     )
 
 

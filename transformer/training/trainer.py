@@ -185,7 +185,7 @@ class Trainer:
             return
         self.workdir.check_in_place()
         try:
-            self.workdir.flush()  # first: what is logged before a checkpoint is not logged again
+            self.workdir.flush("metrics.jsonl")  # first: what it holds is not logged again
             self.checkpoints.save(state, self.meter.trained() | describe_records(self.workdir))
         except Exception as error:  # any type
             if is_last or jax.process_count() > 1:
