@@ -132,9 +132,7 @@ class Rig:
         raise TimeoutError(f"{self.place} cannot be removed")
 
     def _judge(self, name: str, answer: Answer) -> tuple[Outcome, str]:
-        if answer.code is None and answer.failed != "?":
-            self.worker.close()
-            self.worker = Worker(self._library, self.place)
+        if answer.code is None:
             return Outcome.LOST, f"no end: {answer.err[-9000:]}"
         if "Traceback" in answer.err:
             return Outcome.LOST, answer.err[-3000:]
@@ -157,7 +155,11 @@ class Rig:
         return Outcome.SILENT, f"{difference(expected, found)}\n{_short(said)}"
 
     def _run(self, name: str, failure: Failure | None = None) -> Answer:
-        return self.worker.run(CASES[name].words(self.place), failure or Failure())
+        answer = self.worker.run(CASES[name].words(self.place), failure or Failure())
+        if answer.code is None:  # it was killed
+            self.worker.close()
+            self.worker = Worker(self._library, self.place)
+        return answer
 
 
 def litter(place: Path) -> list[str]:

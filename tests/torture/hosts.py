@@ -28,7 +28,7 @@ ARGUMENTS = [
 ]
 LIMIT = 60  # seconds in which every host must say a sentence and end
 STOPPED = 75  # seconds
-TRACES = ("Traceback", "stack trace", "Fatal Python error", "    @ ", "  File ")
+TRACES = ("it hangs", "Traceback", "stack trace", "Fatal Python error", "    @ ", "  File ")
 HARMS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGSTOP", "disk", "config", "text", "version")
 WEIGHTS = (6, 3, 2, 2, 3, 1, 1, 1)
 
@@ -65,19 +65,23 @@ def do_harm(
 ) -> tuple[list[tuple[int, str]], float]:
     """Starts both and harms one: what both said, and the seconds until both had ended."""
     processes = start_two(config, workdir, *ARGUMENTS)
-    time.sleep(moment)
-    harmed, begun = processes[host], time.monotonic()
-    if kind == "disk":
-        if harmed.poll() is None:
-            resource.prlimit(harmed.pid, resource.RLIMIT_FSIZE, (100, 100))
-    else:
-        harmed.send_signal(getattr(signal, kind))
-    if kind == "SIGSTOP":
-        time.sleep(STOPPED)
-        begun = time.monotonic()  # the other one has ended long since, or does not end
-        harmed.send_signal(signal.SIGCONT)
-    said = finish_in(processes, 3 * LIMIT)
-    return said, time.monotonic() - begun
+    harmed = processes[host]
+    try:
+        time.sleep(moment)
+        begun = time.monotonic()
+        if kind == "disk":
+            if harmed.poll() is None:
+                resource.prlimit(harmed.pid, resource.RLIMIT_FSIZE, (100, 100))
+        else:
+            harmed.send_signal(getattr(signal, kind))
+        if kind == "SIGSTOP":
+            time.sleep(STOPPED)
+            begun = time.monotonic()  # the other one has ended long since, or does not end
+            harmed.send_signal(signal.SIGCONT)
+        return finish_in(processes, 3 * LIMIT), time.monotonic() - begun
+    finally:
+        for process in processes:  # if Ctrl-C or the end of the time came meanwhile
+            process.kill()
 
 
 def finish_in(processes: Sequence[Any], seconds: float) -> list[tuple[int, str]]:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -128,5 +129,9 @@ def _new_folder(target: epath.Path, format: str) -> Generator[epath.Path]:
     try:
         yield temporary / target.name
         os.replace(temporary / target.name, target)
-    finally:
-        shutil.rmtree(temporary)
+        os.rmdir(temporary)
+    except BaseException:
+        for _ in range(10):  # a thread of Orbax may still write for a moment
+            shutil.rmtree(temporary, ignore_errors=True)
+            time.sleep(0.05)
+        raise
