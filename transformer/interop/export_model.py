@@ -14,6 +14,7 @@ from etils.epath import PathLike
 
 from transformer.checkpoint.export import export
 from transformer.checkpoint.restore import Restored, restore
+from transformer.console import say
 from transformer.interop import bert, gpt2
 from transformer.interop.check_stack import check_stack
 from transformer.interop.check_translation import check_ctranslate2, check_translation
@@ -134,4 +135,6 @@ def _new_folder(target: epath.Path, format: str) -> Generator[epath.Path]:
         for _ in range(10):  # a thread of Orbax may still write for a moment
             shutil.rmtree(temporary, ignore_errors=True)
             time.sleep(0.05)
+        if temporary.exists():
+            say(f"warning: {temporary} is left of the export and could not be removed")
         raise
