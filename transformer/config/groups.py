@@ -99,8 +99,8 @@ class TrainingConfig(Settings):
 class DecodingConfig(Settings):
     """Search (section 6.1).
 
-    These may be changed in config.json of a run that is trained; whoever opens it is then told
-    which of them differ from those that its checkpoints were scored with.
+    These may be changed in config.json of a trained run. Opening it then warns which of them differ
+    from those that its checkpoints were saved with.
     """
 
     beam_size: int = setting(

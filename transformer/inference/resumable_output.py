@@ -38,7 +38,7 @@ class Stream:
         return False
 
     def write(self, chunk: Chunk, data: bytes) -> None:
-        """Writes and flushes, so that the reader gets the lines now; a terminal no commands."""
+        """Writes and flushes at once; on a terminal, control characters are escaped."""
         if is_terminal(self._file):
             data = escaped(data.decode()).encode()
         with _explain_errors(self._name):

@@ -1,6 +1,6 @@
 """Catches signals for a run, and passes one to a host on to the others.
 
-None of them then works on while it is waited for.
+Without this, the other hosts would go on computing while the one that is stopping waits for them.
 """
 
 import os
