@@ -1,6 +1,6 @@
 """An image transformer on scikit-learn's 8 × 8 digits; the tokens are patches of 2 × 2 pixels.
 
-Reached: accuracy 98.33 in 36 seconds on 2 CPU cores. The images are in a fixed random order; the
+Reached: accuracy 98.61 in 36 seconds on 2 CPU cores. The images are in a fixed random order; the
 last fifth chooses the checkpoint and is also what the score is of.
 
 Data: those of scikit-learn (pip install -e '.[images]').
