@@ -1,7 +1,7 @@
 """Named entities in the embedded corpus's sentences: 6 types, a label for each word, from scratch.
 
-Reached: entity F1 99.92, accuracy 99.97 after 400 steps, about a minute of one CPU core; giving each
-word its most frequent label: F1 73.83, accuracy 94.51.
+Reached: entity F1 99.92, accuracy 99.97 after 400 steps, about a minute of one CPU core. To compare
+with: giving each word its most frequent label reaches F1 73.83, accuracy 94.51.
 
 Data: made by a script from sentence frames whose slots are known, so the figures say that the model
 learns and nothing about people's text.

@@ -7,6 +7,7 @@ from statistics import median
 import jax
 
 ALLOWED_SHARE, ALLOWED_KIB = 0.02, 10 << 10  # by which memory may grow in the last half
+ALLOWED = {"files": 4, "threads": 4}  # of a save under way; one per save would be ten and more
 
 
 class Resources:
@@ -43,7 +44,9 @@ def grown(samples):
     found = {}
     for name in samples[0]:
         before, after = (median(sample[name] for sample in part) for part in parts)
-        slack = ALLOWED_SHARE * before + ALLOWED_KIB if name == "memory" else 0
+        slack = ALLOWED.get(name, 0)
+        if name == "memory":
+            slack = ALLOWED_SHARE * before + ALLOWED_KIB
         if after > before + slack:
             found[name] = before, after
     return found
