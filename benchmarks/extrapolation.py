@@ -15,7 +15,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 import transformer
-from configs.shakespeare import get_config
+from transformer.cli.config_files import find_config, load_config_file
 from transformer.config import Config
 from transformer.evaluation.loss import evaluate_loss
 from transformer.tasks.language_model import LanguageModelTask
@@ -36,7 +36,7 @@ def make_config(encoding: str, corpus: str, num_steps: int, seed: int) -> Config
         "training.checkpoint_every": num_steps,
         "training.seed": seed,
     }
-    return get_config().with_values(changes)
+    return load_config_file(find_config("configs/shakespeare.py")).with_values(changes)
 
 
 def score_by_length(workdir: Path) -> dict[int, float]:
