@@ -3,8 +3,9 @@
 Without flags it trains on the embedded English-German corpus. The same command resumes an
 interrupted run exactly, and so does --workdir=runs/NAME alone, which takes the configuration that
 is kept there; a finished run says so. On several hosts, start the same command on each.
-Exit codes: 0 done, 2 wrong input, 3 loss or gradients not finite, 75 stopped by SIGTERM or the
-loss of another host and resumable, 130 stopped by SIGINT, any other an error.
+Exit codes: 0 done, 2 wrong input, 3 loss or gradients not finite, 75 stopped by SIGTERM, the loss
+of another host or a failed save on one of several, and resumable, 130 stopped by SIGINT, any other
+an error.
 """
 
 from collections.abc import Sequence
