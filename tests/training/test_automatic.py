@@ -1,5 +1,7 @@
 """Settings that are chosen when a run starts: by the text, the machine and the minutes."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ import transformer
 from tests.helpers.scripts import write_corpus
 from transformer.config import Config
 from transformer.data.corpus_facts import Lengths, TextFacts
+from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.training import automatic, automatic_rules
 from transformer.training.automatic import choose_settings
 from transformer.training.automatic_rules import Facts, Machine, choose_model, choose_rows
@@ -180,3 +183,14 @@ def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, mon
     with pytest.raises(StopAtOnce):
         transformer.train(own_text, tmp_path / "run", on_report=StopAtOnce.at, verbose=False)
     assert WorkDir(tmp_path / "run").load_config() == config
+
+
+def test_the_vocabulary_of_a_given_file_is_not_chosen(own_text, tmp_path):
+    """Catches a start-up summary, and a model size, that count on pieces which nobody has."""
+    texts = (Path(own_text.data.corpus) / "train.en").read_text().splitlines()
+    tokenizer = SentencePieceTokenizer.train(texts, vocab_size=270)
+    (tmp_path / "pieces.model").write_bytes(tokenizer.to_bytes())
+    given = {"tokenizer.model": str(tmp_path / "pieces.model"), "training.num_train_steps": 10}
+    choices = choose_settings(own_text.with_values(given))
+    assert choices.config.tokenizer.vocab_size == tokenizer.vocab_size == 270
+    assert "pieces.model" in choices.reasons["tokenizer.vocab_size"]

@@ -13,6 +13,7 @@ import jax
 from transformer.config import Config
 from transformer.console import phase
 from transformer.data import corpus_facts
+from transformer.data.tokenizer_files import train_tokenizer
 from transformer.data.training_text import TrainingText
 from transformer.evaluation.bleu_tokenisation import choose_tokenisation
 from transformer.parallel import hosts
@@ -67,7 +68,11 @@ def _choose_sizes(choices: Choices) -> None:
     """Chooses vocabulary, batch and model, and a schedule by an estimate of the speed."""
     training_text = TrainingText(choices.config.data)
     text = corpus_facts.measure_text(training_text.pairs())
-    rules.choose_vocabulary(choices, text)
+    if file := choices.config.tokenizer.model:
+        tokenizer = train_tokenizer(choices.config.tokenizer, [])  # which reads the file
+        choices.set("tokenizer.vocab_size", tokenizer.vocab_size, f"that of {file}")
+    else:
+        rules.choose_vocabulary(choices, text)
     lengths = corpus_facts.measure_lengths(training_text.pairs(), text.num_pairs, choices.config)
     seconds = 60 * choices.config.training.minutes * TRAINING_SHARE
     facts = rules.Facts(text, lengths, describe_machine(), seconds)
