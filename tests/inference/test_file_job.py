@@ -13,6 +13,7 @@ import pytest
 
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from tests.helpers.full_disk import full_after
+from transformer.cli.output_files import check_answers_file
 from transformer.inference import run_job as run_job_module
 from transformer.inference.chunks import Chunk
 from transformer.inference.job_progress import JobProgress
@@ -70,6 +71,22 @@ def test_a_file_has_a_line_for_each_line_in_order(name, source):
     source.write_bytes(b"")
     run_to_end(make_job(source, name))
     assert unpack(source.with_name(name).read_bytes()) == b""  # gz and xz have a header
+
+
+def test_a_folder_that_cannot_be_removed_is_named_and_waives_nothing(source, monkeypatch):
+    """Catches an empty folder left without a word, for whose sake the answers may be replaced."""
+
+    def fail(path):
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr(os, "rmdir", fail)
+    job = make_job(source)
+    with pytest.warns(UserWarning, match="out.parts could not be removed: Input/output error"):
+        run_to_end(job)
+    assert source.with_name("out").read_bytes() == BACKWARDS
+    assert list(source.with_name("out.parts").iterdir()) == []
+    with pytest.raises(ValueError, match="add --overwrite"):
+        check_answers_file(job.output, [], "a run", may_replace=False)
 
 
 def test_a_killed_job_is_resumed_from_its_finished_chunks(source):

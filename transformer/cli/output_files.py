@@ -32,7 +32,7 @@ def check_answers_file(
             )
     if _is_of_run(WorkDir(workdir), output):
         raise ValueError(f"--output={output} is a file of the run itself: name another.")
-    is_resumed = path.with_name(f"{path.name}.parts").is_dir()
+    is_resumed = (path.with_name(f"{path.name}.parts") / "about.json").is_file()
     if path.is_file() and not may_replace and not is_resumed:
         raise ValueError(f"{output} exists: name another --output, or add --overwrite.")
 

@@ -12,6 +12,7 @@ import shutil
 import stat
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any
@@ -198,8 +199,15 @@ class Parts:
         for name in [*names, "joined", "about.json", "lock"]:
             (self.folder / name).unlink(missing_ok=True)
         self._is_open = False
-        with suppress(OSError, ValueError):  # it holds another file, or is on gs://
-            self.folder.rmdir()
+        if storage.is_remote(self.folder):
+            with suppress(OSError, ValueError):  # where a folder is nothing but its files
+                self.folder.rmdir()
+            return
+        try:
+            os.rmdir(self.folder)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:  # other files may have been put there
+                warnings.warn(f"{self.folder} could not be removed: {error.strerror}", stacklevel=2)
 
 
 @contextmanager
