@@ -23,8 +23,9 @@ class HardAttention(nn.Module):
     """The value at one position s, which is drawn from softmax(QKᵀ/√d_k) for each query and head.
 
     It is arXiv 1502.03044, section 4.1. `dropout` is given only in training, and drops nothing
-    here; without it s is the likeliest position, so that nothing is drawn when translating. The
-    collection "samples" receives log p(s) [B, N, T] as "log_probs".
+    here; without it s is the likeliest position, so that nothing is drawn when translating. In
+    training a row of the batch has soft attention instead with probability 1/2, as there an image.
+    The collection "samples" receives log p(s) [B, N, T] as "log_probs", 0 where nothing is drawn.
     """
 
     @nn.compact
@@ -44,10 +45,11 @@ class HardAttention(nn.Module):
         return (weights.astype(value.dtype) @ value).swapaxes(1, 2)
 
     def draw(self, log_probs: jax.Array) -> jax.Array:
-        """Returns weights [B, N, T, S] that are 1 at a position of each query and 0 elsewhere."""
+        """Returns weights [B, N, T, S]: of half of the rows 1 at a position, of others softmax."""
         drawn = _one_hot_of_largest(log_probs + self.gumbel_noise(log_probs.shape))
-        self.sow("samples", "log_probs", (drawn * log_probs).sum(-1))
-        return drawn
+        coins = hash_of_index(self.make_rng("dropout"), (len(log_probs), 1, 1, 1)) >> 31
+        self.sow("samples", "log_probs", ((1 - coins) * drawn * log_probs).sum(-1))
+        return jnp.where(coins == 0, drawn, jnp.exp(log_probs))
 
     def gumbel_noise(self, shape: tuple[int, ...]) -> jax.Array:
         """Returns noise with which the largest log-probability is that of a draw.
