@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 import sys
+import warnings
 from contextlib import suppress
 
 from etils import epath
@@ -79,4 +80,11 @@ class FolderInPlace:
 def remove_unfinished(checkpoints: epath.Path) -> None:
     """Removes what saves that did not come to their end left in a local folder of checkpoints."""
     for temporary in checkpoints.glob("*.orbax-checkpoint-tmp"):
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove_folder(temporary)
+
+
+def remove_folder(folder: PathLike) -> None:
+    """Removes a local folder, if it is there, with all that it holds; warns if that fails."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if os.path.lexists(folder):
+        warnings.warn(f"{folder} is not needed any more and cannot be removed", stacklevel=2)

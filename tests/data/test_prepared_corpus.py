@@ -289,6 +289,13 @@ def test_a_full_disk_leaves_a_sentence_and_nothing_else(config, when, monkeypatc
     assert not list((tmp_path / "cache").rglob("*"))
 
 
+def test_parts_that_cannot_be_removed_are_named(config, monkeypatch):
+    """Catches a copy of the corpus that takes up space beside it, without a word."""
+    monkeypatch.setattr(shutil, "rmtree", lambda folder, ignore_errors: None)
+    with pytest.warns(UserWarning, match="parts is not needed any more and cannot be removed"):
+        prepare(config)
+
+
 def test_another_text_vocabulary_or_filter_has_another_key(config, said, tmp_path):
     """Catches a run on the ids of another one, and a changed text that nobody notices."""
     tokenizers, first = prepare(config)

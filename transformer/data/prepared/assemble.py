@@ -35,6 +35,7 @@ from transformer.data.prepared.parts import (
     total_left_out,
 )
 from transformer.data.training_text import TrainingText
+from transformer.folders import remove_folder
 
 LENGTHS: dict[str, Callable[[PartFacts], int]] = {  # of each array of a part
     "source_ids": lambda part: part.num_ids[0],
@@ -119,7 +120,7 @@ def _making(parts: epath.Path) -> Iterator[pathlib.Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
 
 
 def _move(file: pathlib.Path, path: epath.Path) -> None:

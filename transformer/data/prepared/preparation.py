@@ -5,7 +5,6 @@ whoever writes it, and appears as a whole.
 """
 
 import os
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -37,6 +36,7 @@ from transformer.data.prepared.parts import (
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.training_text import TrainingText
 from transformer.data.workers import LostWorkerError
+from transformer.folders import remove_folder
 
 PATIENCE = 60.0  # seconds without a new part of the others, after which a process does theirs
 LOOK_EVERY = 0.2  # seconds between two looks at what others have done
@@ -211,7 +211,7 @@ class Preparation:
         if storage.is_remote(self.parts):
             self.parts.rmtree(missing_ok=True)
             return
-        shutil.rmtree(self.parts, ignore_errors=True)
+        remove_folder(self.parts)
         for folder in (self.folder, self.folder.parent):
             with suppress(OSError):  # there is something in it
                 os.rmdir(folder)

@@ -1,7 +1,6 @@
 """Opens the prepared corpus of a run's text, settings and vocabularies, made if need be."""
 
 import os
-import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.data.tokenizer_files import train_tokenizers
 from transformer.data.training_text import TrainingText
 from transformer.data.workers import LostWorkerError
+from transformer.folders import remove_folder
 
 
 def training_corpus(
@@ -50,7 +50,7 @@ def training_corpus(
         raise
     except ValueError:
         if is_new and not storage.is_remote(folder):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
             with suppress(OSError):  # there is something else in it
                 os.rmdir(cache)
         raise

@@ -1,7 +1,6 @@
 """The vocabularies of a training text, which are learnt once and kept beside its prepared ids."""
 
 import os
-import shutil
 import tempfile
 from contextlib import suppress
 from itertools import islice
@@ -17,6 +16,7 @@ from transformer.data.tags import Tags
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.data.training_text import TrainingText
+from transformer.folders import remove_folder
 
 MOST_PAIRS = 2_000_000  # that a vocabulary is learnt from
 
@@ -48,7 +48,7 @@ def _keep(folder: epath.Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
     if storage.is_remote(folder):
         save_tokenizers(folder, *tokenizers)
         return
-    shutil.rmtree(folder, ignore_errors=True)  # a damaged one
+    remove_folder(folder)  # a damaged one
     making = tempfile.mkdtemp(prefix="making-", dir=folder.parent)
     try:
         save_tokenizers(making, *tokenizers)
@@ -58,7 +58,7 @@ def _keep(folder: epath.Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
         if not folder.exists():  # if it does, another process was sooner
             raise
     finally:
-        shutil.rmtree(making, ignore_errors=True)
+        remove_folder(making)
 
 
 def sample_pairs(text: TrainingText, most: int = MOST_PAIRS) -> Pairs:
