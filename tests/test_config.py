@@ -5,12 +5,14 @@ import importlib
 import json
 import pathlib
 import re
+import sys
 
 import pytest
 from sacrebleu.metrics import BLEU
 
 from configs import embedded_en_de, g2p, table3, wmt14_en_de_base, wmt14_en_de_big
 from tests.helpers.tiny_models import count_parameters
+from transformer.cli.config_files import load_config_file
 from transformer.config import Config
 from transformer.workdir import WorkDir
 
@@ -130,6 +132,15 @@ def test_a_language_of_g2p_changes_its_data_alone():
         assert config.data.corpus.endswith(f"/{language}")
     with pytest.raises(ValueError, match=r"^The languages of .* not 'hungarian'\.$"):
         g2p.get_config("hungarian")
+
+
+def test_a_file_is_run_without_bytecode_beside_it(tmp_path, monkeypatch):
+    """Catches half a file in __pycache__, of a full disk, that ends all later starts."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file = tmp_path / "mine.py"
+    file.write_text("from configs.trec import get_config")
+    assert load_config_file(str(file)).task == "classification"
+    assert [*tmp_path.iterdir()] == [file]
 
 
 MISTAKES = {  # (setting, value): parts of the sentence

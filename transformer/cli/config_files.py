@@ -7,8 +7,9 @@ import sys
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 import transformer
 from transformer.cli.flags import flag
@@ -59,11 +60,19 @@ def run_file(path: str) -> ModuleType:
     """Runs a Python file, which may import the shipped configurations, and returns its module."""
     _make_configs_importable()
     name = f"config_file_{Path(path).stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec and spec.loader  # which a file that ends in .py always has
+    loader = _SourceLoader(name, str(Path(path).absolute()))
+    spec = importlib.util.spec_from_file_location(name, loader.path, loader=loader)
+    assert spec  # which a file always has
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    loader.exec_module(module)
     return module
+
+
+class _SourceLoader(SourceFileLoader):
+    """Runs a Python file without the folder __pycache__ beside it, which may hold damaged code."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 @contextmanager
