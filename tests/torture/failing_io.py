@@ -37,35 +37,34 @@ ALONE_EVERY = 12  # trials, one of which is a process of its own
 
 
 def trials(folder: Path, seed: int, names: list[str] | None = None) -> Iterator[Trial]:
-    """Yields the trials of all commands, or of those that are named, in turn and random order.
+    """Yields the trials of all commands, or of those that are named, in random order.
 
-    There are none without Linux and a C compiler.
+    Every call fails in one way before any fails in another. There are none without Linux and a C
+    compiler.
     """
     library = compile_library(folder)
     if library is None:
         return
     rig = Rig(library, folder)
     try:
-        rng = random.Random(seed)
-        failures = {name: each_call_first(rng, rig.failures(name)) for name in names or CASES}
-        number = 0
-        while any(failures.values()):
-            for name, left in failures.items():
-                number += 1
-                if left and (trial := rig.try_out(name, left.pop(0), number % ALONE_EVERY == 0)):
-                    yield trial
+        failures = [(name, failure) for name in names or CASES for failure in rig.failures(name)]
+        for number, (name, failure) in enumerate(each_call_first(random.Random(seed), failures)):
+            if trial := rig.try_out(name, failure, number % ALONE_EVERY == ALONE_EVERY - 1):
+                yield trial
     finally:
         rig.worker.close()
 
 
-def each_call_first(rng: random.Random, failures: list[Failure]) -> list[Failure]:
-    """Returns failures in random order: one of each call, then another of each, and so on.
+def each_call_first(
+    rng: random.Random, failures: list[tuple[str, Failure]]
+) -> list[tuple[str, Failure]]:
+    """Returns (command, failure) in random order: one of each call, then another of each, …
 
     For calls a and b that may fail in three and two ways: a2 b1, b2 a3, a1.
     """
-    ways: dict[tuple[str, int], list[Failure]] = {}
-    for failure in rng.sample(failures, len(failures)):
-        ways.setdefault((failure.kind, failure.number), []).append(failure)
+    ways: dict[tuple[str, str, int], list[tuple[str, Failure]]] = {}
+    for name, failure in rng.sample(failures, len(failures)):
+        ways.setdefault((name, failure.kind, failure.number), []).append((name, failure))
     rounds = itertools.zip_longest(*ways.values())
     return [failure for one in rounds for failure in one if failure]
 
