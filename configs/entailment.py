@@ -1,9 +1,10 @@
 """Whether a statement follows from a sentence: pairs made of the embedded corpus, from scratch.
 
 Reached: accuracy 56.23 ± 3.92 after 1,500 steps, four minutes of one CPU core: from scratch, 7,050
-pairs are memorised and not compared (the training loss falls to 0.35). To compare with: accuracy
-72.13 if a statement is taken to follow where all its words are in the sentence; about half of them
-follow.
+pairs are memorised and not compared (the training loss falls to 0.35). With 53,158 pairs
+(--examples=60000) and 4,000 steps, eight minutes: 62.41 ± 1.41, and 0.62 nats in training and
+validation alike. To compare with: accuracy 72.13 if a statement is taken to follow where all its
+words are in the sentence; about half of them follow.
 
 Data: made by a script from sentence frames, half of the statements with a filler changed or two
 exchanged, so the figures say that the model learns and nothing about people's text.
