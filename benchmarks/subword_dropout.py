@@ -83,7 +83,7 @@ def main() -> None:
         )
     print(
         f"{batches.growth[0]:.3f} and {batches.growth[1]:.3f} times as many pieces; rows lack the "
-        f"room for {batches.restored_share(10):.1%} of the words split further"
+        f"length for {batches.restored_share(10):.1%} of the words split further"
     )
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
 

@@ -1,4 +1,4 @@
-"""subword_dropout.py: other pieces for the same sentences, in rows that have room for them."""
+"""subword_dropout.py: other pieces for the same sentences, in rows that hold them."""
 
 import numpy as np
 import pytest
@@ -161,7 +161,7 @@ def test_a_row_without_room_gets_the_best_segmentations(tokenizer):
 
 
 def test_the_words_that_are_restored():
-    """Catches more than are needed, and words of a row that has room; the docstring's example."""
+    """Catches more than are needed, and words of a row that fits; the docstring's example."""
     best, drawn = np.array([2, 1, 1, 1, 5]), np.array([4, 1, 3, 2, 8])
     keys = np.array([20, 0, 30, 10, 5], np.uint64)
     row = np.array([0, 0, 0, 0, 1])

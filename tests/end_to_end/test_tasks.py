@@ -200,7 +200,7 @@ def test_pairs_are_pre_trained_and_classified(tmp_path):
         tmp_path / "masked", "masked_lm", tmp_path, *SPLITS, *shared, "model.next_sentence=True"
     )
     assert code == 0, err
-    assert "tokens had no room in their pairs" in err
+    assert "tokens are cut off their pairs" in err
     records = map(json.loads, (tmp_path / "masked" / "metrics.jsonl").read_text().splitlines())
     key = "validation_next_sentence_accuracy"
     assert all(40 < record[key] <= 100 for record in records if key in record)
@@ -270,4 +270,4 @@ def test_a_job_that_was_stopped_is_resumed(kind, request, tmp_path, monkeypatch)
     assert target.read_bytes() == expected
     assert f"1 lines that are not UTF-8, bytes replaced ({source} line 2)" in err
     if kind == "text":
-        assert "4 texts left no room for their continuation" in err
+        assert "4 texts were too long to be continued" in err

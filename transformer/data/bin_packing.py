@@ -107,7 +107,7 @@ def _longest_first(pairs: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 
 class _OverfullRows:
-    """Rows that hold pairs at places, some rows perhaps more than they have room for.
+    """Rows that hold pairs at places, some rows perhaps more than fit.
 
     pair_at [places, rows]: the pair at each place of each row, or -1. lengths [2, pairs + 1] has
     the length 0 at its end, which -1 finds. load [2, rows]: the tokens of a row on either side.
@@ -145,7 +145,7 @@ class _OverfullRows:
         A round matches overfull rows with others at random, and tries to swap every pair at
         `PLACES` places of one with every pair at as many places of the other; at an empty place
         there is no pair to give back. The swap that leaves the least overflow is made: the tokens
-        beyond the room of the two rows, on both sides. Rows of shape (10, 10):
+        beyond the capacity of the two rows, on both sides. Rows of shape (10, 10):
 
             row 0   (7, 5) (5, 6)          load (12, 11), overflow 2 + 1
             row 1   (4, 3) (2, 5) (1, 1)   load  (7,  9), overflow 0
@@ -161,9 +161,9 @@ class _OverfullRows:
                 crowded = self._exchange_round(rng.permutation(crowded), rng)
 
     def _overflow(self, load: np.ndarray) -> np.ndarray:
-        """Returns the tokens beyond the room of rows with this load [2, …], on both sides."""
-        room = self.capacity.reshape(2, *[1] * (load.ndim - 1))
-        return np.maximum(load - room, 0).sum(0)
+        """Returns the tokens beyond the capacity of rows with this load [2, …], on both sides."""
+        capacity = self.capacity.reshape(2, *[1] * (load.ndim - 1))
+        return np.maximum(load - capacity, 0).sum(0)
 
     def _exchange_round(self, crowded: np.ndarray, rng: Generator) -> np.ndarray:
         """Tries one swap in each of the first `crowded` rows; returns those that still are."""
@@ -177,10 +177,10 @@ class _OverfullRows:
         given = self.lengths[:, self.pair_at[here[:, None], one]]
         taken = self.lengths[:, self.pair_at[there[:, None], other]]
         overflow = np.zeros((len(here), len(there), len(one)), np.int32)
-        for side, room in enumerate(self.capacity[:, 0]):
+        for side, capacity in enumerate(self.capacity[:, 0]):
             change = taken[side] - given[side][:, None]
-            overflow += np.maximum(change + (self.load[side, one] - room), 0)
-            overflow += np.maximum((self.load[side, other] - room) - change, 0)
+            overflow += np.maximum(change + (self.load[side, one] - capacity), 0)
+            overflow += np.maximum((self.load[side, other] - capacity) - change, 0)
         overflow = overflow.reshape(-1, len(one))
         best = overflow.argmin(0)
         now = self._overflow(self.load[:, one])

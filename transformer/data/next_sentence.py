@@ -52,14 +52,14 @@ def make_sentence_pairs(
 
 
 def _pairs(
-    documents: Sequence[Sentences], room: int, seed: int
+    documents: Sequence[Sentences], num_ids: int, seed: int
 ) -> Iterator[tuple[list[int], list[int], int]]:
     """Yields (ids of the first text, ids of the second, IS_NEXT or IS_OTHER)."""
     rng = np.random.default_rng(seed)
     for number, document in enumerate(documents):
         start = 0
         while start < len(document):
-            stop = _end_of(document, start, room)
+            stop = _end_of(document, start, num_ids)
             middle = start + int(rng.integers(1, max(2, stop - start)))
             first = [*chain.from_iterable(document[start:middle])]
             if middle < stop and rng.random() < 0.5:
@@ -68,19 +68,19 @@ def _pairs(
                 continue
             other = documents[(number + int(rng.integers(1, len(documents)))) % len(documents)]
             place = int(rng.integers(len(other)))
-            end = _end_of(other, place, room - len(first))
+            end = _end_of(other, place, num_ids - len(first))
             yield first, [*chain.from_iterable(other[place:end])], IS_OTHER
             start = middle
 
 
-def _end_of(document: Sentences, start: int, room: int) -> int:
-    """Returns the end of the fewest sentences from `start` on that fill `room` ids; one at least.
+def _end_of(document: Sentences, start: int, num_ids: int) -> int:
+    """Returns the end of the fewest sentences from `start` on with `num_ids` ids; one at least.
 
     >>> _end_of([[4], [5, 6], [7]], 0, 2), _end_of([[4], [5, 6], [7]], 2, 9)
     (2, 3)
     """
     stop, total = start + 1, len(document[start])
-    while stop < len(document) and total < room:
+    while stop < len(document) and total < num_ids:
         total += len(document[stop])
         stop += 1
     return stop

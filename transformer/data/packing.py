@@ -160,7 +160,7 @@ class PackedBatches:
         return source, target
 
     def restored_share(self, num_batches: int = 1) -> float:
-        """Returns the share of the words split further by dropout that rows have no room for.
+        """Returns the share of the words split further by dropout that do not fit into rows.
 
         It is of the first `num_batches` batches; see `segment_rows`.
         """

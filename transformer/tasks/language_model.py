@@ -102,8 +102,8 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
             answer=answer,
             identity=identity_of(model),
             num_cut=lambda: model.num_truncated,
-            cut=f"left no room for their continuation in the {model.config.data.row_length} tokens "
-            f"that the model sees: of those, only the last half of a window was given to it",
+            cut=f"were too long to be continued in the {model.config.data.row_length} tokens that "
+            f"the model sees: of those, only the last half of a window was given to it",
         )
 
     def training_contents(self) -> list[np.ndarray]:

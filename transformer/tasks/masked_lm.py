@@ -160,7 +160,7 @@ def make_masked_batches(
         source = encode_texts(tokenizer, lines, config.model).split_longer(data.row_length)
         target = source
     if num_cut:
-        say(f"{num_cut:,} of {source.lengths.sum() + num_cut:,} tokens had no room in their pairs")
+        say(f"{num_cut:,} of {source.lengths.sum() + num_cut:,} tokens are cut off their pairs")
     packed = PackedBatches(
         source, target, row_length=data.row_length, rows_per_batch=num_rows, seed=seed
     )

@@ -207,7 +207,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         source, target = (f"{growth - 1:.0%}" for growth in batches.growth)
         return [
             f"subwords    {self.config.data.subword_dropout:g} of the merges dropped: sources have "
-            f"{source} more pieces, targets {target}; rows lack the room for "
+            f"{source} more pieces, targets {target}; rows are too short for "
             f"{batches.restored_share(10):.1%} of the words split further"
         ]
 
