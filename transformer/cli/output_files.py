@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 
 from transformer import storage
+from transformer.inference.resumable_output import Parts
 from transformer.workdir import WorkDir
 
 RUN_FILES = re.compile(
@@ -20,11 +21,10 @@ def check_answers_file(
 ) -> None:
     """Raises ValueError if --output is an input, a file of the run, or one that exists.
 
-    A job that was stopped is resumed: it has left OUTPUT.parts. inputs: (name of the flag, path) of
+    A job that was stopped is resumed: it has left its parts. inputs: (name of the flag, path) of
     the files to read. may_replace: whether a file that exists may be replaced.
     """
     _check_folder("output", output)
-    path = storage.locate(output if storage.is_remote(output) else os.path.realpath(output))
     for name, file in inputs:
         if file != "-" and _is_same_file(output, file):
             raise ValueError(
@@ -32,8 +32,8 @@ def check_answers_file(
             )
     if _is_of_run(WorkDir(workdir), output):
         raise ValueError(f"--output={output} is a file of the run itself: name another.")
-    is_resumed = (path.with_name(f"{path.name}.parts") / "about.json").is_file()
-    if path.is_file() and not may_replace and not is_resumed:
+    parts = Parts(output, {})
+    if parts.output.is_file() and not may_replace and not parts.is_started:
         raise ValueError(f"{output} exists: name another --output, or add --overwrite.")
 
 

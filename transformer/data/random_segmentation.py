@@ -1,4 +1,4 @@
-"""Sentences in other pieces than their best ones, in rows of a number of pieces.
+"""Sentences in other pieces than their best ones, in rows of limited length.
 
 A corpus holds ids, whose pieces spell the text: the best segmentation of a sentence goes in, and
 one drawn at random comes out. What is drawn depends on a key of the sentence alone, so neither on
@@ -52,7 +52,7 @@ def segment_rows(
 
 
 def growth(bpe: BpeDropout, sentences: Ragged, seed: int) -> float:
-    """Returns how many times as many pieces sentences get on average, in rows of any length."""
+    """Returns how many times as many pieces sentences get on average if all rows hold them."""
     words, keys, _ = _words_of(bpe, sentences, random_keys((seed,), (len(sentences),)))
     return float(bpe.segment(words, keys).lengths.sum() / words.lengths.sum())
 
@@ -81,7 +81,7 @@ def _words_of(
 def _words_to_restore(
     best: np.ndarray, drawn: np.ndarray, row: np.ndarray, row_length: int, keys: np.ndarray
 ) -> np.ndarray:
-    """Returns the words that need their best segmentation back, so that they fit into every row.
+    """Returns the words that need their best segmentation back, so that no row is too long.
 
     best, drawn, row: each word's number of pieces in either segmentation, and its row, in order.
 

@@ -106,9 +106,13 @@ class Parts:
         """Returns bytes that are equal on all hosts of a job if they share the folder."""
         return self._about() + json.dumps(self._identity).encode()
 
+    @property
+    def is_started(self) -> bool:
+        """Whether a job was stopped, or still runs, that writes this output."""
+        return (self.folder / "about.json").is_file()
+
     def _about(self) -> bytes:
-        path = self.folder / "about.json"
-        return path.read_bytes() if path.is_file() else b""
+        return (self.folder / "about.json").read_bytes() if self.is_started else b""
 
     @property
     def is_joined(self) -> bool:
