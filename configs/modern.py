@@ -24,6 +24,11 @@ GATED = {
 EMA = {"optimizer.ema_decay": 0.99}
 COSINE = {"optimizer.decay_steps": lambda base: base.training.num_train_steps}
 MUON = {"optimizer.name": "muon"}
+DEEP_ENCODER = {  # as many parameters as 4+4 layers: a decoder layer has two attentions
+    "model.num_layers": 6,
+    "model.num_decoder_layers": 1,
+    "model.d_ff": 438,
+}
 
 
 def rate(factor: float) -> dict[str, Any]:
@@ -36,6 +41,7 @@ ROWS = {
     "pre": PRE,
     "rms": RMS,
     "gated": GATED,
+    "pre_6_1": PRE | DEEP_ENCODER,
     "rate2": rate(2),
     "cosine": COSINE,
     "linear": COSINE | {"optimizer.decay": "linear", "optimizer.final_share": 0.0},

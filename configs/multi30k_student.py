@@ -1,0 +1,42 @@
+"""A small student of the run of configs/multi30k_modern.py: 6 encoder layers, 1 decoder layer.
+
+It learns from the teacher's translations of Multi30k in text/distilled and from the references in
+text/real (docs/back_translation.md#from-teacher-to-pocket says how they are made): words of lower
+case, with a vocabulary of its own. Unlike its teacher it has LayerNorm and ReLU, which CTranslate2
+can hold.
+
+    python train.py --config=configs/multi30k_student.py --workdir=runs/student
+    python eval.py --workdir=runs/student
+    transformer-export runs/student student_ct2 --format=ctranslate2 --quantization=int8
+"""
+
+from configs import modern, multi30k_bpe10k
+from transformer.config import Config
+
+
+def get_config() -> Config:
+    config = multi30k_bpe10k.get_config()
+    config.model.num_layers, config.model.num_decoder_layers = 6, 1
+    config.model.d_ff = 512
+    config.model.dropout_rate = 0.2
+
+    config.data.corpus = "text/distilled,text/real"
+    config.data.source_language, config.data.target_language = "en", "de"
+    config.data.row_length = 64
+    config.tokenizer.kind = "sentencepiece"
+    config.tokenizer.vocab_size = 6000
+
+    config.optimizer.warmup_steps = 400
+    config.optimizer.peak_learning_rate = 0.004
+    config.optimizer.ema_decay = 0.998
+
+    config.training.num_train_steps = 4000
+    config.training.batch_tokens = 4096
+    config.training.accumulate_steps = 4
+    config.training.eval_every = 500
+    config.training.checkpoint_every = 250
+    config.training.keep_checkpoints = 2
+
+    config.decoding.beam_size = 1
+    config.decoding.average_checkpoints = 1  # the EMA is an average already
+    return config.with_values(modern.PRE | modern.MUON | modern.COSINE)
