@@ -5,11 +5,13 @@
 
 The arguments are the teacher's run, the student's run, the student as `transformer-export
 --format=ctranslate2` wrote it, the test set's sources as each of the two reads them, and its
-references. The teacher searches as its configuration says, the student greedily. Times are from
-text to text, medians over interleaved rounds, after one that is not counted.
+references. Each searches as its configuration says, with length_penalty=power in that of the
+student, which is the one that CTranslate2 knows. Times are from text to text, medians over
+interleaved rounds, after one that is not counted.
 """
 
 import argparse
+import os
 import pathlib
 import statistics
 import time
@@ -19,6 +21,7 @@ import ctranslate2
 import sentencepiece
 
 from transformer import Translator
+from transformer.config import DecodingConfig
 from transformer.evaluation.metrics import bleu, make_metric
 from transformer.evaluation.paired_tests import paired_differences
 
@@ -28,34 +31,42 @@ Translate = Callable[[list[str]], list[str]]
 
 
 def main() -> None:
-    """Prints one line for each system, and how the student differs from the teacher."""
+    """Prints what each system reaches, and how the student differs from the teacher."""
     paths = parse_arguments()
     teacher, student = (Translator.from_checkpoint(path) for path in (paths.teacher, paths.student))
-    lines = {name: read_lines(getattr(paths, name)) for name in ("pieces", "sources", "references")}
-    systems: dict[str, tuple[Translate, list[str]]] = {
-        "teacher": (searches(teacher), lines["pieces"]),
-        "student": (searches(student, beam_size=1), lines["sources"]),
-        "student, CTranslate2": (exported(pathlib.Path(paths.exported)), lines["sources"]),
+    sources, exported = read_lines(paths.sources), pathlib.Path(paths.exported)
+    systems = {
+        "teacher": (search(teacher), read_lines(paths.pieces)),
+        "student": (search(student), sources),
+        "student, CTranslate2": (exported_search(exported, student.config.decoding), sources),
     }
     translations, seconds = measure(systems)
-    tokenize = student.config.data.bleu_tokenize
+    report(translations, seconds, read_lines(paths.references), student.config.data.bleu_tokenize)
+    size = sum(path.stat().st_size for path in exported.iterdir())
+    print(f"{exported}: {size / 2**20:.1f} MiB")
+
+
+def report(
+    translations: dict[str, list[str]],
+    seconds: dict[str, list[float]],
+    references: list[str],
+    tokenize: str,
+) -> None:
+    """Prints BLEU, speed and the paired tests against the teacher, which comes first."""
     for name, found in translations.items():
-        score = bleu(found, lines["references"], "", tokenize=tokenize, num_bootstrap=NUM_BOOTSTRAP)
-        ratio = statistics.median(
-            a / b for a, b in zip(seconds["teacher"], seconds[name], strict=True)
-        )
+        score = bleu(found, references, "", tokenize=tokenize, num_bootstrap=NUM_BOOTSTRAP)
         speed = len(found) / statistics.median(seconds[name])
+        ratios = [a / b for a, b in zip(seconds["teacher"], seconds[name], strict=True)]
+        ratio = statistics.median(ratios)
         print(f"{name}: BLEU {score.figures}, {speed:,.0f} sentences/s, {ratio:.1f} × the teacher")
     print(score.signature)
-    for difference in paired_differences(
-        list(translations.values()),
-        lines["references"],
-        {"BLEU": make_metric("bleu", tokenize=tokenize)},
-        num_bootstrap=NUM_BOOTSTRAP,
-    ):
-        print(list(translations)[difference.system], difference)
-    size = sum(path.stat().st_size for path in pathlib.Path(paths.exported).iterdir())
-    print(f"{paths.exported}: {size / 2**20:.1f} MiB")
+    metrics = {"BLEU": make_metric("bleu", tokenize=tokenize)}
+    systems = list(translations.values())
+    for found in paired_differences(systems, references, metrics, num_bootstrap=NUM_BOOTSTRAP):
+        print(
+            f"{list(translations)[found.system]} − teacher: BLEU {found.difference:+.2f}, "
+            f"p = {found.p_bootstrap:.3f} (bootstrap), {found.p_randomisation:.3f} (randomisation)"
+        )
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -69,14 +80,15 @@ def read_lines(path: str) -> list[str]:
     return pathlib.Path(path).read_text(encoding="utf-8").splitlines()
 
 
-def searches(translator: Translator, **options: int) -> Translate:
+def search(translator: Translator) -> Translate:
     """Returns the search of this package."""
-    return lambda texts: [found.text for found in translator.translate(texts, **options)]
+    return lambda texts: [found.text for found in translator.translate(texts)]
 
 
-def exported(folder: pathlib.Path) -> Translate:
-    """Returns the greedy search of CTranslate2, with as many threads as there are cores."""
-    translator = ctranslate2.Translator(str(folder), device="cpu", intra_threads=1, inter_threads=2)
+def exported_search(folder: pathlib.Path, decoding: DecodingConfig) -> Translate:
+    """Returns the search of CTranslate2, with a thread for each core."""
+    threads = len(os.sched_getaffinity(0))
+    translator = ctranslate2.Translator(str(folder), intra_threads=1, inter_threads=threads)
     source, target = (
         sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
         for side in ("source", "target")
@@ -84,8 +96,15 @@ def exported(folder: pathlib.Path) -> Translate:
 
     def translate(texts: list[str]) -> list[str]:
         pieces = source.encode(texts, out_type=str)
-        results = translator.translate_batch(pieces, beam_size=1, max_batch_size=64)
-        return [target.decode(result.hypotheses[0]) for result in results]
+        results = translator.translate_batch(
+            pieces,
+            beam_size=decoding.beam_size,
+            length_penalty=decoding.alpha,
+            max_batch_size=64,
+            return_end_token=True,  # else the length penalty would not count it
+        )
+        found = [[p for p in result.hypotheses[0] if p != "</s>"] for result in results]
+        return [target.decode(pieces) for pieces in found]
 
     return translate
 

@@ -5,6 +5,9 @@ text/real (docs/back_translation.md#from-teacher-to-pocket says how they are mad
 case, with a vocabulary of its own. Unlike its teacher it has LayerNorm and ReLU, which CTranslate2
 can hold.
 
+Reached here: 40.31 BLEU on test 2016 in int8 in CTranslate2 (the teacher: 40.69) after 41 minutes
+on 2 CPU cores, with beam 3 and α 1.2, chosen on the validation set.
+
     python train.py --config=configs/multi30k_student.py --workdir=runs/student
     python eval.py --workdir=runs/student
     transformer-export runs/student student_ct2 --format=ctranslate2 --quantization=int8
@@ -37,6 +40,6 @@ def get_config() -> Config:
     config.training.checkpoint_every = 250
     config.training.keep_checkpoints = 2
 
-    config.decoding.beam_size = 1
+    config.decoding.beam_size, config.decoding.alpha = 3, 1.2
     config.decoding.average_checkpoints = 1  # the EMA is an average already
     return config.with_values(modern.PRE | modern.MUON | modern.COSINE)
