@@ -1,14 +1,18 @@
 """The documentation is true: its Python runs, its links lead somewhere, its front page is short."""
 
+import gzip
+import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.commands import call, one_device
 from tests.helpers.registries import own_names
+from transformer.evaluation.metrics import sentence_chrf
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -72,16 +76,27 @@ def test_models_come_in_and_go_out_as_the_page_says(runs, monkeypatch):
     assert (runs / "texts.de").read_text().count("\n") == 3
 
 
+COMMAND = re.compile(r"^((?:python \w|transformer-).*)\n", re.MULTILINE)
+BIN = str(Path(sys.executable).parent)
+
+
 def run_block(block):
-    """Runs a ```sh block: its commands of Python in this process, all else as it stands."""
-    for part in re.split(r"^(python .*)\n", block.replace("\\\n", ""), flags=re.MULTILINE):
-        if not part.startswith("python "):
-            subprocess.run(["bash", "-e", "-o", "pipefail", "-c", part], check=True)
+    """Runs a ```sh block: this project's commands in this process, all else as it stands."""
+    environment = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    for part in COMMAND.split(block.replace("\\\n", "")):
+        if not COMMAND.match(f"{part}\n"):
+            subprocess.run(
+                ["bash", "-e", "-o", "pipefail", "-c", part], check=True, env=environment
+            )
         elif "--compare" not in part:
-            is_training = part.startswith("python train.py")
-            more = ["--print_config"] if is_training else ["--beam_size=1"]
-            code, _, err = call(*shlex.split(part)[1:], *more)
+            words = shlex.split(part.removeprefix("python "))
+            is_search = words[0] == "eval.py" and "--nbest" not in part
+            more = {"train.py": ["--print_config"]}.get(words[0], ["--beam_size=1"] * is_search)
+            code, _, err = call(*words, *more)
             assert code == 0, err
+
+
+POCKET = "## From teacher to pocket"
 
 
 def test_back_translation_works_as_the_page_says(runs, tmp_path, monkeypatch):
@@ -99,7 +114,7 @@ def test_back_translation_works_as_the_page_says(runs, tmp_path, monkeypatch):
     (tmp_path / "text" / "mono.de").write_text("\n".join([*fresh[:-1], "4\t3 4", *known]) + "\n")
     page = (ROOT / "docs" / "back_translation.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    for block in SHELL.findall(page):
+    for block in SHELL.findall(page.partition(POCKET)[0]):
         run_block(block)
 
     clean, back, synthetic = (
@@ -116,6 +131,36 @@ def test_back_translation_works_as_the_page_says(runs, tmp_path, monkeypatch):
     assert max(scores[line] for line in left_out) <= min(scores[line] for line in synthetic)
     distilled = Path("text/distilled/train.de").read_text()
     assert distilled.count("\n") == 1 and distilled.strip()
+
+
+def test_a_teacher_comes_into_the_pocket_as_the_page_says(runs, tmp_path, monkeypatch):
+    """Catches a command that fails, pairs a source with another's translation or picks a worse."""
+    (tmp_path / "runs").mkdir()
+    for name in ("teacher", "student"):
+        (tmp_path / "runs" / name).symlink_to(runs / "runs" / "mine")
+    pieces = tmp_path / "data" / "multi30k" / "bpe10k"
+    pieces.mkdir(parents=True)
+    for name in (f"{split}.{side}" for split in ("train", "val", "test") for side in ("en", "de")):
+        lines = "".join(f"on@@ {i} 1 2@@ 3 {'ab'[i % 2]}\n" for i in range(10))
+        (pieces / f"{name}.gz").write_bytes(gzip.compress(lines.encode()))
+    page = (ROOT / "docs" / "back_translation.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for block in SHELL.findall(page.partition(POCKET)[2]):
+        if "benchmarks/" not in block:
+            run_block(block)
+
+    sources, references, nbest = (
+        Path("text", name).read_text().splitlines()
+        for name in ("real/train.en", "real/train.de", "nbest.tsv")
+    )
+    pairs = [line.split("\t") for line in Path("text/distilled/train.tsv").read_text().splitlines()]
+    assert sources[3] == "on3 1 23 b" and len(pairs) == 9
+    for source, translation in pairs:
+        line = sources.index(source)
+        candidates = [row.split("\t")[1] for row in nbest[5 * line : 5 * line + 5]]
+        scores = sentence_chrf(candidates, [references[line]] * 5)
+        assert scores[candidates.index(translation)] == max(scores)
+    assert Path("student_ct2/model.bin").exists() and Path("text/distilled/val.de").exists()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES.get)

@@ -267,7 +267,7 @@ def test_attention_comes_with_the_translation_if_asked(translator, monkeypatch):
         ({"prefixes": ["", ""]}, "Every sentence needs a prefix"),
         ({"prefixes": ["w1 " * 900]}, "A prefix has 900 pieces"),
         ({"beam_size": 0}, "beam_size must be at least 1"),
-        ({"beam_size": 4, "nbest": 9}, "nbest must be at most beam_size"),
+        ({"beam_size": 4, "nbest": 9}, "nbest must be at most beam_size, 4, not 9"),
         ({"beam_size": 1, "early_stopping": True}, "early_stopping must be False without a beam"),
         ({"sample": True, "temperature": -1.0}, "temperature must be at least 0"),
         ({"sample": True, "top_p": 1.5}, "top_p"),

@@ -58,14 +58,15 @@ class SearchOptions:
     def _check(self) -> None:
         make_length_penalty(self.length_penalty, self.alpha)
         check_sampling(self.temperature, self.top_k, self.top_p)
+        beam = f"at most beam_size, {self.beam_size}"
         has_beam = self.beam_size > 1 and not self.sample
         for name, is_right, expected in (
             ("beam_size", self.beam_size >= 1, "at least 1"),
             ("mbr", self.mbr >= 0, "at least 0"),
-            ("mbr", self.sample or self.mbr <= self.beam_size, "at most beam_size, or sample=True"),
+            ("mbr", self.sample or self.mbr <= self.beam_size, f"{beam}, or sample=True"),
             ("nbest", self.nbest == 1 or not self.mbr, "1 with mbr, which chooses one translation"),
             ("nbest", self.nbest >= 1, "at least 1"),
-            ("nbest", self.sample or self.nbest <= self.beam_size, "at most beam_size"),
+            ("nbest", self.sample or self.nbest <= self.beam_size, beam),
             ("early_stopping", has_beam or not self.early_stopping, "False without a beam"),
             ("alpha", self.alpha >= 0, "at least 0"),
             ("max_extra_length", self.max_extra_length >= 0, "at least 0"),
