@@ -19,6 +19,8 @@ from collections.abc import Callable
 
 import ctranslate2
 import sentencepiece
+from search_ctranslate2 import without_end
+from search_models import read_lines
 
 from transformer import Translator
 from transformer.config import DecodingConfig
@@ -76,10 +78,6 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def read_lines(path: str) -> list[str]:
-    return pathlib.Path(path).read_text(encoding="utf-8").splitlines()
-
-
 def search(translator: Translator) -> Translate:
     """Returns the search of this package."""
     return lambda texts: [found.text for found in translator.translate(texts)]
@@ -103,8 +101,7 @@ def exported_search(folder: pathlib.Path, decoding: DecodingConfig) -> Translate
             max_batch_size=64,
             return_end_token=True,  # else the length penalty would not count it
         )
-        found = [[p for p in result.hypotheses[0] if p != "</s>"] for result in results]
-        return [target.decode(pieces) for pieces in found]
+        return [target.decode(without_end(result.hypotheses[0])) for result in results]
 
     return translate
 

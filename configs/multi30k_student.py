@@ -6,20 +6,22 @@ case, with a vocabulary of its own. Unlike its teacher it has LayerNorm and ReLU
 can hold.
 
 Reached here: 40.31 BLEU on test 2016 in int8 in CTranslate2 (the teacher: 40.69) after 41 minutes
-on 2 CPU cores, with beam 3 and α 1.2, chosen on the validation set.
+on 2 CPU cores, with beam 3 and α 1.2; α was chosen on the validation set.
 
     python train.py --config=configs/multi30k_student.py --workdir=runs/student
     python eval.py --workdir=runs/student
     transformer-export runs/student student_ct2 --format=ctranslate2 --quantization=int8
 """
 
-from configs import modern, multi30k_bpe10k
+from configs import multi30k_modern
 from transformer.config import Config
 
 
 def get_config() -> Config:
-    config = multi30k_bpe10k.get_config()
+    config = multi30k_modern.get_config()
     config.model.num_layers, config.model.num_decoder_layers = 6, 1
+    config.model.norm_type, config.model.feed_forward = "layer_norm", "plain"
+    config.model.activation = "relu"
     config.model.d_ff = 512
     config.model.dropout_rate = 0.2
 
@@ -29,17 +31,6 @@ def get_config() -> Config:
     config.tokenizer.kind = "sentencepiece"
     config.tokenizer.vocab_size = 6000
 
-    config.optimizer.warmup_steps = 400
-    config.optimizer.peak_learning_rate = 0.004
-    config.optimizer.ema_decay = 0.998
-
-    config.training.num_train_steps = 4000
-    config.training.batch_tokens = 4096
-    config.training.accumulate_steps = 4
-    config.training.eval_every = 500
-    config.training.checkpoint_every = 250
-    config.training.keep_checkpoints = 2
-
+    config.optimizer.decay_steps = config.training.num_train_steps = 4000
     config.decoding.beam_size, config.decoding.alpha = 3, 1.2
-    config.decoding.average_checkpoints = 1  # the EMA is an average already
-    return config.with_values(modern.PRE | modern.MUON | modern.COSINE)
+    return config
