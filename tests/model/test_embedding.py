@@ -88,6 +88,14 @@ def test_logits_are_float32_whatever_the_computation():
     assert module.apply(variables, x, method="logits").dtype == jnp.float32
 
 
+def test_the_gradients_of_a_frequent_token_are_added_in_float32():
+    """Catches a sum in bfloat16, which stays at 256 however often a token occurs."""
+    module, variables, _ = embedding("bfloat16")
+    ids = np.full(4096, 3, np.int32)
+    total = jax.grad(lambda v: module.apply(v, ids).astype(jnp.float32).sum())(variables)
+    np.testing.assert_allclose(total["params"]["table"][3], 4096 * D**0.5, rtol=1e-2)
+
+
 def test_learned_positions_beyond_the_last_share_it():
     """Catches NaN from an index out of bounds, which jax gives without a word."""
     config = ModelConfig(d_model=D, positions="learned", max_positions=4)

@@ -19,7 +19,12 @@ from transformer.model.attention import MultiHeadAttention
 from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_only import ImageClassifier
 from transformer.model.masks import causal_mask
-from transformer.model.relative_positions import T5Positions, alibi_slopes, range_of_offset
+from transformer.model.relative_positions import (
+    T5Positions,
+    alibi_slopes,
+    make_relative_positions,
+    range_of_offset,
+)
 from transformer.model.stack import Stack
 
 SCHEMES = ["rotary", "relative", "t5", "alibi"]
@@ -151,6 +156,16 @@ def test_packed_sentences_are_what_they_are_alone(name):
     assert ("relative_positions" in decoder["self_attention"]) == (name == "relative")
     assert "relative_positions" not in decoder["encoder_attention"]
     assert not {"source_positions", "target_positions"} & params.keys()
+
+
+@pytest.mark.parametrize("name", ["t5", "alibi"])
+def test_the_bias_is_computed_once_for_all_rows(name):
+    """Catches an array of the logits' size, and its gradient, for the offsets of every row."""
+    scheme = make_relative_positions(tiny_config(positions=name))
+    query, positions = np.zeros((B, T, N, H), np.float32), np.tile(np.arange(T), (B, 1))
+    arguments = jax.random.key(0), query, query, positions
+    (_, _, bias), _ = scheme.init_with_output(*arguments, method="place")
+    assert bias.shape == (1, N, T, T)
 
 
 def test_gradients_reach_the_weights_of_recomputed_and_scanned_layers():

@@ -1,8 +1,10 @@
 """The models of a single Stack: who sees whom, and that neighbours change nothing."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
@@ -13,7 +15,7 @@ from transformer.data.images import ImageBatch
 from transformer.data.lm_batches import MASK, WindowBatch
 from transformer.model.arrays import as_batch
 from transformer.model.decoder_only import CausalLM
-from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassifier
+from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassifier, pool
 from transformer.search.decoding import FREE, HypothesisRules, Limits, search_to_end
 from transformer.search.sampling import Sampling
 from transformer.special_tokens import EOS
@@ -83,6 +85,13 @@ def test_pooling_takes_what_it_says():
     dense, classes = params["pooler"]["dense"], params["classes"]
     pooled = np.tanh(run(method="encode")[:, 0] @ dense["kernel"] + dense["bias"])
     np.testing.assert_allclose(run()[:, 0], pooled @ classes["kernel"] + classes["bias"], atol=1e-5)
+
+
+def test_a_mean_of_many_positions_is_not_rounded():
+    """Catches a count in bfloat16, where 299 is 300, and means that depend on the length."""
+    rows = as_batch(np.full((1, 299), 5, np.int32))
+    pooled = pool(jnp.ones((1, 299, 2), jnp.bfloat16), rows, "mean")
+    assert pooled.dtype == jnp.bfloat16 and (pooled == 1).all()
 
 
 def test_token_types_are_vectors_of_the_texts_of_a_pair():
@@ -169,6 +178,20 @@ def test_a_causal_model_depends_on_the_past_only():
     assert (change[np.triu_indices(6)] > 1e-4).all()
     assert (change[np.tril_indices(6, -1)] == 0).all()
     np.testing.assert_allclose(run(batch), run(rows)[:1], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [CausalLM, MaskedLM])
+def test_scores_of_the_vocabulary_are_rounded_in_training_alone(kind):
+    """Catches the largest array of a training step that takes twice its memory."""
+    model = kind(replace(CONFIG, dtype="bfloat16"), VOCAB_SIZE)
+    ids = np.full((1, 4), 5, np.int32)
+
+    def dtype_of(deterministic):
+        rngs = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
+        call = partial(model.init_with_output, rngs, ids, deterministic=deterministic)
+        return jax.eval_shape(call)[0].dtype.name
+
+    assert (dtype_of(True), dtype_of(False)) == ("float32", "bfloat16")
 
 
 def test_a_search_gives_the_scores_of_the_whole_pass():

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,10 @@ from transformer.data.labels import Labels
 from transformer.data.tokenizer_files import Tokenizer, has_tokenizers, load_tokenizers
 from transformer.registry import OWN_TASK, task_kind
 from transformer.workdir import WorkDir
+
+# Matrices of float32 computations, by a name in their paths: positions, T5's biases, additive
+# attention, token types and the outputs of classifiers.
+USED_IN_FLOAT32 = {"positions", "biases", "vector", "types", "classes", "next_sentence"}
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,11 @@ def count_parameters(params: Params | None) -> str:
 
 
 def cast_matrices(params: Params, config: Config) -> Params:
-    """Returns `params` with matrices in `model.dtype`, in which alone they are ever used."""
+    """Returns `params` with those matrices in `model.dtype` that are used in no other type."""
     dtype = jnp.dtype(config.model.dtype)
-    return jax.tree.map(lambda a: a.astype(dtype) if a.ndim > 1 else a, params)
+
+    def cast(path: jax.tree_util.KeyPath, array: Any) -> Any:
+        is_cast = array.ndim > 1 and USED_IN_FLOAT32.isdisjoint(part.key for part in path)
+        return array.astype(dtype) if is_cast else array
+
+    return jax.tree.map_with_path(cast, params)

@@ -32,7 +32,7 @@ class CausalLM(DecoderModel):
         positions = jnp.broadcast_to(jnp.arange(length), ids.shape)
         x = self.tokens(ids, positions, deterministic=deterministic)
         x = self.decoder(x, mask=causal_mask(length), deterministic=deterministic)
-        return self.tokens.logits(x)
+        return self.tokens.logits(x, deterministic=deterministic)
 
     def init_cache(self, batch_size: int, num_beams: int, length: int) -> list[KVCache]:
         """Returns an empty cache of `length` columns for every beam, or of those that are seen."""

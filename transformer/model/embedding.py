@@ -33,11 +33,16 @@ class Embedding(nn.Module):
             self.bias = self.param("bias", nn.initializers.zeros, (self.vocab_size,))
 
     def __call__(self, ids: Array) -> jax.Array:
-        """Returns the vectors [..., D] of ids [...]."""
-        table = self.table.astype(self.config.dtype)
+        """Returns the vectors [..., D] of ids [...].
+
+        They are looked up in float32, so that the gradients of a frequent token are added in it:
+        a sum of ones in bfloat16 stays at 256. A table that is split over devices is therefore
+        gathered in float32, too.
+        """
         # Gathered on every device, if it was split: rows are looked up by ids that lie elsewhere.
-        table = nn.with_logical_constraint(table, ("vocab", "embed"))
-        return table[ids] * self.config.d_model**0.5 if self.config.scale_embedding else table[ids]
+        table = nn.with_logical_constraint(self.table, ("vocab", "embed"))
+        vectors = table[ids].astype(self.config.dtype)
+        return vectors * self.config.d_model**0.5 if self.config.scale_embedding else vectors
 
     def logits(self, x: jax.Array, *, deterministic: bool = True) -> jax.Array:
         """Returns scores of every token, [..., V], of x [..., D].

@@ -45,9 +45,8 @@ def pool(x: jax.Array, batch: Batch, pooling: str) -> jax.Array:
     mask = segment_mask(batch.target_segments, batch.input_segments)[:, 0]
     if pooling != "mean":
         mask = mask & (batch.input_positions == 0)[:, None]
-    weights = mask.astype(x.dtype)
-    weights = weights / jnp.maximum(weights.sum(-1, keepdims=True), 1)  # [B, T, S]
-    return weights @ x
+    sums = jnp.einsum("BTS,BSD->BTD", mask.astype(x.dtype), x, preferred_element_type=jnp.float32)
+    return (sums / jnp.maximum(mask.sum(-1, keepdims=True), 1)).astype(x.dtype)
 
 
 class PredictionHead(nn.Module):

@@ -48,13 +48,15 @@ class NoPositions(nn.Module):
     ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
         """Returns query [B, T, N, H] and key [B, S, N, H] for their positions, and the bias.
 
-        key_positions: [B, S] or [S], of which the last T are the queries'.
+        key_positions: [B, S] or [S], of which the last T are the queries'; those of a sentence
+        follow each other. The offset of two is therefore that of their columns, the same in each
+        row, and no query sees a key of another sentence: the bias is computed once for all rows.
         """
-        key_positions = jnp.atleast_2d(key_positions)
-        query_positions = key_positions[:, key.shape[1] - query.shape[1] :]
-        query, key = self.rotate(query, query_positions), self.rotate(key, key_positions)
-        offsets = key_positions[:, None, :] - query_positions[:, :, None]
-        return query, key, self.bias(query, offsets)
+        first = key.shape[1] - query.shape[1]
+        key_positions, columns = jnp.atleast_2d(key_positions), jnp.arange(key.shape[1])
+        query = self.rotate(query, key_positions[:, first:])
+        offsets = columns[None, :] - columns[first:, None]
+        return query, self.rotate(key, key_positions), self.bias(query, offsets[None])
 
 
 def acts_in_attention(config: ModelConfig) -> bool:

@@ -189,6 +189,8 @@ class Task(Generic[TrainingT, ValidationT]):
 
     def loss_metrics(self, sums: Mapping[str, float]) -> Metrics:
         """Returns the mean loss, and the perplexity if there is one, of the sums of `loss_fn`."""
+        if not sums["tokens"]:
+            raise ValueError("No token of the validation split counts in the loss: add text to it.")
         metrics = {"validation_loss": sums["loss"] / sums["tokens"]}
         if "nll" in sums:
             metrics["validation_perplexity"] = perplexity(sums["nll"], sums["tokens"])
