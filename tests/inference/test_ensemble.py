@@ -50,6 +50,13 @@ def test_a_model_with_itself_is_that_model(runs):
         assert [t.score for t in ours] == pytest.approx([t.score for t in theirs], abs=1e-5)
 
 
+def test_members_of_another_type_are_not_rounded(runs, tmp_path):
+    """Catches a float32 member behind one in bfloat16, which is computed with other weights."""
+    write_run(tmp_path / "half", dtype="bfloat16")
+    both = Translator.from_checkpoints([tmp_path / "half", runs / "a"], **ONE)
+    assert {array.dtype.name for array in jax.tree.leaves(both.params)} == {"float32"}
+
+
 def test_other_vocabularies_are_refused(runs):
     """Catches the probabilities of other words averaged with ours."""
     with pytest.raises(ValueError, match=r"one vocabulary.*which .*c does not share with .*a\."):

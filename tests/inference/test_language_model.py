@@ -97,7 +97,7 @@ def test_parts_of_a_text_have_the_tokens_of_the_whole(tokenizer):
     """Catches other tokens where a long text is divided to be tokenised."""
     rng = np.random.default_rng(0)
     for _ in range(200):
-        text = "".join(rng.choice(list("ab c\n\n"), size=30))
+        text = "".join(rng.choice(list("ab c's\n\n\n  "), size=30))
         assert encode_text(tokenizer, text.split("\n")).tolist() == tokenizer.encode([text])[0]
     assert encode_text(tokenizer, []).tolist() == [EOS]
 

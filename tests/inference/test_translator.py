@@ -80,7 +80,7 @@ def test_another_batch_size_changes_nothing(translator, monkeypatch):
     assert_same(translator.translate(lines), together)
 
 
-def test_the_scorer_agrees_with_the_search(translator):
+def test_the_scorer_agrees_with_the_search(translator, monkeypatch):
     """Catches a cache that computes otherwise than one uncached pass over the translation."""
     lines = sentences(4, seed=3)
     found = [best[-1] for best in translator.translate(lines, **BEAM)]
@@ -89,6 +89,11 @@ def test_the_scorer_agrees_with_the_search(translator):
         assert ours.ids == theirs.ids
         assert ours.log_prob == pytest.approx(theirs.log_prob, abs=1e-4)
         assert ours.score == pytest.approx(theirs.score, abs=1e-5)
+    monkeypatch.setattr(translator.config.decoding, "length_penalty", "power")
+    monkeypatch.setattr(translator.config.decoding, "alpha", 1.0)
+    again = translator.score(lines, [t.text for t in found])
+    by_length = [t.log_prob / len(t.ids) for t in scored]
+    assert [t.score for t in again] == pytest.approx(by_length, rel=1e-5)
 
 
 def test_a_pair_too_long_to_be_scored_gets_nan_and_its_neighbours_a_score(translator):
@@ -115,6 +120,16 @@ def test_an_n_best_list_is_sorted_and_without_duplicates(translator):
     for best in translator.translate(sentences(4), **BEAM):
         assert [t.score for t in best] == sorted((t.score for t in best), reverse=True)
         assert len({tuple(t.ids) for t in best}) == len(best) == 4
+
+
+def test_samples_are_sorted_too_and_the_first_draw_is_among_them(half):
+    """Catches `[0]` of several samples that is the first draw and not the best."""
+    lines, options = sentences(4, seed=6), dict(sample=True, temperature=2.0)
+    for best, alone in zip(
+        half.translate(lines, nbest=4, **options), half.translate(lines, **options), strict=True
+    ):
+        assert [t.score for t in best] == sorted((t.score for t in best), reverse=True)
+        assert alone.text in [t.text for t in best]
 
 
 def test_an_empty_sentence_stays_empty_at_its_index(translator):

@@ -17,7 +17,7 @@ from tests.helpers.fake_model import (
     run_search,
 )
 from transformer.data.ragged import Ragged
-from transformer.search import continuation, options
+from transformer.search import continuation, dispatch, options
 from transformer.search import programs as programs_module
 from transformer.search.corpus_search import CorpusSearch
 from transformer.search.decoding import FREE, Limits
@@ -85,6 +85,11 @@ def alone():
     return lengths, run_search(OPTIONS.method(), model, limits)
 
 
+def count_programs(programs):
+    """The programs that run the model, and those that make its slots."""
+    return programs.num_compiled + programs._empty_slots._cache_size()
+
+
 @contextmanager
 def record_compiles():
     """A list that grows with every program that XLA compiles meanwhile."""
@@ -108,10 +113,10 @@ def test_every_sentence_arrives_once_and_as_alone(batch_size, num_replicas, alon
     """
     lengths, expected = alone
     programs = shared_programs(num_replicas)
-    num_before = programs.num_compiled
+    num_before = count_programs(programs)
     with record_compiles() as compiles:
         arrived = search(programs, lengths, batch_size)
-    assert len(compiles) == programs.num_compiled - num_before
+    assert len(compiles) == count_programs(programs) - num_before
     assert sorted(index for index, _ in arrived) == list(range(len(lengths)))
     for index, (ids, log_probs, scores) in arrived:
         wanted = np.zeros_like(expected.ids[index])
@@ -121,6 +126,22 @@ def test_every_sentence_arrives_once_and_as_alone(batch_size, num_replicas, alon
         np.testing.assert_allclose(scores, expected.scores[index], rtol=1e-5)
     few, many = OPTIONS.first_cache_length(16), OPTIONS.last_cache_length(32)
     assert batch_size < 64 or {ids.shape[1] for _, (ids, *_) in arrived} == {few, many}
+
+
+def test_empty_slots_are_free(monkeypatch):
+    """Catches sentences of a queue that are searched once for nobody before their own turn."""
+    programs, seen = make_programs(), []
+    make = programs.empty_slots
+
+    def keep(queue, length):
+        slots = make(queue, length)
+        seen.append(jax.device_get(slots))
+        return slots
+
+    monkeypatch.setattr(programs, "empty_slots", keep)
+    search(programs, [3, 4, 5], 2)
+    assert seen and all((slots.sentences.limits.max_lengths == 0).all() for slots in seen)
+    assert all((slots.sentences.numbers == NONE).all() for slots in seen)
 
 
 def test_a_corpus_needs_few_programs():
@@ -191,6 +212,6 @@ def test_slots_as_in_their_example():
 
 def test_examples_are_true():
     """Catches an example in a docstring that is no longer what the function returns."""
-    for module in (programs_module, continuation, options):
+    for module in (programs_module, continuation, options, dispatch):
         result = doctest.testmod(module)
         assert result.attempted and not result.failed

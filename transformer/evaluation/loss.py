@@ -12,6 +12,7 @@ from transformer.console import counted
 from transformer.evaluation.scores import mean_loss
 from transformer.evaluation.task_scores import SimpleScores
 from transformer.model.loss import LossFn, Sums, make_loss_fn
+from transformer.search.dispatch import one_behind
 
 
 class EvaluationBatches(Protocol):
@@ -59,7 +60,12 @@ def sum_over_batches(
     """Returns the sums of `evaluate(batch)` over the first `batches_per_epoch` batches."""
     sums: dict[str, float] = {}
     num_batches = batches.batches_per_epoch
-    for index in counted(range(num_batches), "computing the loss of batch", num_batches):
-        for name, value in jax.device_get(evaluate(batches[index])).items():
+    indices = counted(range(num_batches), "computing the loss of batch", num_batches)
+    results = (evaluate(batches[index]) for index in indices)
+    # On CPUs two programs that wait for all devices can wait for each other.
+    if jax.default_backend() != "cpu":
+        results = one_behind(results)
+    for of_batch in results:
+        for name, value in jax.device_get(of_batch).items():
             sums[name] = sums.get(name, 0.0) + float(value)
     return sums

@@ -9,7 +9,7 @@ import numpy as np
 
 from transformer.checkpoint.train_state import Params
 from transformer.data.batch import Batch
-from transformer.data.images import ImageBatch, fill_images, to_patches
+from transformer.data.images import ImageBatch, are_shares, fill_images, to_patches
 from transformer.data.text_pairs import encode_texts
 from transformer.data.tokenizer import check_texts
 from transformer.inference.predictor import EncoderPredictor
@@ -90,7 +90,7 @@ class Classifier(EncoderPredictor):
         if list(images.shape[1:]) != self.labels.image_shape:
             shape = " × ".join(map(str, self.labels.image_shape))
             raise ValueError(f"This run classifies images of {shape}, not an array {images.shape}.")
-        if len(images) and not (images.min() > -0.01 and images.max() < 1.01):
+        if not are_shares(images):
             raise ValueError(
                 f"Images are numbers from 0 to 1, these go from {images.min():g} to "
                 f"{images.max():g}; divide those of bytes by 255."

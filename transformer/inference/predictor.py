@@ -17,6 +17,7 @@ from transformer.data.bucketing import fill_inputs, plan_batches
 from transformer.data.labels import Labels
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import Tokenizer
+from transformer.search.dispatch import one_behind
 from transformer.search.replicas import make_replicas, replicate
 
 
@@ -131,8 +132,9 @@ class EncoderPredictor(Predictor):
         self, batches: Iterator[tuple[np.ndarray, Any]]
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Yields (index, answer) of each example; batches: (indices [B], -1 for none; B rows)."""
-        for indices, batch in batches:
-            answers = jax.device_get(self._compiled(self._params, batch))
+        given = ((indices, self._compiled(self._params, batch)) for indices, batch in batches)
+        for indices, results in one_behind(given):
+            answers = jax.device_get(results)
             for row in np.flatnonzero(indices >= 0):
                 yield int(indices[row]), answers[row]
 

@@ -1,7 +1,6 @@
 """A translation: its text, its score and what the model computed for it."""
 
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 
@@ -40,14 +39,15 @@ class Translation:
 def best_translations(
     hypotheses: Hypotheses, nbest: int, tokenizer: Tokenizer
 ) -> list[Translation]:
-    """Returns the `nbest` best hypotheses of a sentence, fewer if fewer were found.
+    """Returns the `nbest` best hypotheses of a sentence, best first; fewer if fewer were found.
 
     hypotheses: ids [W, T], log_probs [W] and scores [W], -inf where there is none.
     """
-    rows = islice(zip(*hypotheses, strict=True), nbest)
+    rows = [*zip(*hypotheses, strict=True)]
+    rows.sort(key=lambda row: row[2], reverse=True)  # those of a beam are sorted, samples are not
     return [
         Translation(tokenizer.decode(ids), float(score), float(log_prob), _to_eos(ids))
-        for ids, log_prob, score in rows
+        for ids, log_prob, score in rows[:nbest]
         if score > -np.inf
     ]
 

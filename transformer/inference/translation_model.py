@@ -31,7 +31,10 @@ from transformer.inference.scoring import (
 )
 from transformer.inference.translation import Translation
 from transformer.search.decoding import make_length_penalty
+from transformer.search.dispatch import one_behind
 from transformer.search.replicas import split_rows
+
+Results = Iterator[tuple[np.ndarray, jax.Array]]  # the indices of pairs, -1 for none; their values
 
 
 class TranslationModel(Predictor):
@@ -87,14 +90,8 @@ class TranslationModel(Predictor):
 
     def largest_bucket(self) -> int:
         """Returns the most source tokens that are translated: a training row, at least 256."""
-        longest = max(256, self.config.data.row_length)
-        if self.config.model.is_bounded:
-            longest = min(longest, self.config.model.max_positions)
-        return longest
-
-    def _plan(self, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
-        size = self.config.decoding.batch_size
-        return plan_batches(lengths, self.largest_bucket(), size, self.replicas.size)
+        longest, model = max(256, self.config.data.row_length), self.config.model
+        return min(longest, model.max_positions) if model.is_bounded else longest
 
     # ---- for research
 
@@ -114,10 +111,7 @@ class TranslationModel(Predictor):
         return self._per_target(self._functions.logits, sources, targets)
 
     def log_probs(self, sources: Sequence[str], targets: Sequence[str]) -> PerToken:
-        """Returns the log-probability of each target's tokens in nats: `values` [B, T].
-
-        Their sum is the `log_prob` that `score` gives.
-        """
+        """Returns the log-probability of each target's tokens, `values` [B, T]: `score` sums it."""
         return self._per_target(self._functions.log_probs, sources, targets)
 
     def attention(self, source: str, target: str | Translation) -> AttentionWeights:
@@ -147,11 +141,9 @@ class TranslationModel(Predictor):
         sides, log_probs = (source.take(fits), target.take(fits)), np.full(len(targets), np.nan)
         rows = self._compute(self._functions.log_probs, *sides, sides[1].lengths)
         log_probs[fits] = [row.sum() for row in rows]
-        scored = []
-        for index, (text, log_prob) in enumerate(zip(targets, log_probs.tolist(), strict=True)):
-            ids = target[index].tolist()
-            scored.append(Translation(text, float(log_prob / penalty(len(ids))), log_prob, ids))
-        return scored
+        scores = log_probs / np.asarray(penalty(target.lengths))
+        scored = zip(targets, scores.tolist(), log_probs.tolist(), strict=True)
+        return [Translation(*found, target[index].tolist()) for index, found in enumerate(scored)]
 
     def align(
         self, sources: Sequence[str], targets: Sequence[str | Translation], layer: int | None = None
@@ -216,15 +208,22 @@ class TranslationModel(Predictor):
         """Returns function(params, batch) of each pair, cut to its one of `lengths`."""
         found = [np.zeros(0, np.float32)] * len(source)
         with phase("scoring given texts", len(source)) as scoring:
-            for indices, bucket in self._plan(np.maximum(source.lengths, target.lengths)):
-                rows = indices.ravel()
-                batch = one_pair_per_row(source, target, rows, bucket)
-                values = jax.device_get(function(self._params, split_rows(self.replicas, batch)))
-                for row, index in enumerate(rows):
-                    if index >= 0:
-                        found[index] = values[row, : lengths[index]]
+            begun = self._results(function, source, target)
+            if function is not self._functions.logits:  # of which a device may not hold two
+                begun = one_behind(begun)
+            for rows, result in begun:
+                values = jax.device_get(result)
+                for row in np.flatnonzero(rows >= 0):
+                    found[rows[row]] = values[row, : lengths[rows[row]]]
                 scoring.advance(int((rows >= 0).sum()))
         return found
+
+    def _results(self, function: BatchFn, source: Ragged, target: Ragged) -> Results:
+        lengths = np.maximum(source.lengths, target.lengths)
+        sizes = self.largest_bucket(), self.config.decoding.batch_size, self.replicas.size
+        for indices, bucket in plan_batches(lengths, *sizes):
+            batch = one_pair_per_row(source, target, indices.ravel(), bucket)
+            yield indices.ravel(), function(self._params, split_rows(self.replicas, batch))
 
     @staticmethod
     def _pieces(tokenizer: Tokenizer, ids: Ragged) -> list[list[str]]:

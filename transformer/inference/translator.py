@@ -63,7 +63,10 @@ class Translator(TranslationModel):
                     f"An ensemble needs runs of one vocabulary, languages, data.row_length and "
                     f"model.max_positions, which {path} does not share with {named[0][0]}."
                 )
-        translator = cls(found[0].config, None, (source, target), devices)
+        types = {run.config.model.dtype for run in found}
+        widest = types.pop() if len(types) == 1 else "float32"  # no parameter is rounded then
+        config = found[0].config.with_values({"model.dtype": widest})
+        translator = cls(config, None, (source, target), devices)
         translator.model = Ensemble(tuple(run.model for run in found))
         translator._functions = ModelFunctions(translator.model)
         params = {f"models_{index}": run.params for index, run in enumerate(found)}
@@ -107,8 +110,8 @@ class Translator(TranslationModel):
         Args:
           sentences: a list (the result is a list) or any other iterable of str (the result is an
             iterator that reads at most `WINDOW` sentences ahead).
-          nbest: number of translations per sentence, at most beam_size; the result then holds a
-            list per sentence, best first.
+          nbest: number of translations per sentence, of a beam search at most beam_size; the
+            result then holds a list per sentence, best first.
           prefixes: the beginning that each translation must have, "" where it is free.
           attention: whether each `Translation` gets its encoder-decoder attention weights.
           beam_size, alpha, length_penalty ("gnmt" or "power"): of the beam search; None given, the

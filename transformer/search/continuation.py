@@ -69,7 +69,7 @@ class ContinuationPrograms:
     def __init__(self, model: SearchModel, method: Sampling) -> None:
         self._model, self._method = model, method
         self.begin = jax.jit(self._begin, static_argnums=2)
-        self.advance = jax.jit(self._advance)
+        self.advance = jax.jit(self._advance, donate_argnums=3)  # the cache is updated in place
 
     def _begin(self, rngs: Array, starts: Array, length: int) -> tuple[SampleState, Cache]:
         """Returns hypotheses that begin with the tokens `starts` [B], and a cache."""

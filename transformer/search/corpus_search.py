@@ -11,6 +11,7 @@ import numpy as np
 from transformer.data.bucketing import LAST_BUCKET, buckets_of, choose_slots, deal
 from transformer.data.ragged import Ragged
 from transformer.search.decoding import Hypotheses
+from transformer.search.dispatch import one_behind
 from transformer.search.inputs import make_inputs
 from transformer.search.options import SearchOptions
 from transformer.search.programs import Params, SearchPrograms
@@ -60,7 +61,7 @@ class CorpusSearch:
         When most are incomplete, the rest is not tried.
         """
         left, num_incomplete = dict.fromkeys(indices.tolist()), 0
-        for results in self._advance(source, forced, indices, bucket, length):
+        for results in one_behind(self._advance(source, forced, indices, bucket, length)):
             numbers, is_complete, hypotheses = jax.device_get(results)
             for row in np.flatnonzero(is_complete & (numbers != NONE)):
                 del left[int(numbers[row])]
@@ -73,10 +74,10 @@ class CorpusSearch:
     def _advance(
         self, source: Ragged, forced: Ragged, indices: np.ndarray, bucket: int, length: int
     ) -> Iterator[Results]:
-        """Yields the results of each queue when the next one has been given to the devices."""
+        """Yields the results of each queue, which the devices may still be computing."""
         programs, num_replicas = self._programs, self._programs.replicas.size
         rows = choose_slots(-(-len(indices) // num_replicas), self._batch_size, bucket)
-        slots, previous = None, None
+        slots = None
         for first in range(0, len(indices), rows * num_replicas):
             last = first + rows * num_replicas
             numbers = deal(indices[first:last], rows, num_replicas).ravel()
@@ -88,8 +89,4 @@ class CorpusSearch:
             max_free = max(1, rows // REFILL_SHARE) if last < len(indices) else rows
             free = np.full(num_replicas, max_free, np.int32)
             slots, results = programs.advance(self._params, slots, queue, free)
-            if previous is not None:
-                yield previous
-            previous = results
-        if previous is not None:
-            yield previous
+            yield results

@@ -6,14 +6,13 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from transformer.data.bucketing import LAST_BUCKET, batch_sizes, bucket_lengths
 from transformer.search.decoding import Array, Cache, StepFn
 from transformer.search.options import SearchOptions
-from transformer.search.replicas import REPLICA, split_rows
+from transformer.search.replicas import REPLICA
 from transformer.search.slots import NONE, Method, Results, Sentences, Slots, advance_slots
 
 Params = Any  # a pytree of arrays: the parameters of the model
@@ -68,6 +67,7 @@ class SearchPrograms:
     """The compiled programs of one search. Each device is a replica with slots of its own.
 
     Arrays have leading axis [replicas · B]; within a program no replica waits for another.
+    `num_compiled` counts those that run the model, and not those that only make empty slots.
     """
 
     def __init__(self, model: SearchModel, method: Method, replicas: Mesh) -> None:
@@ -75,14 +75,18 @@ class SearchPrograms:
         self.num_compiled = 0
         split, replicated = P(REPLICA), P()
 
-        def begin(queue: Sentences, length: int) -> Slots:
+        def empty_slots(queue: Sentences, length: int) -> Slots:
             num_rows = len(queue.numbers)
             cache = model.apply({}, num_rows, method.width, length, method="init_cache")
             zeros = jnp.zeros(num_rows, jnp.int32)
             state = method.start(queue.rngs, length)
-            return Slots(queue, zeros, zeros, zeros[: replicas.size], state, cache)
+            limits = queue.limits._replace(max_lengths=zeros)  # so that they are free
+            numbers = jnp.full(num_rows, NONE, jnp.int32)
+            nobody = queue._replace(numbers=numbers, limits=limits)
+            return Slots(nobody, zeros, zeros, zeros[: replicas.size], state, cache)
 
-        self._begin = jax.jit(begin, static_argnums=1)
+        on_devices = NamedSharding(replicas, split)
+        self._empty_slots = jax.jit(empty_slots, static_argnums=1, out_shardings=on_devices)
         self.encode = self._compile(partial(encode, model), (replicated, split, split))
         self.advance = self._compile(
             partial(advance, model, method),
@@ -93,17 +97,13 @@ class SearchPrograms:
     def empty_slots(self, queue: Sentences, length: int) -> Slots:
         """Returns as many slots as the queue has sentences, of `length` columns, without any.
 
-        They are zeros from the host, which need no program of their own.
+        They are made on the devices: the caches of a search are too large to come from the host.
         """
-        shapes = self.slot_shapes(queue, length)
-        slots = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
-        numbers = np.full_like(slots.sentences.numbers, NONE)
-        slots = slots._replace(sentences=slots.sentences._replace(numbers=numbers))
-        return split_rows(self.replicas, slots)
+        return self._empty_slots(queue, length)
 
     def slot_shapes(self, queue: Sentences, length: int) -> Slots:
         """Returns the shapes and types of as many slots as the queue has sentences."""
-        return self._begin.eval_shape(queue, length)  # traced once, and never compiled
+        return self._empty_slots.eval_shape(queue, length)
 
     def _compile(
         self, function: Callable[..., Any], in_specs: tuple[P, ...], donate: tuple[int, ...] = ()
