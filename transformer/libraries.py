@@ -10,4 +10,4 @@ def require(name: str) -> ModuleType:
         return import_module(name)
     except ImportError:
         library = name.partition(".")[0]
-        raise ValueError(f"This needs {library}: pip install 'transformer[interop]'.") from None
+        raise ValueError(f"This needs {library}: pip install -e '.[interop]'.") from None

@@ -24,6 +24,7 @@ from transformer.interop.huggingface_settings import read_settings
 from transformer.interop.imported_model import ImportedModel
 from transformer.interop.marian import read_marian
 from transformer.interop.seq2seq import read_seq2seq
+from transformer.parallel.devices import host_device
 from transformer.registry import task_kind
 from transformer.storage import is_remote
 from transformer.workdir import WorkDir
@@ -146,7 +147,8 @@ def write_run(imported: ImportedModel, run: WorkDir) -> str:
     """
     config, flat = imported.config, imported.params
     # As Orbax copies arrays of numpy; one after the other, so that no model is in memory twice.
-    on_device = {name: jax.device_put(flat.pop(name)) for name in list(flat)}
+    device = host_device()
+    on_device = {name: jax.device_put(flat.pop(name), device) for name in list(flat)}
     params = unflatten_dict(on_device, sep="/")
     model = make_model(config, imported.tokenizers, imported.labels)
     check_shapes(model, smallest_batch(config, imported.labels), params)

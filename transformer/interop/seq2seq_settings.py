@@ -12,6 +12,7 @@ SIZES = ("d_model", "encoder_layers", "decoder_layers", "encoder_ffn_dim", "voca
 SIZES += ("encoder_attention_heads",)
 IDS = ("pad_token_id", "decoder_start_token_id", "eos_token_id")
 POSITIONS = {"marian": "sinusoidal", "m2m_100": "sinusoidal_fairseq", "mbart": "learned"}
+ACTIVATION = {"marian": "gelu", "m2m_100": "relu", "mbart": "gelu"}  # where a folder names none
 WITHOUT = {  # settings of a search that ours does not have, and what they are where they do nothing
     "no_repeat_ngram_size": (0,),
     "encoder_no_repeat_ngram_size": (0,),
@@ -24,7 +25,7 @@ WITHOUT = {  # settings of a search that ours does not have, and what they are w
 
 def read_seq2seq_settings(folder: epath.Path) -> dict[str, Any]:
     """Returns what config.json says, and over it generation_config.json; refuses what we lack."""
-    settings = read_settings(folder)
+    settings = {name: value for name, value in read_settings(folder).items() if value is not None}
     if (folder / "generation_config.json").is_file():
         search = read_settings(folder, "generation_config.json")
         settings |= {name: value for name, value in search.items() if value is not None}
@@ -60,7 +61,7 @@ def config_of(settings: Mapping[str, Any], languages: tuple[str, str]) -> Config
         attention_dropout_rate=settings.get("attention_dropout", 0.0),
         norm="post" if kind == "marian" else "pre",
         norm_epsilon=1e-5,
-        activation=ACTIVATIONS[settings.get("activation_function", "gelu")],
+        activation=ACTIVATIONS[settings.get("activation_function", ACTIVATION[kind])],
         projection_bias=True,
         output_bias=True,
         scale_embedding=settings.get("scale_embedding", kind == "m2m_100"),

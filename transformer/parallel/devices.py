@@ -79,6 +79,16 @@ def check_accelerator(
     )
 
 
+def host_device() -> jax.Device:
+    """Returns a device of this host's memory; one of JAX's own if JAX_PLATFORMS leaves out "cpu".
+
+    Arrays that are only written to a disk need no memory of an accelerator.
+    """
+    with suppress(RuntimeError):  # there is no such backend
+        return jax.local_devices(backend="cpu")[0]
+    return jax.local_devices()[0]
+
+
 def use_cores_as_devices(max_devices: int = 8) -> None:
     """Makes each CPU core a device of JAX, unless the user chose a number or JAX has started.
 

@@ -177,7 +177,8 @@ class Sharded(Parallel):
     def __init__(self, devices: Sequence[jax.Device], shape: tuple[int, ...]) -> None:
         grid = np.array(devices).reshape(shape)
         if devices[0].platform == "tpu":
-            grid = mesh_utils.create_device_mesh(shape, devices)  # neighbours share a link
+            # Neighbours share a link. An axis may be a part of one of the slice, as 2 of 4 × 4.
+            grid = mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
         super().__init__(Mesh(grid, AXES), ROW_AXES)
 
     def describe(self) -> str:
