@@ -1,10 +1,20 @@
-"""Reads small files that anybody may have made: no pipe, and no JSON that is nested too deep."""
+"""Reads small files that anybody may have made, and says why a file cannot be read."""
 
 import json
 import os
 from typing import Any
 
 from etils import epath
+
+
+class PassingError(ValueError):
+    """What failed may succeed at another time: what has been made until then is kept."""
+
+
+def unreadable(name: str, error: Exception) -> ValueError:
+    """Returns the error for a file: a PassingError unless its content is at fault."""
+    kind = PassingError if getattr(error, "errno", None) else ValueError
+    return kind(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}.")
 
 
 def read_file(path: epath.Path) -> bytes:

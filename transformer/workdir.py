@@ -2,7 +2,7 @@
 
 config.json       the configuration
 tokenizer.*       the vocabularies
-left_out.tsv      some of the training pairs that were left out, by reason
+left_out.tsv, held_out.json     pairs left out of the training, or held out for other splits
 base.json         of low-rank adapters: the run that they adapt
 classes.json      the names of the classes, if there are any
 checkpoints/      parameters and optimizer state, by step

@@ -14,8 +14,11 @@ import numpy as np
 import optax
 import pytest
 from etils import epath
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from tests.helpers.full_disk import no_file_beyond
+from transformer.checkpoint import fingerprint
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.notes import make_notes
@@ -88,6 +91,21 @@ def test_only_a_damaged_checkpoint_is_replaced(tmp_path):
     save(tmp_path / "alone", [(1, None)])
     save(tmp_path / "alone", [(1, None)])  # kept: a kill must not leave the run without any
     assert Checkpoints(tmp_path / "alone", keep=1).steps() == [1]
+
+
+def test_a_checkpoint_that_cannot_be_read_now_is_not_passed_over(tmp_path, monkeypatch):
+    """Catches a disk that fails for a moment and has training begin again from an older step."""
+    checkpoints, read = save(tmp_path, [(1, None), (2, None)]), Checkpoints._read
+    reason = "Error reading local file: Input/output error [OS error 5: EIO]"
+
+    def fail_once(self, step, targets):
+        monkeypatch.setattr(Checkpoints, "_read", read)
+        raise ValueError(reason)
+
+    monkeypatch.setattr(Checkpoints, "_read", fail_once)
+    with pytest.raises(ResumableError, match=r"/2 cannot be read at the moment .*EIO\]\): start"):
+        checkpoints.restore(make_state(0))
+    assert checkpoints.restore(make_state(0)).step == 2
 
 
 def test_restores_every_bit_and_type(tmp_path):
@@ -188,10 +206,21 @@ def test_a_fingerprint_sees_any_single_bit():
     rng = np.random.default_rng(0)
     array = rng.normal(size=100).astype(np.float32)
     whole = fingerprints([jnp.asarray(array)])
+    assert fingerprints([jnp.asarray(array.reshape(2, 5, 10))]) == whole
     for _ in range(50):
         bits = array.copy().view(np.uint32)
         bits[rng.integers(100)] ^= np.uint32(1 << rng.integers(32))
         assert fingerprints([jnp.asarray(bits.view(np.float32))]) != whole
+
+
+def test_a_fingerprint_of_a_split_array_gathers_nothing():
+    """Catches a save that needs the memory of whole arrays on every device."""
+    mesh = Mesh(np.array(jax.devices()[:2]), ("data",))
+    array = np.arange(24.0, dtype=np.float32).reshape(4, 6)
+    split = jax.device_put(array, NamedSharding(mesh, P(None, "data")))
+    assert fingerprints([split]) == fingerprints([array])
+    program = fingerprint._fingerprint.lower(split).compile().as_text()
+    assert "all-gather" not in program and "all-to-all" not in program
 
 
 def test_a_score_that_cannot_be_written_waits(tmp_path):

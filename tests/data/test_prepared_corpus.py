@@ -27,6 +27,7 @@ from transformer.data.prepared.prepare import training_corpus
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import train_tokenizers
 from transformer.data.training_text import TrainingText
+from transformer.reading import PassingError
 from transformer.storage import absolute
 
 NUM_PAIRS = 230
@@ -287,6 +288,56 @@ def test_a_full_disk_leaves_a_sentence_and_nothing_else(config, when, monkeypatc
     with pytest.raises(ValueError, match=r"^[^\n]*No space left on device[^\n]*data\.cache\.$"):
         prepare(config)
     assert not list((tmp_path / "cache").rglob("*"))
+
+
+def test_a_corpus_that_cannot_be_opened_now_stays(config, monkeypatch):
+    """Catches a disk that fails for a moment and costs all hosts a corpus, again and again."""
+    tokenizers, _ = prepare(config)
+    (folder,) = absolute(config.data.cache).glob("corpus-*")
+    with monkeypatch.context() as patch:
+        error = OSError(errno.ENODEV, "No such device")
+        patch.setattr(corpus, "_verify", lambda *_: (_ for _ in ()).throw(error))
+        with pytest.raises(PassingError, match=r"cannot be opened \(No such device\): try again"):
+            prepare(config, tokenizers)
+    assert prepare(config, tokenizers)[1].folder == Path(folder)
+
+
+def test_text_that_cannot_be_read_now_costs_no_finished_part(config, monkeypatch):
+    """Catches hours of all hosts' work that one host's failing disk takes with it."""
+    stop_at(monkeypatch, 4, PassingError("text cannot be read: Input/output error."))
+    with pytest.raises(PassingError):
+        prepare(config)
+    (parts_folder,) = absolute(config.data.cache).glob("corpus-*/parts")
+    assert len(parts.finished_parts(parts_folder)) == 4
+
+
+def test_parts_and_vocabularies_that_cannot_be_read_now_stay(config, monkeypatch):
+    """Catches hours of work that are removed for a disk that fails for a moment."""
+
+    def fail(*_, **__):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "load", fail)
+        with pytest.raises(PassingError, match=r"parts/.* cannot be read: Input/output error"):
+            prepare(config)
+    (parts_folder,) = absolute(config.data.cache).glob("corpus-*/parts")
+    assert len(parts.finished_parts(parts_folder)) == 12
+    monkeypatch.setattr("transformer.data.tokenizer_files.read_file", fail)
+    with pytest.raises(PassingError, match=r"vocabulary.* cannot be read: Input/output error"):
+        prepare(config)
+    (kept,) = absolute(config.data.cache).glob("vocabulary-*")
+    assert list(kept.iterdir())
+
+
+def test_a_run_that_fails_keeps_the_vocabulary_of_another(config, monkeypatch):
+    """Catches a vocabulary that is learnt anew, as a later run on the same text failed."""
+    prepare(config)
+    (kept,) = absolute(config.data.cache).glob("vocabulary-*")
+    config.data.max_length_ratio = 1e-6
+    with pytest.raises(ValueError, match="No pair is left"):
+        prepare(config)
+    assert list(kept.iterdir())
 
 
 def test_parts_that_cannot_be_removed_are_named(config, monkeypatch):

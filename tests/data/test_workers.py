@@ -26,6 +26,7 @@ def test_items_are_taken_as_they_are_needed():
     [
         ("int('x')", ValueError, "invalid literal"),
         ("1 / 0", RuntimeError, "Traceback.*ZeroDivisionError"),
+        ("(_ for _ in ()).throw(MemoryError('too large'))", MemoryError, "too large"),
         ("__import__('os')._exit(9)", LostWorkerError, r"exit code 9.*prepare_workers\.$"),
     ],
 )

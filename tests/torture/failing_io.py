@@ -17,6 +17,7 @@ from typing import Any
 from tests.helpers.failing_io import PROGRAMS, Answer, Failure, Worker, compile_library, run_alone
 from tests.torture import Outcome, Trial
 from tests.torture._commands import CASES
+from transformer.signals import RESUMABLE
 
 HARM = "the n-th write, fsync, rename, open, read or mkdir of a command fails"
 ERRORS = {
@@ -137,7 +138,7 @@ class Rig:
             return Outcome.LOST, answer.err[-3000:]
         if answer.code == 0:
             return self._compare(name, Outcome.SURVIVED, answer.err)
-        if "error: " not in answer.err or answer.code not in (1, 2):
+        if "error: " not in answer.err or answer.code not in (1, 2, RESUMABLE):
             return Outcome.LOST, f"exit code {answer.code}: {answer.err[-1000:]}"
         again = self._run(name)
         if again.code != 0 or "Traceback" in again.err:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
-from transformer.data.tokenizer import SURROGATE, check_texts, strip_control_ids
+from transformer.data.text_files import SURROGATE
+from transformer.data.tokenizer import check_texts, strip_control_ids
 from transformer.libraries import require
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL
 

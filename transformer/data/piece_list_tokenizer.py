@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Self
 
+from transformer.data.text_files import SURROGATE
 from transformer.data.tokenizer import (
-    SURROGATE,
     check_texts,
     read_sentencepiece,
     strip_control_ids,

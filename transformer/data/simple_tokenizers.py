@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Self
 
-from transformer.data.tokenizer import SURROGATE, check_texts, strip_control_ids
+from transformer.data.text_files import SURROGATE
+from transformer.data.tokenizer import check_texts, strip_control_ids
 from transformer.special_tokens import EOS, NUM_SPECIAL, SPECIAL_NAMES, UNK
 
 UNKNOWN = "\ufffd"  # Unicode's replacement character

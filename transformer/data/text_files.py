@@ -20,6 +20,7 @@ from etils import epath
 
 from transformer import storage
 from transformer.data.unpacking import CHECK_EVERY, BinaryFile, check_unpacked
+from transformer.reading import unreadable
 from transformer.storage import PathLike
 
 OPENERS = {"": None, ".gz": gzip.open, ".xz": lzma.open}
@@ -28,6 +29,7 @@ LONGEST_LINE = 2**20  # bytes that are kept of a line
 NOT_UTF8 = "lines that are not UTF-8, bytes replaced"
 TOO_LONG = "lines longer than 1 MiB, cut there"
 LINE_BREAK = "sentences with line breaks, which became spaces"
+SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character: no text can hold it alone
 MAX_SHOWN = 5  # numbers of repaired lines that a message names
 READ_ERRORS = OSError, EOFError, lzma.LZMAError, zlib.error
 
@@ -103,7 +105,7 @@ class Lines:
                     check_unpacked(self.name, self._file, self._raw)
                 yield line + b"\n"
         except READ_ERRORS as error:
-            raise ValueError(_unreadable(self.name, error)) from None
+            raise unreadable(self.name, error) from None
         finally:
             self._file.close()
             self._raw.close()
@@ -152,7 +154,7 @@ def open_lines(path: PathLike) -> Lines:
             size = os.fstat(file.fileno()).st_size
         return Lines(opener(file) if opener else file, name, file, size)
     except READ_ERRORS as error:
-        raise ValueError(_unreadable(name, error)) from None
+        raise unreadable(name, error) from None
 
 
 def _standard_input() -> Lines:
@@ -162,11 +164,6 @@ def _standard_input() -> Lines:
     status = os.fstat(file.fileno())
     size = status.st_size if stat.S_ISREG(status.st_mode) else 0
     return Lines(file, "standard input", size=size)
-
-
-def _unreadable(name: str, error: Exception) -> str:
-    reason = getattr(error, "strerror", None) or error
-    return f"{name} cannot be read: {reason}."
 
 
 class Text(NamedTuple):
@@ -208,7 +205,7 @@ def count_lines(path: PathLike) -> int | None:
             while block := file.read(2**20):
                 count, last = count + block.count(b"\n"), block[-1:]
     except OSError as error:
-        raise ValueError(_unreadable(str(path), error)) from None
+        raise unreadable(str(path), error) from None
     return count + (last != b"\n")
 
 

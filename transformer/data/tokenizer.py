@@ -14,10 +14,10 @@ import numpy as np
 import sentencepiece
 
 from transformer.data.sentencepiece_ids import with_own_ids
+from transformer.data.text_files import SURROGATE
 from transformer.data.word_ids import WordIds, splits_by_word
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
 
-SURROGATE = re.compile("[\ud800-\udfff]")
 LONGEST_LINE = 16_384  # bytes of a line that a vocabulary is learnt from
 
 

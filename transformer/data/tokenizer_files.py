@@ -11,7 +11,7 @@ from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.data.tokenizers_json import train_byte_level
-from transformer.reading import read_file
+from transformer.reading import read_file, unreadable
 from transformer.storage import PathLike, locate, write_atomically
 from transformer.workdir import WorkDir
 
@@ -75,10 +75,12 @@ def save_tokenizers(folder: PathLike, source: Tokenizer, target: Tokenizer) -> N
         tokenizers = {"tokenizer": source}
     else:
         tokenizers = {"source_tokenizer": source, "target_tokenizer": target}
-    for path in _files(folder).values():  # left by a run that never began
-        path.unlink()
-    for name, tokenizer in tokenizers.items():
-        write_atomically(epath.Path(folder) / f"{name}{tokenizer.suffix}", tokenizer.to_bytes())
+    contents = {f"{name}{of.suffix}": of.to_bytes() for name, of in tokenizers.items()}
+    for path in _files(folder).values():
+        if path.name not in contents:  # left by a run that never began
+            path.unlink(missing_ok=True)
+    for name, content in contents.items():
+        write_atomically(epath.Path(folder) / name, content)
 
 
 def load_tokenizers(folder: PathLike) -> tuple[Tokenizer, Tokenizer]:
@@ -125,7 +127,7 @@ def _load(path: epath.Path, read: Callable[[bytes], Tokenizer]) -> Tokenizer:
     try:
         data = read_file(path)
     except OSError as error:
-        raise ValueError(f"The tokenizer {path} cannot be read: {error.strerror}.") from None
+        raise unreadable(f"The tokenizer {path}", error) from None
     try:
         return read(data)
     except ValueError as error:

@@ -20,16 +20,17 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from transformer.reading import PassingError
 from transformer.signals import ignore_signals
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 ROOT = Path(__file__).parents[2]  # of the package, for the workers' search path
-EXPECTED = ValueError, OSError  # errors of files and of what is in them, which users are told
+EXPECTED = ValueError, OSError, MemoryError  # of files, texts and machines: users are told
 
 
-class LostWorkerError(ValueError):
-    """A worker process ended before its work was done."""
+class LostWorkerError(PassingError):
+    """A worker process could not be started, or ended before its work was done."""
 
 
 def num_cores() -> int:
@@ -106,12 +107,18 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
 
 def _start(function: Callable[[Any], Any]) -> subprocess.Popen[bytes]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    worker = subprocess.Popen(
-        [sys.executable, "-P", "-m", "transformer.data.workers"],  # no module of the folder here
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": path},
-    )
+    try:
+        worker = subprocess.Popen(
+            [sys.executable, "-P", "-m", "transformer.data.workers"],  # -P: none of a file here
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": path},
+        )
+    except OSError as error:  # no process or file more
+        raise LostWorkerError(
+            f"A worker process cannot be started ({error.strerror}): let fewer work, with "
+            f"--config.data.prepare_workers."
+        ) from None
     _send(worker, function)
     return worker
 
@@ -129,6 +136,7 @@ def _ask(worker: subprocess.Popen[bytes], item: Any) -> Any:
         assert worker.stdout is not None
         result, error = pickle.load(worker.stdout)
     except (EOFError, OSError, pickle.UnpicklingError):
+        worker.kill()  # if it lives, it writes what is no answer
         raise LostWorkerError(
             f"A worker process ended before its work was done (exit code {worker.wait()}), perhaps "
             f"for want of memory: let fewer work, with --config.data.prepare_workers."

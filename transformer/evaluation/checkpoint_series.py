@@ -13,6 +13,7 @@ from transformer.checkpoint.restore import restore
 from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.scores import Score
 from transformer.inference.translator import Translator
+from transformer.signals import ResumableError
 from transformer.workdir import WorkDir
 
 
@@ -61,7 +62,7 @@ def each_checkpoint(path: PathLike, names: Sequence[str], **settings: Any) -> It
     for name in names:
         try:
             restored = restore(path, name, tasks=Translator.tasks, **settings)
-        except ValueError as error:
+        except (ValueError, ResumableError) as error:
             if len(names) == 1:
                 raise
             warnings.warn(f"checkpoint {name} is left out: {error}", stacklevel=2)

@@ -16,12 +16,12 @@ from etils import epath
 
 from transformer import storage
 from transformer.console import counted
+from transformer.data.held_out import HELD_OUT
 from transformer.data.left_out import LEFT_OUT, LeftOutPair, choose_of_each, format_sample
 from transformer.data.overlap import EvaluationSets, Overlap
 from transformer.data.prepared.corpus import (
     CHUNK,
     HEADER,
-    HELD_OUT,
     header_checksum,
     mark_verified,
 )

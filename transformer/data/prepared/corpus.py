@@ -28,16 +28,19 @@ from etils import epath
 from transformer import storage
 from transformer.console import counted
 from transformer.data.epoch_pairs import CorpusPart
+from transformer.data.held_out import HELD_OUT, read_held_out
 from transformer.data.left_out import LEFT_OUT
 from transformer.data.overlap import EvaluationSets, Overlap
 from transformer.data.pair_blocks import Pairs
 from transformer.data.prepared.cache import temporary_folder
 from transformer.data.prepared.key import FORMAT
 from transformer.data.ragged import Ragged, Starts
+from transformer.folders import remove_folder
 from transformer.reading import parse_json
 
-HEADER, VERIFIED, HELD_OUT = "header.json", "verified.json", "held_out.json"
+HEADER, VERIFIED = "header.json", "verified.json"
 CHUNK = 2**24  # bytes that are read at a time
+MISSING = FileNotFoundError, NotADirectoryError, IsADirectoryError  # what is no file is damage
 MOST_TOUCHED = 2**13  # ids after whose reading the pages they are on are given back
 
 
@@ -81,8 +84,7 @@ class PreparedCorpus:
         """Takes the local folder with the files."""
         self.folder, self.header = folder, header
         self.source, self.target = (self._map_side(side) for side in ("source", "target"))
-        held_out = parse_json((folder / HELD_OUT).read_text(encoding="utf-8"))
-        self.held_out: Pairs = [(source, target) for source, target in held_out]
+        self.held_out: Pairs = read_held_out(epath.Path(folder)) or []
         self.left_out = Counter[str](header["left_out"])
         self.sample = (folder / LEFT_OUT).read_text(encoding="utf-8")
 
@@ -109,8 +111,10 @@ class PreparedCorpus:
             f"counted for these sets: remove {self.folder} to have the text prepared anew"
         )
 
-    def save_sample(self, folder: epath.Path) -> None:
-        """Copies left_out.tsv to a folder, unless no pair was left out."""
+    def save_notes(self, folder: epath.Path) -> None:
+        """Copies left_out.tsv and held_out.json to a folder, if there are such pairs."""
+        if self.held_out:
+            storage.write_atomically(folder / HELD_OUT, json.dumps(self.held_out))
         if self.sample.count("\n") > 1:  # lines, the first of which is the header
             storage.write_atomically(folder / LEFT_OUT, self.sample)
 
@@ -124,7 +128,8 @@ def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
     """Opens a prepared corpus; returns None if the folder holds none, or of another format.
 
     Of gs://… the files are copied to a temporary folder, which is removed at the end of the
-    process. Raises DamagedCorpusError if a file is missing, cut short or altered.
+    process. Raises DamagedCorpusError if a file is missing, cut short or altered, and OSError if
+    one cannot be read or copied.
     """
     if not (folder / HEADER).exists():
         return None
@@ -135,7 +140,7 @@ def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
         local = _fetch(folder, header) if storage.is_remote(folder) else pathlib.Path(folder)
         _verify(local, header["files"])
         return PreparedCorpus(local, header)
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (*MISSING, KeyError, TypeError, ValueError) as error:
         raise DamagedCorpusError(f"{folder} cannot be used: {error}") from None
 
 
@@ -154,10 +159,15 @@ def header_checksum(header: dict[str, Any]) -> int:
 
 
 def _fetch(folder: epath.Path, header: dict[str, Any]) -> pathlib.Path:
+    """Returns a local copy, of which nothing is left if it cannot be made."""
     local = temporary_folder()
-    for name in counted(header["files"], "copying the prepared corpus", len(header["files"])):
-        with (folder / name).open("rb") as source, open(local / name, "wb") as copy:
-            shutil.copyfileobj(source, copy, CHUNK)
+    try:
+        for name in counted(header["files"], "copying the prepared corpus", len(header["files"])):
+            with (folder / name).open("rb") as source, open(local / name, "wb") as copy:
+                shutil.copyfileobj(source, copy, CHUNK)
+    except OSError:
+        remove_folder(local)
+        raise
     return local
 
 

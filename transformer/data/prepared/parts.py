@@ -27,6 +27,7 @@ from transformer.data.ragged import Ragged
 from transformer.data.text_files import Repairs
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.tokenizer_files import READERS
+from transformer.reading import unreadable
 
 ARRAYS = "source_ids", "target_ids", "source_lengths", "target_lengths"
 FACTS, SAMPLE, INDICES = "facts", "sample", "indices"
@@ -78,6 +79,8 @@ def read_part(folder: epath.Path, number: int, names: Sequence[str]) -> Iterator
         with part_path(folder, number).open("rb") as file, np.load(file) as arrays:
             for name in names:
                 yield arrays[name]
+    except OSError as error:
+        raise unreadable(str(part_path(folder, number)), error) from None
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile):
         raise DamagedPartError(number) from None
 

@@ -35,10 +35,11 @@ from transformer.data.prepared.parts import (
 )
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.training_text import TrainingText
-from transformer.data.workers import LostWorkerError
 from transformer.folders import remove_folder
+from transformer.reading import PassingError
 
 PATIENCE = 60.0  # seconds without a new part of the others, after which a process does theirs
+PATIENCE_PER_PART = 2.0  # more seconds until the first host has put them together
 LOOK_EVERY = 0.2  # seconds between two looks at what others have done
 
 
@@ -54,7 +55,10 @@ class Share(NamedTuple):
 
 
 def open_or_discard(folder: epath.Path) -> PreparedCorpus | None:
-    """Opens a prepared corpus; one that is damaged is said to be, and prepared anew."""
+    """Opens a prepared corpus; one that is damaged is said to be, and prepared anew.
+
+    Raises PassingError for one that cannot be read at the moment, or not copied from gs://.
+    """
     try:
         return open_corpus(folder)
     except DamagedCorpusError as damage:
@@ -62,6 +66,11 @@ def open_or_discard(folder: epath.Path) -> PreparedCorpus | None:
         with suppress(OSError):  # a folder that cannot be written is reported later
             (folder / HEADER).unlink(missing_ok=True)
         return None
+    except OSError as error:
+        raise PassingError(
+            f"The prepared corpus {folder} cannot be opened ({error.strerror or error}): try "
+            f"again, or name another folder with --config.data.cache."
+        ) from None
 
 
 class Preparation:
@@ -95,7 +104,9 @@ class Preparation:
                     corpus = self._put_together(num_parts)
                 self._remove_parts()
                 return corpus
-        except LostWorkerError:  # its part is written by the next start
+        except PassingError:  # the parts that are missing are written by the next start
+            if (self.folder / HEADER).exists():  # none is missing
+                self._remove_parts()
             raise
         except ValueError:  # the text is wrong: once it is mended, these parts are of no use
             self._remove_parts()
@@ -105,8 +116,9 @@ class Preparation:
                 return corpus
             self._remove_parts()
             raise ValueError(
-                f"The prepared corpus cannot be written to {self.folder} ({error.strerror}); "
-                f"nothing is left of it there. Name another folder with --config.data.cache."
+                f"The prepared corpus cannot be written to {self.folder} "
+                f"({error.strerror or error}); nothing is left of it there. Name another folder "
+                f"with --config.data.cache."
             ) from None
 
     def _wait_for_lock(self, stack: ExitStack) -> PreparedCorpus | None:
@@ -172,7 +184,7 @@ class Preparation:
         """Returns the corpus of all parts; None if one of them was damaged and has to be redone."""
         if self.share.index and self.share.waits:
             with phase("waiting for the first host, which puts the parts together"):
-                end = time.monotonic() + PATIENCE
+                end = time.monotonic() + PATIENCE + PATIENCE_PER_PART * num_parts
                 while not (self.folder / HEADER).exists() and time.monotonic() < end:
                     time.sleep(LOOK_EVERY)
             if (corpus := open_or_discard(self.folder)) is not None:

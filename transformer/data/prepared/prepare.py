@@ -20,8 +20,8 @@ from transformer.data.tags import Tags
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.tokenizer_files import train_tokenizers
 from transformer.data.training_text import TrainingText
-from transformer.data.workers import LostWorkerError
 from transformer.folders import remove_folder
+from transformer.reading import PassingError
 
 
 def training_corpus(
@@ -34,22 +34,24 @@ def training_corpus(
     """Returns (tokenizers, prepared corpus) of a run; None if others have parts left to prepare.
 
     cache: the folder of prepared corpora. tokenizers: those of the run; None: they are learnt from
-    the text, unless `cache` has them. Raises ValueError if the text cannot be read, no pair is left
-    of it, or the folder cannot be written; nothing is left there then.
+    the text, unless `cache` has them. Raises ValueError if no pair is left of the text, or the
+    folder cannot be written; nothing is left there then. What a PassingError ends goes on from
+    there at the next start.
     """
     facts, is_new = key.text_facts(text), tokenizers is None
     folder = cache / key.entry_name("vocabulary", key.vocabulary_recipe(config), facts)
     if tokenizers is None and config.tokenizer.model:
         tokenizers = train_tokenizers(config.tokenizer, [])
+    was_learnt = folder.exists()
     if tokenizers is None:
         tokenizers = vocabularies(config, text, folder)
     try:
         Tags(config.data).check(tokenizers[0])
         return tokenizers, _open_or_prepare(text, cache, tokenizers, facts, share, is_new=is_new)
-    except LostWorkerError:
+    except PassingError:
         raise
     except ValueError:
-        if is_new and not storage.is_remote(folder):
+        if is_new and not was_learnt and not storage.is_remote(folder):
             remove_folder(folder)
             with suppress(OSError):  # there is something else in it
                 os.rmdir(cache)

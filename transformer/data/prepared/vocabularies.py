@@ -17,6 +17,7 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.data.training_text import TrainingText
 from transformer.folders import remove_folder
+from transformer.reading import PassingError
 
 MOST_PAIRS = 2_000_000  # that a vocabulary is learnt from
 
@@ -28,8 +29,12 @@ def vocabularies(
 
     Raises ValueError if the text allows no such vocabulary, or they cannot be written.
     """
-    with suppress(ValueError):  # there are none, or a file is damaged
+    try:
         return load_tokenizers(folder)
+    except PassingError:
+        raise
+    except ValueError:  # there are none, or a file is damaged
+        pass
     say_if_changed(folder)
     tokenizers = train_tokenizers(config.tokenizer, sample_pairs(text), Tags(config.data).all)
     try:
