@@ -68,6 +68,14 @@ def test_splits_without_files_are_found(tmp_path):
     assert missing_splits(config) == []
 
 
+def test_parts_of_a_file_are_splits(tmp_path):
+    """Catches a part of the only file that is held out of the rest, and never read itself."""
+    file = tmp_path / "pairs.tsv"
+    file.touch()
+    config = DataConfig(corpus=str(file), validation_split="train[99%:]")
+    assert missing_splits(config) == ["test"]
+
+
 def test_text_is_measured_on_both_sides():
     """Catches a side that is not counted, and characters where bytes are meant."""
     assert measure_text([("a bc", "ä bc"), ("a", "cd")]) == (2, 12, 6, 2)

@@ -3,10 +3,13 @@
 import random
 
 import pytest
+from etils import epath
 
-from transformer.config import DataConfig
-from transformer.data.held_out import held_out_parts, position, sentence_key
+from transformer.config import Config, DataConfig
+from transformer.data.held_out import held_out_parts, position, read_held_out, sentence_key
 from transformer.data.parallel_text import load_evaluation_pairs
+from transformer.data.prepared.preparation import Share
+from transformer.data.prepared.prepare import training_corpus
 from transformer.data.training_text import TrainingText
 
 SPLITS = ("validation", "test")
@@ -69,3 +72,22 @@ def test_shares_are_checked(text):
     """Catches a share that holds out nothing or most of the text, and a split named twice."""
     with pytest.raises(ValueError, match=r"^data\.held_out must be splits .* not '.*'\.$"):
         held_out_parts(DataConfig(held_out=text))
+
+
+def test_a_run_keeps_what_it_held_out(tmp_path):
+    """Catches another test set, and scores beside those of the first, once text was added."""
+    config = Config(data=corpus(tmp_path / "a", make_pairs()))
+    config.tokenizer.kind = "pieces"
+    _, prepared = training_corpus(
+        config, TrainingText(config.data), epath.Path(tmp_path / "cache"), None, Share()
+    )
+    prepared.save_notes(epath.Path(tmp_path))
+    before = {split: load_evaluation_pairs(config.data, split) for split in SPLITS}
+    for language in ("en", "de"):
+        (tmp_path / "a" / f"train.{language}").unlink()
+    kept = read_held_out(epath.Path(tmp_path))
+    assert {split: load_evaluation_pairs(config.data, split, kept) for split in SPLITS} == before
+    assert read_held_out(epath.Path(tmp_path / "a")) is None
+    (tmp_path / "held_out.json").write_text("[[1")
+    with pytest.raises(ValueError, match=r"held_out\.json is damaged: restore it, or remove it"):
+        read_held_out(epath.Path(tmp_path))

@@ -31,6 +31,16 @@ def test_whole_numbers_become_shares_of_255(tmp_path):
     np.testing.assert_allclose(load_images(config, "train")[0][..., 0], PIXELS / 255, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "pixels", [PIXELS * 1.0, PIXELS.astype(np.uint16) * 200, PIXELS.astype(int) - 9]
+)
+def test_pixels_beyond_their_range_are_refused(pixels, tmp_path):
+    """Catches a training on them whose first evaluation fails."""
+    config = corpus_of(tmp_path, images=pixels, labels=np.arange(10))
+    with pytest.raises(ValueError, match=r"whole numbers from 0 to 255 or others from 0 to 1, not"):
+        load_images(config, "train")
+
+
 def test_colours_stay(tmp_path):
     """Catches channels taken for rows."""
     colours = RNG.random((3, 5, 4, 3), np.float32)

@@ -193,6 +193,15 @@ def test_a_line_break_in_a_sentence_becomes_a_space_and_is_counted(kind, tmp_pat
     assert count == 1 and "line breaks" in reason and "line 2)" in reason
 
 
+def test_half_a_character_is_repaired_and_counted(tmp_path):
+    """Catches a vocabulary that cannot be written, as JSON may hold what UTF-8 cannot."""
+    (tmp_path / "train.jsonl").write_text('{"en": "a\\ud83d", "de": "b"}\n')
+    (kept,) = TrainingText(DataConfig(corpus=str(tmp_path))).kept()
+    assert kept.pairs == [("a\ufffd", "b")]
+    ((name, repairs),) = kept.repairs.items()
+    assert [*repairs.named(name).values()] == [1]
+
+
 def test_a_block_of_long_lines_holds_fewer(tmp_path, monkeypatch):
     """Catches 50,000 lines of a megabyte each that are held at once, and pairs lost between."""
     monkeypatch.setattr(file_blocks, "BYTES_OF_BLOCK", 1)

@@ -11,7 +11,7 @@ from transformer.workdir import WorkDir
 
 RUN_FILES = re.compile(
     r"(checkpoints|results)/|((source_|target_)?tokenizer|events|config|base|classes|metrics|samples"
-    r"|curves|skipped_batches|left_out|environment|log|lock)(\.|$)"
+    r"|curves|skipped_batches|left_out|held_out|environment|log|lock)(\.|$)"
 )
 PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".webp")
 

@@ -12,6 +12,7 @@ from transformer.cli.flags import split_files
 from transformer.config import Config, DataConfig
 from transformer.console import say, tell
 from transformer.data import parallel_text, text_files
+from transformer.data.held_out import read_held_out
 from transformer.evaluation.checkpoint_series import (
     checkpoint_row,
     choose_checkpoints,
@@ -110,7 +111,8 @@ def read_test_set(flags: EvaluateFlags, data: DataConfig) -> TestSet:
         return TestSet(flags.test_set, flags.test_set, read_published(flags.test_set, direction))
     if not flags.input:
         split = flags.split or data.test_split
-        pairs = parallel_text.load_evaluation_pairs(data, split)
+        kept = None if flags.corpus else read_held_out(WorkDir(flags.workdir).path)
+        pairs = parallel_text.load_evaluation_pairs(data, split, kept)
         return TestSet(split, f"{data.corpus} {split}", pairs)
     sources, *references = map(read_texts, [flags.input, *split_files(flags.reference)])
     for texts in references:

@@ -23,10 +23,10 @@ FULL_UP_TO = 64  # tokens; batches of longer sentences have fewer rows, to need 
 def bucket_lengths(largest: int) -> list[int]:
     """Returns the lengths that source sentences are padded to.
 
-    >>> bucket_lengths(100)
-    [16, 32, 64, 100]
+    >>> bucket_lengths(100), bucket_lengths(12)
+    ([16, 32, 64, 100], [12])
     """
-    lengths = [SHORTEST_BUCKET]
+    lengths = [min(SHORTEST_BUCKET, largest)]
     while lengths[-1] < largest:
         lengths.append(min(2 * lengths[-1], largest))
     return lengths

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer.config import Config, DataConfig
-from transformer.data.pair_files import FORMATS, files_by_stem, names_files
+from transformer.data.pair_files import FORMATS, SPLIT_OF_FILES, files_by_stem, names_files
 from transformer.data.parallel_text import parse_corpora
 from transformer.data.ragged import Ragged
 from transformer.data.splits import parse_split
@@ -24,6 +24,7 @@ SAMPLE = 20_000  # pairs that lengths are measured on
 EMBEDDED = ("en", "de")
 NUM_BYTES = 256
 WORD = re.compile(r"[^\W\d_]{2,}")
+MOST_WORDS = 2**18  # that are counted: no vocabulary that is chosen has as many pieces
 
 
 class TextFacts(NamedTuple):
@@ -32,7 +33,7 @@ class TextFacts(NamedTuple):
     num_pairs: int
     num_bytes: int
     num_characters: int  # different ones
-    num_words: int  # different ones, of two letters or more
+    num_words: int  # different ones, of two letters or more, up to about `MOST_WORDS`
 
     @property
     def least_vocabulary(self) -> int:
@@ -83,9 +84,12 @@ def missing_splits(config: DataConfig) -> list[str]:
     if _is_dataset(corpus):
         return []
     wanted = {config.source_language, config.target_language}
-    missing = []
+    missing, is_named = [], names_files(corpus)
     for text in (config.validation_split, config.test_split):
-        endings = set[str]() if names_files(corpus) else _endings(corpus, parse_split(text).name)
+        name = parse_split(text).name
+        if is_named and name == SPLIT_OF_FILES:  # a part of them, as train[99%:]
+            continue
+        endings = set[str]() if is_named else _endings(corpus, name)
         if not endings.intersection(FORMATS) and not wanted <= endings:
             missing.append(text)
     return list(dict.fromkeys(missing))
@@ -116,7 +120,8 @@ def measure_text(pairs: Iterable[tuple[str, str]]) -> TextFacts:
         num_pairs += 1
         for side in pair:
             characters.update(side)
-            words.update(WORD.findall(side))
+            if len(words) < MOST_WORDS:
+                words.update(WORD.findall(side))
             num_bytes += len(side.encode(errors="replace"))
     return TextFacts(num_pairs, num_bytes, len(characters), len(words))
 

@@ -10,8 +10,12 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from transformer.config import DataConfig
+from etils import epath
 
+from transformer.config import DataConfig
+from transformer.reading import parse_json
+
+HELD_OUT = "held_out.json"
 Pair = tuple[str, str]  # (source, target)
 NOT_A_LETTER = re.compile(r"[\W_]+")
 IN_LINES = re.compile(r"[^\w\n]+")
@@ -60,6 +64,23 @@ def held_out_pairs(pairs: Iterable[Pair], part: Part) -> list[Pair]:
         if part.start <= position(key) < part.stop and target.strip() and source != target:
             kept.setdefault(key, (source, target))
     return [pair for key, pair in kept.items() if key]
+
+
+def read_held_out(folder: epath.Path) -> list[Pair] | None:
+    """Returns the pairs that held_out.json in a folder holds, of all splits; None without it.
+
+    Raises ValueError if it is damaged.
+    """
+    if not (folder / HELD_OUT).exists():
+        return None
+    try:
+        pairs = parse_json((folder / HELD_OUT).read_text(encoding="utf-8"))
+        return [(str(source), str(target)) for source, target in pairs]
+    except (ValueError, TypeError):
+        raise ValueError(
+            f"{folder / HELD_OUT} is damaged: restore it, or remove it to have the pairs found in "
+            f"the training text again."
+        ) from None
 
 
 class HeldOut:

@@ -101,7 +101,8 @@ def _check_images(
 ) -> np.ndarray:
     """Returns the images as one array [N, height, width, channels] float32, from 0 to 1.
 
-    Raises ValueError if they differ in shape, or if there is not one label per image.
+    Raises ValueError if they differ in shape, are neither bytes nor from 0 to 1, or if there is not
+    one label per image.
     """
     shapes = {np.shape(image) for image in images}
     if len(shapes) != 1 or len(next(iter(shapes))) not in (2, 3):
@@ -116,7 +117,17 @@ def _check_images(
     array = np.asarray(images)
     scale = 255.0 if np.issubdtype(array.dtype, np.integer) else 1.0
     array = array.astype(np.float32) / np.float32(scale)
+    if not are_shares(array):
+        raise ValueError(
+            f"{what} must hold whole numbers from 0 to 255 or others from 0 to 1, not from "
+            f"{scale * array.min():g} to {scale * array.max():g}."
+        )
     return array if array.ndim == 4 else array[..., None]
+
+
+def are_shares(images: np.ndarray) -> bool:
+    """Returns whether all values are from 0 to 1, but for rounding; no NaN is."""
+    return not images.size or bool(images.min() > -0.01 and images.max() < 1.01)
 
 
 def to_patches(images: np.ndarray, size: int) -> np.ndarray:

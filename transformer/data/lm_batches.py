@@ -30,13 +30,15 @@ def encode_text(tokenizer: Tokenizer, lines: Sequence[str]) -> np.ndarray:
 def _separable_parts(lines: Sequence[str]) -> Iterator[str]:
     """Yields a text in parts whose tokens are those of the whole: a long one needs much memory.
 
-    It is divided after single line breaks between characters that are no white space. How GPT-2
-    splits a run of white space depends on what follows: of three line breaks before a letter, two
-    can be one token; at the end of a text, all three.
+    How GPT-2 splits a run of white space depends on what follows: its last space belongs to the
+    word behind it, and of three line breaks before a letter two can be one token; at the end of a
+    text, all three. So a text is divided after single line breaks between characters that are no
+    white space, and before lines that begin with one space and a word, as all of WikiText do.
     """
     part: list[str] = []
     for line in lines:
-        if part and line[:1].strip() and part[-1][-1:].strip():
+        is_alone = part and part[-1][-1:].strip() and line[:1].strip()
+        if is_alone or (part and line[:1] == " " and line[1:2].strip()):
             yield "\n".join([*part, ""])
             part = []
         part.append(line)

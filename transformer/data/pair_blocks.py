@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from transformer.data.text_files import LINE_BREAK, Repairs, decode_line
+from transformer.data.text_files import LINE_BREAK, NOT_UTF8, SURROGATE, Repairs, decode_line
 
 PAIRS_OF_BLOCK = 50_000
 Pairs = list[tuple[str, str]]  # (source, target)
@@ -147,11 +147,18 @@ class PairBlock(NamedTuple):
 
 
 def _on_one_line(pairs: Pairs, first: int, repairs: Repairs) -> Pairs:
-    """Returns the pairs with a space for each line break. first: the number of the first pair."""
+    """Returns the pairs with a space for each line break, and U+FFFD for each half of a character.
+
+    first: the number of the first pair.
+    """
     for index, (source, target) in enumerate(pairs):
         if "\n" in source or "\n" in target:
-            pairs[index] = re.sub(r"\r?\n", " ", source), re.sub(r"\r?\n", " ", target)
+            source, target = re.sub(r"\r?\n", " ", source), re.sub(r"\r?\n", " ", target)
+            pairs[index] = source, target
             repairs.count(LINE_BREAK, first + index)
+        if SURROGATE.search(source) or SURROGATE.search(target):
+            pairs[index] = SURROGATE.sub("\ufffd", source), SURROGATE.sub("\ufffd", target)
+            repairs.count(NOT_UTF8, first + index)
     return pairs
 
 

@@ -9,6 +9,7 @@ from etils.epath import PathLike
 
 from transformer.config import Config
 from transformer.console import showing_phases, silence
+from transformer.data.held_out import read_held_out
 from transformer.data.parallel_text import load_evaluation_pairs
 from transformer.data.tags import Tags
 from transformer.data.tokenizer import check_texts
@@ -97,7 +98,10 @@ def _score(
         if examples:
             pairs = list(zip(*examples, strict=True))
         else:
-            pairs = load_evaluation_pairs(config.data, split)
+            own = WorkDir(workdir)
+            is_own = own.load_config().data.corpus == corpus
+            kept = read_held_out(own.path) if is_own else None
+            pairs = load_evaluation_pairs(config.data, split, kept)
         return evaluate_translator(translator, pairs, name, **search)
     if examples:
         classifier = Classifier.from_checkpoint(workdir, checkpoint, **run)

@@ -27,7 +27,14 @@ class ImageTask(LabelledTask[ImageBatches]):
         images, labels = load_images(data, data.train_split)
         self.labels = self._load_or_make_labels(labels, images.shape[1:])
         self.validation = load_images(data, data.validation_split)
-        self.labels.encode(load_images(data, data.test_split)[1])  # refuses unknown classes
+        test = load_images(data, data.test_split)
+        self.labels.encode(test[1])  # refuses unknown classes
+        for split, (others, _) in (data.validation_split, self.validation), (data.test_split, test):
+            if others.shape[1:] != images.shape[1:]:
+                raise ValueError(
+                    f"The images of the split '{split}' are {others.shape[1:]}, and those that are "
+                    f"trained on {images.shape[1:]} (height, width, channels): make them equal."
+                )
         self.num_patches = to_patches(images[:1], data.patch_size).shape[1]
         num_positions = self.num_patches + (config.model.pooling != "mean")  # a class token
         max_positions = config.model.max_positions

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 from etils import epath
 
+from transformer.checkpoint.restore import restore
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.batch import Batch
@@ -115,8 +116,8 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         kept, skipped, _ = filter_by_length(source, target, row_length, max_length_ratio=0)
         if not len(kept):
             raise ValueError(
-                f"No pair is left of {len(source)} ({dict(skipped)}); raise data.row_length or "
-                f"data.max_length_ratio."
+                f"No pair of the validation split fits a row ({dict(skipped)}): raise "
+                f"data.row_length."
             )
         batches = PackedBatches(
             source.take(kept),
@@ -155,7 +156,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
 
     def save(self, folder: epath.Path) -> None:
         save_tokenizers(folder, *self.tokenizers)
-        self.corpus.save_sample(folder)
+        self.corpus.save_notes(folder)
 
     @cached_property
     def cost_per_step(self) -> StepCost:
@@ -193,8 +194,9 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         )
 
     def score_test_split(self) -> Evaluation:
-        translator, data = Translator.from_checkpoint(self.workdir.path), self.config.data
-        return evaluate_translator(translator, self.test_pairs, f"{data.corpus} {data.test_split}")
+        self.translator.use(restore(self.workdir.path))  # its search has been compiled already
+        corpus = f"{self.config.data.corpus} {self.config.data.test_split}"
+        return evaluate_translator(self.translator, self.test_pairs, corpus)
 
     def next_commands(self) -> NextCommands:
         sentence = self.test_pairs[0][0]
