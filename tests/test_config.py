@@ -1,6 +1,7 @@
 """The settings and configs/: every experiment validates, every mistake gets one sentence."""
 
 import dataclasses
+import functools
 import importlib
 import json
 import pathlib
@@ -25,8 +26,8 @@ def changed(**fields: object) -> Config:
     """Returns a Config with settings changed, as model__d_model=8."""
     config = Config()
     for name, value in fields.items():
-        group, leaf = name.split("__")
-        setattr(getattr(config, group), leaf, value)
+        *group, leaf = name.split("__")
+        setattr(functools.reduce(getattr, group, config), leaf, value)
     return config
 
 
@@ -189,6 +190,10 @@ def test_a_mistake_gets_one_sentence(mistake, parts):
         {"model__d_model": 15, "model__num_heads": 3},
         {"tokenizer__model": "a.model", "tokenizer__kind": "pieces"},
         {"data__subword_dropout": 0.1, "tokenizer__kind": "pieces"},
+        {"task": "masked_lm", "data__mask_rate": 0.0},
+        {"task": "classification", "data__drop_overlap": True},
+        {"task": "language_model", "data__held_out": "test@2%"},
+        {"task": "language_model", "model__evaluation_memory": 256},
         {
             "tokenizer__model": "a.model",
             "tokenizer__shared": False,
@@ -201,6 +206,16 @@ def test_settings_that_exclude_each_other(fields):
     """Catches a setting that would be ignored in silence."""
     with pytest.raises(ValueError, match=r"^(model|data|tokenizer)\.[^\n]*\.$"):
         changed(**fields).validate()
+
+
+def test_a_run_of_an_earlier_version_is_read_without_what_nothing_reads():
+    """Catches a run that neither opens nor resumes, as its setting had no effect."""
+    config = Config(task="classification")
+    config.data.drop_overlap, config.model.evaluation_memory = True, 8
+    read = Config.from_json(config.to_json())
+    assert not read.data.drop_overlap and not read.model.evaluation_memory
+    with pytest.raises(ValueError, match="drop_overlap is for task=translation"):
+        config.with_values({"model.evaluation_memory": 0}).validate()
 
 
 def test_an_int_is_a_float_but_not_the_reverse():

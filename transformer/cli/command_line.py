@@ -126,7 +126,7 @@ def _parse(values: absl_flags.FlagValues, argv: Sequence[str], expected: dict[st
 def _flags_from(kind: type[F], values: absl_flags.FlagValues) -> F:
     """Returns the parsed flags as an instance of their dataclass."""
     for name, declared in flags_of(kind).items():
-        if values[name].value == "" and declared.default:
+        if values[name].present and values[name].value == "" and declared.default is not None:
             raise ValueError(f"--{name} is empty: give it a value, or leave it out.")
     return kind(**{name: values[name].value for name in flags_of(kind)})
 

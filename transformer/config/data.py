@@ -18,6 +18,7 @@ class DataConfig(Settings):
         "embedded, a folder, a file or pattern of names, tfds:NAME or sklearn:digits; pairs also "
         "from several, with weights and tags: a@2,b@0.5#<bt>.",
         is_path=True,
+        is_list=True,
     )
     source_language: str = setting("en", "Source language, as files name it.", automatic="auto")
     target_language: str = setting("de", "Target language, as files name it.", automatic="auto")

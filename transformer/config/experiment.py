@@ -17,11 +17,12 @@ from transformer.config.data import DataConfig, TokenizerConfig
 from transformer.config.groups import DecodingConfig, MeshConfig, OptimizerConfig, TrainingConfig
 from transformer.config.model import ModelConfig
 from transformer.config.rules import (
+    check_data,
     check_mesh,
     check_model,
-    check_subword_dropout,
     check_tokenizer,
     check_training,
+    forget_unread,
 )
 from transformer.config.setting import Setting, Settings, setting, settings_of
 from transformer.registry import TASKS, task_kind
@@ -89,7 +90,7 @@ class Config(Settings):
         task, is_rearranged = task_kind(self.task), self.remat or self.scan_layers
         check_model(self.model, task, self.data.row_length, is_rearranged=is_rearranged)
         check_tokenizer(self.tokenizer, self.model)
-        check_subword_dropout(self.data, self.tokenizer, task)
+        check_data(self.data, self.tokenizer, task)
         check_training(self.training, self.decoding)
         check_mesh(self.mesh, self.parallelism)
         return self
@@ -138,7 +139,10 @@ class Config(Settings):
                 for name, group in get_type_hints(cls).items()
                 if dataclasses.is_dataclass(group)
             }
-            return cls(**groups, **data).validate()
+            config = cls(**groups, **data)
+            if config.task in TASKS:  # else `validate` says that it is none
+                forget_unread(config.data, config.model, task_kind(config.task))
+            return config.validate()
         except (json.JSONDecodeError, RecursionError, TypeError, AttributeError) as error:
             raise ValueError(f"This is not a configuration of this version: {error}.") from error
 

@@ -1,5 +1,7 @@
 """Settings that are right alone and wrong together: each rule raises ValueError in one sentence."""
 
+from typing import Any
+
 from transformer.config.data import DataConfig, TokenizerConfig
 from transformer.config.groups import DecodingConfig, MeshConfig, TrainingConfig
 from transformer.config.model import ModelConfig
@@ -18,6 +20,16 @@ _ATTENTION_OF_POSITIONS = {  # the functions that take a bias, or whose products
     "alibi": _PRODUCTS,
     "rotary": (*_PRODUCTS, "content", "fused", *SELF_ATTENTION_ONLY),
 }
+_OF_PAIRS = (  # settings of `data` that no other task than translation reads
+    "subword_dropout",
+    "held_out",
+    "source_noise",
+    "corpus_temperature",
+    "drop_duplicates",
+    "drop_without_letters",
+    "drop_wrong_script",
+    "drop_overlap",
+)
 _NO_WEIGHTS = "fused", "performer", *HARD_ATTENTION  # that could be dropped
 
 
@@ -41,6 +53,10 @@ def check_model(
     _check_positions(model)
     if model.has_memory:
         _check_memory(model, task, row_length)
+    _require(
+        model.has_memory or not model.evaluation_memory,
+        "model.evaluation_memory is for model.block=transformer_xl: set it to 0.",
+    )
     _require(
         model.attention not in SOURCE_ATTENTION_ONLY or task in ("translation", OWN_TASK),
         f"model.attention={model.attention} is a decoder's attention to the source: it is for "
@@ -124,11 +140,30 @@ def check_tokenizer(tokenizer: TokenizerConfig, model: ModelConfig) -> None:
     )
 
 
-def check_subword_dropout(data: DataConfig, tokenizer: TokenizerConfig, task: str) -> None:
-    """Checks that there are merges to drop."""
+def forget_unread(data: DataConfig, model: ModelConfig, task: str) -> None:
+    """Resets what nothing reads, which runs of earlier versions may have set."""
+    for name, usual in _unread_data(task).items():
+        setattr(data, name, usual)
+    if not model.has_memory:
+        model.evaluation_memory = 0
+
+
+def _unread_data(task: str) -> dict[str, Any]:
+    """Returns {name: default} of the settings of `data` that a task does not read."""
+    is_of_pairs = task in ("translation", OWN_TASK)
+    return {} if is_of_pairs else {name: getattr(DataConfig(), name) for name in _OF_PAIRS}
+
+
+def check_data(data: DataConfig, tokenizer: TokenizerConfig, task: str) -> None:
+    """Checks what is done with the text against the task, and that there are merges to drop."""
+    for name, usual in _unread_data(task).items():
+        _require(
+            getattr(data, name) == usual,
+            f"data.{name} is for task=translation, not {task}: set it to {usual!r}.",
+        )
     _require(
-        not data.subword_dropout or task == "translation",
-        f"data.subword_dropout is for task=translation, not {task}: set it to 0.",
+        data.mask_rate or task != "masked_lm",
+        "data.mask_rate must be more than 0, or nothing is learnt.",
     )
     _require(
         not data.subword_dropout or set(tokenizer.kinds) == {"sentencepiece"},

@@ -36,7 +36,8 @@ class Setting:
     resumable: whether a run may be resumed with another value.
     changes_result: False if neither the parameters that a run learns nor its outputs depend on it,
         but only speed or what is logged.
-    is_path: whether it names a file or a folder, or several with commas between.
+    is_path: whether it names a file or a folder.
+    is_list: whether it may hold several values with commas between.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Setting:
     resumable: bool = False
     changes_result: bool = True
     is_path: bool = False
+    is_list: bool = False
 
     @property
     def allowed(self) -> str:
@@ -117,6 +119,8 @@ class Setting:
         """
         if not self.is_path:
             return value
+        if not self.is_list:
+            return _absolute(value, folders)
         return ",".join(_absolute(part.strip(), folders) for part in value.split(","))
 
     def is_same(self, value: Any, other: Any) -> bool:
@@ -126,7 +130,8 @@ class Setting:
         """
         if not self.is_path:
             return value == other
-        names = ([part.rpartition("/")[2] for part in v.split(",")] for v in (value, other))
+        parts = ((v.split(",") if self.is_list else [v]) for v in (value, other))
+        names = ([part.rpartition("/")[2] for part in of_value] for of_value in parts)
         return value == other or next(names) == next(names)
 
     def _error(self, expected: str, value: object) -> ValueError:
