@@ -47,6 +47,13 @@ def test_a_class_token_is_named(tmp_path):
     assert found.weights.shape[1] == 1  # the mean over heads
 
 
+def test_a_model_of_pairs_is_drawn_as_it_reads_them(tmp_path):
+    """Catches a picture without [CLS], and a pair that is drawn as one text."""
+    run = transformer.restore(write_run(tmp_path / "run", "classification", token_types=True))
+    found = self_attention_map(run, "w3 w1\tw4")
+    assert found.source_pieces == ["<s>", "w3", "w1", "</s>", "w4", "</s>"]
+
+
 def test_the_three_kinds_of_a_translation_model(runs):
     """Catches the decoder's columns named by the tokens that they predict."""
     translator = Translator.from_checkpoint(runs["translation"])

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from transformer.evaluation import classification
 from transformer.evaluation.classification import evaluate_classifier
 from transformer.inference.classifier import Classification
 from transformer.workdir import WorkDir
@@ -37,6 +38,16 @@ def test_confusions_stand_in_the_row_of_the_true_class():
     ]
     assert "2 sentences cut" in result.detail_lines()[-1]
     assert len(result.sample_lines()) == 3 and "(80%)" in result.sample_lines()[0]
+
+
+def test_of_many_classes_the_frequent_confusions_are_listed(monkeypatch):
+    """Catches a table of a million cells, and examples that were right among the confused."""
+    monkeypatch.setattr(classification, "MOST_IN_TABLE", 2)
+    result = evaluate_classifier(fake_classifier(), ["a", "b", "c", "d", "e"], TRUE, "own test")
+    title, heading, *rows, _ = result.detail_lines()
+    assert title == "the 2 most frequent confusions of 2:"
+    assert heading.split() == ["class", "found", "examples"]
+    assert {tuple(row.split()) for row in rows} == {("yes", "no", "1"), ("7", "no", "1")}
 
 
 def test_every_example_is_kept(tmp_path):

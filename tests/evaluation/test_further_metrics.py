@@ -25,6 +25,7 @@ BOTH = list(zip(FIRST, SECOND, strict=True))
 
 FAKE_COMET = """#!/bin/sh
 paste source translation reference > "{seen}"
+echo "$9" > "{seen}.model"
 [ "$9" = bad ] && echo "no such model" >&2 && exit 1
 python3 - <<'END'
 import json
@@ -102,7 +103,7 @@ def test_files_with_commas_are_several_references(tmp_path):
         pairs("a", "nothing")
 
 
-def test_comet_is_run_beside_us_on_every_reference(comet):
+def test_comet_is_run_beside_us_on_every_reference(comet, monkeypatch):
     """Catches lines that slip by a line break in one of them, and a reference without a score."""
     check_metrics(["comet", "comet:Own/model", "ter"])
     sources = ["one\u2028two", "three", "four\r"]
@@ -112,6 +113,12 @@ def test_comet_is_run_beside_us_on_every_reference(comet):
     assert "model:Own/model" in score.signature.split("|")
     seen = [line.split("\t") for line in (comet / "seen").read_text().splitlines()]
     assert seen[1] == ["one two", OURS[0], SECOND[0]] and len(seen) == 6
+    (comet / "own.ckpt").touch()
+    monkeypatch.chdir(comet)
+    further_score("comet:own.ckpt", sources, OURS, FIRST, "en-de")
+    assert (comet / "seen.model").read_text() == f"{comet / 'own.ckpt'}\n"
+    both = evaluation(further_metrics=["comet", "comet:own.ckpt"]).scores
+    assert [*both][-2:] == ["comet", "comet:own.ckpt"]
     with pytest.raises(ValueError, match="comet-score with the model bad failed: no such model"):
         further_score("comet:bad", sources, OURS, FIRST, "en-de")
 

@@ -142,6 +142,8 @@ def test_the_interval_of_a_perplexity_is_that_of_its_sentences():
     assert scores.corpus_perplexity(same, counts, "en-de", **options).interval < 1e-9
     assert {"unit:piece", "eos:yes", "vocab:50", "bs:500"} <= set(score.signature.split("|"))
     assert f"{score.value:.3f} ± {score.interval:.3f}" in str(score)
+    none = scores.corpus_perplexity([math.nan], [300], "en-de", **options)  # too long to be scored
+    assert none.to_json()["value"] is none.interval is None and "perplexity nan" in str(none)
 
 
 def test_tokens_are_counted_as_by_bleu():

@@ -14,7 +14,7 @@ from transformer.evaluation import plots
 from transformer.evaluation.checkpoint_series import CheckpointRow
 from transformer.evaluation.plots import AttentionMap
 
-matplotlib = pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+matplotlib = pytest.importorskip("matplotlib.figure", reason="pictures need matplotlib")
 
 
 def is_png(path):
@@ -45,6 +45,18 @@ def test_curves_of_a_whole_run_and_of_one_that_has_just_begun(tmp_path):
     loss, _, rate, score = drawn_lines(partial(plots.draw_curves, records=records + evaluated))
     assert loss == [list(range(1, 9)), [5.0 / s for s in range(1, 9)]]
     assert score == [[8], [12.0]] and rate[1][-1] == 8e-4
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("ter", [140.0, 95.0]), ("bleu", [3.0, 61.0]), ("f1", [-20.0, 5.0])]
+)
+def test_every_score_lies_within_its_axis(name, values):
+    """Catches an error rate above 100 that is cut off, and a score that is not drawn at all."""
+    figure = matplotlib.Figure()
+    plots.draw_curves(figure, [{"step": s, f"validation_{name}": v} for s, v in enumerate(values)])
+    _, _, score = figure.axes
+    bottom, top = score.get_ylim()
+    assert bottom <= min(values) and max(values) < top
 
 
 def test_values_that_are_not_numbers_are_left_out():
@@ -112,6 +124,9 @@ def test_the_legend_says_whether_losses_are_smoothed():
         record = {"step": 1, "validation_loss": loss, "validation_perplexity": math.exp(2.0)}
         svg = plots.render_svg(partial(plots.draw_curves, records=[record]), "x")
         assert f">{label}<" in svg
+    record["validation_next_sentence_accuracy"] = 50.0  # then the loss is a sum of two
+    svg = plots.render_svg(partial(plots.draw_curves, records=[record]), "x")
+    assert ">validation loss<" in svg
 
 
 def test_a_map_shades_what_the_decoder_attended_to():

@@ -168,13 +168,17 @@ def test_maps_are_of_short_sentences_and_of_their_tokens():
 
 
 def test_cut_sources_and_search_options_are_kept():
-    """Catches a test set whose longest sentences are cut without a word, and an option lost."""
+    """Catches a test set whose longest sentences are cut without a word, and an option lost.
+
+    Also attention of a cut sentence, for which all scores are lost as it has no picture.
+    """
     translator = ReversingTranslator()
     test_set = [("w1 " * 255, "w1"), ("w1 " * 256, "w1")]
-    result = evaluate_translator(translator, test_set, "own", num_maps=0, beam_size=1)
+    result = evaluate_translator(translator, test_set, "own", num_maps=2, beam_size=1)
     assert result.settings.longest_source == 256 and result.outputs["cut_sources"] == 1
     assert result.settings.search["beam_size"] == 1 and translator.options == [{"beam_size": 1}]
-    assert result.settings.search["max_extra_length"] == 4 and result.maps == []
+    assert result.settings.search["max_extra_length"] == 4
+    assert [len(shown.source_pieces) for shown in result.maps] == [256]
 
 
 def test_another_checkpoint_needs_no_compile(run, compiles):

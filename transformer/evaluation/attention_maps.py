@@ -6,8 +6,9 @@ import numpy as np
 
 from transformer.checkpoint.restore import Restored
 from transformer.data.images import to_patches
+from transformer.data.labelled_words import encode_words
 from transformer.data.lm_batches import encode_text
-from transformer.data.ragged import Ragged
+from transformer.data.text_pairs import encode_texts
 from transformer.evaluation.plots import AttentionMap
 from transformer.inference.scoring import weights_of
 from transformer.inference.translation import Translation
@@ -81,8 +82,10 @@ def _inputs(run: Restored, example: str | np.ndarray) -> tuple[np.ndarray, list[
         ids = encode_text(tokenizer, example.split("\n"))[:-1]
         if not tokenizer.line_breaks_are_text:  # such models see a text without EOS before it
             ids = np.append(EOS, ids)
+    elif task_kind(run.config.task) == "token_classification":
+        ids = encode_words(tokenizer, [example], run.config.model)[0][0]
     else:
-        ids = Ragged.encode(tokenizer, [example])[0]
+        ids = encode_texts(tokenizer, [example], run.config.model)[0]
     if len(ids) > (longest := run.config.data.row_length):
         raise ValueError(f"The text has {len(ids)} tokens, the model takes {longest}: shorten it.")
     return ids[None].astype(np.int32), tokenizer.pieces(ids)

@@ -10,6 +10,7 @@ from transformer.evaluation.task_scores import SimpleScores, plain_table
 from transformer.inference.classifier import Classifier
 
 NUM_SAMPLES = 3
+MOST_IN_TABLE = 40  # classes, or pairs of them
 
 
 def evaluate_classifier(
@@ -34,8 +35,7 @@ def evaluate_classifier(
         for example, label, answer in zip(examples, labels, found, strict=True)
     ]
     confusions = Counter((row["label"], row["found"]) for row in rows)
-    details = ["examples of each class (rows), by the class that was found (columns):"]
-    details += _confusion_table(names, confusions)
+    details = _confusion_lines(names, confusions)
     if classifier.num_truncated:
         details.append(f"{classifier.num_truncated:,} sentences cut at data.row_length tokens")
     samples = [
@@ -55,12 +55,21 @@ def evaluate_classifier(
     )
 
 
-def _confusion_table(names: Sequence[str], confusions: Counter[tuple[str, str]]) -> list[str]:
-    """Returns the lines of a table; confusions: number of examples per (true, found) class."""
+def _confusion_lines(names: Sequence[str], confusions: Counter[tuple[str, str]]) -> list[str]:
+    """Returns a table of classes, or of many classes the pairs that are confused most often.
+
+    confusions: number of examples per (true, found) class.
+    """
+    if len(names) > MOST_IN_TABLE:
+        wrong = Counter({pair: n for pair, n in confusions.items() if pair[0] != pair[1]})
+        rows = [[*pair, f"{count:,}"] for pair, count in wrong.most_common(MOST_IN_TABLE)]
+        table = plain_table(rows, ["left", "left", "right"], ["class", "found", "examples"])
+        return [f"the {len(rows)} most frequent confusions of {len(wrong):,}:", *table]
     rows = []
     for true in names:
         counts = [confusions[true, name] for name in names]
         recall = counts[names.index(true)] / max(1, sum(counts))
         rows.append([true, *(f"{count:,}" for count in counts), f"{recall:.1%}"])
     align = ["left", *["right"] * (len(names) + 1)]
-    return plain_table(rows, align, headers=["", *names, "recall"])
+    title = "examples of each class (rows), by the class that was found (columns):"
+    return [title, *plain_table(rows, align, headers=["", *names, "recall"])]

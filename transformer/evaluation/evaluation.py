@@ -193,7 +193,8 @@ def make_evaluation(
     )
     sources = [segment.source for segment in segments]
     for name in further_metrics:
-        key = name.partition(":")[0]
+        kind = name.partition(":")[0]
+        key = name if kind in scores else kind
         scores[key] = further_score(name, sources, *texts, direction, **options)
     outputs = describe_outputs(segments, settings.languages, settings.tokenize)
     return Evaluation(

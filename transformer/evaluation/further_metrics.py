@@ -66,7 +66,11 @@ def further_score(
 
 
 def _comet_scores(model: str, rows: Sequence[tuple[str, str, str]]) -> Iterator[float]:
-    """Yields the score of each (source, translation, reference) by a model of COMET."""
+    """Yields the score of each (source, translation, reference) by a model of COMET.
+
+    model: a name at Hugging Face, or the path of a checkpoint.
+    """
+    model = str(Path(model).absolute()) if Path(model).exists() else model
     with tempfile.TemporaryDirectory() as folder:
         for name, lines in zip(
             ("source", "translation", "reference"), zip(*rows, strict=True), strict=True

@@ -31,6 +31,7 @@ Draw = Callable[["Figure"], None]  # draws on an empty figure
 INK = "#20252b"  # of axes and text; in an SVG it gives way to the page's own colour
 GREY, BLUE, RED, GREEN = "#8a94a0", "#3f7fc1", "#c8554a", "#4a9a66"  # on white and on black
 LONGEST_LABEL = 14  # characters
+OTHER_SCORES = {"f1": "entity F1", "accuracy": "accuracy"}  # the first that a run has is drawn
 STYLE = {
     "axes.edgecolor": INK,
     "axes.grid": True,
@@ -139,14 +140,16 @@ def draw_curves(figure: Figure, records: Sequence[dict[str, Any]], title: str = 
     )
     loss.set(ylabel="nats per token", title=_drawable(title))
     handles = list(loss.lines)
-    labels = {name: METRICS[name].label for name in METRICS} | {"accuracy": "accuracy"}
+    labels = {name: METRICS[name].label for name in METRICS} | OTHER_SCORES
     for metric, name in labels.items():
         steps, values = _series(records, f"validation_{metric}")
         if steps:
             score = loss.twinx()
             score.grid(visible=False)
             handles += score.plot(steps, values, "s-", label=f"validation {name}", color=RED)
-            score.set(ylabel=name, ylim=(0, 100 if max(values) > 60 else 1.2 * max(values) + 1))
+            top = 100 if 60 < max(values) <= 100 else 1.2 * max(values) + 1
+            score.set(ylabel=name, ylim=(min(0, 1.2 * min(values)), top))
+            break
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     rate.plot(*_series(records, "learning_rate"), color=GREEN)
     rate.set(xlabel="step", ylabel="learning rate")
@@ -154,6 +157,8 @@ def draw_curves(figure: Figure, records: Sequence[dict[str, Any]], title: str = 
 
 def _is_smoothed(records: Sequence[dict[str, Any]]) -> bool:
     """Whether the loss has label smoothing, which a perplexity never has."""
+    if any("validation_next_sentence_accuracy" in record for record in records):
+        return False  # the loss is the sum of two, only one of which the perplexity is of
     pairs = ((r.get("validation_loss"), r.get("validation_perplexity")) for r in records)
     return any(
         perplexity and not math.isclose(loss, math.log(perplexity), abs_tol=1e-4)

@@ -65,14 +65,15 @@ def corpus_perplexity(
     """Returns the perplexity of references under a model, per token of its vocabulary.
 
     log_probs, counts: the log-probability of each reference and its number of tokens, EOS
-    included. References with nan are left out and not counted. num_bootstrap: number of resamples
-    behind the interval, which are those of sacrebleu (same seed); 1: no interval.
+    included. References with nan are left out and not counted; of none at all it is nan, without an
+    interval. num_bootstrap: number of resamples behind the interval, which are those of sacrebleu
+    (same seed); 1: no interval.
     """
     nll, lengths = -np.asarray(log_probs, float), np.asarray(counts, float)
     nll, lengths = nll[~np.isnan(nll)], lengths[~np.isnan(nll)]
-    value, interval = perplexity(nll.sum(), lengths.sum()), None
+    value, interval = perplexity(nll.sum(), lengths.sum()) if len(nll) else math.nan, None
     signature = f"unit:piece|eos:yes|vocab:{vocab_size}|smooth:no|dropout:no"
-    if num_bootstrap > 1:
+    if num_bootstrap > 1 and len(nll):
         seed = os.environ.get("SACREBLEU_SEED", "12345").lower()
         rng = np.random.default_rng(None if seed == "none" else int(seed))
         rows = rng.choice(len(nll), size=(num_bootstrap, len(nll)), replace=True)

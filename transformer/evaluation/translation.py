@@ -56,7 +56,8 @@ def evaluate_translator(
         [log_prob for log_prob, _ in scored],
         settings.languages,
     )
-    lengths = map(len, translator.source_tokenizer.encode(sources))
+    lengths = [*map(len, translator.source_tokenizer.encode(sources))]
+    fit = [length <= settings.longest_source for length in lengths]
     with phase("computing the scores and their intervals"):
         result = make_evaluation(
             settings,
@@ -66,10 +67,10 @@ def evaluate_translator(
             step=translator.step,
             num_averaged=translator.num_averaged,
             corpus=corpus,
-            num_cut=sum(length > settings.longest_source for length in lengths),
+            num_cut=fit.count(False),
             further_metrics=metrics,
         )
-    shown = _by_readability(sources, translations)[:num_maps]
+    shown = [index for index in _by_readability(sources, translations) if fit[index]][:num_maps]
     result.maps = [
         translation_map(translator, sources[index], translations[index])
         for index in counted(shown, "computing attention map", len(shown))
