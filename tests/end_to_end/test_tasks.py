@@ -233,6 +233,11 @@ def test_images_are_learnt_and_other_shapes_refused(tmp_path):
     assert np.mean([c.label == str(n) for c, n in zip(found, labels[160:], strict=True)]) > 0.9
     with pytest.raises(ValueError, match="images of 4 × 4 × 1, not an array"):
         classifier.classify(images[:, :3])
+    np.savez(tmp_path / "test.npz", images=images[:, :2], labels=labels)
+    code, err = train(tmp_path / "other", "images", tmp_path, *SPLITS, "data.test_split=test")
+    assert (
+        code == 2 and "split 'test' are (2, 4, 1), and those that are trained on (4, 4, 1)" in err
+    )
     with pytest.raises(ValueError, match="from 0 to 1, these go from 0 to 255; divide"):
         classifier.classify(np.eye(4, dtype=np.uint8)[None] * 255)
     code, err = train(tmp_path / "other", "images", tmp_path, *SPLITS, "data.patch_size=3")

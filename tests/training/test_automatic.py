@@ -127,8 +127,8 @@ class FakeTrainer:
     def init_state(self):
         return 0
 
-    def put_batch(self, batch):
-        return batch
+    def make_batch(self, batches, step):
+        return batches[step]
 
     def __call__(self, state, batch):
         self.now += 0.25 if self.num_steps else 10.25

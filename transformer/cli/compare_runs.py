@@ -17,7 +17,7 @@ from transformer.evaluation.results_folder import bounded_name
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
-from transformer.terminal import columns_of
+from transformer.terminal import columns_of, is_terminal
 from transformer.workdir import WorkDir
 
 
@@ -59,4 +59,4 @@ def _score_run(flags: EvaluateFlags, test_set: TestSet, path: str, checkpoint: s
 
 def terminal_width() -> int | None:
     """Returns the width of the terminal that standard output is; None if it is none."""
-    return columns_of(sys.stdout) if sys.stdout.isatty() else None
+    return columns_of(sys.stdout) if is_terminal(sys.stdout) else None

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import jax
+
 from transformer.checkpoint.restore import restore
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import read_test_set, read_texts
@@ -23,7 +25,8 @@ def draw_attention(flags: EvaluateFlags, config: Config) -> None:
     is_translation = task_kind(config.task) == "translation"
     text = _first_text(read_texts(flags.input)) if flags.input else ""
     attention = (_of_translation if is_translation else _of_stack)(flags, config, text)
-    plot_attention(attention, flags.attention)
+    if jax.process_index() == 0:
+        plot_attention(attention, flags.attention)
     result = f"\n> {attention.translation}" if is_translation else ""
     say(f"{attention.source}{result}\nattention: {flags.attention}")
 

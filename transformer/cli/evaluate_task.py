@@ -20,7 +20,7 @@ from transformer.console import say, tell
 from transformer.evaluation.results_folder import results_name, scored_otherwise
 from transformer.inference.answer_job import AnswerJob
 from transformer.inference.language_model import LanguageModel
-from transformer.parallel import devices
+from transformer.parallel import devices, hosts
 from transformer.registry import TASKS
 from transformer.signals import DONE
 from transformer.terminal import escaped, is_terminal
@@ -44,6 +44,7 @@ def evaluate_task(flags: EvaluateFlags, config: Config) -> int:
     elif flags.prompt is not None:
         if is_first:
             continue_prompt(flags, flags.prompt, options)
+        hosts.wait_for_all("the texts")  # a host that leaves ends the others
     elif flags.input:
         answer_lines(flags, config, job)
     else:

@@ -18,6 +18,7 @@ from transformer.evaluation.ablation_table import AblationTable, TableRow, make_
 from transformer.evaluation.compared_run import saved_run
 from transformer.evaluation.comparison_report import render_comparison
 from transformer.evaluation.wide_table import fitted_table
+from transformer.parallel import hosts
 from transformer.signals import DONE, FAILED, INTERRUPTED, RESUMABLE, WRONG_INPUT
 from transformer.training.ablation_plan import Row
 from transformer.training.next_commands import this_command
@@ -46,6 +47,7 @@ def run_ablation(flags: HostFlags, folder: str, rows: Sequence[Row], seeds: Sequ
             finished.append(row)
     if jax.process_index() == 0 and finished:
         tabulate(finished, seeds, root)
+    hosts.wait_for_all("the table")  # a host that leaves ends the others
     if failures:
         say(f"error: these rows failed: {', '.join(name for name, _ in failures)}; see above.")
     return failures[0][1] if failures else DONE

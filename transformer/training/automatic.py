@@ -115,7 +115,8 @@ def _choose_data(choices: Choices) -> None:
         missing = corpus_facts.missing_splits(choices.config.data)
         # The splits that drop_overlap compares with may be those that are missing.
         whole = choices.config.with_values({"data.held_out": "", "data.drop_overlap": False})
-        num_pairs = sum(len(kept.pairs) for kept in TrainingText(whole.data).kept())
+        blocks = TrainingText(whole.data).kept() if missing else []
+        num_pairs = sum(len(kept.pairs) for kept in blocks)
         rules.choose_held_out(choices, missing, num_pairs)
 
 

@@ -1,7 +1,6 @@
 """The training step of a configuration whose data are not at hand, to be compiled and not run."""
 
 from transformer.config import Config
-from transformer.model.loss import make_loss_fn
 from transformer.parallel.mapping import Parallel
 from transformer.registry import TASKS
 from transformer.training.steps import TrainStep
@@ -17,6 +16,7 @@ def make_step_without_data(config: Config, parallel: Parallel) -> TrainStep:
             f"What is chosen depends on the text, which --topology does not read: set "
             f"{', '.join(config.automatic_settings())}, or leave out --topology."
         )
-    model, batch = TASKS[config.task].model_and_blank_batch(config)
-    loss_fn = make_loss_fn(model, config.training.label_smoothing)
+    task = TASKS[config.task]
+    model, batch = task.model_and_blank_batch(config)
+    loss_fn = task.make_loss_fn(model, config.training.label_smoothing)
     return TrainStep(config, parallel, model, loss_fn, batch)

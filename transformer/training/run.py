@@ -92,7 +92,7 @@ def train(
 
 def _say_how_it_ended(result: TrainingResult, start: float, resume_command: str) -> None:
     if result.exit_code in (INTERRUPTED, RESUMABLE):
-        where = f"at step {result.step:,} and saved" if result.step else "before the first step"
+        where = f"at step {result.step:,} and saved" if result.step else "before training began"
         say(f"stopped {where}; resume with: {resume_command}")
     say(f"all of it took {format_seconds(time.monotonic() - start)}")
 
@@ -141,8 +141,10 @@ def _train(
         code = trainer.run(partial(conclude_run, trainer), profile)
     step = max(trainer.checkpoints.steps(), default=0)
     trainer.checkpoints.close()
-    scores = test_scores(workdir.read_metrics()[-1]) if code == DONE else {}
-    return TrainingResult(workdir.path, step, code, scores)
+    if code != DONE:
+        return TrainingResult(workdir.path, step, code, {})
+    hosts.wait_until(partial(workdir.is_finished, trainer.config))  # the first host writes that
+    return TrainingResult(workdir.path, step, code, test_scores(workdir.read_metrics()[-1]))
 
 
 def is_finished(workdir: WorkDir, config: Config) -> bool:
@@ -162,7 +164,7 @@ def begin_run(trainer: Trainer, *, accept_changed_text: bool) -> None:
     hosts.check_same("the text that they read", lambda: summary(trainer.task.data_contents()))
     if note := check_same_run(workdir, trainer.task, accept_changed_text=accept_changed_text):
         say(note)
-    if workdir.writes and not workdir.has_run:
+    if workdir.writes and (note or not workdir.has_run):
         trainer.task.save(workdir.path)
     workdir.save_config(trainer.config)
     hosts.wait_for_all("the work directory")

@@ -29,8 +29,8 @@ def time_steps(trainer: Trainer, clock: Clock = time.monotonic) -> StepTiming:
     What it learns is thrown away.
     """
     state = trainer.train_step.init_state()
-    training_batches, put_batch = trainer.task.training_batches, trainer.train_step.put_batch
-    batches = prefetch(lambda step: put_batch(training_batches[step]), range(10_000))
+    make_batch, training_batches = trainer.train_step.make_batch, trainer.task.training_batches
+    batches = prefetch(lambda step: make_batch(training_batches, step), range(10_000))
 
     def run(num_steps: int) -> float:
         nonlocal state
