@@ -1,7 +1,7 @@
 """The default run: a small post-norm Transformer on the embedded English-German corpus.
 
 As in the paper except for the size, and the peak learning rate and warm-up of a short run.
-About 2 minutes on 2 CPU cores; expect BLEU above 95, which only compares with other runs on this
+About 3 minutes on 2 CPU cores; expect BLEU above 95, which only compares with other runs on this
 corpus (see transformer/embedded/README.md).
 
     python train.py

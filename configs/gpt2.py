@@ -7,7 +7,7 @@ nanoGPT's reproduction (github.com/karpathy/nanoGPT): 300 billion tokens in batc
 million, 4 days on 8 A100 for the small one, 2.85 nats. Not run here. OpenAI's weights are imported
 with transformer-import instead.
 
-Data: any text, one file or pattern of names in data/openwebtext. The vocabulary is learnt from it.
+Data: any text as data/openwebtext/train.txt.gz. The vocabulary is learnt from it.
 
     python train.py --config=configs/gpt2.py:small --dry_run --topology=v5litepod-16
     python train.py --config=configs/gpt2.py:small --workdir=runs/gpt2

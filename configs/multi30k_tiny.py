@@ -21,10 +21,12 @@ from transformer.config import Config
 def get_config() -> Config:
     config = multi30k_bpe10k.get_config()
     config.data.corpus = "data/multi30k"
+    config.data.row_length = 128
     config.data.bleu_tokenize = "13a"
     config.tokenizer.kind = "sentencepiece"
     config.tokenizer.vocab_size = 6000
 
+    config.training.accumulate_steps = 8
     config.training.checkpoint_every = 61  # an epoch
     config.training.eval_every = 305
     return config
