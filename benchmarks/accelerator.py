@@ -1,7 +1,7 @@
 """Measures on one accelerator, in a given time, everything that has no figure yet.
 
 python benchmarks/accelerator.py --flax_example=FLAX/examples/wmt
-python benchmarks/accelerator.py --device=tpu --minutes=15
+python benchmarks/accelerator.py --device=tpu --minutes=60
 python benchmarks/accelerator.py --device=cpu --small
 
 Parts: a training step of base and big (ours, PyTorch compiled and with fused attention, Flax's
@@ -38,7 +38,7 @@ TITLES = "task", "contestant", "tokens/s", "MFU", "ms", "min–max", "first", "r
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--device", choices=["gpu", "tpu", "cpu"], default="gpu")
-    parser.add_argument("--minutes", type=float, default=9.0, help="for all parts together")
+    parser.add_argument("--minutes", type=float, default=25.0, help="for all parts together")
     parser.add_argument("--small", action="store_true", help="tiny sizes, to try this program out")
     parser.add_argument("--only", default="", help="texts, separated by commas: parts named so")
     parser.add_argument("--torch_python", default=sys.executable, help="a Python that has torch")

@@ -68,7 +68,9 @@ def make_translators(
     spec = make_spec(ModelConfig(**config), weights, [vocabulary] * 2, MAX_INPUT_LENGTH)
     save_spec(spec, pathlib.Path(folder))
     if workload.device == "gpu":
-        return {1: ctranslate2.Translator(folder, "cuda", compute_type="float16")}
+        halves = {"bfloat16": "float16", "int8": "int8_float16"}
+        on_gpu = halves.get(compute_type, compute_type)
+        return {1: ctranslate2.Translator(folder, "cuda", compute_type=on_gpu)}
     counts = (1, workload.num_threads) if workload.num_threads > 1 else (1,)
     return {
         count: ctranslate2.Translator(

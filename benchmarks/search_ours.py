@@ -61,4 +61,5 @@ def make_translator(workload: SearchWorkload) -> Translator:
         tokenizers = (PiecesTokenizer(vocabulary[NUM_SPECIAL:], ""),) * 2
     config.model.dtype = workload.dtype
     config.decoding.batch_size = workload.batch_size or config.decoding.batch_size
-    return Translator(config, jax.device_put(params), tokenizers)
+    devices = jax.local_devices() if workload.device == "cpu" else jax.local_devices()[:1]
+    return Translator(config, jax.device_put(params), tokenizers, devices)

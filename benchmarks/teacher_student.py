@@ -11,7 +11,6 @@ interleaved rounds, after one that is not counted.
 """
 
 import argparse
-import os
 import pathlib
 import statistics
 import time
@@ -24,8 +23,10 @@ from search_models import read_lines
 
 from transformer import Translator
 from transformer.config import DecodingConfig
+from transformer.data.workers import num_cores
 from transformer.evaluation.metrics import bleu, make_metric
 from transformer.evaluation.paired_tests import paired_differences
+from transformer.parallel.devices import use_cores_as_devices
 
 ROUNDS, PAUSE = 5, 0.5  # seconds between turns, in which the threads of the last stop spinning
 NUM_BOOTSTRAP = 1000
@@ -35,6 +36,7 @@ Translate = Callable[[list[str]], list[str]]
 def main() -> None:
     """Prints what each system reaches, and how the student differs from the teacher."""
     paths = parse_arguments()
+    use_cores_as_devices()  # as eval.py does for small models
     teacher, student = (Translator.from_checkpoint(path) for path in (paths.teacher, paths.student))
     sources, exported = read_lines(paths.sources), pathlib.Path(paths.exported)
     systems = {
@@ -85,7 +87,7 @@ def search(translator: Translator) -> Translate:
 
 def exported_search(folder: pathlib.Path, decoding: DecodingConfig) -> Translate:
     """Returns the search of CTranslate2, with a thread for each core."""
-    threads = len(os.sched_getaffinity(0))
+    threads = num_cores()
     translator = ctranslate2.Translator(str(folder), intra_threads=1, inter_threads=threads)
     source, target = (
         sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))

@@ -79,7 +79,8 @@ def milliseconds(run: Restored, model: CausalLM, shape: tuple[int, int], num_sco
     """Returns the time of one pass over ids of a shape, for each character that it scores."""
     ids = np.full(shape, 5, np.int32)
     apply = jax.jit(lambda params: model.apply({"params": params}, ids, deterministic=True))
-    return 1000 * seconds(lambda: apply(run.params)) / num_scored
+    params = jax.device_put(run.params)
+    return 1000 * seconds(lambda: apply(params)) / num_scored
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ position but one are compared.
 
 import argparse
 import dataclasses
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -110,7 +111,9 @@ def make_workloads(
         return
     for shape in [arguments.shape] if arguments.shape else SHAPES_OF[arguments.device]:
         options |= {"num_sentences": arguments.sentences, "is_mixed": arguments.lengths == "mixed"}
-        workload, searches = make_random(shape, folder, **options)
+        of_shape = os.path.join(folder, shape)
+        os.mkdir(of_shape)
+        workload, searches = make_random(shape, of_shape, **options)
         if workload.is_mixed:
             yield workload, searches, len(workload.sentences()), "sentences"
         else:
