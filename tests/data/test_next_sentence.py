@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from transformer.data.lm_batches import MaskedBatches
+from transformer.data.masked_batches import MaskedBatches
 from transformer.data.next_sentence import IS_NEXT, IS_OTHER, make_sentence_pairs
 from transformer.data.packing import PackedBatches
 from transformer.data.ragged import Ragged
@@ -95,11 +95,12 @@ def test_labels_survive_packing_and_masking():
     for step in range(batches.batches_per_epoch):
         batch, whole = batches[step], packed[step]
         begins = (batch.input_positions == 0) & (batch.input_segments != 0)
-        assert not batch.weights[begins].any() and (batch.inputs[begins] == BOS).all()
+        assert (batch.inputs[begins] == BOS).all()
+        assert not begins[np.nonzero(batch.weights)[0], batch.columns[batch.weights != 0]].any()
         assert (batch.targets[batch.weights != 0] >= NUM_SPECIAL).all()
         for row, column in zip(*np.nonzero(begins), strict=True):
             inside = whole.input_segments[row] == whole.input_segments[row, column]
             ids = tuple(whole.inputs[row][inside][1:])
-            assert label_of[ids] == batch.targets[row, column]
+            assert label_of[ids] == batch.pair_labels[row, column]
             count += 1
     assert count == len(found.source)

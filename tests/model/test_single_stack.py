@@ -12,7 +12,8 @@ from flax import linen as nn
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, sentence, tiny_config
 from transformer.data.batch import Batch
 from transformer.data.images import ImageBatch
-from transformer.data.lm_batches import MASK, WindowBatch
+from transformer.data.lm_batches import WindowBatch
+from transformer.data.masked_batches import MASK, MaskedBatch
 from transformer.model.arrays import as_batch
 from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassifier, pool
@@ -142,11 +143,14 @@ def test_the_next_sentence_is_predicted_from_the_pooler():
     config = tiny_config(num_layers=1, token_types=True, pooling="pooler", next_sentence=True)
     model = MaskedLM(config, VOCAB_SIZE)
     params = random_params(model.init, batch, deterministic=True)
-    run = partial(model.apply, {"params": params}, batch, deterministic=True)
-    tokens, pairs = run(method="predict_both")
-    np.testing.assert_array_equal(tokens, run())
+    run = partial(model.apply, {"params": params}, deterministic=True)
+    columns = np.array([[4, 1, 0, 0]])
+    masked = MaskedBatch(*batch[:3], batch.targets, columns, np.array([[7, 5, 0, 0]]))
+    tokens, pairs = run(masked, method="predict_both")
+    np.testing.assert_allclose(tokens, run(batch)[:, columns[0]], atol=1e-5)
+    np.testing.assert_array_equal(tokens, run(masked))
     dense, head = params["pooler"]["dense"], params["next_sentence"]
-    pooled = np.tanh(run(method="encode") @ dense["kernel"] + dense["bias"])
+    pooled = np.tanh(run(batch, method="encode") @ dense["kernel"] + dense["bias"])
     np.testing.assert_allclose(pairs, pooled @ head["kernel"] + head["bias"], atol=1e-5)
 
 

@@ -49,13 +49,14 @@ def test_what_is_not_known_is_not_estimated():
     ("task", "share_of_targets"), [("translation", 1), ("language_model", 1), ("masked_lm", 0.15)]
 )
 def test_cost_without_data_is_that_of_full_rows(task, share_of_targets):
-    """Catches a slice whose hours are estimated for half of a batch, or for the source alone."""
+    """Catches hours that are estimated for half of a batch, the source alone, or unused scores."""
     config = small_config()
     config.task = task
     _, batch = TASKS[task].model_and_blank_batch(config)
     cost, rows = TASKS[task].cost_without_data(config), batch[0].shape[0]
     assert cost.num_targets == pytest.approx(share_of_targets * rows * config.data.row_length)
     # 2 FLOPs forward and 4 backward for each weight that a token meets, and some for attention.
-    weights = 64 * 512 + (4 * 64 * 64 + 2 * 64 * 128) * (2.5 if task == "translation" else 1)
+    of_layers = (4 * 64 * 64 + 2 * 64 * 128) * (2.5 if task == "translation" else 1)
+    weights = share_of_targets * 64 * 512 + of_layers
     expected = 6 * weights * rows * config.data.row_length
     assert expected < cost.flops < 1.3 * expected

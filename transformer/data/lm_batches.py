@@ -1,4 +1,4 @@
-"""One long text as ids -> batches for language models, causal or masked.
+"""One long text as ids -> batches for causal language models.
 
 A batch is a function of (seed, step), as in `packing`.
 """
@@ -8,11 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transformer.data.batch import Batch
-from transformer.data.packing import PackedBatches
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer import Tokenizer
-from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
+from transformer.special_tokens import EOS, PAD
 
 
 def encode_text(tokenizer: Tokenizer, lines: Sequence[str]) -> np.ndarray:
@@ -111,44 +109,3 @@ def _with_start(ids: np.ndarray) -> np.ndarray:
 def _windows(ids: np.ndarray, starts: np.ndarray, length: int) -> WindowBatch:
     rows = ids[starts[:, None] + np.arange(length + 1)]  # [B, T + 1]
     return WindowBatch(rows[:, :-1], rows[:, 1:])
-
-
-MASK = UNK  # stands for a hidden token; with byte fallback UNK has no other use
-HIDDEN, SWAPPED = 0.8, 0.1  # shares of the tokens to guess; the others are shown unchanged
-
-
-class MaskedBatches:
-    """`batches[step]` is a batch of `packed` in which some tokens are to be guessed.
-
-    As in BERT (section 3.1) a token is to be guessed with probability `rate`, unless it is BOS or
-    EOS. Its input is then MASK (80%), a random token (10%) or itself (10%). `target_segments` are 0
-    on every other token. An example with EOS = 2, MASK = 3 and 6 and 9 to be guessed:
-
-        packed.inputs     5 6 7 2 8 9 2 0       targets           5 6 7 2 8 9 2 0
-        inputs            5 3 7 2 8 9 2 0       target_segments   0 1 0 0 0 2 0 0
-    """
-
-    def __init__(self, packed: PackedBatches, *, rate: float, vocab_size: int, seed: int) -> None:
-        """Takes packed batches whose source and target are the same sentences."""
-        self.packed, self.rate, self.vocab_size, self.seed = packed, rate, vocab_size, seed
-        self.rows_per_batch = packed.rows_per_batch
-        self.batches_per_epoch = packed.batches_per_epoch
-        self.plan_ahead = packed.plan_ahead
-
-    def __getitem__(self, step: int) -> Batch:
-        return self.part(step, 0, self.rows_per_batch)
-
-    def part(self, step: int, start: int, stop: int) -> Batch:
-        """Returns the batch of a step in which only the rows from `start` to `stop` are filled."""
-        batch = self.packed.part(step, start, stop)
-        rng = np.random.default_rng((self.seed, step, 1))  # 1: a stream apart from the packing's
-        is_maskable = (batch.input_segments != 0) & ~np.isin(batch.inputs, (BOS, EOS))
-        is_chosen = is_maskable & (rng.random(batch.inputs.shape) < self.rate)
-        draw = rng.random(batch.inputs.shape)
-        other = rng.integers(NUM_SPECIAL, self.vocab_size, batch.inputs.shape)
-        shown = np.where(draw < HIDDEN + SWAPPED, other, batch.inputs)
-        shown = np.where(draw < HIDDEN, MASK, shown)
-        return batch._replace(
-            inputs=np.where(is_chosen, shown, batch.inputs).astype(np.int32),
-            target_segments=np.where(is_chosen, batch.target_segments, 0).astype(np.int32),
-        )

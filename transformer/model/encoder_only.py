@@ -9,6 +9,7 @@ from flax import linen as nn
 from transformer.config import ModelConfig
 from transformer.data.batch import Batch
 from transformer.data.images import ImageBatch
+from transformer.data.masked_batches import MaskedBatch
 from transformer.model.arrays import Array, as_batch
 from transformer.model.dropout import Dropout
 from transformer.model.embedding import TokenEmbedding, add_positions, make_position_encoding
@@ -28,7 +29,7 @@ class SentenceEncoder(StackModel):
         self.tokens = TokenEmbedding(self.config, self.vocab_size, self.predicts_tokens)
         self.encoder = self.make_stack()
 
-    def encode(self, batch: Batch, *, deterministic: bool) -> jax.Array:
+    def encode(self, batch: Batch | MaskedBatch, *, deterministic: bool) -> jax.Array:
         """Returns the encoded inputs [B, S, D]; sentences of a row see only themselves."""
         x = self.tokens(batch.inputs, batch.input_positions, deterministic=deterministic)
         mask = segment_mask(batch.input_segments, batch.input_segments)
@@ -90,27 +91,36 @@ class MaskedLM(SentenceEncoder):
         if self.config.next_sentence:
             self.next_sentence = nn.Dense(2, dtype=jnp.float32)
 
-    def __call__(self, inputs: Batch | Array, *, deterministic: bool) -> jax.Array:
-        """Returns logits [B, S, V] of the token at each position.
+    def __call__(self, inputs: MaskedBatch | Batch | Array, *, deterministic: bool) -> jax.Array:
+        """Returns logits [B, K, V] of the tokens to guess, or [B, S, V] of all positions.
 
         They are float32, but in training (not `deterministic`) of the computing type.
-        inputs: a packed `Batch`, or ids [B, S] of one sentence per row with PAD behind it.
+        inputs: a `MaskedBatch`; or a packed `Batch`, or ids [B, S] of one sentence per row with PAD
+        behind it.
         """
-        x = self.encode(as_batch(inputs), deterministic=deterministic)
+        batch = inputs if isinstance(inputs, MaskedBatch) else as_batch(inputs)
+        x = self.encode(batch, deterministic=deterministic)
         if self.is_initializing() and self.config.pooling == "pooler":
             pooled = self.pooler(x)
             _ = self.next_sentence(pooled) if self.config.next_sentence else None
-        return self._predict(x, deterministic=deterministic)
+        return self._predict(x, batch, deterministic=deterministic)
 
-    def predict_both(self, batch: Batch, *, deterministic: bool) -> tuple[jax.Array, jax.Array]:
-        """Returns (logits [B, S, V] as above, logits [B, S, 2] of IS_NEXT and IS_OTHER).
+    def predict_both(
+        self, batch: MaskedBatch, *, deterministic: bool
+    ) -> tuple[jax.Array, jax.Array]:
+        """Returns (logits [B, K, V] as above, logits [B, S, 2] of IS_NEXT and IS_OTHER).
 
         The second mean something where a pair begins. Needs `config.next_sentence`.
         """
         x = self.encode(batch, deterministic=deterministic)
-        return self._predict(x, deterministic=deterministic), self.next_sentence(self.pooler(x))
+        of_pairs = self.next_sentence(self.pooler(x))
+        return self._predict(x, batch, deterministic=deterministic), of_pairs
 
-    def _predict(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
+    def _predict(
+        self, x: jax.Array, batch: MaskedBatch | Batch, *, deterministic: bool
+    ) -> jax.Array:
+        if isinstance(batch, MaskedBatch):
+            x = jnp.take_along_axis(x, batch.columns[..., None], axis=1)
         x = self.prediction(x) if self.config.prediction_head else x
         return self.tokens.logits(x, deterministic=deterministic)
 

@@ -11,8 +11,7 @@ import numpy as np
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.console import say
-from transformer.data.batch import Batch
-from transformer.data.lm_batches import MaskedBatches
+from transformer.data.masked_batches import MaskedBatch, MaskedBatches
 from transformer.data.next_sentence import make_sentence_pairs
 from transformer.data.packing import PackedBatches, full_rows, num_rows_of_batch
 from transformer.data.plain_text import load_text_lines
@@ -80,7 +79,7 @@ class MaskedLMTask(PlainTextTask[MaskedBatches, MaskedBatches]):
         logits, of_pairs = outputs
         loss, nll, tokens = cross_entropy(logits, batch.targets, batch.weights)
         begins = (batch.input_positions == 0) & (batch.input_segments != 0)
-        labels = jnp.where(begins, batch.targets, 0)
+        labels = jnp.where(begins, batch.pair_labels, 0)
         pair_loss, _, num_pairs = cross_entropy(of_pairs, labels, begins)
         loss += pair_loss * self._tokens_per_pair
         num_right = (begins & (of_pairs.argmax(-1) == labels)).sum()
@@ -99,9 +98,10 @@ class MaskedLMTask(PlainTextTask[MaskedBatches, MaskedBatches]):
         return metrics
 
     @classmethod
-    def model_and_blank_batch(cls, config: Config) -> tuple[MaskedLM, Batch]:
+    def model_and_blank_batch(cls, config: Config) -> tuple[MaskedLM, MaskedBatch]:
         model = cls.make_model(config, config.tokenizer.vocab_size)
-        batch = Batch.zeros(rows_per_batch(config), config.data.row_length)
+        data = config.data
+        batch = MaskedBatch.zeros(rows_per_batch(config), data.row_length, data.mask_rate)
         return with_training_options(model, config), batch
 
     @classmethod
@@ -140,10 +140,9 @@ def rows_per_batch(config: Config) -> int:
 
 def cost_of_sentences(config: Config, lengths: np.ndarray, vocab_size: int) -> StepCost:
     """Returns the cost of a step over sentences of these lengths."""
-    num_tokens = lengths.sum()
-    outputs = num_tokens * config.model.d_model * vocab_size
-    flops = stack_flops(config.model, lengths, outputs=outputs)
-    return StepCost(flops, num_tokens * config.data.mask_rate)
+    num_targets = lengths.sum() * config.data.mask_rate
+    outputs = num_targets * config.model.d_model * vocab_size
+    return StepCost(stack_flops(config.model, lengths, outputs=outputs), num_targets)
 
 
 def make_masked_batches(
