@@ -99,6 +99,12 @@ def catches(process, number):
     return bool(mask >> (number - 1) & 1)
 
 
+def hear_every_signal():
+    """Undoes what `nohup` and `&` of a shell ignore."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("delay", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -106,9 +112,9 @@ def test_a_command_that_is_importing_ends_in_one_sentence(number, delay, tmp_pat
     """Catches tracebacks of KeyboardInterrupt and ImportError, and a signal that is lost."""
     process = subprocess.Popen(
         [sys.executable, ROOT / "train.py", f"--workdir={tmp_path / 'run'}"],
-        stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        stderr=subprocess.PIPE, text=True, cwd=ROOT, preexec_fn=hear_every_signal,
     )  # fmt: skip
-    while not catches(process, signal.SIGHUP):  # the last that is caught
+    while process.poll() is None and not catches(process, signal.SIGHUP):  # the last caught
         time.sleep(0.005)
     time.sleep(delay)
     process.send_signal(number)
