@@ -23,7 +23,7 @@ GATED = {
 }
 EMA = {"optimizer.ema_decay": 0.99}
 COSINE = {"optimizer.decay_steps": lambda base: base.training.num_train_steps}
-MUON = {"optimizer.name": "muon"}
+MUON, LION = {"optimizer.name": "muon"}, {"optimizer.name": "lion"}
 DEEP_ENCODER = {  # as many parameters as 4+4 layers: a decoder layer has two attentions
     "model.num_layers": 6,
     "model.num_decoder_layers": 1,
@@ -48,7 +48,8 @@ ROWS = {
     "wsd": COSINE | {"optimizer.decay": "wsd", "optimizer.final_share": 0.0},
     "adamw": {"optimizer.weight_decay": 0.1},
     "adafactor": {"optimizer.name": "adafactor"} | rate(8),
-    "lion": {"optimizer.name": "lion"} | rate(1 / 5),
+    "lion": LION | rate(1 / 5),
+    "lion20": LION | rate(1 / 20),
     "muon": MUON,
     "muon2": MUON | rate(2),
     "ema": EMA,
