@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.scripts import ROOT
+from tests.helpers.scripts import ROOT, hear_every_signal
 from transformer.signals import CAUGHT, INTERRUPTED, RESUMABLE, Interruption, Stopping
 
 
@@ -97,12 +97,6 @@ def catches(process, number):
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     mask = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt"))
     return bool(mask >> (number - 1) & 1)
-
-
-def hear_every_signal():
-    """Undoes what `nohup` and `&` of a shell ignore."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.helpers.scripts import ROOT
+from tests.helpers.scripts import ROOT, hear_every_signal
 
 SCRIPT = ROOT / "tools" / "train_until_done.py"
 
@@ -22,8 +22,11 @@ def start(tmp_path):
         text = f'echo >>starts; {command} exit "$(sed -n "$(wc -l <starts)p" codes)"'
         arguments = [sys.executable, SCRIPT, "--pause_seconds=0.01", *flags, "sh", "-c", text]
         processes.append(
-            subprocess.Popen(arguments, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-        )
+            subprocess.Popen(
+                arguments, cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+                preexec_fn=hear_every_signal,
+            )
+        )  # fmt: skip
         return processes[-1]
 
     yield start

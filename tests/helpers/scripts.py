@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,12 @@ def write_config(folder):
     path = folder / "tiny.py"
     path.write_text(CONFIG.format(corpus=write_corpus(folder / "corpus")))
     return path
+
+
+def hear_every_signal():
+    """Undoes, in a new process, what `nohup` and `&` of a shell ignore for all that they start."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def start(script, *arguments, **options):
