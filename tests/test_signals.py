@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.scripts import ROOT, hear_every_signal
+from tests.helpers.scripts import ROOT, signals_are_heard, start
 from transformer.signals import CAUGHT, INTERRUPTED, RESUMABLE, Interruption, Stopping
 
 
@@ -104,10 +104,8 @@ def catches(process, number):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_command_that_is_importing_ends_in_one_sentence(number, delay, tmp_path):
     """Catches tracebacks of KeyboardInterrupt and ImportError, and a signal that is lost."""
-    process = subprocess.Popen(
-        [sys.executable, ROOT / "train.py", f"--workdir={tmp_path / 'run'}"],
-        stderr=subprocess.PIPE, text=True, cwd=ROOT, preexec_fn=hear_every_signal,
-    )  # fmt: skip
+    with signals_are_heard():
+        process = start("train.py", f"--workdir={tmp_path / 'run'}", text=True)
     while process.poll() is None and not catches(process, signal.SIGHUP):  # the last caught
         time.sleep(0.005)
     time.sleep(delay)

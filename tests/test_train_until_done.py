@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.helpers.scripts import ROOT, hear_every_signal
+from tests.helpers.scripts import ROOT, signals_are_heard
 
 SCRIPT = ROOT / "tools" / "train_until_done.py"
 
@@ -21,12 +21,10 @@ def start(tmp_path):
         (tmp_path / "codes").write_text("".join(f"{code}\n" for code in codes))
         text = f'echo >>starts; {command} exit "$(sed -n "$(wc -l <starts)p" codes)"'
         arguments = [sys.executable, SCRIPT, "--pause_seconds=0.01", *flags, "sh", "-c", text]
-        processes.append(
-            subprocess.Popen(
-                arguments, cwd=tmp_path, stderr=subprocess.PIPE, text=True,
-                preexec_fn=hear_every_signal,
+        with signals_are_heard():
+            processes.append(
+                subprocess.Popen(arguments, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
             )
-        )  # fmt: skip
         return processes[-1]
 
     yield start

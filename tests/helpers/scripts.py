@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.helpers.xla_flags import QUICK_COMPILE
@@ -57,10 +58,15 @@ def write_config(folder):
     return path
 
 
-def hear_every_signal():
-    """Undoes, in a new process, what `nohup` and `&` of a shell ignore for all that they start."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+@contextmanager
+def signals_are_heard():
+    """Processes that are started meanwhile ignore none, as they do below `nohup` or `&`."""
+    before = {n: signal.signal(n, signal.SIG_DFL) for n in (signal.SIGHUP, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def start(script, *arguments, **options):
