@@ -116,7 +116,7 @@ def test_sizes():
     """Catches a module or a function that no longer fits a reader's head."""
     for name, tree in MODULES.items():
         path = PACKAGE / f"{name.replace('.', '/')}.py"
-        assert path.read_text(encoding="utf-8").count("\n") <= 240, name
+        assert path.read_text(encoding="utf-8").count("\n") <= 400, name
         for label, node in definitions(tree):
             if not isinstance(node, ast.ClassDef):
                 assert node.end_lineno - node.lineno < 60, f"{name}: {label}"
