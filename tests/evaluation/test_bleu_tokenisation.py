@@ -8,7 +8,7 @@ import transformer
 from transformer.config import Config
 from transformer.evaluation import bleu_tokenisation
 from transformer.evaluation.bleu_tokenisation import (
-    LANGUAGES,
+    BEST,
     check_tokenisation,
     choose_tokenisation,
     tokenisation_note,
@@ -31,12 +31,14 @@ class Tokenisers:
     ("code", "missing", "tokenize", "reason"),
     [
         ("de", (), "13a", "usual"),
-        ("ja", (), "ja-mecab", "Japanese"),
+        ("ja", (), "ja-mecab", "ja"),
         ("jpn", ("ja-mecab",), "char", "pip install 'sacrebleu[ja]'"),
-        ("ko", (), "ko-mecab", "Korean"),
+        ("jpn_Jpan", (), "ja-mecab", "jpn_Jpan"),
+        ("ko", (), "ko-mecab", "ko"),
+        ("kor_Hang", (), "ko-mecab", "kor_Hang"),
         ("ko", ("ko-mecab",), "char", "pip install 'sacrebleu[ko]'"),
-        ("zh_TW", ("ja-mecab",), "zh", "Chinese"),
-        ("th", (), "char", "Thai"),
+        ("zh_TW", ("ja-mecab",), "zh", "zh_TW"),
+        ("tha_Thai", (), "char", "no tokeniser of its own for tha_Thai"),
     ],
 )
 def test_a_language_gets_a_tokenisation_that_runs(code, missing, tokenize, reason, monkeypatch):
@@ -66,7 +68,7 @@ def test_training_and_evaluation_refuse_it_before_any_work(monkeypatch, tmp_path
 
 def test_sacrebleu_knows_what_may_be_chosen():
     """Catches a name that sacreBLEU does not have, where its packages are installed or not."""
-    for name in {"13a", "char"} | {language.best for language in LANGUAGES.values()}:
+    for name in {"13a", "char"} | set(BEST.values()):
         try:
             check_tokenisation(name)
         except ValueError as error:

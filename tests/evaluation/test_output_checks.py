@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer.evaluation.output_checks import count_faults, find_faults, split_words
+from transformer.evaluation.output_checks import count_faults, find_faults, split_words, word_unit
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,13 @@ def test_characters_are_words_where_there_are_no_spaces():
     assert split_words("你好 吗", "zh") == ["你", "好", "吗"] == split_words("你好 吗", "zh-CN")
     assert split_words("wie geht es", "de") == ["wie", "geht", "es"]
     assert find_faults("well", "好好好好", "en", "zh") == ["repeating"]
+
+
+@pytest.mark.parametrize("code", ["ja", "jpn", "ja_XX", "jpn_Jpan", "zho_Hans", "zh-TW", "tha"])
+def test_characters_are_words_whatever_code_the_language_has(code):
+    """Catches sentences of an imported NLLB model that count as one word each, and never repeat."""
+    assert word_unit(code) == "characters"
+    assert find_faults("well", "好好好好", "eng_Latn", code) == ["repeating"]
 
 
 def test_every_fault_is_counted_even_if_there_is_none():

@@ -21,7 +21,7 @@ from transformer.data.parallel_text import (
     parse_corpora,
     read_blocks,
 )
-from transformer.data.scripts import scripts_of
+from transformer.data.scripts import make_is_wrong
 from transformer.data.workers import in_order, num_cores
 
 SMALL_TEXT = 2**22  # bytes of files that are not worth the start of other processes
@@ -53,7 +53,7 @@ class TrainingText:
         self.files = [files_of(corpus.name, split, config) for corpus in self.corpora]
         if config.drop_wrong_script:
             for language in (config.source_language, config.target_language):
-                scripts_of(language)
+                make_is_wrong(language)
         self.num_blocks = 0  # in all, once they were read
 
     @cached_property

@@ -1,68 +1,44 @@
 """Which of sacreBLEU's tokenisations suits a language, and whether it can run here."""
 
-import re
-from typing import NamedTuple
-
 from sacrebleu.metrics import BLEU
 
+from transformer.data.languages import has_spaces, scripts_of
+
 EXTRAS = {"ja-mecab": "ja", "ko-mecab": "ko"}  # tokenisation: what pip installs for it
+BEST = {"Jpan": "ja-mecab", "Hans": "zh", "Hant": "zh", "Hang": "ko-mecab", "Kore": "ko-mecab"}
 
 
-class Language(NamedTuple):
-    """A language that 13a does not suit. best: its tokenisation in sacreBLEU."""
+def best_tokenisation(language: str) -> str:
+    """Returns the tokenisation of sacreBLEU that suits a language, whatever code it is given by.
 
-    name: str
-    best: str = "char"
-    has_spaces: bool = False
-
-
-LANGUAGES = {
-    "ja": Language("Japanese", "ja-mecab"),
-    "zh": Language("Chinese", "zh"),
-    "ko": Language("Korean", "ko-mecab", has_spaces=True),
-    "th": Language("Thai"),
-    "lo": Language("Lao"),
-    "km": Language("Khmer"),
-    "my": Language("Burmese"),
-    "bo": Language("Tibetan"),
-}
-CODES = {"jpn": "ja", "zho": "zh", "cmn": "zh", "yue": "zh", "kor": "ko"}
-CODES |= {"tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bod": "bo"}
-
-
-def find_language(code: str) -> Language | None:
-    """Returns what is known of a language by its code, None if 13a suits it.
-
-    >>> find_language("zh_CN").name, find_language("de")
-    ('Chinese', None)
+    >>> best_tokenisation("zh_CN"), best_tokenisation("tha_Thai"), best_tokenisation("de")
+    ('zh', 'char', '13a')
     """
-    first = re.split("[-_]", code.lower())[0]
-    return LANGUAGES.get(CODES.get(first, first))
+    usual = "13a" if has_spaces(language) else "char"
+    return next((BEST[script] for script in scripts_of(language) if script in BEST), usual)
 
 
-def choose_tokenisation(code: str) -> tuple[str, str]:
+def choose_tokenisation(language: str) -> tuple[str, str]:
     """Returns (the tokenisation for a language that can run here, why it is this one)."""
-    language = find_language(code)
-    if not language:
-        return "13a", "the usual one"
+    best = best_tokenisation(language)
+    if best == "13a":
+        return best, "the usual one"
+    if best == "char":
+        return best, f"sacreBLEU has no tokeniser of its own for {language}"
     try:
-        check_tokenisation(language.best)
+        check_tokenisation(best)
     except ValueError:
-        extra = EXTRAS[language.best]
-        return "char", f"{language.best} needs pip install 'sacrebleu[{extra}]'"
-    if language.best != "char":
-        return language.best, f"for {language.name}"
-    return "char", f"sacreBLEU has no tokeniser of its own for {language.name}"
+        return "char", f"{best} needs pip install 'sacrebleu[{EXTRAS[best]}]'"
+    return best, f"for the language {language}"
 
 
-def tokenisation_note(tokenize: str, code: str) -> str:
+def tokenisation_note(tokenize: str, language: str) -> str:
     """Returns a warning if BLEU is to count words of a language without spaces, else ""."""
-    language = find_language(code)
-    if not language or language.has_spaces or tokenize not in ("13a", "intl"):
+    if has_spaces(language) or tokenize not in ("13a", "intl"):
         return ""
-    others = " or ".join(dict.fromkeys((language.best, "char")))
+    others = " or ".join(dict.fromkeys((best_tokenisation(language), "char")))
     return (
-        f"{tokenize} does not split {language.name} into words, so BLEU says little; set "
+        f"{tokenize} does not split {language} into words, so BLEU says little; set "
         f"--config.data.bleu_tokenize={others}"
     )
 

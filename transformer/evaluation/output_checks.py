@@ -1,8 +1,9 @@
 """Faults of a translation that show without its reference: empty, copied or repeating text."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+
+from transformer.data.languages import has_spaces
 
 # What counts as which fault, in the words of the report.
 DEFINITIONS = {
@@ -13,12 +14,11 @@ DEFINITIONS = {
         "source does not do so too; case does not count"
     ),
 }
-UNSPACED = ("zh", "ja", "th", "lo", "km", "my")  # languages without spaces between words
 
 
 def word_unit(language: str) -> str:
-    """Returns what texts of a language ("de", "zh-CN") are split into: "words" or "characters"."""
-    return "characters" if re.split("[-_]", language)[0] in UNSPACED else "words"
+    """Returns what texts of a language (de, jpn_Jpan) are split into: "words" or "characters"."""
+    return "words" if has_spaces(language) else "characters"
 
 
 def split_words(text: str, language: str) -> list[str]:
