@@ -45,3 +45,12 @@ def test_subword_dropout_is_for_training_alone(make_task):
     lines = "\n".join(random.summary_lines())
     assert "subwords    0.4 of the merges dropped: sources have " in lines
     assert "subwords" not in "\n".join(plain.summary_lines())
+
+
+def test_a_validation_on_few_pairs_is_warned_of(make_task):
+    """Catches a best checkpoint that the BLEU of two sentences chose, without a word."""
+    task = make_task(0.0)
+    task.validation_pairs = task.validation_pairs[:4]
+    assert "warning     4 validation pairs are too few" in "\n".join(task.summary_lines())
+    task.validation_pairs *= 13
+    assert "too few" not in "\n".join(task.summary_lines())

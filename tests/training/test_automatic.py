@@ -9,6 +9,7 @@ import transformer
 from tests.helpers.scripts import write_corpus
 from transformer.config import Config
 from transformer.data.corpus_facts import Lengths, TextFacts
+from transformer.data.parallel_text import load_evaluation_pairs
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.training import automatic, automatic_rules
 from transformer.training.automatic import choose_settings
@@ -183,6 +184,15 @@ def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, mon
     with pytest.raises(StopAtOnce):
         transformer.train(own_text, tmp_path / "run", on_report=StopAtOnce.at, verbose=False)
     assert WorkDir(tmp_path / "run").load_config() == config
+
+
+def test_the_summary_says_how_many_pairs_are_held_out(own_text):
+    """Catches "about 9 of 95 pairs", where the hash draws two."""
+    choices = choose_settings(own_text.with_values({"training.num_train_steps": 10}))
+    data = choices.config.data
+    validation, test = (len(load_evaluation_pairs(data, split)) for split in ("validation", "test"))
+    said = f"no validation and test files: {validation} and {test} of 400 pairs, drawn by a hash"
+    assert choices.reasons["data.held_out"] == said and validation != test
 
 
 def test_the_vocabulary_of_a_given_file_is_not_chosen(own_text, tmp_path):

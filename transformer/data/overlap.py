@@ -22,7 +22,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 class Overlap(NamedTuple):
-    """How many pairs of the evaluation sets have a sentence that is in the training text.
+    """How many pairs of the evaluation sets have a sentence that is trained on.
 
     digest: of the evaluation sets. splits: by name, (number of such pairs, of all).
     """
@@ -40,7 +40,7 @@ class Overlap(NamedTuple):
         if not parts:
             return ""
         return (
-            f"the source or the target of {' and '.join(parts)} is in the training text too; "
+            f"{' and '.join(parts)} have the source or the target of a pair that is trained on; "
             f"--config.data.drop_overlap leaves such training pairs out"
         )
 

@@ -43,6 +43,7 @@ from transformer.tasks.task import Metrics, Task, with_training_options
 from transformer.workdir import WorkDir
 
 FACTS = "path, size or time of change of the text (data.cache_key=hash compares what is in it)"
+FEW_PAIRS = 50  # of fewer, a score tells hardly which checkpoint is better
 MAX_TOO_LONG = 0.001  # of the training pairs may have a source too long for rows of the best shape
 
 
@@ -230,6 +231,11 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
             f"validation  {len(self.validation_pairs):,} pairs, {validation.batches_per_epoch} "
             f"batches",
         ]
+        if len(self.validation_pairs) < FEW_PAIRS:
+            lines.append(
+                f"warning     {len(self.validation_pairs)} validation pairs are too few to tell "
+                f"which checkpoint is best: use {FEW_PAIRS} or more, from files or by data.held_out"
+            )
         if self.overlap:
             lines.append(f"warning     {self.overlap}")
         data = self.config.data

@@ -112,12 +112,24 @@ def _choose_data(choices: Choices) -> None:
     tokenize, reason = choose_tokenisation(target)
     choices.set("data.bleu_tokenize", tokenize, reason)
     if choices.is_open("data.held_out"):
-        missing = corpus_facts.missing_splits(choices.config.data)
-        # The splits that drop_overlap compares with may be those that are missing.
-        whole = choices.config.with_values({"data.held_out": "", "data.drop_overlap": False})
-        blocks = TrainingText(whole.data).kept() if missing else []
-        num_pairs = sum(len(kept.pairs) for kept in blocks)
-        rules.choose_held_out(choices, missing, num_pairs)
+        _choose_held_out(choices, corpus_facts.missing_splits(choices.config.data))
+
+
+def _choose_held_out(choices: Choices, missing: list[str]) -> None:
+    """Holds pairs out for the splits that are missing, and says how many the hash drew."""
+    if not missing:
+        choices.set("data.held_out", "", "all splits have files")
+        return
+    # The splits that drop_overlap compares with may be those that are missing.
+    whole = choices.config.with_values({"data.held_out": "", "data.drop_overlap": False})
+    num_pairs = sum(len(kept.pairs) for kept in TrainingText(whole.data).kept())
+    share = rules.share_to_hold_out(num_pairs)
+    value = ",".join(f"{split}@{share}" for split in missing)
+    text = TrainingText(choices.config.with_values({"data.held_out": value}).data)
+    drawn = text.held_out_splits(text.held_out)
+    numbers = " and ".join(f"{len(drawn[split]):,}" for split in missing)
+    reason = f"no {' and '.join(missing)} files: {numbers} of {num_pairs:,} pairs, drawn by a hash"
+    choices.set("data.held_out", value, reason)
 
 
 def _choose_estimates(choices: Choices, facts: rules.Facts) -> None:

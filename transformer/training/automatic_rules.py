@@ -59,14 +59,10 @@ class Facts(NamedTuple):
         return self.text.num_pairs * float(self.lengths.target.mean())
 
 
-def choose_held_out(choices: Choices, missing: list[str], num_pairs: int) -> None:
-    """Holds pairs out for splits without files: 2% each, but 100 to 1,000 and at most a tenth."""
+def share_to_hold_out(num_pairs: int) -> str:
+    """Returns the percentage for each split: 2%, but 100 to 1,000 pairs and at most a tenth."""
     number = min(HELD_OUT_PAIRS, max(100, num_pairs // 50), num_pairs // 10)
-    percent = f"{max(100 * number / max(num_pairs, 1), 0.001):.2g}"
-    value = ",".join(f"{split}@{percent}%" for split in missing)
-    names = " and ".join(missing)
-    reason = f"no {names} files: about {number:,} of {num_pairs:,} pairs for each"
-    choices.set("data.held_out", value, reason if missing else "all splits have files")
+    return f"{max(100 * number / max(num_pairs, 1), 0.001):.2g}%"
 
 
 def choose_vocabulary(choices: Choices, text: TextFacts) -> None:
