@@ -31,10 +31,10 @@ class Tokenisers:
     ("code", "missing", "tokenize", "reason"),
     [
         ("de", (), "13a", "usual"),
-        ("ja", (), "ja-mecab", "ja"),
+        ("ja", (), "ja-mecab", "for the language ja"),
         ("jpn", ("ja-mecab",), "char", "pip install 'sacrebleu[ja]'"),
         ("jpn_Jpan", (), "ja-mecab", "jpn_Jpan"),
-        ("ko", (), "ko-mecab", "ko"),
+        ("ko", (), "ko-mecab", "for the language ko"),
         ("kor_Hang", (), "ko-mecab", "kor_Hang"),
         ("ko", ("ko-mecab",), "char", "pip install 'sacrebleu[ko]'"),
         ("zh_TW", ("ja-mecab",), "zh", "zh_TW"),

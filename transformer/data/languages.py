@@ -45,9 +45,9 @@ NLLB = """
     uzn_Latn vec_Latn vie_Latn war_Latn wol_Latn xho_Latn ydd_Hebr yor_Latn yue_Hant zho_Hans
     zho_Hant zul_Latn
 """
-# NLLB's codes are ISO 639-3 with the script by ISO 15924, and so are these of languages it lacks.
+# NLLB's codes are a language of ISO 639-3 and its script of ISO 15924; these are missing there.
 OTHERS = "bre_Latn che_Cyrl chv_Cyrl fry_Latn lat_Latn oss_Cyrl sah_Cyrl srp_Latn"
-# Codes of ISO 639-1, and of groups of languages, for theirs.
+# Codes of ISO 639-1, then codes of macrolanguages, each with the ISO 639-3 code that NLLB uses.
 CODES = """
     af=afr am=amh ar=arb as=asm az=azj ba=bak be=bel bg=bul bn=ben bo=bod br=bre bs=bos ca=cat
     ce=che cs=ces cv=chv cy=cym da=dan de=deu dz=dzo el=ell en=eng eo=epo es=spa et=est eu=eus
@@ -68,7 +68,7 @@ STYLES = {  # scripts of ISO 15924 that are several of Unicode's, or a style of 
     "Hant": ["Han", "Bopomofo"],
     "Jpan": ["Han", "Hiragana", "Katakana"],
     "Kore": ["Hangul", "Han"],
-    "Hang": ["Hangul", "Han"],  # NLLB's name of Korean's
+    "Hang": ["Hangul", "Han"],  # NLLB names Korean kor_Hang
 }
 UNSPACED = {"Hans", "Hant", "Hani", "Jpan", "Hira", "Kana", "Thai", "Laoo", "Khmr", "Mymr", "Tibt"}
 
