@@ -1,4 +1,5 @@
 # make train: set everything up and train on the embedded corpus; make test: set up and test.
+# make test-all: also the tests that take long by their nature: hosts, kills, the documentation.
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
@@ -6,16 +7,16 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(VENV)/bin/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: train test test-fast torture lint clean
+.PHONY: train test test-all torture lint clean
 
 train: $(READY)
 	$(VENV)/bin/python train.py
 
 test: $(READY)
-	$(PYTEST)
+	$(PYTEST) -m "not long"
 
-test-fast: $(READY)  # without the tests that start processes or train as a user does
-	$(PYTEST) -m "not slow"
+test-all: $(READY)
+	$(PYTEST)
 
 torture: $(READY)  # harm done to runs until one is lost: make torture MINUTES=60
 	$(VENV)/bin/python -m tests.torture --minutes=$(or $(MINUTES),30)

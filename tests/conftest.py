@@ -34,14 +34,11 @@ def pytest_unconfigure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Marks the tests that start processes of their own or train as a user does; they go first.
+    """Lets the tests that run commands as a user does go first.
 
     With several workers, the longest files then do not begin last.
     """
     items.sort(key=lambda item: "end_to_end" not in item.path.parts)
-    for item in items:
-        if "end_to_end" in item.path.parts:
-            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from configs import embedded_en_de, g2p, table3, wmt14_en_de_base, wmt14_en_de_big
+from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import count_parameters
 from transformer.cli.config_files import load_config_file
 from transformer.config import Config
@@ -68,7 +69,7 @@ def test_wmt14_follows_the_paper():
         assert config.training.eval_every % config.training.checkpoint_every == 0
 
 
-@pytest.mark.parametrize("row", table3.ROWS)
+@pytest.mark.parametrize("row", others_long(table3.ROWS, "base", "big"))
 def test_table_3_changes_only_what_the_row_says(row):
     """Catches a row that inherits a neighbour's change."""
     config = table3.get_config(row).validate()

@@ -31,6 +31,7 @@ def run_main(accelerator, monkeypatch, folder, *flags):
     return report, output.with_suffix(".md").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_a_step_is_measured_and_written(accelerator, monkeypatch, tmp_path):
     """Catches a contestant, a part or a table that no longer works before a card is there."""
     report, table = run_main(accelerator, monkeypatch, tmp_path, "--only=scaled")

@@ -2,14 +2,18 @@
 
 from itertools import islice
 
+import pytest
+
+from tests.helpers.rings import others_long
 from tests.torture import BAD
 from tests.torture.damage import trials
 
 
-def test_no_damage_is_silent(tmp_path):
+@pytest.mark.parametrize("num_trials", others_long([8, 40], 8))
+def test_no_damage_is_silent(tmp_path, num_trials):
     """Catches any file or folder whose damage changes what is restored, and tracebacks.
 
     `make torture` tries many more, and trains on with the damaged runs.
     """
-    for trial in islice(trials(tmp_path, seed=7, trains=False), 40):
+    for trial in islice(trials(tmp_path, seed=7, trains=False), num_trials):
         assert trial.outcome not in BAD, trial

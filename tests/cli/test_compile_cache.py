@@ -48,7 +48,7 @@ def turn_on():
     return jax.config.jax_compilation_cache_dir, "".join(said)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_second_start_finds_what_the_first_compiled(tmp_path):
     """Catches a cache that is never written, never read, or open to others."""
 

@@ -48,7 +48,6 @@ def test_a_corpus_that_has_moved_is_named(make_run, monkeypatch):
     assert scored[0].data.corpus == "moved"
 
 
-@pytest.mark.slow
 def test_the_script_ends_with_code_2_and_one_line():
     """Catches an exit code or an output that only a shell sees."""
     code, out, err = run("eval.py", "--workdir=configs")

@@ -99,7 +99,7 @@ def test_tracebacks_and_logs_are_escaped(capsys):
     assert not raw(shown) and shown.count("\\x1b]0;title") == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_training_shows_nothing_as_it_is(tmp_path):
     """Catches a start-up summary, a sample, a report or a log with the corpus' own commands."""
     corpus, run = tmp_path / NAME, tmp_path / f"other {NAME}"

@@ -30,7 +30,6 @@ def test_commands_name_functions(command):
     assert callable(getattr(importlib.import_module(module), function))
 
 
-@pytest.mark.slow
 def test_native_windows_is_refused_in_a_sentence():
     """Catches "No module named fcntl" from the depths of an import."""
     program = "import sys; sys.modules['fcntl'] = None; import transformer.storage"

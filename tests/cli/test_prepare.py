@@ -52,7 +52,6 @@ def test_other_tasks_are_refused(call, words):
     assert ended.code == 2 and "not of language_model" in ended.err
 
 
-@pytest.mark.slow
 def test_a_killed_process_leaves_parts_and_no_workers(tmp_path):
     """Catches parts that are taken for the whole, and processes that go on for ever."""
     config, number = write_config(tmp_path), 110_000

@@ -17,7 +17,6 @@ def parse(*words: str):
     return parse_flags_and_config(TrainFlags, ["train.py", *words])
 
 
-@pytest.mark.slow
 def test_a_mistake_that_is_found_late_is_one_line_too(tmp_path):
     """Catches an exit code or a stack trace that only a shell sees."""
     code, out, err = run(
@@ -102,7 +101,6 @@ def test_configurations_start_from_shipped_ones_without_a_checkout(tmp_path, mon
             del sys.modules[name]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", [train, evaluate])
 def test_help_and_mistakes_need_no_jax(command):
     """Catches seconds of waiting for --help, or for a word on a misspelt flag."""

@@ -12,6 +12,7 @@ import pytest
 
 from tests.helpers.commands import call, one_device
 from tests.helpers.registries import own_names
+from tests.helpers.rings import others_long
 from transformer.evaluation.metrics import sentence_chrf
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +39,9 @@ def runs(finished, classes, text, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=NAMES.get)
+@pytest.mark.parametrize(
+    "page", others_long([page for page in PAGES if blocks_of(page)], PAGES[0]), ids=NAMES.get
+)
 def test_python_blocks_run(page, runs, monkeypatch, capsys):
     """Catches a snippet that has not kept up with the code; a page is one program."""
     monkeypatch.chdir(runs)
@@ -55,6 +58,7 @@ PUBLISHED = {  # folders that pages name, and those that stand for them here
 }
 
 
+@pytest.mark.long
 def test_models_come_in_and_go_out_as_the_page_says(runs, monkeypatch):
     """Catches an import, an export or a flag that has another name than the page gives it."""
     monkeypatch.chdir(runs)
@@ -99,6 +103,7 @@ def run_block(block):
 POCKET = "## From teacher to pocket"
 
 
+@pytest.mark.long
 def test_back_translation_works_as_the_page_says(runs, tmp_path, monkeypatch):
     """Catches a command that fails, mixes up lines, or lets a test sentence through."""
     (tmp_path / "runs").mkdir()
@@ -133,6 +138,7 @@ def test_back_translation_works_as_the_page_says(runs, tmp_path, monkeypatch):
     assert distilled.count("\n") == 1 and distilled.strip()
 
 
+@pytest.mark.long
 def test_a_teacher_comes_into_the_pocket_as_the_page_says(runs, tmp_path, monkeypatch):
     """Catches a command that fails, pairs a source with another's translation or picks a worse."""
     (tmp_path / "runs").mkdir()

@@ -96,6 +96,7 @@ def test_scores_an_own_test_set_like_the_config_s(workdir):
     assert (workdir / "results" / "test" / "report.html").stat().st_size > 10_000
 
 
+@pytest.mark.long
 def test_every_checkpoint_is_scored(workdir):
     """Catches a curve that stops at a damaged checkpoint, and rows that are not kept."""
     copy = workdir.parent / "copy"
@@ -182,6 +183,7 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(workdir, tmp_path):
     assert call("eval.py", f"--workdir={other}", "--input=-")[0] == 2
 
 
+@pytest.mark.long
 def test_fuzzed_lines_never_crash(workdir):
     """Catches any bytes that end the command or cost a line."""
     rng = random.Random(0)
@@ -234,6 +236,7 @@ def translate(arguments):
     return lambda *more: start(*arguments, *more)
 
 
+@pytest.mark.long
 def test_a_corpus_is_resumed_after_a_kill_and_a_signal(translate, arguments, corpus, tmp_path):
     """Catches finished chunks that are done twice, and bytes that depend on interruptions."""
     parts = tmp_path / "out.de.parts"
@@ -263,6 +266,7 @@ def test_a_corpus_is_resumed_after_a_kill_and_a_signal(translate, arguments, cor
     assert list(tmp_path.iterdir()) == [tmp_path / "out.de"]
 
 
+@pytest.mark.long
 def test_two_hosts_share_a_corpus(translate, corpus, tmp_path):
     """Catches chunks that each host does, a join before the last of them, and hosts that hang."""
     with socket.socket() as free:
@@ -278,6 +282,7 @@ def test_two_hosts_share_a_corpus(translate, corpus, tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "out.de"]
 
 
+@pytest.mark.long
 def test_a_reader_that_leaves_a_stream_early_ends_it_quietly(translate):
     """Catches a pipe to head that ends in a stack trace, or after all of the corpus."""
     process = translate()

@@ -51,6 +51,7 @@ def fine_tuned(run, workdir, corpus, **changes):
     return [row["validation_loss"] for row in rows if "validation_loss" in row]
 
 
+@pytest.mark.long
 def test_a_classifier_takes_encoder_and_pooler(corpus, tmp_path, capsys):
     """Catches a pooler that begins afresh though the file has one, and steps that learn nothing."""
     imported = bert.read(GOLDEN / "bert")
@@ -64,6 +65,7 @@ def test_a_classifier_takes_encoder_and_pooler(corpus, tmp_path, capsys):
     assert 0 < abs(pooler - imported.params["pooler/dense/kernel"]).max() < 0.1
 
 
+@pytest.mark.long
 def test_a_language_model_begins_where_it_was(corpus, tmp_path):
     """Catches a loss that begins at ln V, or with text that is split into other tokens."""
     run = write_run(gpt2.read(GOLDEN / "gpt2"), tmp_path / "gpt2")
@@ -73,6 +75,7 @@ def test_a_language_model_begins_where_it_was(corpus, tmp_path):
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.long
 def test_a_translation_model_begins_where_it_was(corpus, tmp_path):
     """Catches a loss that begins at ln V, and an array that a mesh of three axes cannot divide."""
     corpus = corpus / "pairs"

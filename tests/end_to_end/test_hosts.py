@@ -59,6 +59,7 @@ def passed_on(config, tmp_path_factory):
     return workdir, first, second
 
 
+@pytest.mark.long
 def test_two_hosts_learn_what_one_does_and_either_resumes_from_the_others_checkpoint(
     passed_on, config, tmp_path
 ):
@@ -75,6 +76,7 @@ def test_two_hosts_learn_what_one_does_and_either_resumes_from_the_others_checkp
     assert found == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.long
 def test_only_the_first_host_speaks_and_writes(passed_on):
     """Catches every line printed, or every report written, once per host."""
     workdir, ((_, first), (_, second)), _ = passed_on
@@ -86,6 +88,7 @@ def test_only_the_first_host_speaks_and_writes(passed_on):
     assert sum(step == 5 for step in steps) == 1
 
 
+@pytest.mark.long
 def test_a_signal_to_one_stops_both_and_a_killed_one_does_not_leave_the_other(passed_on, config):
     """Catches hosts that save different steps, or wait for ever for one that is gone."""
     workdir, _, said = passed_on

@@ -10,6 +10,7 @@ from tests.torture import Outcome, long_runs
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
+@pytest.mark.long
 def test_nothing_grows_over_steps_with_evaluations_or_over_lines(tmp_path):
     """Catches a file, thread or program per evaluation, save or chunk of lines."""
     run = tmp_path / "run"

@@ -60,6 +60,7 @@ SETTINGS = {
 ONE_DEVICE = {**os.environ, "XLA_FLAGS": xla_flags(1)}
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_is_flat_over_2000_steps_of_a_million_pairs(tmp_path):
     corpus = tmp_path / "corpus"

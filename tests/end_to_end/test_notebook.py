@@ -22,6 +22,7 @@ def kinds(notebook):
     return [[output["output_type"] for output in cell["outputs"]] for cell in cells]
 
 
+@pytest.mark.long
 def test_the_notebook_runs_and_shows_what_it_is_kept_with(tmp_path, monkeypatch):
     """Catches a cell that has not kept up with the code, and outputs that nobody committed.
 

@@ -153,6 +153,7 @@ def search_with(theirs, sentences, **options):
     ]
 
 
+@pytest.mark.long
 def test_greedy_equals_ctranslate2s(ours, make_ctranslate2):
     """Catches what Marian's test does, by another implementation, which may end without EOS."""
     sentences = random_sentences()
@@ -164,6 +165,7 @@ def test_greedy_equals_ctranslate2s(ours, make_ctranslate2):
         assert translation.ids[:num_free] == ids[:num_free]
 
 
+@pytest.mark.long
 def test_live_beams_equal_ctranslate2s(make_ctranslate2):
     """Catches a live hypothesis that is lost, or continued with another's cache, in 20 steps.
 
@@ -181,6 +183,7 @@ def test_live_beams_equal_ctranslate2s(make_ctranslate2):
         assert sorted(t.ids[:-1] for t in best) == sorted(ids for ids, _ in others)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_no_translation_of_ctranslate2s_is_better(ours, make_ctranslate2, alpha):
     """Catches a wrong end or score: each of ours has the score that their model gives to it."""

@@ -65,6 +65,7 @@ def own(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_training_uses_what_the_file_registers(own):
     """Catches a registered loss or metric without effect, and a next command that fails."""
     records = [json.loads(line) for line in (own / "run" / "metrics.jsonl").open()]

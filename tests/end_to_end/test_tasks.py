@@ -184,6 +184,7 @@ def test_a_masked_model_learns_and_a_classifier_starts_from_it(tmp_path):
     assert re.search("warm start from .*; fresh: classes\n", err)
 
 
+@pytest.mark.long
 def test_pairs_are_pre_trained_and_classified(tmp_path):
     """Catches pairs that a classifier does not see as its pre-training did, or sees as one text."""
     rng, documents, rows = random.Random(0), [], []
@@ -219,6 +220,7 @@ def test_pairs_are_pre_trained_and_classified(tmp_path):
 # ---- images
 
 
+@pytest.mark.long
 def test_images_are_learnt_and_other_shapes_refused(tmp_path):
     """Catches patches out of order, and images of another shape or range that are classified."""
     rng = np.random.default_rng(0)

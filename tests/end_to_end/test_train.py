@@ -63,6 +63,7 @@ def interrupt(config, workdir, number, at_step):
     return process.returncode, err.decode()
 
 
+@pytest.mark.long
 def test_killed_and_resumed_equals_undisturbed(finished, config, tmp_path):
     """Catches losses or weights that differ in a bit from an undisturbed run's; dropout is on.
 
@@ -160,6 +161,7 @@ def test_another_configuration_is_refused_with_the_fields_that_differ(finished, 
     assert len(err.strip().splitlines()) == 1
 
 
+@pytest.mark.long
 def test_fine_tuning_begins_where_the_other_run_ended_and_resumes_without_it(finished, tmp_path):
     """Catches a vocabulary of its own, and bfloat16 parameters that stay so and learn little.
 
@@ -193,6 +195,7 @@ def test_fine_tuning_begins_where_the_other_run_ended_and_resumes_without_it(fin
     assert (workdir / "tokenizer.vocab").read_bytes() == (finished / "tokenizer.vocab").read_bytes()
 
 
+@pytest.mark.long
 def test_adapters_are_trained_scored_and_opened_with_their_base(finished, tmp_path):
     """Catches adapters that nothing but training can open, and a base that is saved with them."""
     workdir = tmp_path / "adapters"
@@ -206,6 +209,7 @@ def test_adapters_are_trained_scored_and_opened_with_their_base(finished, tmp_pa
     assert set(saved.params) == {"encoder", "decoder"}  # no embeddings
 
 
+@pytest.mark.long
 def test_stray_files_change_nothing(finished, config, tmp_path):
     """Catches a stray folder named 999, which Orbax takes for the newest checkpoint."""
     workdir = tmp_path / "strays"

@@ -61,6 +61,7 @@ def measured(workdir):
     return {record["step"]: record[name] for record in records if name in record}
 
 
+@pytest.mark.long
 def test_words_are_learnt(workdir):
     """Catches a source split at spaces, and phones that are joined in what is compared."""
     assert list(measured(workdir)) == [80, 160, 240, 320]
@@ -68,6 +69,7 @@ def test_words_are_learnt(workdir):
     assert "WER" in (workdir / "said.txt").read_text()
 
 
+@pytest.mark.long
 def test_the_best_checkpoint_has_the_lowest_error_rate(workdir):
     """Catches the best taken for the highest: the worst model of the run, published."""
     _, out, said = call("eval.py", f"--workdir={workdir}", "--checkpoints=best")
@@ -77,6 +79,7 @@ def test_the_best_checkpoint_has_the_lowest_error_rate(workdir):
     assert out.decode().startswith("WER ")
 
 
+@pytest.mark.long
 def test_a_translation_is_phones_with_spaces_between(workdir):
     """Catches tokenizers of both sides swapped when they are restored."""
     source, target = load_tokenizers(workdir)

@@ -47,6 +47,7 @@ def test_a_class_token_is_named(tmp_path):
     assert found.weights.shape[1] == 1  # the mean over heads
 
 
+@pytest.mark.long
 def test_a_model_of_pairs_is_drawn_as_it_reads_them(tmp_path):
     """Catches a picture without [CLS], and a pair that is drawn as one text."""
     run = transformer.restore(write_run(tmp_path / "run", "classification", token_types=True))
@@ -80,6 +81,7 @@ def test_a_text_that_is_too_long_is_one_sentence(runs):
         self_attention_map(run, "w1")
 
 
+@pytest.mark.long
 def test_eval_draws_every_task(runs, tmp_path):
     pytest.importorskip("matplotlib", reason="pictures need matplotlib")
     text = tmp_path / "text.txt"

@@ -32,6 +32,7 @@ def name_of(run, **flags):
     return results_folder(flags, read_test_set(flags, Config().data))
 
 
+@pytest.mark.long
 def test_every_way_of_scoring_has_a_name_of_its_own(run):
     """Catches a search, a checkpoint or another text that takes the name of the run's own."""
     decoding, others = Config().decoding, [

@@ -41,6 +41,7 @@ def test_scores_and_searches_by_the_mean_probability(runs):
         both.encode(SOURCES[:1])
 
 
+@pytest.mark.long
 def test_a_model_with_itself_is_that_model(runs):
     """Catches a search that is changed by how an ensemble computes."""
     alone = Translator.from_checkpoint(runs / "a", "20", **ONE).translate(SOURCES, nbest=2)

@@ -122,6 +122,7 @@ def test_an_n_best_list_is_sorted_and_without_duplicates(translator):
         assert len({tuple(t.ids) for t in best}) == len(best) == 4
 
 
+@pytest.mark.long
 def test_samples_are_sorted_too_and_the_first_draw_is_among_them(half):
     """Catches `[0]` of several samples that is the first draw and not the best."""
     lines, options = sentences(4, seed=6), dict(sample=True, temperature=2.0)

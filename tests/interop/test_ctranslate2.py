@@ -15,6 +15,7 @@ from tests.helpers.random_translators import (
     random_sentences,
     random_translator,
 )
+from tests.helpers.rings import others_long
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.inference.translator import Translator
@@ -51,7 +52,7 @@ def load(folder):
     return ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", others_long(MODELS, "every option"))
 def test_lists_are_equal(tmp_path, name):
     """Catches a part that is left out, in another order, transposed, or of the other stack."""
     tokenizers, changes = MODELS[name]
@@ -100,7 +101,9 @@ def run_readme(folder, monkeypatch):
 TEXT = ["eine kleine Katze", "ein großer Hund", "die Katze und der Hund", "zwei Hunde, 3 Katzen"]
 
 
-@pytest.mark.parametrize("kind", ["sentencepiece", "characters", "pieces"])
+@pytest.mark.parametrize(
+    "kind", others_long(["sentencepiece", "characters", "pieces"], "sentencepiece")
+)
 def test_the_readme_translates(tmp_path, monkeypatch, kind):
     """Catches instructions that do not run, or that split or join text otherwise than we do."""
     tokenizer = {

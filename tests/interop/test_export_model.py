@@ -49,6 +49,7 @@ def test_a_folder_appears_with_all_its_files(run, tmp_path, format):
         transformer.export_model(run, folder, format)
 
 
+@pytest.mark.long
 def test_the_check_says_how_much_is_equal(run, tmp_path):
     """Catches a check that compares nothing, or that calls different translations equal."""
     pytest.importorskip("ctranslate2")

@@ -39,6 +39,7 @@ def test_logits_are_those_of_transformers(imported):
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
+@pytest.mark.long
 def test_greedy_continuations_are_those_of_transformers(imported):
     """Catches a prompt that gets an <|endoftext|> before it, and an end that is not seen."""
     model = LanguageModel(imported.config, build(imported)[1], imported.tokenizers[0])

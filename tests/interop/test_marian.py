@@ -12,6 +12,7 @@ import pytest
 import yaml
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from tests.helpers.rings import others_long
 from transformer.data.batch import Batch
 from transformer.inference.translator import Translator
 from transformer.interop.import_model import read_folder
@@ -54,7 +55,7 @@ def copy_package(folder, name="marian_pieces", settings=None, tensors=None, deco
     return folder
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", others_long(NAMES, "marian_joint"))
 def test_every_word_has_the_log_probability_that_marian_gives_it(name):
     """Catches other sinusoids, norms, biases or rows, and text that is split otherwise."""
     translator, pairs = translator_of(name), expected(name)["pairs"]
@@ -69,6 +70,7 @@ def test_every_word_has_the_log_probability_that_marian_gives_it(name):
         assert source.pieces(ids[:-1]) == pieces_of(source, pair["source_pieces"])
 
 
+@pytest.mark.long
 def test_the_search_finds_what_marian_finds_or_better():
     """Catches another length penalty, beam or end of a hypothesis than decoder.yml asks for."""
     wanted = expected("marian_pieces")

@@ -8,6 +8,7 @@ import pytest
 from flax.traverse_util import unflatten_dict
 
 from tests.helpers.random_translators import as_written, random_translator
+from tests.helpers.rings import others_long
 from transformer.config import DataConfig
 from transformer.data.parallel_text import load_evaluation_pairs
 from transformer.data.tokenizer import SentencePieceTokenizer
@@ -182,7 +183,7 @@ def test_reading_a_folder_gives_the_run_again(tokenizers, tmp_path, name):
         assert (tmp_path / "again" / file).read_text() == (tmp_path / "model" / file).read_text()
 
 
-@pytest.mark.parametrize("name", ["marian_joint", "marian_separate"])
+@pytest.mark.parametrize("name", others_long(["marian_joint", "marian_separate"], "marian_joint"))
 def test_a_model_of_marian_keeps_its_scores(tmp_path, name):
     """Catches positions that are replaced by the sinusoids that MarianMT would compute."""
     pairs = json.loads((GOLDEN / name / "expected.json").read_text())["pairs"]

@@ -63,6 +63,7 @@ def run(tmp_path_factory):
     return Restored(model, params, config, tokenizers, labels, workdir, "last (1)", 1, 1)
 
 
+@pytest.mark.long
 def test_a_program_finds_what_the_translator_finds(run, tmp_path):
     """Catches a README that does not run, a language that is lost, and padding that is translated.
 

@@ -8,6 +8,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.helpers.imported import GOLDEN, build, changed_folder
+from tests.helpers.rings import others_long
 from tools.golden_folders.translation import EXTRA, LANGUAGES, MODELS, SENTENCES, TRANSLATIONS
 from transformer.inference.translator import Translator
 from transformer.interop.seq2seq import read_seq2seq
@@ -29,7 +30,7 @@ def orders_of(name):
     return read_vocabulary(folder, read_seq2seq_settings(folder), *languages_of(name)).orders
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(scope="module", params=others_long(MODELS, "marianmt_shared", "nllb"))
 def golden(request):
     """(name, the imported model, the arrays that transformers computed)."""
     folder = GOLDEN / request.param

@@ -91,6 +91,7 @@ def test_no_random_bits_give_infinite_noise():
     )
 
 
+@pytest.mark.long
 def test_draws_do_not_depend_on_empty_rows():
     """Catches noise that changes where a batch is filled up for another number of devices."""
     (few, mask), (many, _) = arrays(), arrays(rows=3)
@@ -146,6 +147,7 @@ def reversing_batch(rng, num_rows, length):
     return make_batch([[(ids, [*ids[-2::-1], EOS])] for ids in sentences], length, length)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HARD_ATTENTION)
 def test_reversing_is_learned_and_one_position_is_seen(name):
     """Catches an estimator of the wrong sign, and attention to several positions in translation."""

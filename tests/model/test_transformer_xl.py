@@ -42,6 +42,7 @@ def test_a_segment_sees_its_memory_and_sends_it_no_gradient():
     np.testing.assert_array_equal(np.abs(slopes).max(-1) > 0, expected)
 
 
+@pytest.mark.long
 def test_a_memory_of_everything_is_full_attention():
     """Catches distances or masks that differ between segments, and rows of no whole segments."""
     ids = np.random.default_rng(0).integers(4, VOCAB_SIZE, (2, 7))

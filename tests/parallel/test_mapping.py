@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 
+from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import make_batch, sentence, tiny_model
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.config import Config, MeshConfig
@@ -31,12 +32,13 @@ WAYS = {  # name: (the way to compare with, mesh, parallelism, num_parts, settin
     ),
 }
 SEVERAL = [way for way, (baseline, *_) in WAYS.items() if way != baseline]
+SHORT = ("pmap in 2 micro-batches", "1×2×2 in 2 micro-batches, scanned, recomputed")
 RESTORED = "1×2×2 in 2 micro-batches, scanned, recomputed"  # also saved and restored
 
 pytestmark = pytest.mark.skipif(len(jax.devices()) != 4, reason="needs four devices")
 
 
-@pytest.mark.parametrize("way", SEVERAL)
+@pytest.mark.parametrize("way", others_long(SEVERAL, *SHORT))
 def test_every_way_gives_the_parameters_of_one_device(way):
     """Catches a mean over devices of means over tokens: rows hold unequal numbers of them."""
     run, alone = trained(way), trained(WAYS[way][0])
@@ -50,7 +52,7 @@ def test_dropout_was_on_where_it_should_be():
     assert trained(ONE).losses != trained(DROPOUT).losses
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", others_long(WAYS, *SHORT))
 def test_step_compiles_once(way):
     """Catches a second compile at the second step, by state that is sharded otherwise."""
     first, *others = trained(way).compiles

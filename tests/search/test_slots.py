@@ -153,6 +153,7 @@ def test_a_corpus_needs_few_programs():
     assert programs.num_compiled <= 12 <= max_num_programs(16, 64, OPTIONS)
 
 
+@pytest.mark.long
 def test_an_endless_model_is_not_tried_with_few_columns(monkeypatch):
     """Catches every sentence searched twice where none ends, as early in training."""
     model = FakeModel(NUM_SENTENCES)

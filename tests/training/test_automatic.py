@@ -164,6 +164,7 @@ class StopAtOnce(Exception):
         raise cls(step)
 
 
+@pytest.mark.long
 def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, monkeypatch, capfd):
     """Catches a budget that is missed, choices that are made anew, and a split lost."""
     timing = StepTiming(compiling=3.0, step=80.0)

@@ -70,6 +70,7 @@ def test_mistakes_are_value_errors(config, tmp_path):
             transformer.train(other, tmp_path / "run", verbose=False)
 
 
+@pytest.mark.long
 def test_a_run_that_fails_keeps_its_profile_and_ends_it(config, tmp_path):
     """Catches a profiler that goes on after the run, so that the next run cannot have one."""
 

@@ -38,12 +38,21 @@ def begun(tmp_path):
     return tmp_path
 
 
-def test_another_training_text_is_refused_unless_it_is_meant(begun, capsys):
+CHANGED_TEXT = TEXT + "hgfedcba\n" * 15  # the last fifth is the validation text
+
+
+def test_another_training_text_is_refused(begun):
     """Catches a run that goes on with other batches, as the text was put in another order."""
-    text = begun / "text.txt"
-    text.write_text(TEXT + "hgfedcba\n" * 15)  # the last fifth is the validation text
+    (begun / "text.txt").write_text(CHANGED_TEXT)
     with pytest.raises(ValueError, match=rf"not the one that step 2 was .* with {FLAG}"):
         train(begun, 4)
+
+
+@pytest.mark.long
+def test_a_changed_text_that_is_meant_becomes_that_of_the_run(begun):
+    """Catches a run that is refused its own text after `accept_changed_text`."""
+    text = begun / "text.txt"
+    text.write_text(CHANGED_TEXT)
     assert train(begun, 4, accept_changed_text=True).step == 4
     assert "as asked by" in (begun / "run" / "log.txt").read_text()
     assert train(begun, 5).step == 5  # from now on the changed text is that of the run

@@ -114,6 +114,7 @@ def test_a_batch_of_padding_alone_moves_nothing():
     assert new.params == 1 and sums["gradient_norm"] == 0
 
 
+@pytest.mark.long
 def test_copying_is_learned():
     """Catches a model or step that cannot learn: positions, attention and decoder must all work."""
     rng = np.random.default_rng(0)
