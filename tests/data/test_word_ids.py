@@ -46,8 +46,10 @@ def test_ids_are_those_of_the_whole_sentence(text, model, most, monkeypatch):
     assert len(tokenizer.words) <= most
 
 
-def test_a_signal_at_any_operation_leaves_every_word_its_ids(text, model):
+@pytest.mark.parametrize("most", [2**18, 40])
+def test_a_signal_at_any_operation_leaves_every_word_its_ids(text, model, most, monkeypatch):
     """Catches a word that has its neighbour's ids for ever, once a signal has cut a call short."""
+    monkeypatch.setattr(word_ids, "MOST_WORDS", most)
     expected = SentencePieceTokenizer(model).encode(text[:12])
     for when in count():
         tokenizer = SentencePieceTokenizer(model)
