@@ -166,11 +166,11 @@ def _check_readable(path: epath.Path) -> None:
     with suppress(AttributeError):  # epath remembers the answer, of local paths too
         gpath._is_tf_installed.cache_clear()
     _ask(path, read)
-    _readable_buckets.add(path.parts[2])
     import fsspec.config
 
     # gcsfs would not see what tensorstore writes, were it to remember what it has listed.
     fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False
+    _readable_buckets.add(path.parts[2])
 
 
 def _ask(path: epath.Path, request: "Callable[[Bucket, str], None]") -> None:

@@ -37,7 +37,7 @@ def end_when_a_host_is_lost() -> None:
     faulthandler.enable()
     libc = ctypes.CDLL(None)
     # abort() then calls sleep(6), as SIGABRT is 6: the thread has six seconds to end the process,
-    # or to print the traceback that faulthandler, which still has the other signals, would.
+    # or to print the traceback, as SIGABRT no longer reaches faulthandler.
     libc.signal(signal.SIGABRT, ctypes.cast(libc.sleep, ctypes.c_void_p))
     threading.Thread(target=_pass_on, args=(read, shown), daemon=True).start()
 

@@ -65,7 +65,9 @@ def check_accelerator(
     """
     # pyrefly: ignore[missing-attribute]  # jax.config makes its attributes at run time
     is_cpu_chosen = "cpu" in (jax.config.jax_platforms or "")
-    found = {pattern: sorted(filter(_is_used, glob.glob(pattern))) for pattern in accelerators}
+    found = {
+        pattern: sorted(filter(_may_be_accelerator, glob.glob(pattern))) for pattern in accelerators
+    }
     found = {pattern: files[0] for pattern, files in found.items() if files}
     if not found or is_cpu_chosen or jax.default_backend() != "cpu":
         return
@@ -82,8 +84,8 @@ def check_accelerator(
     )
 
 
-def _is_used(file: str) -> bool:
-    """Whether a device file may be an accelerator's: one of /dev/vfio is if Google made it."""
+def _may_be_accelerator(file: str) -> bool:
+    """Whether a device file may be an accelerator's: those in /dev/vfio are if Google made them."""
     if os.path.basename(os.path.dirname(file)) != "vfio":
         return True
     vendors = glob.glob(f"{IOMMU_GROUPS}/{os.path.basename(file)}/devices/*/vendor")
