@@ -7,16 +7,22 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(VENV)/bin/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: train test test-all torture lint clean
+.PHONY: train test test-all test-lowest torture lint clean
 
 train: $(READY)
 	$(VENV)/bin/python train.py
 
-test: $(READY)
+test: $(READY)  # at most four minutes on two cores
 	$(PYTEST) -m "not long"
 
 test-all: $(READY)
 	$(PYTEST)
+
+test-lowest:  # with the oldest version of every library that pyproject.toml allows
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet uv
+	.venv-lowest/bin/uv pip install --python .venv-lowest/bin/python --resolution lowest-direct --editable '.[dev]'
+	$(subst $(VENV),.venv-lowest,$(PYTEST))
 
 torture: $(READY)  # harm done to runs until one is lost: make torture MINUTES=60
 	$(VENV)/bin/python -m tests.torture --minutes=$(or $(MINUTES),30)
@@ -34,4 +40,4 @@ $(READY): pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) runs/embedded_en_de runs/prepared_corpora .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-lowest runs/embedded_en_de runs/prepared_corpora .pytest_cache .ruff_cache

@@ -88,6 +88,14 @@ def test_a_run_is_found_again(cloud):
     assert WorkDir("gs://bucket/a b/rün").load_config() == Config()
 
 
+def test_a_bucket_is_asked_once(cloud, monkeypatch):
+    """Catches a request to the network, and a thread, for each of a thousand files of a corpus."""
+    monkeypatch.setattr(storage, "_readable_buckets", set(), raising=False)
+    for number in range(9):
+        storage.locate(f"gs://bucket/train.{number}.en")
+    assert len([request for request in cloud.requests if request.endswith("/b/bucket")]) == 1
+
+
 def test_lines_are_added_to_those_of_the_process_before(cloud):
     """Catches a resumed run whose first report overwrites all that was reported before."""
     first = make_run()
@@ -259,7 +267,7 @@ def test_without_an_account_that_is_said(monkeypatch, tmp_path):
     """Catches gcsfs, which continues anonymously and fails later with an error of its own."""
     leave_google(monkeypatch, tmp_path, "127.0.0.1:1")
     with pytest.raises(ValueError, match=r"needs a Google account.*gcloud auth"):
-        WorkDir("gs://bucket/no-account")
+        WorkDir("gs://no-account/run")
 
 
 def test_a_server_that_does_not_answer_is_given_up(monkeypatch):
@@ -269,7 +277,7 @@ def test_a_server_that_does_not_answer_is_given_up(monkeypatch):
         monkeypatch.setattr(storage, "ANSWER_TIMEOUT", 0.5)
         start = time.monotonic()
         with pytest.raises(ValueError, match=r"cannot be reached \(no answer within 0.5 s\)"):
-            WorkDir("gs://bucket/silence")
+            WorkDir("gs://silence/run")
         assert time.monotonic() - start < 5
 
 

@@ -77,6 +77,25 @@ def test_a_run_knows_its_text_from_any_folder(tmp_path, monkeypatch):
         WorkDir(tmp_path / "run").is_finished(config)
 
 
+@pytest.mark.parametrize(
+    ("there", "here", "is_same"),
+    [
+        ("/a/wmt@2#<x>,tfds:b/c", "/d/wmt@2#<x>,tfds:b/c", True),
+        ("gs://a/wmt/", "/d/wmt", True),
+        ("gs://a/x/", "gs://b/y/", False),
+        ("gs://a/x/@2", "gs://b/x@3", False),
+        ("tfds:wmt14_translate/de-en", "tfds:wmt16_translate/de-en", False),
+        ("tfds:a/wmt", "/a/wmt", False),
+        ("/a/wmt", "/a/wmt,/a/wmt", False),
+    ],
+)
+def test_a_corpus_is_the_same_where_it_has_its_name(there, here, is_same):
+    """Catches a corpus of another year, or of another folder whose name ends in "/", taken for the
+    one that a run began with, and a folder that was moved taken for another."""
+    (corpus,) = (known for known in Config.settings() if known.name == "data.corpus")
+    assert corpus.is_same(there, here) is corpus.is_same(here, there) is is_same
+
+
 def test_a_start_without_a_run_leaves_no_folder(tmp_path):
     """Catches empty folders of failed starts, and a folder of the user's that is removed."""
     for path in (tmp_path / "runs" / "mine", tmp_path):
@@ -130,7 +149,7 @@ def test_a_bucket_without_its_package_names_the_package(monkeypatch):
     """Catches fsspec's traceback, and a local folder named `gs:`."""
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     with pytest.raises(ValueError, match=r"package gcsfs: pip install -e '\.\[gcs\]'"):
-        WorkDir("gs://bucket/no-package")
+        WorkDir("gs://no-package/run")
 
 
 def test_importing_sets_no_environment(monkeypatch):
@@ -143,7 +162,7 @@ def test_importing_sets_no_environment(monkeypatch):
     assert os.environ == before
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     with pytest.raises(ValueError, match="gcsfs"):
-        WorkDir("gs://bucket/first-use")
+        WorkDir("gs://first-use/run")
     assert os.environ.items() >= storage.CLOUD_ENVIRONMENT.items()
 
 

@@ -4,7 +4,6 @@ A path is an `etils.epath.Path`, as in Orbax; gcsfs (the extra `gcs`) reads and 
 """
 
 import fcntl
-import functools
 import os
 import pathlib
 import queue
@@ -31,6 +30,8 @@ CLOUD_ENVIRONMENT = {
     "GCE_METADATA_DETECT_RETRIES": "2",  # a virtual machine's account is looked for 3 s each time
     "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # gRPC, which not every network lets through
 }
+
+_readable_buckets: set[str] = set()  # that have answered this process
 
 
 def locate(name: PathLike) -> epath.Path:
@@ -152,11 +153,14 @@ def try_lock(path: epath.Path) -> tuple[TextIO | None, str]:
 # ---- the first request to an object store, with errors that a user can act on
 
 
-@functools.cache
 def _check_readable(path: epath.Path) -> None:
+    """Raises ValueError if the bucket of a path cannot be read; asks once for each bucket."""
+
     def read(bucket: "Bucket", prefix: str) -> None:
         list(bucket.list_blobs(prefix=prefix, max_results=1))
 
+    if path.parts[2] in _readable_buckets:
+        return
     for name, value in CLOUD_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     with suppress(AttributeError):  # epath remembers the answer, of local paths too
@@ -166,6 +170,7 @@ def _check_readable(path: epath.Path) -> None:
 
     # gcsfs would not see what tensorstore writes, were it to remember what it has listed.
     fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False
+    _readable_buckets.add(path.parts[2])
 
 
 def _ask(path: epath.Path, request: "Callable[[Bucket, str], None]") -> None:

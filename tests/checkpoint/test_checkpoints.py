@@ -213,6 +213,25 @@ def test_a_fingerprint_sees_any_single_bit():
         assert fingerprints([jnp.asarray(bits.view(np.float32))]) != whole
 
 
+def test_a_fingerprint_of_any_type_sees_any_single_bit():
+    """Catches an error for float64, complex, keys or truth values in the state of an optimizer of
+    one's own, and a half of their bits that does not count."""
+    assert fingerprints([jnp.array([True, False])]) == [1]
+    assert fingerprints([jnp.array([True, True])]) == [4]
+    key = jax.random.key(3)
+    assert fingerprints([key]) == fingerprints([jax.random.key_data(key)])
+    with jax.enable_x64(True):
+        for dtype in (np.int64, np.float64, np.complex64, np.complex128):
+            array = np.array([[1], [2]], dtype)
+            whole = fingerprints([jnp.asarray(array)])
+            for bit in range(8 * array.nbytes):
+                bits = array.copy().view(np.uint8)
+                bits.flat[bit // 8] ^= 1 << bit % 8
+                changed = jnp.asarray(bits.view(dtype))
+                assert changed.dtype == dtype
+                assert fingerprints([changed]) != whole
+
+
 def test_a_fingerprint_of_a_split_array_gathers_nothing():
     """Catches a save that needs the memory of whole arrays on every device."""
     mesh = Mesh(np.array(jax.devices()[:2]), ("data",))

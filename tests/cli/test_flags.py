@@ -5,11 +5,19 @@ from typing import Literal
 
 import pytest
 
-from transformer.cli.command_line import parse_flags
+from transformer.cli.ablate import AblateFlags
+from transformer.cli.command_line import (
+    parse_flags,
+    parse_flags_and_config,
+    parse_flags_and_words,
+)
 from transformer.cli.evaluate_flags import EvaluateFlags
+from transformer.cli.export import ExportFlags
 from transformer.cli.flags import check_flags, check_input_files, flag, flags_of, given_flags
 from transformer.cli.help_text import help_text
 from transformer.cli.hosts import HostFlags
+from transformer.cli.import_model import ImportFlags
+from transformer.cli.prepare import PrepareFlags
 from transformer.cli.search_flags import SEARCH_FLAGS
 from transformer.cli.train import TrainFlags
 from transformer.inference.translation_job import TranslationJob
@@ -47,6 +55,24 @@ def test_values_have_the_types_of_their_fields():
         "size": 2, "rate": 0.0, "fast": True, "slow": False, "kind": "b", "last": 3,
     }  # fmt: skip
     assert given_flags(parse("--size=1", "--nofast")) == {}
+
+
+def test_a_value_may_follow_a_flag_in_every_command():
+    """Catches a value that is taken for a folder: export and import only took --flag=VALUE."""
+    words = ["program", "run", "--format", "program", "folder", "--nocheck", "last"]
+    flags, names = parse_flags_and_words(ExportFlags, words)
+    assert flags == ExportFlags(format="program", check=False)
+    assert names == ["run", "folder", "last"]
+    words = ["program", "--source_language", "deu_Latn", "folder", "--check", "run"]
+    assert parse_flags_and_words(ImportFlags, words) == (
+        ImportFlags(source_language="deu_Latn", check=True),
+        ["folder", "run"],
+    )
+    for kind, name in ((PrepareFlags, "part"), (AblateFlags, "seeds")):
+        words = ["program", f"--{name}", "1", "--workdir", "x", "--config.training.seed", "7"]
+        flags, config = parse_flags_and_config(kind, words)
+        assert given_flags(flags) == {name: "1", "workdir": "x"}
+        assert config.training.seed == 7
 
 
 @pytest.mark.parametrize(

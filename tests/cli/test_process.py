@@ -7,6 +7,7 @@ import warnings
 import jax
 import pytest
 
+from tests.helpers.scripts import start_python
 from transformer.cli import process
 from transformer.cli.process import explain_runtime_error, run_guarded
 from transformer.signals import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT, Interruption
@@ -123,6 +124,24 @@ def test_a_lost_host_is_told_from_a_defect(monkeypatch):
     assert explain_runtime_error(lost)[1] == RESUMABLE
     with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
         explain_runtime_error(jax.errors.JaxRuntimeError("INTERNAL: a bug"))
+
+
+@pytest.mark.slow
+def test_an_abort_for_another_reason_leaves_a_traceback():
+    """Catches a failed check of XLA on several hosts that leaves no trace of where Python was."""
+    process = start_python(
+        "import ctypes, os\n"
+        "from transformer.cli.lost_host import end_when_a_host_is_lost\n"
+        "def compile_step():\n"
+        "    os.write(2, b'F0101 00:00:00.0 1 hlo.cc:1] Check failed: shape')\n"
+        "    os.write(2, b' is dense\\n')\n"
+        "    ctypes.CDLL(None).abort()\n"
+        "end_when_a_host_is_lost()\n"
+        "compile_step()"
+    )
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGABRT
+    assert b"Check failed: shape is dense" in said and b"in compile_step" in said
 
 
 def test_other_hosts_learn_of_an_end_at_once(monkeypatch):

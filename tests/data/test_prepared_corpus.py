@@ -4,6 +4,7 @@ import errno
 import os
 import random
 import shutil
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from transformer.data.epoch_pairs import CorpusPart
 from transformer.data.length_filter import filter_by_length
 from transformer.data.packing import PackedBatches
 from transformer.data.parallel_text import load_evaluation_pairs
-from transformer.data.prepared import assemble, corpus, parts, preparation
+from transformer.data.prepared import assemble, corpus, parts, preparation, vocabularies
 from transformer.data.prepared.cache import cache_folder
 from transformer.data.prepared.corpus import MappedArray, open_corpus
 from transformer.data.prepared.preparation import Share
@@ -328,6 +329,21 @@ def test_parts_and_vocabularies_that_cannot_be_read_now_stay(config, monkeypatch
         prepare(config)
     (kept,) = absolute(config.data.cache).glob("vocabulary-*")
     assert list(kept.iterdir())
+
+
+def test_a_vocabulary_whose_library_is_missing_stays(config, monkeypatch):
+    """Catches a text that is read anew, or a good vocabulary that is replaced, before it is said
+    that a library is not installed."""
+    pytest.importorskip("tokenizers")
+    config.tokenizer.kind, config.tokenizer.vocab_size = "byte_level", 300
+    prepare(config)
+    (kept,) = absolute(config.data.cache).glob("vocabulary-*")
+    before = {file.name: file.read_bytes() for file in kept.iterdir()}
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    monkeypatch.setattr(vocabularies, "sample_pairs", lambda *_: pytest.fail("the text is read"))
+    with pytest.raises(PassingError, match=r"vocabulary-.*This needs tokenizers: pip install"):
+        prepare(config)
+    assert {file.name: file.read_bytes() for file in kept.iterdir()} == before
 
 
 def test_a_run_that_fails_keeps_the_vocabulary_of_another(config, monkeypatch):

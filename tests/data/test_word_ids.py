@@ -2,6 +2,8 @@
 
 import io
 import random
+import sys
+from itertools import count
 
 import pytest
 import sentencepiece
@@ -10,7 +12,7 @@ from transformer.config import DataConfig
 from transformer.data import word_ids
 from transformer.data.parallel_text import load_evaluation_pairs
 from transformer.data.tokenizer import SentencePieceTokenizer, encode_flat
-from transformer.data.word_ids import splits_by_word
+from transformer.data.word_ids import WordIds, splits_by_word
 from transformer.special_tokens import BOS, EOS, PAD, UNK
 
 SPACES = [" ", "  ", "\t", "\n", "\u3000", "\u00a0", "\u200b", "\ufeff", "\x00", "\x85"]
@@ -42,6 +44,44 @@ def test_ids_are_those_of_the_whole_sentence(text, model, most, monkeypatch):
         assert flat.tolist() == [i for ids in expected for i in ids]
         assert lengths.tolist() == [len(ids) for ids in expected]
     assert len(tokenizer.words) <= most
+
+
+@pytest.mark.parametrize("most", [2**18, 40])
+def test_a_signal_at_any_operation_leaves_every_word_its_ids(text, model, most, monkeypatch):
+    """Catches a word that has its neighbour's ids for ever, once a signal has cut a call short."""
+    monkeypatch.setattr(word_ids, "MOST_WORDS", most)
+    expected = SentencePieceTokenizer(model).encode(text[:12])
+    for when in count():
+        tokenizer = SentencePieceTokenizer(model)
+        tokenizer.encode(text[:1])
+        if not is_interrupted(lambda t=tokenizer: t.encode(text[1:3]), when):
+            break
+        assert tokenizer.encode(text[:12]) == expected, when
+    assert when > 100
+
+
+def is_interrupted(call, when):
+    """Whether an error, raised at that operation of those that change a `WordIds`, ended a call."""
+    operations = count()
+    changing = (WordIds.__missing__.__code__, WordIds._all_arrays.__code__)
+
+    def trace(frame, event, _):
+        if frame.f_code not in changing:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and next(operations) == when:
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
 
 
 @pytest.mark.parametrize(

@@ -52,10 +52,17 @@ def test_flops_add_up_over_sentences():
 
 @pytest.mark.parametrize(
     ("kind", "peak"),
-    [("TPU v5 lite", 197), ("TPU v5p", 459), ("NVIDIA H100 PCIe", 756), ("NVIDIA H200", 989)],
+    [
+        ("TPU v5 lite", 197),
+        ("TPU v5p", 459),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA H200", 989),
+        ("Tesla V100-SXM2-32GB", 15.7),
+    ],
 )
 def test_chips_are_told_apart(kind, peak):
-    """Catches a v5e taken for a v5p, whose names begin alike."""
+    """Catches a v5e taken for a v5p, whose names begin alike, and bfloat16 on a V100, which has
+    none, at the speed of its float16."""
     assert find_chip(kind).peak_tflops == peak
 
 

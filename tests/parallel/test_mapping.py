@@ -52,6 +52,14 @@ def test_dropout_was_on_where_it_should_be():
     assert trained(ONE).losses != trained(DROPOUT).losses
 
 
+def test_a_sum_over_hosts_is_compiled_once(monkeypatch):
+    """Catches a mesh and a program that are made anew at every step on several hosts."""
+    parallel = make_parallel(Config(parallelism="pmap"))
+    assert parallel.sum_over_hosts(3.0) == 3
+    monkeypatch.setattr(jax, "jit", lambda *_, **__: pytest.fail("a second program"))
+    assert parallel.sum_over_hosts(5.0) == 5
+
+
 @pytest.mark.parametrize("way", others_long(WAYS, *SHORT))
 def test_step_compiles_once(way):
     """Catches a second compile at the second step, by state that is sharded otherwise."""

@@ -24,21 +24,18 @@ def parse_flags(kind: type[F], argv: Sequence[str]) -> F:
 
     argv: the words of the command line, the first of them the program. Raises ValueError.
     """
-    expected, values = _expected_values(kind), _define_flags(kind)
-    _refuse_unknown_names(argv, expected)
-    run_registering_files(argv)
-    _parse(values, argv, expected)
-    return _flags_from(kind, values)
+    flags, words = parse_flags_and_words(kind, argv)
+    _refuse_words(words)
+    return flags
 
 
 def parse_flags_and_words(kind: type[F], argv: Sequence[str]) -> tuple[F, list[str]]:
-    """Returns the flags of a command line, and its words that are no flags.
-
-    A flag has its value behind "=". Raises ValueError.
-    """
-    words = [word for word in argv[1:] if not word.startswith("-")]
-    flags = [word for word in argv[1:] if word.startswith("-")]
-    return parse_flags(kind, [argv[0], *flags]), words
+    """Returns the flags of a command line, and its words that are no flags; raises ValueError."""
+    expected, values = _expected_values(kind), _define_flags(kind)
+    _refuse_unknown_names(argv, expected)
+    run_registering_files(argv)
+    words = _parse(values, argv, expected)
+    return _flags_from(kind, values), words
 
 
 def parse_flags_and_config(kind: type[F], argv: Sequence[str]) -> tuple[F, Config]:
@@ -57,7 +54,7 @@ def parse_flags_and_config(kind: type[F], argv: Sequence[str]) -> tuple[F, Confi
         config_flags.DEFINE_config_dataclass("config", config, flag_values=values, sys_argv=words)
 
     _explained(define, expected)
-    _parse(values, words, expected)
+    _refuse_words(_parse(values, words, expected))
     return _flags_from(kind, values), values.config.validate()
 
 
@@ -97,6 +94,7 @@ def _expected_values(kind: type) -> dict[str, str]:
 def _define_flags(kind: type) -> absl_flags.FlagValues:
     """Returns the flags of a command, not parsed yet, apart from those of every other command."""
     values = absl_flags.FlagValues()
+    values.set_gnu_getopt()  # flags may also follow words
     for declared in flags_of(kind).values():
         _define_flag(declared, values)
     return values
@@ -116,11 +114,19 @@ def _define_flag(declared: Flag, values: absl_flags.FlagValues) -> None:
     define(name, default, text, flag_values=values)
 
 
-def _parse(values: absl_flags.FlagValues, argv: Sequence[str], expected: dict[str, str]) -> None:
-    """Parses a command line into `values`; raises ValueError with one sentence for a mistake."""
-    rest = _explained(lambda: values(argv), expected)
-    if len(rest) > 1:
-        raise ValueError(f"this command takes only --flags, not '{rest[1]}'; see --help.")
+def _parse(
+    values: absl_flags.FlagValues, argv: Sequence[str], expected: dict[str, str]
+) -> list[str]:
+    """Parses a command line into `values` and returns its words that are no flags.
+
+    Raises ValueError with one sentence for a mistake.
+    """
+    return _explained(lambda: values(argv), expected)[1:]
+
+
+def _refuse_words(words: Sequence[str]) -> None:
+    if words:
+        raise ValueError(f"this command takes only --flags, not '{words[0]}'; see --help.")
 
 
 def _flags_from(kind: type[F], values: absl_flags.FlagValues) -> F:

@@ -2,7 +2,8 @@
 
 A thread of JAX in C++ notices the loss, writes a stack to standard error and aborts. Two options of
 jaxlib 0.10 do not prevent that: a `missed_heartbeat_callback` ends in std::bad_cast, and
-`jax_enable_recoverability` does not cover the loss of host 0.
+`jax_enable_recoverability` does not cover the loss of host 0. An abort of C++ for another reason
+leaves Python's traceback, as on one host.
 """
 
 import ctypes
@@ -19,6 +20,7 @@ from transformer.signals import RESUMABLE
 
 ABORT = re.compile(rb"JAX distributed service detected fatal errors(?:.*Status: (.*))?")
 BEGINNING = re.compile(rb"[IWEF]\d{4} ")  # of a message of C++
+FATAL = re.compile(rb"F\d{4} ")  # after such a message C++ aborts
 HIDDEN = re.compile(rb"E.* coordination_service")  # errors that the sentence sums up
 
 
@@ -34,7 +36,8 @@ def end_when_a_host_is_lost() -> None:
     sys.stderr = open(shown, "w", buffering=1, **options)  # noqa: SIM115
     faulthandler.enable()
     libc = ctypes.CDLL(None)
-    # abort() then calls sleep(6), as SIGABRT is 6: the thread has six seconds to end the process.
+    # abort() then calls sleep(6), as SIGABRT is 6: the thread has six seconds to end the process,
+    # or to print the traceback, as SIGABRT no longer reaches faulthandler.
     libc.signal(signal.SIGABRT, ctypes.cast(libc.sleep, ctypes.c_void_p))
     threading.Thread(target=_pass_on, args=(read, shown), daemon=True).start()
 
@@ -50,6 +53,8 @@ def _pass_on(read: int, shown: int) -> None:
                 is_hidden = bool(HIDDEN.match(line))
             if not is_hidden:
                 os.write(shown, line)
+            if FATAL.match(line):
+                faulthandler.dump_traceback(sys.stderr)
 
 
 def _reason(abort: re.Match[bytes], lines: BinaryIO) -> str:

@@ -124,19 +124,28 @@ class Setting:
         return ",".join(_absolute(part.strip(), folders) for part in value.split(","))
 
     def is_same(self, value: Any, other: Any) -> bool:
-        """Whether two values mean the same; absolute paths do if they end in the same name.
+        """Whether two values mean the same; paths do if they end in the same name.
 
-        A corpus may have moved since a run began, or be elsewhere on another machine.
+        A corpus may have moved since a run began, or be elsewhere on another machine. Datasets
+        of a catalogue, as tfds:NAME, do not move.
         """
-        if not self.is_path:
+        if not self.is_path or value == other:
             return value == other
         parts = ((v.split(",") if self.is_list else [v]) for v in (value, other))
-        names = ([part.rpartition("/")[2] for part in of_value] for of_value in parts)
-        return value == other or next(names) == next(names)
+        names = ([_name_of_path(part) for part in of_value] for of_value in parts)
+        return next(names) == next(names)
 
     def _error(self, expected: str, value: object) -> ValueError:
         hint = f": {REGISTERING}" if isinstance(self.choices, Registry) else ""
         return ValueError(f"{self.name} must be {expected}, not {value!r}{hint}.")
+
+
+def _name_of_path(part: str) -> str:
+    """Returns the last name of a path, with its @WEIGHT#TAG; of what is no path, all of it."""
+    if NO_PATH.match(part) and not part.startswith("gs://"):
+        return part
+    path = WEIGHT_AND_TAG.sub("", part, count=1)
+    return path.rstrip("/").rpartition("/")[2] + part[len(path) :]
 
 
 def _absolute(part: str, folders: Sequence[str]) -> str:

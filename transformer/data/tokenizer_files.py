@@ -11,7 +11,7 @@ from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.data.tokenizers_json import train_byte_level
-from transformer.reading import read_file, unreadable
+from transformer.reading import PassingError, read_file, unreadable
 from transformer.storage import PathLike, locate, write_atomically
 from transformer.workdir import WorkDir
 
@@ -130,5 +130,7 @@ def _load(path: epath.Path, read: Callable[[bytes], Tokenizer]) -> Tokenizer:
         raise unreadable(f"The tokenizer {path}", error) from None
     try:
         return read(data)
+    except PassingError as error:  # a library is not installed
+        raise PassingError(f"{path}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

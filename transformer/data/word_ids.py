@@ -23,22 +23,23 @@ class WordIds(dict[str, int]):
 
     Numbers count from 0 for words that are remembered, and down from -1 for those that are not and
     that the text at hand has, so that they index what is laid end to end: ids of the former, ids of
-    the latter backwards.
+    the latter backwards. A signal may raise an error between any two operations, after which the
+    object is used again: what belongs together is assigned at once.
     """
 
     def __init__(self, processor: sentencepiece.SentencePieceProcessor) -> None:
         super().__init__({END: 0})
         self._processor, self._encoding = processor, Lock()
-        self._kept: list[list[int]] = []  # not yet in the arrays below
+        self._kept: dict[int, list[int]] = {}  # by their numbers; not yet in the arrays below
         self._passing: list[list[int]] = []
-        self._flat, self._lengths = np.array([EOS], np.int32), np.array([1])
+        self._arrays = np.array([EOS], np.int32), np.array([1])
 
     def __missing__(self, word: str) -> int:
         ids = self._processor.encode(word)
         if len(word) > LONGEST_WORD or len(self) >= MOST_WORDS:
             self._passing.append(ids)
             return -len(self._passing)
-        self._kept.append(ids)
+        self._kept[len(self)] = ids  # before the word has the number, which is free until then
         self[word] = len(self)
         return len(self) - 1
 
@@ -49,22 +50,23 @@ class WordIds(dict[str, int]):
         words = (f" {END} ".join(sentences) + f" {END}").split(" ")
         with self._encoding:
             numbers = np.fromiter(map(self.__getitem__, words), np.int64, len(words))
-            flat, lengths = self._arrays()
+            flat, lengths = self._all_arrays()
         starts = np.cumsum(lengths) - lengths
         counts = lengths[numbers]
         ends = np.cumsum(counts)
         ids = flat[np.repeat(starts[numbers] - ends + counts, counts) + np.arange(ends[-1])]
         return ids, np.diff(ends[numbers == 0], prepend=0)
 
-    def _arrays(self) -> tuple[np.ndarray, np.ndarray]:
+    def _all_arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns (ids of all numbers end to end, how many each number has)."""
-        if self._kept:
-            self._flat, self._lengths = _extended(self._flat, self._lengths, self._kept)
-            self._kept = []
+        new = range(len(self._arrays[1]), len(self))
+        if new:
+            self._arrays = _extended(*self._arrays, [self._kept[number] for number in new])
+            self._kept = {}
         if not self._passing:
-            return self._flat, self._lengths
+            return self._arrays
         passing, self._passing = self._passing[::-1], []
-        return _extended(self._flat, self._lengths, passing)
+        return _extended(*self._arrays, passing)
 
 
 def _extended(

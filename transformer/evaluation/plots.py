@@ -203,7 +203,7 @@ def draw_attention(figure: Figure, attention: AttentionMap, title: str = "") -> 
     """
     from matplotlib.colors import LinearSegmentedColormap
 
-    shades = LinearSegmentedColormap.from_list("attention", [(BLUE, 0.0), (BLUE, 1.0)])
+    shades = LinearSegmentedColormap.from_list("attention", [f"{BLUE}00", BLUE])
     source, target = (
         [_label(piece) for piece in side]
         for side in (attention.source_pieces, attention.target_pieces)

@@ -3,6 +3,7 @@
 import glob
 import importlib.util
 import os
+import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -13,7 +14,7 @@ import jax
 class Chip(NamedTuple):
     """What a device can do, by its maker's data sheet, as JAX counts devices."""
 
-    peak_tflops: float  # dense bfloat16 products, TFLOP/s
+    peak_tflops: float  # dense products of bfloat16, or what computes them; TFLOP/s
     memory_gib: int
 
 
@@ -27,7 +28,7 @@ CHIPS = {
     "TPU v5": Chip(459, 95),
     "TPU v6": Chip(918, 32),
     "TPU7x": Chip(1153.5, 96),  # one of the two devices of a chip
-    "V100": Chip(125, 32),
+    "V100": Chip(15.7, 32),  # in float32: its tensor cores multiply float16 (125), not bfloat16
     "A100-SXM4-40GB": Chip(312, 40),
     "A100-PCIE-40GB": Chip(312, 40),
     "A100": Chip(312, 80),
@@ -49,8 +50,10 @@ def find_chip(device_kind: str) -> Chip | None:
 ACCELERATORS = {  # device files, and the packages with which JAX uses them
     "/dev/nvidia[0-9]*": ("jax_cuda12_plugin", "jax_cuda13_plugin"),
     "/dev/accel[0-9]*": ("libtpu",),
-    "/dev/vfio/[0-9]*": ("libtpu",),
+    "/dev/vfio/[0-9]*": ("libtpu",),  # and any other PCI device that is passed through
 }
+IOMMU_GROUPS = "/sys/kernel/iommu_groups"  # what is passed through, by the numbers of /dev/vfio
+GOOGLE = "0x1ae0"  # the vendor of a PCI device, as Linux says it
 
 
 def check_accelerator(
@@ -62,7 +65,9 @@ def check_accelerator(
     """
     # pyrefly: ignore[missing-attribute]  # jax.config makes its attributes at run time
     is_cpu_chosen = "cpu" in (jax.config.jax_platforms or "")
-    found = {pattern: sorted(glob.glob(pattern)) for pattern in accelerators}
+    found = {
+        pattern: sorted(filter(_may_be_accelerator, glob.glob(pattern))) for pattern in accelerators
+    }
     found = {pattern: files[0] for pattern, files in found.items() if files}
     if not found or is_cpu_chosen or jax.default_backend() != "cpu":
         return
@@ -77,6 +82,14 @@ def check_accelerator(
         f"There is an accelerator ({next(iter(found.values()))}), but JAX is installed for the CPU "
         f"only; to use it: pip install -e '.[cuda12]' (or cuda13, tpu)."
     )
+
+
+def _may_be_accelerator(file: str) -> bool:
+    """Whether a device file may be an accelerator's: those in /dev/vfio are if Google made them."""
+    if os.path.basename(os.path.dirname(file)) != "vfio":
+        return True
+    vendors = glob.glob(f"{IOMMU_GROUPS}/{os.path.basename(file)}/devices/*/vendor")
+    return any(pathlib.Path(vendor).read_text().strip() == GOOGLE for vendor in vendors)
 
 
 def host_device() -> jax.Device:

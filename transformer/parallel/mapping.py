@@ -5,6 +5,7 @@ the reductions; `Pmapped` maps it with `jax.pmap` over replicated parameters. Bo
 empty rows until every device gets the same number, so the rows trained on are always the same.
 """
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -149,11 +150,16 @@ class Parallel(ABC):
 
     def sum_over_hosts(self, number: float) -> jax.Array:
         """Returns an array with the sum of every host's `number`, without waiting for it."""
+        by_device, add = self._sum_over_devices
+        mine = np.full(1, number / len(jax.local_devices()), np.float32)
+        return add(jax.make_array_from_callback((self.mesh.size,), by_device, lambda _: mine))
+
+    @functools.cached_property
+    def _sum_over_devices(self) -> tuple[NamedSharding, Callable[[jax.Array], jax.Array]]:
+        """How an array [devices] lies with a number on each device, and the sum of such a one."""
         devices = Mesh(self.mesh.devices.ravel(), ("devices",))
         by_device = NamedSharding(devices, PartitionSpec("devices"))
-        mine = np.full(1, number / len(jax.local_devices()), np.float32)
-        spread = jax.make_array_from_callback((devices.size,), by_device, lambda _: mine)
-        return jax.jit(_sum, out_shardings=NamedSharding(devices, PartitionSpec()))(spread)
+        return by_device, jax.jit(_sum, out_shardings=NamedSharding(devices, PartitionSpec()))
 
     def bytes_per_device(self, tree: Any) -> int:
         """Returns the memory of arrays, or of abstract ones, on the fullest device."""
