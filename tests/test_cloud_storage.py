@@ -370,7 +370,7 @@ def test_a_command_without_an_account_ends_with_a_line(
     leave_google(monkeypatch, tmp_path, "127.0.0.1:1")
     # A process in which JAX has computed cannot join others any more.
     monkeypatch.setattr(run_training, "connect_hosts", lambda flags: True)
-    path = f"gs://bucket/{request.node.callspec.id}"  # what was reached once is not asked again
+    path = f"gs://{request.node.callspec.id}/run"  # a bucket that was reached is not asked again
     start = time.monotonic()
     with pytest.raises(SystemExit) as end:
         main(["command", f"--workdir={path}"])
