@@ -42,8 +42,8 @@ def grown(samples):
     """{what grew in the last half: (before, after)}, by the medians of two quarters of the samples.
 
     What is left behind once per sample grows by half of their number from the median of the one
-    quarter to that of the other. Half of that is allowed: pools of threads still grow to their size.
-    No program may be compiled anew.
+    quarter to that of the other. Half of that is allowed, as pools of threads still grow to their
+    size. No program may be compiled anew.
     """
     quarter = len(samples) // 4
     allowed = {"files": quarter, "threads": quarter}
