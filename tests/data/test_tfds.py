@@ -78,7 +78,7 @@ def data_dir(tmp_path_factory):
     """A TFDS_DATA_DIR with a dataset small_talk, and the same under a name of the catalogue."""
     import tensorflow_datasets as tfds
 
-    class SmallTalk(tfds.core.GeneratorBasedBuilder):
+    class SmallTalk(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         """Pairs of short sentences."""
 
         VERSION = tfds.core.Version("1.0.0")

@@ -17,7 +17,8 @@ from tests.helpers.registries import own_names
 from transformer import console
 
 OF_PYTEST = "PYTEST_CURRENT_TEST"  # names the part of a test that runs
-OF_SYS = "argv", "path", "meta_path", "excepthook", "unraisablehook"
+OF_LIBRARIES = "KMP_"  # begins what scikit-learn sets when it is imported, for OpenMP
+OF_SYS = "argv", "path", "excepthook", "unraisablehook"
 OF_LOGGERS = "level", "propagate", "disabled", "handlers", "filters"
 OF_CONSOLE = "has_stamps", "is_silent", "has_spoken", "log", "_text", "_note"
 SIGNALS = signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGXFSZ
@@ -55,8 +56,9 @@ def restore_attributes(before: dict[tuple[Any, str], Any]) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Returns the variables of the environment."""
-    return {name: value for name, value in os.environ.items() if name != OF_PYTEST}
+    """Returns the variables of the environment that tests may change."""
+    found = os.environ.items()
+    return {k: v for k, v in found if k != OF_PYTEST and not k.startswith(OF_LIBRARIES)}
 
 
 def restore_environment(before: dict[str, str]) -> None:
