@@ -41,6 +41,14 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: "end_to_end" not in item.path.parts)
 
 
+@pytest.fixture(autouse=True)
+def own_state():
+    """A test leaves the process as it found it."""
+    from tests.helpers.process_state import kept_state  # now, as it imports what reads the above
+
+    yield from kept_state()
+
+
 @pytest.fixture
 def compiles_as_usual():
     """XLA optimizes in this test, which reads what the compiler made."""

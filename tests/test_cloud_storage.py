@@ -3,7 +3,6 @@
 import gzip
 import os
 import socket
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -18,7 +17,7 @@ from tests.data.test_pair_files import write_jsonl, write_parquet, write_sides, 
 from tests.helpers.fake_cloud_storage import FakeCloudStorage
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from tests.helpers.scored import evaluation
-from tests.helpers.scripts import write_corpus
+from tests.helpers.scripts import HANGS, write_corpus
 from transformer import growing_files, storage
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.fingerprint import fingerprints
@@ -52,6 +51,7 @@ def server() -> Iterator[FakeCloudStorage]:
     with FakeCloudStorage() as fake, pytest.MonkeyPatch.context() as patch:
         for name, value in fake.environment.items():
             patch.setenv(name, value)
+        patch.setattr(storage, "ANSWER_TIMEOUT", HANGS)
         fsspec.config.set_conf_env(fsspec.config.conf)
         yield fake
 
@@ -275,10 +275,8 @@ def test_a_server_that_does_not_answer_is_given_up(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://{}:{}".format(*silent.getsockname()))
         monkeypatch.setattr(storage, "ANSWER_TIMEOUT", 0.5)
-        start = time.monotonic()
         with pytest.raises(ValueError, match=r"cannot be reached \(no answer within 0.5 s\)"):
             WorkDir("gs://silence/run")
-        assert time.monotonic() - start < 5
 
 
 def leave_google(monkeypatch: pytest.MonkeyPatch, folder: Path, metadata_server: str) -> None:
@@ -288,6 +286,7 @@ def leave_google(monkeypatch: pytest.MonkeyPatch, folder: Path, metadata_server:
     for name in ("GCE_METADATA_IP", "GCE_METADATA_HOST"):
         monkeypatch.setenv(name, metadata_server)
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(folder))
+    monkeypatch.setattr(storage, "ANSWER_TIMEOUT", HANGS)
 
 
 # ---- the commands, in this process
@@ -370,14 +369,13 @@ def test_a_command_without_an_account_ends_with_a_line(
     leave_google(monkeypatch, tmp_path, "127.0.0.1:1")
     # A process in which JAX has computed cannot join others any more.
     monkeypatch.setattr(run_training, "connect_hosts", lambda flags: True)
+    monkeypatch.setattr(Trainer, "__init__", pytest.fail)  # which compiles
     path = f"gs://{request.node.callspec.id}/run"  # a bucket that was reached is not asked again
-    start = time.monotonic()
     with pytest.raises(SystemExit) as end:
         main(["command", f"--workdir={path}"])
     err = capfd.readouterr().err
     assert (end.value.code, err.count("\n")) == (2, 1), err
     assert err.startswith(f"error: {path} needs a Google account with roles/storage.")
-    assert time.monotonic() - start < 30
 
 
 def test_a_profile_is_copied_to_the_bucket(cloud):

@@ -3,7 +3,6 @@
 import pytest
 
 import transformer
-from tests.helpers.registries import own_names
 from transformer.config import Config
 from transformer.registry import (
     METRICS,
@@ -13,12 +12,6 @@ from transformer.registry import (
     registering_files,
     task_kind,
 )
-
-
-@pytest.fixture(autouse=True)
-def forgotten():
-    with own_names():
-        yield
 
 
 @pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)

@@ -4,14 +4,11 @@ import math
 import os
 import signal
 import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
-from tests.helpers.scripts import ROOT, signals_are_heard, start
-from transformer.signals import CAUGHT, INTERRUPTED, RESUMABLE, Interruption, Stopping
+from tests.helpers.scripts import finish, run_python, signals_are_heard, start
+from transformer.signals import CAUGHT, INTERRUPTED, RESUMABLE, Interruption, Stopping, sentence_of
 
 
 @pytest.fixture
@@ -92,46 +89,52 @@ def test_patience_counts_evaluations_since_the_best():
     assert not endless.has_converged
 
 
-def catches(process, number):
-    """Whether a process has a handler for a signal by now."""
-    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    mask = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt"))
-    return bool(mask >> (number - 1) & 1)
+STOP_AT_IMPORT = """
+import os
+
+class StopAtImport:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            print("importing", flush=True)
+            sys.stdin.read()  # a signal ends the process here
+            os._exit(99)
+
+sys.meta_path.insert(0, StopAtImport())
+"""
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("delay", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("module", ["transformer.cli.train", "jax", "transformer.training.run"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_command_that_is_importing_ends_in_one_sentence(number, delay, tmp_path):
+def test_a_command_that_is_importing_ends_in_one_sentence(number, module, tmp_path):
     """Catches tracebacks of KeyboardInterrupt and ImportError, and a signal that is lost."""
     with signals_are_heard():
-        process = start("train.py", f"--workdir={tmp_path / 'run'}", text=True)
-    while process.poll() is None and not catches(process, signal.SIGHUP):  # the last caught
-        time.sleep(0.005)
-    time.sleep(delay)
+        process = start(
+            "train.py", f"--workdir={tmp_path / 'run'}", "--config.training.num_train_steps=1",
+            patch=STOP_AT_IMPORT.format(module=module), stdin=subprocess.PIPE,
+        )  # fmt: skip
+    said = process.stdout.readline()
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == (INTERRUPTED if number == signal.SIGINT else RESUMABLE), err
-    assert [line for line in err.splitlines() if "stopped by" in line] and "Traceback" not in err
+    ((code, err),) = finish([process])
+    assert (code, said) == (INTERRUPTED if number == signal.SIGINT else RESUMABLE, b"importing\n")
+    assert err.splitlines()[-1] == sentence_of(number) and "Traceback" not in err
 
 
 LOST = """
-import time
+import threading
 from transformer import signals
 
 class Lost:
     def __del__(self):
         signals.signal.raise_signal(signals.signal.SIGTERM)  # what that raises is lost
 
-signals.GRACE = 0.2
+signals.GRACE = 0
 signals.end_on_signals()
 Lost()
-time.sleep(60)
+threading.Event().wait()  # for ever
 """
 
 
 def test_a_signal_in_a_destructor_is_not_lost():
-    command = [sys.executable, "-c", LOST]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=ROOT)
-    assert result.returncode == RESUMABLE
-    assert "stopped by SIGTERM; give the same command" in result.stderr
+    code, _, err = run_python(LOST)
+    assert code == RESUMABLE
+    assert "stopped by SIGTERM; give the same command" in err

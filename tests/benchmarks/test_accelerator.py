@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.helpers.scripts import HANGS
+
 
 @pytest.fixture
 def accelerator():
@@ -44,10 +46,11 @@ def test_a_step_is_measured_and_written(accelerator, monkeypatch, tmp_path):
 def test_what_goes_wrong_is_a_line_and_not_the_end(accelerator, monkeypatch, tmp_path):
     """Catches figures lost with a process that fails, and one that is waited for without end."""
     kinds = "missing", "failing", "slow", "quick"
+    monkeypatch.setattr(importlib.import_module("run_part"), "ROUND_SECONDS", 1e9)  # of 50 steps
     monkeypatch.setattr(accelerator, "list_parts", lambda _: list(map(fake_part, kinds)))
     rows = {}
     for part in accelerator.list_parts(None):
-        seconds = 1 if part.contestant == "slow" else 100
+        seconds = 1 if part.contestant == "slow" else HANGS
         (rows[part.contestant],) = accelerator.run_part(part, str(tmp_path), seconds)
     assert rows["missing"]["remark"] == "No module named 'nothing'"
     assert rows["failing"]["remark"] == "failed: MemoryError: out of memory"

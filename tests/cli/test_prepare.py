@@ -1,8 +1,10 @@
 """The prepare command leaves what training then finds, alone or in parts."""
 
+import signal
+
 import pytest
 
-from tests.helpers.scripts import start, write_config
+from tests.helpers.scripts import finish, start, write_config
 from transformer.cli import prepare
 from transformer.cli.config_files import load_config_file
 from transformer.data import pair_blocks, training_text
@@ -52,20 +54,29 @@ def test_other_tasks_are_refused(call, words):
     assert ended.code == 2 and "not of language_model" in ended.err
 
 
-def test_a_killed_process_leaves_parts_and_no_workers(tmp_path):
+KILLED = """
+import os, signal
+from transformer.data import pair_blocks, training_text, workers
+
+pair_blocks.PAIRS_OF_BLOCK, training_text.SMALL_TEXT = 90, 0
+ask, answers = workers._ask, []
+
+def ask_and_end(*arguments):
+    answers.append(ask(*arguments))
+    if len(answers) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return answers[-1]
+
+workers._ask = ask_and_end
+"""
+
+
+def test_a_killed_process_leaves_parts_and_no_workers(words, tmp_path):
     """Catches parts that are taken for the whole, and processes that go on for ever."""
-    config, number = write_config(tmp_path), 110_000
-    for name, line in {
-        "en": "0 1 2 3 4 5 0 1 2 3 4 5\n",
-        "de": "a b c d e f a b c d e f\n",
-    }.items():
-        (tmp_path / "corpus" / f"train.{name}").write_text(f"{line}\n" * number)
-    words = [f"--config={config}", f"--workdir={tmp_path / 'runs' / 'mine'}"]
-    process = start("transformer/cli/prepare.py", *words, "--config.data.prepare_workers=2")
-    cache, parts = tmp_path / "runs" / "prepared_corpora", []
-    while process.poll() is None and not parts:
-        parts = list(cache.glob("corpus-*/parts/*.npz"))
-    process.kill()
-    process.communicate(timeout=20)  # when the workers, which share its streams, have ended
-    assert parts and not list(cache.glob("corpus-*/header.json"))
-    assert len(open_prepared(tmp_path).source) == number
+    words = [*words, "--config.data.prepare_workers=2"]
+    process = start("transformer/cli/prepare.py", *words, patch=KILLED)
+    ((code, err),) = finish([process])  # when the workers, which share its streams, have ended
+    assert code == -signal.SIGKILL, err
+    (folder,) = (tmp_path / "runs" / "prepared_corpora").glob("corpus-*")
+    assert list(folder.glob("parts/*.npz")) and not (folder / "header.json").exists()
+    assert len(open_prepared(tmp_path).source) > 380

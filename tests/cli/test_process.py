@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import warnings
 
 import jax
 import pytest
@@ -78,11 +77,7 @@ def test_a_run_that_is_given_up_ends_at_once(error, monkeypatch, capsys):
     monkeypatch.setattr(process.os, "_exit", ended.append)
     monkeypatch.setattr(process, "end_on_signals", lambda: None)
     monkeypatch.setattr(process.faulthandler, "enable", lambda: None)
-    monkeypatch.setattr(process.live_line(), "has_stamps", False)
     monkeypatch.setattr(process.live_line(), "has_spoken", False)
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    monkeypatch.setattr(logger, "filters", [])
-    verbosity = process.logging.get_verbosity()
 
     def main(argv):
         def work():
@@ -96,7 +91,6 @@ def test_a_run_that_is_given_up_ends_at_once(error, monkeypatch, capsys):
 
     with pytest.raises(SystemExit):
         process.run_process(main)
-    process.logging.set_verbosity(verbosity)
     gave_up = isinstance(error, KeyboardInterrupt)
     assert ended == ([INTERRUPTED] if gave_up else [])
     line = capsys.readouterr().err

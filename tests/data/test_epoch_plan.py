@@ -1,6 +1,6 @@
 """epoch_plan.py: epochs in blocks, each planned alone; every pair once in each epoch."""
 
-import time
+import threading
 
 import numpy as np
 import pytest
@@ -66,12 +66,13 @@ def test_only_the_block_of_a_step_is_planned(small_blocks, monkeypatch):
     step = plan.batches_per_epoch + 3 * plan.batches_per_block + 1
     plan.rows(step)
     assert planned == [plan.num_blocks + 3]
+    before = set(threading.enumerate())
     plan.plan_ahead(step)
     plan.plan_ahead(step + plan.batches_per_block - 2)
     plan.plan_ahead(step + plan.batches_per_block - 2)
-    deadline = time.monotonic() + 20
-    while len(planned) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
+    assert planned == [plan.num_blocks + 3, plan.num_blocks + 4]
     plan.rows(step + plan.batches_per_block)
     assert planned == [plan.num_blocks + 3, plan.num_blocks + 4]
 

@@ -6,13 +6,13 @@ import random
 import shutil
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.helpers.scripts import HANGS, wait_for
 from transformer import storage
 from transformer.config import Config
 from transformer.data import pair_blocks, training_text
@@ -255,13 +255,12 @@ def test_two_at_once_do_not_harm_each_other(config, shares, monkeypatch, said, t
     written, write = [], parts.WritePart.__call__
 
     def start_together(*arguments):
-        start.wait(10)
+        start.wait(HANGS)
         return wait_for_lock(*arguments)
 
     def write_when_the_other_waits(self, block):
-        end = time.monotonic() + 5
-        while shares[1] == ALL and not said and time.monotonic() < end:
-            time.sleep(0.01)
+        if shares[1] == ALL:
+            wait_for(lambda: said)
         written.append(block.number)
         write(self, block)
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.commands import call, one_device
-from tests.helpers.registries import own_names
 from tests.helpers.rings import others_long
 from transformer.evaluation.metrics import sentence_chrf
 
@@ -46,7 +45,7 @@ def test_python_blocks_run(page, runs, monkeypatch, capsys):
     """Catches a snippet that has not kept up with the code; a page is one program."""
     monkeypatch.chdir(runs)
     namespace = {"__name__": "__main__"}
-    with own_names(), one_device():
+    with one_device():
         for number, block in enumerate(blocks_of(page), 1):
             exec(compile(block, f"{NAMES[page]}, block {number}", "exec"), namespace)
 

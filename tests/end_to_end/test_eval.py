@@ -3,14 +3,14 @@
 import json
 import random
 import shutil
-import socket
-import time
+import signal
 import weakref
 
 import pytest
 
 from tests.helpers.commands import call
-from tests.helpers.scripts import run, start
+from tests.helpers.scripts import HANGS, finish, run, signal_at_call, start
+from tests.helpers.two_hosts import free_port
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.inference.translator import Translator
 
@@ -73,7 +73,7 @@ def test_a_closed_pipe_and_a_closed_stdin_end_quietly(workdir):
     process.stdin.write(b"0 1\n" * 5)
     process.stdin.close()
     err = process.stderr.read().decode()
-    assert process.wait(timeout=240) == 0
+    assert process.wait(HANGS) == 0
     assert "Traceback" not in err and "BrokenPipe" not in err
     code, out, err = call("eval.py", f"--workdir={workdir}", "--input=-")
     assert (code, out) == (0, b""), err
@@ -233,35 +233,25 @@ def arguments(workdir, corpus):
 @pytest.fixture
 def translate(arguments):
     """Starts eval.py on it."""
-    return lambda *more: start(*arguments, *more)
+    return lambda *more, **options: start(*arguments, *more, **options)
 
 
 @pytest.mark.long
 def test_a_corpus_is_resumed_after_a_kill_and_a_signal(translate, arguments, corpus, tmp_path):
     """Catches finished chunks that are done twice, and bytes that depend on interruptions."""
-    parts = tmp_path / "out.de.parts"
-
-    def interrupt(process, stop, num_parts):
-        deadline = time.monotonic() + 200
-        while len(list(parts.glob("0*[0-9a-f]"))) < num_parts:
-            assert process.poll() is None and time.monotonic() < deadline, process.stderr.read()
-            time.sleep(0.01)
-        stop()
-        return process.communicate()[1].decode(), len(list(parts.glob("0*[0-9a-f]")))
-
-    process = translate(f"--output={tmp_path / 'out.de'}")
-    _, num_killed = interrupt(process, process.kill, 3)
-    process = translate(f"--output={tmp_path / 'out.de'}")
-    err, num_stopped = interrupt(process, process.terminate, num_killed + 3)
-    assert process.returncode == 75
-    assert f"resuming: {num_killed} chunks are done already" in err
-    assert "finished chunks are kept; resume with: " in err
-    code, _, err = call(*arguments, f"--output={tmp_path / 'out.de'}", "--alpha=1")
+    output, ends = f"--output={tmp_path / 'out.de'}", []
+    chunk_done = "transformer.inference.job_progress.JobProgress.add"
+    for number, num_chunks in ((signal.SIGKILL, 4), (signal.SIGTERM, 8)):
+        patch = signal_at_call(number, chunk_done, num_chunks)
+        ends += finish([translate(output, patch=patch)])
+    assert [code for code, _ in ends] == [-9, 75], ends
+    assert "resuming: 4 chunks are done already" in ends[1][1]
+    assert "finished chunks are kept; resume with: " in ends[1][1]
+    code, _, err = call(*arguments, output, "--alpha=1")
     assert (code, err.count("\n")) == (2, 1) and "options" in err
-    process = translate(f"--output={tmp_path / 'out.de'}")
-    err = process.communicate()[1].decode()
-    assert f"resuming: {num_stopped} chunks are done already" in err
-    assert f"{num_stopped * 100:,} already done" in err
+    ((code, err),) = finish([translate(output)])
+    assert code == 0 and "resuming: 8 chunks are done already" in err
+    assert "800 already done" in err
     assert (tmp_path / "out.de").read_bytes() == corpus[1].read_bytes()
     assert list(tmp_path.iterdir()) == [tmp_path / "out.de"]
 
@@ -269,27 +259,32 @@ def test_a_corpus_is_resumed_after_a_kill_and_a_signal(translate, arguments, cor
 @pytest.mark.long
 def test_two_hosts_share_a_corpus(translate, corpus, tmp_path):
     """Catches chunks that each host does, a join before the last of them, and hosts that hang."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    where = [f"--output={tmp_path / 'out.de'}", f"--coordinator=localhost:{port}"]
+    where = [f"--output={tmp_path / 'out.de'}", f"--coordinator=localhost:{free_port()}"]
     where += ["--num_processes=2"]
     processes = [translate(*where, f"--process_id={index}") for index in range(2)]
-    said = [process.communicate(timeout=240)[1].decode() for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], said
-    assert "2,000 lines" in said[0] and "2,000 lines" not in said[1]
+    said = finish(processes)
+    assert [code for code, _ in said] == [0, 0], said
+    assert "2,000 lines" in said[0][1] and "2,000 lines" not in said[1][1]
     assert (tmp_path / "out.de").read_bytes() == corpus[1].read_bytes()
     assert list(tmp_path.iterdir()) == [tmp_path / "out.de"]
+
+
+SAYS_NOT_HOW_FAR_IT_IS = """
+from transformer import console
+from transformer.inference import job_progress
+
+console.FIRST_REMARK = job_progress.SHOW_EVERY = float("inf")
+"""
 
 
 @pytest.mark.long
 def test_a_reader_that_leaves_a_stream_early_ends_it_quietly(translate):
     """Catches a pipe to head that ends in a stack trace, or after all of the corpus."""
-    process = translate()
+    process = translate(patch=SAYS_NOT_HOW_FAR_IT_IS)
     assert process.stdout.readline().endswith(b"\n")
     process.stdout.close()
     assert process.stderr.read() == b""
-    assert process.wait() == 0
+    assert process.wait(HANGS) == 0
 
 
 def test_jsonl_has_a_record_for_each_line_whatever_is_in_it(workdir):

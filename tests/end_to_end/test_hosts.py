@@ -5,15 +5,22 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from itertools import chain
 
 import pytest
 
 import transformer
 from tests.helpers.commands import call
-from tests.helpers.scripts import ROOT, losses, start_python
-from tests.helpers.two_hosts import HEARTBEAT, NOTHING, finish, free_port, start_two
+from tests.helpers.scripts import (
+    HANGS,
+    ROOT,
+    finish,
+    losses,
+    run_python,
+    signal_at_call,
+    start_python,
+)
+from tests.helpers.two_hosts import HEARTBEAT, NOTHING, free_port, start_two
 from transformer.parallel import devices, hosts
 from transformer.parallel.devices import check_accelerator
 
@@ -21,16 +28,12 @@ STEPS = ["--config.training.eval_every=6", "--config.training.checkpoint_every=4
 STEPS += ["--config.model.dropout_rate=0.0"]  # pmap draws its own for each device
 STEPS += ["--config.decoding.beam_size=1", "--config.decoding.max_extra_length=0"]
 STEPS += ["--config.data.max_validation_sentences=4", "--config.data.test_split=test[:20%]"]
-LOST = 60  # seconds in which a host must notice that another is gone
 
 
-def wait_for_step(workdir, step, processes):
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline and all(p.poll() is None for p in processes):
-        if (workdir / "metrics.jsonl").exists() and max(losses(workdir), default=0) >= step:
-            return
-        time.sleep(0.05)
-    pytest.fail(f"no step {step} in {workdir}: {finish(processes, timeout=1)}")
+def second_sent(number, step):
+    """What `start_two` is told to send the second host a signal at a step, from 1 of this start."""
+    report = "transformer.training.trainer.Trainer._report"
+    return NOTHING, ((), {"patch": signal_at_call(number, report, step)})
 
 
 MESH = ["--config.mesh.fsdp=2", "--config.mesh.tensor=2", "--config.training.eval_every=300"]
@@ -51,10 +54,7 @@ def passed_on(config, tmp_path_factory):
     code, _, err = call("train.py", *flags, "--config.training.num_train_steps=9")
     assert code == 0, err
     assert "resuming at step 6" in err
-    processes = start_two(config, workdir, *STEPS, *MESH)
-    wait_for_step(workdir, 12, processes)
-    processes[1].send_signal(signal.SIGTERM)
-    second = finish(processes)
+    second = finish(start_two(config, workdir, *STEPS, *MESH, own=second_sent(signal.SIGTERM, 4)))
     assert "resuming at step 9" in second[0][1], second
     return workdir, first, second
 
@@ -97,24 +97,17 @@ def test_a_signal_to_one_stops_both_and_a_killed_one_does_not_leave_the_other(pa
     stopped = max(losses(workdir))
     assert (workdir / "checkpoints" / str(stopped)).is_dir()
 
-    processes = start_two(config, workdir, *STEPS, *MESH)
-    wait_for_step(workdir, stopped + 3, processes)
-    processes[1].kill()
-    killed = time.monotonic()
-    (code, text), _ = finish(processes)
+    own = second_sent(signal.SIGKILL, 4)
+    (code, text), _ = finish(start_two(config, workdir, *STEPS, *MESH, own=own))
     assert f"resuming at step {stopped}" in text
     assert code == 75
     assert "Another host has stopped or cannot be reached" in text.splitlines()[-1]
-    assert time.monotonic() - killed < LOST
 
 
 def test_hosts_that_were_told_different_things_are_refused(config, tmp_path):
     """Catches a slice of which each host trains another model, and hangs or learns nonsense."""
     said = finish(
-        start_two(
-            config, tmp_path / "x", *STEPS, own=(NOTHING, (["--config.training.seed=1"], {}))
-        ),
-        timeout=100,
+        start_two(config, tmp_path / "x", *STEPS, own=(NOTHING, (["--config.training.seed=1"], {})))
     )
     assert all(code == 2 for code, _ in said), said
     assert all("The hosts differ in" in text for _, text in said)
@@ -123,20 +116,24 @@ def test_hosts_that_were_told_different_things_are_refused(config, tmp_path):
 def test_a_host_alone_says_what_it_waits_for_and_gives_up():
     """Catches a wait without end, or in silence, for a host that never starts."""
     program = (
-        "import os; from transformer.parallel import hosts; hosts.SAY_EVERY = 1\n"
+        "import os; from itertools import count; from types import SimpleNamespace\n"
+        "from transformer.parallel import hosts\n"
+        "hosts.time = SimpleNamespace(monotonic=count(0, 100).__next__)\n"
+        "hosts.SAY_EVERY = 0\n"
         "end = lambda: (os.sys.stdout.flush(), os._exit(75))\n"
-        "hosts.connect('localhost:1', 2, 1, wait_seconds=3, say=print, on_timeout=end)"
+        "hosts.connect('localhost:1', 2, 1, wait_seconds=300, say=print, on_timeout=end)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 75
-    assert "waiting for 2 hosts at localhost:1: 1 s; giving up after 3 s" in done.stdout
-    assert "not all of 2 hosts at localhost:1 came within 3 s" in done.stdout
+    code, out, err = run_python(program)
+    assert code == 75, err
+    assert out.decode().splitlines() == [
+        "waiting for 2 hosts at localhost:1: 200 s; giving up after 300 s",
+        "error: not all of 2 hosts at localhost:1 came within 300 s; start the same command on "
+        "every host, and see that they reach each other.",
+    ]
 
 
 PAIR = """
-import sys, time
+import signal, sys
 import transformer
 from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.cli.process import run_guarded, run_process
@@ -147,10 +144,14 @@ from transformer.signals import Interruption, Stopping
 
 port, host = sys.argv[1], int(sys.argv[2])
 
+def wait_for_ever():
+    while True:
+        signal.pause()
+
 def work(items):
     say("works", on_every_host=True)
     if host == 0:
-        time.sleep(200)
+        wait_for_ever()
     return items
 
 def main():
@@ -167,7 +168,7 @@ def main():
                 hosts.split_over_hosts(work, [1, 2])
         except Interruption:
             say("left", on_every_host=True)
-    time.sleep(200)
+    wait_for_ever()
 
 run_process(lambda argv: run_guarded(main))
 """
@@ -201,7 +202,7 @@ def test_hosts_leave_their_work_together_and_say_that_one_is_lost():
                 read_until(process, "left")
             pair[lost].kill()
         for lost, pair in enumerate(pairs):
-            (last,) = pair[1 - lost].communicate(timeout=LOST)[1].decode().splitlines()
+            (last,) = pair[1 - lost].communicate(timeout=HANGS)[1].decode().splitlines()
             assert "error: Another host has stopped or cannot be reached" in last
             assert pair[1 - lost].returncode == 75
     finally:

@@ -9,7 +9,6 @@ import pytest
 import transformer
 from tests.helpers.commands import one_device
 from tests.helpers.notes import note_settings
-from tests.helpers.registries import own_names
 from tests.helpers.scripts import write_corpus
 from tools.run_notebook import run_notebook
 
@@ -48,7 +47,7 @@ def test_the_notebook_runs_and_shows_what_it_is_kept_with(tmp_path, monkeypatch)
 
     monkeypatch.setattr(transformer, "train", train_smaller)
     monkeypatch.chdir(tmp_path)
-    with own_names(), one_device():
+    with one_device():
         executed = run_notebook(NOTEBOOK, NUM_STEPS=2)
     assert kinds(executed) == kinds(json.loads(NOTEBOOK.read_text(encoding="utf-8")))
     assert kinds(executed).count(["display_data"]) == 2  # the curves and the attention

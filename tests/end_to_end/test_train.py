@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import signal
-import time
 
 import jax
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 
 from tests.helpers.commands import call
 from tests.helpers.notes import note_settings
-from tests.helpers.scripts import losses, start, write_corpus
+from tests.helpers.scripts import finish, losses, signal_at_call, start, write_corpus
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.export import export
 from transformer.inference.translator import Translator
@@ -50,60 +49,43 @@ def test_learns_to_reverse(finished):
     assert min(losses(workdir).values()) < 0.9
 
 
-def interrupt(config, workdir, number, at_step):
-    """Starts or resumes a run, sends a signal once it has logged `at_step`: (code, stderr)."""
-    process = start("train.py", f"--config={config}", f"--workdir={workdir}")
-    deadline = time.monotonic() + 240
-    while process.poll() is None and time.monotonic() < deadline:
-        if (workdir / "metrics.jsonl").exists() and max(losses(workdir), default=0) >= at_step:
-            process.send_signal(number)
-            break
-        time.sleep(0.01)
-    _, err = process.communicate(timeout=240)
-    return process.returncode, err.decode()
+KILL_AT_THE_END_OF_A_SAVE = """
+import os, signal, sys
+
+def kill(event, arguments):
+    if event == "os.rename" and os.path.basename(os.fspath(arguments[1])) == "20":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(kill)
+"""
+TRAINER = "transformer.training.trainer.Trainer"
 
 
 @pytest.mark.long
 def test_killed_and_resumed_equals_undisturbed(finished, config, tmp_path):
     """Catches losses or weights that differ in a bit from an undisturbed run's; dropout is on.
 
-    It is killed while training, saving or evaluating, at moments that no step announces.
+    It is killed before a checkpoint gets its name and while it evaluates, and stopped twice.
     """
-    workdir = tmp_path / "killed"
-    command = ["train.py", f"--config={config}", f"--workdir={workdir}"]
-    first_save = workdir / "checkpoints" / "20"
-    for is_reached, seconds in (
-        (first_save.exists, 0.0),  # while the first checkpoint is written, or just after
-        (lambda: num_lines(workdir) > 25, 0.2),
+    workdir, ends = tmp_path / "killed", []
+    for patch in (
+        KILL_AT_THE_END_OF_A_SAVE,
+        signal_at_call(signal.SIGKILL, f"{TRAINER}._evaluate", 1),  # at step 150
+        signal_at_call(signal.SIGTERM, f"{TRAINER}._report", 10),
+        signal_at_call(signal.SIGTERM, f"{TRAINER}._report", 100),  # step 250 or after
     ):
-        process = start(*command)
-        wait_until(is_reached, process)
-        time.sleep(seconds)
-        process.kill()
-        process.communicate()
-    code, said = interrupt(config, workdir, signal.SIGTERM, max(losses(workdir), default=0) + 10)
-    assert code == 75
+        process = start("train.py", f"--config={config}", f"--workdir={workdir}", patch=patch)
+        ends += finish([process])
+    assert [code for code, _ in ends] == [-9, -9, 75, 75], ends
+    said = ends[2][1]
     assert "resuming at step" in said
     assert "resume with: " in said and f"train.py --config={config}" in said
-    code, said = interrupt(config, workdir, signal.SIGTERM, 260)
-    assert code in (75, 0), said  # 0: it was faster than the signal
     ours, theirs = losses(workdir), losses(finished)
     assert ours == {step: theirs[step] for step in range(1, max(ours) + 1)}
     ours, theirs = (
         Checkpoints(w / "checkpoints", keep=1, read_only=True) for w in (workdir, finished)
     )
     assert ours.about(240)["fingerprints"] == theirs.about(240)["fingerprints"]
-
-
-def num_lines(workdir):
-    file = workdir / "metrics.jsonl"
-    return file.read_bytes().count(b"\n") if file.exists() else 0
-
-
-def wait_until(is_reached, process, timeout=240):
-    deadline = time.monotonic() + timeout
-    while process.poll() is None and time.monotonic() < deadline and not is_reached():
-        time.sleep(0.01)
 
 
 def test_numbers_that_are_not_finite_end_the_run_with_its_checkpoint_intact(

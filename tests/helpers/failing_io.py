@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from tests.helpers.scripts import ROOT, environment_of_scripts
+from tests.helpers.scripts import HANGS, ROOT, environment_of_scripts
 from tests.helpers.xla_flags import CHEAP
 
 SOURCE = Path(__file__).with_name("failing_io.c")
@@ -91,7 +91,7 @@ class Worker:
             text=True,
         )
 
-    def run(self, words, failure=Failure(), seconds=300):
+    def run(self, words, failure=Failure(), seconds=HANGS):
         """Runs a command while a call fails; the exit code is None if it does not end in time.
 
         The answer has what libraries print by other ways, too.
@@ -119,7 +119,7 @@ class Worker:
         self._process.communicate()
 
 
-def run_alone(library, folder, words, failure, seconds=300):
+def run_alone(library, folder, words, failure, seconds=HANGS):
     """Runs a command as a process of its own while a call fails: as `Worker.run`."""
     settings = ":".join(map(str, failure.settings(folder)))
     environment = environment_of_scripts() | QUICK | {"LD_PRELOAD": library, "FAILING_IO": settings}

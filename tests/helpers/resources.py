@@ -1,5 +1,6 @@
 """What a process holds while it works: memory, files, threads and compiled programs."""
 
+import gc
 import os
 from pathlib import Path
 from statistics import median
@@ -7,7 +8,6 @@ from statistics import median
 import jax
 
 ALLOWED_SHARE, ALLOWED_KIB = 0.02, 10 << 10  # by which memory may grow in the last half
-ALLOWED = {"files": 4, "threads": 4}  # of a save under way; one per save would be ten and more
 
 
 class Resources:
@@ -21,7 +21,11 @@ class Resources:
         self._num_programs += event == "/jax/core/compile/backend_compile_duration"
 
     def sample(self):
-        """Appends what is held now to `samples`; memory in KiB."""
+        """Appends what is held now to `samples`; memory in KiB.
+
+        To be called after each save, evaluation or chunk, when none is under way.
+        """
+        gc.collect()  # else it would depend on when that happens by itself
         lines = Path("/proc/self/status").read_text().splitlines()
         status = dict(line.split(":", 1) for line in lines)
         self.samples.append(
@@ -37,14 +41,17 @@ class Resources:
 def grown(samples):
     """{what grew in the last half: (before, after)}, by the medians of two quarters of the samples.
 
-    A save or a search holds more for a while, which a maximum would show.
+    What is left behind once per sample grows by half of their number from the median of the one
+    quarter to that of the other. Half of that is allowed, as pools of threads still grow to their
+    size. No program may be compiled anew.
     """
     quarter = len(samples) // 4
+    allowed = {"files": quarter, "threads": quarter}
     parts = samples[quarter : 2 * quarter], samples[-quarter:]
     found = {}
     for name in samples[0]:
         before, after = (median(sample[name] for sample in part) for part in parts)
-        slack = ALLOWED.get(name, 0)
+        slack = allowed.get(name, 0)
         if name == "memory":
             slack = ALLOWED_SHARE * before + ALLOWED_KIB
         if after > before + slack:

@@ -5,13 +5,36 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from tests.helpers.xla_flags import QUICK_COMPILE
 from transformer.workdir import WorkDir
 
 ROOT = Path(__file__).resolve().parents[2]
+HANGS = 600  # seconds after which what a test waits for hangs; no test may depend on how many
+PATCHED = """
+import runpy, sys
+patch, *sys.argv = sys.argv[1:]
+exec(patch)
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+SIGNAL_AT_CALL = """
+import pkgutil, signal
+from itertools import count
+owner, calls = pkgutil.resolve_name({owner!r}), count(1)
+function = owner.{name}
+
+def function_or_signal(*args, **options):
+    if next(calls) == {call}:
+        signal.raise_signal({number})
+    return function(*args, **options)
+
+owner.{name} = function_or_signal
+"""
 CONFIG = """
 from transformer.config import Config
 
@@ -69,9 +92,46 @@ def signals_are_heard():
             signal.signal(number, handler)
 
 
-def start(script, *arguments, **options):
-    """Starts train.py or eval.py in the background, as from a shell."""
-    return _start([str(ROOT / script), *map(str, arguments)], **options)
+def start(script, *arguments, patch="", **options):
+    """Starts train.py or eval.py in the background, as from a shell.
+
+    patch: a program that the process runs before the script, as one of `signal_at_call`.
+    """
+    words = [str(ROOT / script), *map(str, arguments)]
+    return _start(["-c", PATCHED, patch, *words] if patch else words, **options)
+
+
+def signal_at_call(number, function, call):
+    """Returns a patch for `start`: the process sends itself a signal at a call of a function.
+
+    function: by its full name. call: which of its calls, from 1; the signal comes before it begins.
+    """
+    owner, _, name = function.rpartition(".")
+    return SIGNAL_AT_CALL.format(owner=owner, name=name, call=call, number=int(number))
+
+
+def wait_for(is_reached, *processes):
+    """Waits until is_reached() is true; fails, with what they said, if a process ends before."""
+    end = time.monotonic() + HANGS
+    while not is_reached():
+        has_ended = any(process.poll() is not None for process in processes)
+        if has_ended and is_reached():
+            return
+        if has_ended or time.monotonic() > end:
+            for process in processes:
+                process.kill()
+            pytest.fail(f"what the test waits for did not come: {finish(processes)}")
+        time.sleep(0.01)
+
+
+def finish(processes, timeout=HANGS):
+    """[(exit code, what it said)] of processes; none is left behind."""
+    try:
+        said = [process.communicate(timeout=timeout)[1].decode() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]
 
 
 def _start(words, **options):
@@ -92,8 +152,14 @@ def environment_of_scripts():
 
 def run(script, *arguments, stdin=b"", **options):
     """Runs it to its end: (exit code, standard output, standard error), the outputs as bytes."""
-    process = start(script, *arguments, stdin=subprocess.PIPE, **options)
-    out, err = process.communicate(stdin, timeout=300)
+    return _run(start(script, *arguments, stdin=subprocess.PIPE, **options), stdin)
+
+
+def _run(process, stdin=None, timeout=HANGS):
+    try:
+        out, err = process.communicate(stdin, timeout=timeout)
+    finally:
+        process.kill()
     return process.returncode, out, err.decode()
 
 
@@ -102,11 +168,9 @@ def start_python(program, *arguments, **options):
     return _start(["-c", program, *map(str, arguments)], **options)
 
 
-def run_python(program, *arguments, timeout=300, **options):
+def run_python(program, *arguments, timeout=HANGS, **options):
     """Runs a program that is given as text, to its end: as `run`."""
-    process = start_python(program, *arguments, **options)
-    out, err = process.communicate(timeout=timeout)
-    return process.returncode, out, err.decode()
+    return _run(start_python(program, *arguments, **options), timeout=timeout)
 
 
 def losses(workdir):

@@ -34,13 +34,3 @@ def start_two(config, workdir, *arguments, own=(NOTHING, NOTHING)):
         )
         for index, (words, options) in enumerate(own)
     ]
-
-
-def finish(processes, timeout=240):
-    """[(exit code, what it said)] of processes; none is left behind."""
-    try:
-        said = [process.communicate(timeout=timeout)[1].decode() for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]

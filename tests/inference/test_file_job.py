@@ -8,6 +8,8 @@ import lzma
 import os
 import signal
 import threading
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
@@ -367,7 +369,8 @@ def test_hosts_share_what_is_missing_evenly_and_do_nothing_twice(num_hosts, done
 
 def test_the_first_host_waits_for_the_others_and_reports_it(source, monkeypatch):
     """Catches a file joined without the chunks of a slow host, and a wait without end or word."""
-    monkeypatch.setattr(run_job_module, "POLL_EVERY", 0.02)
+    clock = SimpleNamespace(monotonic=count().__next__, sleep=lambda seconds: None)
+    monkeypatch.setattr(run_job_module, "time", clock)
     monkeypatch.setattr(hosts, "SAY_EVERY", 0)
     job, said = make_job(source), []
     parts = Parts(job.output, {})
@@ -376,17 +379,16 @@ def test_the_first_host_waits_for_the_others_and_reports_it(source, monkeypatch)
     checksums = [chunk.checksum for chunk in chunks]
     for chunk in chunks[::2]:
         parts.write(chunk, b"x")
-    assert not wait_for_parts(parts, checksums, 0.1, said.append)
+    assert not wait_for_parts(parts, checksums, 9, said.append)
     assert "waiting for 2 chunks of other hosts" in said[0]
     assert "2 chunks of other hosts are missing" in said[-1]
     assert not parts.output.exists()
 
-    def finish():
+    def finish(said):
         for chunk in chunks[1::2]:
             parts.write(chunk, b"y")
 
-    threading.Timer(0.2, finish).start()
-    assert wait_for_parts(parts, checksums, 60, said.append)
+    assert wait_for_parts(parts, checksums, 9, finish)
     parts.join(checksums)
     assert parts.output.read_bytes() == b"xyxyx"
 

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.helpers.registries import own_names
 from tests.helpers.tiny_models import (
     VOCAB_SIZE,
     count_parameters,
@@ -205,21 +204,20 @@ def test_a_model_is_made_of_the_block_that_its_configuration_names():
         def make_feed_forward(self):
             return Wide(tiny_config(d_ff=48))
 
-    with own_names():
-        register_block("wide", WideBlock)
-        model = Transformer(tiny_config(block="wide"), VOCAB_SIZE, VOCAB_SIZE, remat=True)
-        ids = np.array([[4, 2]])
-        run = partial(model.init_with_output, deterministic=True)
-        logits, variables = jax.eval_shape(run, jax.random.key(0), ids, ids)
-        assert logits.shape == (1, 2, VOCAB_SIZE)
-        for stack in ("encoder", "decoder"):
-            for block in variables["params"][stack].values():
-                assert block["feed_forward"]["inner"]["kernel"].shape == (16, 48)
+    register_block("wide", WideBlock)
+    model = Transformer(tiny_config(block="wide"), VOCAB_SIZE, VOCAB_SIZE, remat=True)
+    ids = np.array([[4, 2]])
+    run = partial(model.init_with_output, deterministic=True)
+    logits, variables = jax.eval_shape(run, jax.random.key(0), ids, ids)
+    assert logits.shape == (1, 2, VOCAB_SIZE)
+    for stack in ("encoder", "decoder"):
+        for block in variables["params"][stack].values():
+            assert block["feed_forward"]["inner"]["kernel"].shape == (16, 48)
 
-        def decode(variables):
-            encoded = model.apply(variables, ids, np.array([2]), method="encode_for_search")
-            cache = model.apply(variables, 1, 1, 4, method="init_cache")
-            inputs = jnp.ones((1, 1), int), cache, jnp.zeros(1, int), 0, jnp.zeros((1, 1, 4), int)
-            return model.apply(variables, *inputs, encoded, method="decode_step")[0]
+    def decode(variables):
+        encoded = model.apply(variables, ids, np.array([2]), method="encode_for_search")
+        cache = model.apply(variables, 1, 1, 4, method="init_cache")
+        inputs = jnp.ones((1, 1), int), cache, jnp.zeros(1, int), 0, jnp.zeros((1, 1, 4), int)
+        return model.apply(variables, *inputs, encoded, method="decode_step")[0]
 
-        assert jax.eval_shape(decode, variables).shape == (1, 1, VOCAB_SIZE)
+    assert jax.eval_shape(decode, variables).shape == (1, 1, VOCAB_SIZE)

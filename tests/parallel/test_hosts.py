@@ -15,15 +15,21 @@ def test_results_are_what_json_makes_of_them_on_one_host_too():
 
 @pytest.mark.parametrize("text, seconds", [(None, 45), ("5", 5), ("0", None), ("soon", None)])
 def test_heartbeat_is_set_by_the_environment(text, seconds, monkeypatch):
-    """Catches a setting that is not read, and one that turns the watch off."""
+    """Catches a setting that is not read, and hosts that wait longer for one that is lost."""
     monkeypatch.delenv(hosts.HEARTBEAT_VARIABLE, raising=False)
     if text is not None:
         monkeypatch.setenv(hosts.HEARTBEAT_VARIABLE, text)
+    asked = {}
+    monkeypatch.setattr(
+        hosts.jax.distributed, "initialize", lambda **options: asked.update(options)
+    )
+    monkeypatch.setattr(hosts.jax.config, "update", lambda *_: None)
     if seconds:
-        assert hosts._heartbeat_seconds() == seconds
+        hosts.connect("host:1", 2, 0, say=print, on_timeout=pytest.fail)
+        assert asked["heartbeat_timeout_seconds"] == asked["shutdown_timeout_seconds"] == seconds
     else:
         with pytest.raises(ValueError, match="TRANSFORMER_HEARTBEAT_SECONDS must be a number"):
-            hosts._heartbeat_seconds()
+            hosts.connect("host:1", 2, 0, say=print, on_timeout=pytest.fail)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import itertools
 import random
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.helpers.failing_io import PROGRAMS, Answer, Failure, Worker, compile_library, run_alone
+from tests.helpers.scripts import wait_for
 from tests.torture import Outcome, Trial
 from tests.torture._commands import CASES
 from transformer.signals import RESUMABLE
@@ -124,12 +124,12 @@ class Rig:
 
         It would have ended with a process of its own.
         """
-        for _ in range(100):
+
+        def is_removed() -> bool:
             shutil.rmtree(self.place, ignore_errors=True)
-            if not self.place.exists():
-                return
-            time.sleep(0.1)
-        raise TimeoutError(f"{self.place} cannot be removed")
+            return not self.place.exists()
+
+        wait_for(is_removed)
 
     def _judge(self, name: str, answer: Answer) -> tuple[Outcome, str]:
         if answer.code is None:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.scripts import ROOT, losses, write_config
-from tests.helpers.two_hosts import NOTHING, finish, start_two
+from tests.helpers.scripts import ROOT, finish, losses, write_config
+from tests.helpers.two_hosts import NOTHING, start_two
 from tests.torture import Outcome, Trial
 
 HARM = "one of two hosts killed, stopped, signalled, out of disk, or given something else"

@@ -15,12 +15,20 @@ TRAIN = """
 import json, runpy, sys
 import transformer
 from tests.helpers.resources import Resources
+from transformer.training.trainer import Trainer
 
 config = runpy.run_path(sys.argv[1])["get_config"]().with_values(json.loads(sys.argv[3]))
-resources = Resources()
-result = transformer.train(config, sys.argv[2], on_report=lambda *_: resources.sample())
+resources, evaluate = Resources(), Trainer._evaluate
+
+def evaluate_and_sample(trainer, *arguments):
+    evaluate(trainer, *arguments)
+    trainer.checkpoints.wait()
+    resources.sample()
+
+Trainer._evaluate = evaluate_and_sample
+result = transformer.train(config, sys.argv[2])
 assert result.is_finished, result
-print(json.dumps(resources.samples[:-2]))  # the last are of the test set
+print(json.dumps(resources.samples))
 """
 TRANSLATE = """
 import json, sys
@@ -49,7 +57,7 @@ def trials(folder: Path, seed: int) -> Iterator[Trial]:
 
 
 def train(config: Path, run: Path, num_steps: int, seed: int = 2) -> tuple[list[Any], str]:
-    """What a training process held at its reports, and what it said."""
+    """What a training process held after each evaluation, and what it said."""
     settings = {
         "model.d_model": 16,
         "model.d_ff": 16,

@@ -99,7 +99,9 @@ def test_linear_decay_and_one_at_the_end_of_the_budget():
 
 PARAMS = {
     "table": np.full((300, 130), 0.5, np.float32),
-    "layer_0": {"inner": {"kernel": np.eye(130, 140, dtype=np.float32), "bias": np.zeros(140)}},
+    "layer_0": {
+        "inner": {"kernel": np.eye(130, 140, dtype=np.float32), "bias": np.zeros(140, np.float32)}
+    },
 }
 
 

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from tests.helpers.scripts import HANGS
 from transformer.training.prefetch import prefetch
 
 
@@ -20,7 +21,7 @@ def test_order_is_kept_and_work_is_done_ahead_by_another_thread():
 
     results = prefetch(make, range(5, 12), num_ahead=2)
     assert next(results) == 50
-    assert three_made.wait(30)
+    assert three_made.wait(HANGS)
     assert list(results) == [60, 70, 80, 90, 100, 110]
     assert made == list(range(5, 12))
     assert threading.get_ident() not in threads
