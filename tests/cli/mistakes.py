@@ -28,6 +28,7 @@ TRAIN = [  # (words after train.py, part of the sentence)
     (["--config.model.positions=learned", "--config.model.max_positions=8"], "at least data.row_l"),
     (["--config.model.attention=hard", "--config.remat=True"], "collects what its layers draw"),
     (["--noconfig.tokenizer.shared"], "model.embedding_sharing=all needs one vocabulary"),
+    (["--config=own_text", "--noconfig.tokenizer.shared"], "embedding_sharing=all needs one voc"),
     (["--config.tokenizer.target_kind=pieces"], "so they cannot share one vocabulary"),
     (["--config.decoding.average_checkpoints=9"], "must be at most training.keep_checkpoints (5)"),
     (["--config.mesh.data=-1", "--config.mesh.fsdp=-1"], "Only one of mesh.data, mesh.fsdp"),

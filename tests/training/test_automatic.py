@@ -185,6 +185,38 @@ def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, mon
     assert WorkDir(tmp_path / "run").load_config() == config
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"tokenizer.shared": False}, "embedding_sharing=all needs one vocabulary"),
+        ({"model.attention": "additive", "model.positions": "rotary"}, "positions=rotary acts on"),
+        ({"tokenizer.kind": "characters", "data.subword_dropout": 0.1}, "subword_dropout needs"),
+        (
+            {"training.keep_checkpoints": 2, "decoding.average_checkpoints": 3},
+            r"average_checkpoints \(3\) must be at most training.keep_checkpoints \(2\)",
+        ),
+        ({"model.num_heads": 3}, r"d_model \(8\) must be a multiple of model.num_heads \(3\)"),
+    ],
+)
+def test_rules_between_settings_that_are_given_hold_before_the_text_is_read(
+    own_text, monkeypatch, settings, said
+):
+    """Catches a run that trains for its minutes, and whose config.json is then refused."""
+    monkeypatch.setattr(automatic.corpus_facts, "find_languages", None)
+    with pytest.raises(ValueError, match=said):
+        transformer.train(own_text.with_values(settings), "unused", verbose=False)
+
+
+def test_rules_between_settings_that_are_chosen_hold_before_the_text_is_prepared(
+    own_text, tmp_path
+):
+    """Catches a width that is chosen and that the given heads do not divide."""
+    config = own_text.with_values({"model.d_model": 0, "model.num_heads": 5})
+    with pytest.raises(ValueError, match=r"d_model \(128\) must be a multiple"):
+        transformer.train(config, tmp_path / "runs" / "new", verbose=False)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_the_vocabulary_of_a_given_file_is_not_chosen(own_text, tmp_path):
     """Catches a start-up summary, and a model size, that count on pieces which nobody has."""
     texts = (Path(own_text.data.corpus) / "train.en").read_text().splitlines()

@@ -85,7 +85,7 @@ def _completed(config: Config, workdir: WorkDir) -> Config:
     with phase("importing JAX", is_logged=False):  # which knows the devices
         from transformer.training.automatic import choose_settings
 
-    return choose_settings(config).config
+    return choose_settings(config).config.validate()
 
 
 def _parse_part(text: str) -> Share:
