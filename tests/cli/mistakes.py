@@ -7,6 +7,13 @@ from tests.helpers.scripts import ROOT
 
 TRAIN = [  # (words after train.py, part of the sentence)
     (["--config.model.num_layer=2"], "did you mean --config.model.num_layers?"),
+    (["--lr=1"], "did you mean --config.optimizer.peak_learning_rate?"),
+    (["--batch_size=32"], "did you mean --config.training.batch_tokens?"),
+    (["--config.model.num_encoder_layers=3"], "did you mean --config.model.num_layers?"),
+    (["--config.model.ffn=swiglu"], "did you mean --config.model.feed_forward?"),
+    (["--config.model.positions=rope"], "not 'rope': set model.positions=rotary."),
+    (["--config.model.activation=SiLU"], "not 'SiLU': set model.activation=swish."),
+    (["--config.model.feed_forward=swiglu"], "set model.feed_forward=gated and model.activation="),
     (["--learning_rate=1"], "did you mean --config.optimizer.peak_learning_rate?"),
     (["--config.seed=1"], "did you mean --config.training.seed?"),
     (["--config.data=1"], "did you mean --config.data.corpus?"),
@@ -69,9 +76,30 @@ CONFIG_FILES = [  # (text of a file of --config, part of the sentence)
     (f"{BEGIN}config.training.train_steps = 50{END}", "did you mean training.num_train_steps?"),
     (f"{BEGIN}config.optimizer.learning_rate = 1{END}", "mean optimizer.peak_learning_rate?"),
     (f"{BEGIN}config.optimiser = 1{END}", "did you mean optimizer?"),
-    (f"{BEGIN}config.optimiser.beta1 = 1{END}", "no attribute 'optimiser'"),
+    (
+        f"{BEGIN}config.optimiser.beta1 = 1{END}",
+        "line 4, config.optimiser.beta1 = 1: there is no optimiser; did you mean optimizer?",
+    ),
+    (f"{BEGIN}config.modle.d_model = 256{END}", "there is no modle; did you mean model?"),
+    (
+        f"{BEGIN}config = Config(model=type(config.model)(d_modle=8)){END}",
+        "(d_modle=8)): there is no model.d_modle; did you mean model.d_model?",
+    ),
     (f"{BEGIN}config.model = 'big'{END}", "config.model must be a ModelConfig, not 'big'"),
-    (f"{BEGIN}config.model.d_model = '512'{END}", "model.d_model must be of type int, not '512'"),
+    (
+        f"{BEGIN}config.model.d_model = '512'{END}",
+        "mine.py, line 4, config.model.d_model = '512': model.d_model must be of type int, not '5",
+    ),
+    (
+        f"{BEGIN}config.model.d_model, x = 64 / 2, 1{END}",
+        "line 4, config.model.d_model, x = 64 / 2, 1: ",
+    ),
+    (
+        f"{BEGIN}config = config.with_values({{'model.norm': 'both'}}){END}",
+        "line 4, config = config.with_values({'model.norm': 'both'}): model.norm must be one of",
+    ),
+    (f"{BEGIN}config.training.batch_size = 32{END}", "did you mean training.batch_tokens?"),
+    (f"{BEGIN}config.lr = 1{END}", "did you mean optimizer.peak_learning_rate?"),
     (f"{BEGIN}config.data.corpus = ['a']{END}", "data.corpus must be of type str, not ['a']"),
     (f"{BEGIN}config.model.d_model = width{END}", "NameError: name 'width' is not defined"),
     (f"{BEGIN}raise ValueError('too small'){END}", ".py: too small"),
