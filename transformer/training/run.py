@@ -63,6 +63,11 @@ def train(
     Raises ValueError, in one sentence, for settings or files that cannot be used, a run with other
     settings in `workdir`, or another process that trains there.
     """
+    if not isinstance(config, Config):
+        raise ValueError(
+            f"train takes a transformer.Config, not {type(config).__name__}: give "
+            'Config().with_values({"model.d_model": 256}), for example.'
+        )
     start = time.monotonic()
     with showing_phases() if verbose else silence():
         devices.check_accelerator(say)
