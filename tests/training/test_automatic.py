@@ -1,12 +1,14 @@
 """Settings that are chosen when a run starts: by the text, the machine and the minutes."""
 
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 
 import transformer
 from tests.helpers.scripts import write_corpus
+from transformer.cli import dry_run
 from transformer.config import Config
 from transformer.data.corpus_facts import Lengths, TextFacts
 from transformer.data.tokenizer import SentencePieceTokenizer
@@ -164,7 +166,7 @@ class StopAtOnce(Exception):
 
 
 def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, monkeypatch, capfd):
-    """Catches a budget that is missed, choices that are made anew, and a split lost."""
+    """Catches a missed budget, choices made anew, a split lost, a dry run without choices."""
     timing = StepTiming(compiling=3.0, step=80.0)
     monkeypatch.setattr(automatic, "time_steps", lambda trainer, clock: timing)
     monkeypatch.setattr(automatic_rules, "NUM_CHECKPOINTS", 5)
@@ -183,6 +185,10 @@ def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, mon
     with pytest.raises(StopAtOnce):
         transformer.train(own_text, tmp_path / "run", on_report=StopAtOnce.at, verbose=False)
     assert WorkDir(tmp_path / "run").load_config() == config
+    for name in ("compile_cache", "describe_compiled"):
+        monkeypatch.setattr(dry_run, name, MagicMock())
+    dry_run.describe_run(own_text, str(tmp_path / "run"), "", every_layer=False)
+    assert "steps       10\n" in f"{capfd.readouterr().err}\n"
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,15 @@ class Config(Settings):
         """Returns every setting's value by its full name, as "model.d_ff"."""
         return {known.name: attrgetter(known.name)(self) for known in self.settings()}
 
+    def effective_values(self) -> dict[str, Any]:
+        """Returns `values` with the values of a complete model that its zeros stand for."""
+        key_dim, value_dim = self.model.widths_of_head
+        return self.values() | {
+            "model.num_decoder_layers": self.model.depth(is_decoder=True),
+            "model.head_dim": key_dim,
+            "model.value_dim": value_dim,
+        }
+
     def with_values(self, changes: Mapping[str, Any]) -> "Config":
         """Returns a copy with other values of some settings, given by their full names.
 

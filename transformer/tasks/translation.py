@@ -13,7 +13,7 @@ from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.batch import Batch
 from transformer.data.epoch_pairs import with_temperature
-from transformer.data.length_filter import filter_by_length
+from transformer.data.length_filter import filter_by_length, length_warnings
 from transformer.data.packing import PackedBatches, full_rows, num_rows_of_batch
 from transformer.data.pair_blocks import Pairs
 from transformer.data.parallel_text import parse_corpora
@@ -230,8 +230,9 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
             f"validation  {len(self.validation_pairs):,} pairs, {validation.batches_per_epoch} "
             f"batches",
         ]
-        if self.overlap:
-            lines.append(f"warning     {self.overlap}")
+        warnings = length_warnings(self.num_skipped, len(batches.source))
+        warnings += [self.overlap] if self.overlap else []
+        lines += [f"warning     {warning}" for warning in warnings]
         data = self.config.data
         if note := tokenisation_note(data.bleu_tokenize, data.target_language):
             lines.append(f"note        {note}")
