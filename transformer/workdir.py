@@ -85,7 +85,8 @@ class WorkDir:
             if b'"model_type"' in content:  # no setting of ours has this name
                 raise ValueError(FOREIGN.format("Hugging Face", self.path)) from None
             newer = newer_writer(self.read_starts())
-            raise ValueError(f"{file}: {error}{newer}") from None
+            mistakes = str(error).replace("\n", f"\n{file}: ")
+            raise ValueError(f"{file}: {mistakes}{newer}") from None
         # Paths that version 0.2 wrote are relative: to where the run was started, often above it.
         above = [] if storage.is_remote(self.path) else storage.absolute(self.path).parents
         return config.with_absolute_paths(os.getcwd(), *map(str, above))

@@ -169,8 +169,9 @@ RULES: tuple[tuple[Callable[["Config"], object], str], ...] = (
     ),
     (
         lambda c: c.data.subword_dropout and set(c.tokenizer.kinds) != {"sentencepiece"},
-        "data.subword_dropout needs tokenizer.kind=sentencepiece on both sides, not "
-        "{c.tokenizer.kinds[0]} and {c.tokenizer.kinds[1]}: set it to 0, or change the tokenizer.",
+        "data.subword_dropout needs tokenizer.kind=sentencepiece on both sides, not for the source "
+        "{c.tokenizer.kinds[0]} and for the target {c.tokenizer.kinds[1]}: set it to 0, or change "
+        "the tokenizer.",
     ),
     (
         lambda c: c.decoding.average_checkpoints > c.training.keep_checkpoints,
