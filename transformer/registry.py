@@ -9,6 +9,7 @@ module or with --register=FILE. What is built in is imported when it is used, as
 needs no JAX.
 """
 
+import inspect
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -179,9 +180,31 @@ def register_attention(name: str, function: Any = None) -> Any:
     function: takes query [B, T, N, H], key and value [B, S, N, H], mask= (boolean, broadcastable to
     [B, N, T, S], True = may attend) and dropout= (a function of the weights, or None), and returns
     [B, T, N, H]; or a Flax module class, if it has weights, whose instances do. It raises
-    ValueError for an argument that it cannot honour.
+    ValueError for an argument that it cannot honour. One that takes other arguments is refused.
     """
+    if function is None:
+        return lambda function: register_attention(name, function)
+    if callable(function):
+        _check_arguments(name, function)
     return ATTENTION_FUNCTIONS.register(name, function)
+
+
+def _check_arguments(name: str, function: Callable[..., Any]) -> None:
+    """Raises ValueError unless an attention function takes all it is called with."""
+    is_class = isinstance(function, type)
+    try:
+        arguments = inspect.signature(function.__call__ if is_class else function)
+    except (TypeError, ValueError):  # as of some functions in C, whose call will say so
+        return
+    arrays = ("self", "query", "key", "value")[not is_class :]
+    for options in ({"mask": None}, {"mask": None, "dropout": None}):
+        try:
+            arguments.bind(*arrays, **options)
+        except TypeError as error:
+            raise ValueError(
+                f"The attention function {name!r} must take (query, key, value, *, mask=None, "
+                f"dropout=None), not {arguments}: {error}."
+            ) from None
 
 
 def register_position_encoding(name: str, module: Any = None) -> Any:

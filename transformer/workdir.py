@@ -85,10 +85,15 @@ class WorkDir:
             if b'"model_type"' in content:  # no setting of ours has this name
                 raise ValueError(FOREIGN.format("Hugging Face", self.path)) from None
             newer = newer_writer(self.read_starts())
-            raise ValueError(f"{file}: {error}{newer}") from None
+            mistakes = str(error).replace("\n", f"\n{file}: ")
+            raise ValueError(f"{file}: {mistakes}{newer}") from None
         # Paths that version 0.2 wrote are relative: to where the run was started, often above it.
         above = [] if storage.is_remote(self.path) else storage.absolute(self.path).parents
         return config.with_absolute_paths(os.getcwd(), *map(str, above))
+
+    def with_choices(self, config: Config) -> Config:
+        """Returns a configuration with what the run has chosen, if the folder holds one."""
+        return config.with_choices_of(self.load_config()) if self.has_run else config
 
     def is_finished(self, config: Config) -> bool:
         """Whether the folder holds a finished run of `config`.
@@ -156,16 +161,18 @@ class WorkDir:
     def _check_same(self, config: Config) -> None:
         settings = {known.name: known for known in config.settings()}
         config = config.with_absolute_paths(os.getcwd())
-        differences = [
-            f"{name} is {there!r} there, {here!r} here"
+        differences = {
+            f"--config.{name}": f"{name} is {there!r} there, {here!r} here"
             for name, (there, here) in self.load_config().differences(config).items()
             if not settings[name].resumable and not settings[name].is_same(there, here)
-        ]
+        }
         if differences:
+            flags = " ".join([*differences][:3]) + " …" * (len(differences) > 3)
             raise ValueError(
                 f"{self.path} holds a run with another configuration: "
-                f"{'; '.join(differences)}. Leave out --config to go on with its own, use another "
-                f"--workdir, or start from its weights: --config=configs/fine_tune.py:{self.path}"
+                f"{'; '.join(differences.values())}. Leave out {flags}, or the --config of a file "
+                f"that sets it, to go on with its own, use another --workdir, or start from its "
+                f"weights: --config=configs/fine_tune.py:{self.path}"
             )
 
     def append_metrics(self, record: dict[str, Any]) -> None:

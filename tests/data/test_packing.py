@@ -7,7 +7,7 @@ import pytest
 
 from configs import embedded_en_de, multi30k_tiny
 from transformer.data.epoch_pairs import CorpusPart
-from transformer.data.length_filter import filter_by_length
+from transformer.data.length_filter import filter_by_length, length_warnings
 from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import train_tokenizers
@@ -57,7 +57,7 @@ def equal(a, b):
 
 
 def test_pairs_that_do_not_fit_are_dropped_and_counted():
-    """Catches a sentence cut short, and one that is dropped in silence."""
+    """Catches a sentence cut short, and one, or a tenth of the text, dropped in silence."""
     source, target = (
         Ragged.from_lists([[5] * n for n in lengths]) for lengths in ([4, 9, 2, 1], [4, 2, 8, 8])
     )
@@ -68,6 +68,12 @@ def test_pairs_that_do_not_fit_are_dropped_and_counted():
         "more than 8 pieces": [1],
         "a length ratio above 4": [3],
     }
+    assert length_warnings({**skipped, "equal sides": 99}, 8) == []
+    assert length_warnings({**skipped, "equal sides": 99}, 7) == [
+        "11% of the training text is left out (more than 8 pieces): raise data.row_length",
+        "11% of the training text is left out (a length ratio above 4): raise "
+        "data.max_length_ratio",
+    ]
     kept, skipped, _ = filter_by_length(source, target, 9, 0)
     assert kept.tolist() == [0, 1, 2, 3] and not skipped
 

@@ -83,6 +83,13 @@ def test_every_sentence_ends_with_eos_and_what_follows_it_is_not_read(tokenizer)
     assert tokenizer.decode([]) == tokenizer.decode([PAD, PAD]) == ""
 
 
+@pytest.mark.parametrize("batch", [[[5, 6], [7]], np.array([[5, 6]])], ids=["list", "array"])
+def test_a_batch_is_decoded_one_by_one(tokenizer, batch):
+    """Catches an error about dimensions of arrays, as `encode` returns what `decode` refuses."""
+    with pytest.raises(ValueError, match=r"ids of one sentence; for several, .*for ids in batch\]"):
+        tokenizer.decode(batch)
+
+
 def test_ids_are_dense_and_specials_first(tokenizer):
     """Catches an id beyond the embedding table."""
     ids = [i for sentence in tokenizer.encode(TEXT) for i in sentence]

@@ -80,7 +80,7 @@ def test_a_run_opens_once_its_names_are_registered(own):
     """Catches code that a run brings along, and a name that stays unknown."""
     words = "eval.py", f"--workdir={own / 'run'}"
     code, _, err = call(*words)
-    assert code == 2 and err.count("\n") == 1
+    assert code == 2 and err.count("\n") == err.count(f"error: {own / 'run'}") == 3
     assert "task must be one of translation," in err and "--register=FILE" in err
     code, _, err = call(*words, f"--register={own / 'no.py'}")
     assert code == 2 and "--register must name a Python file" in err

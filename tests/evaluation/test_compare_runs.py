@@ -109,6 +109,18 @@ def test_only_the_settings_that_differ_are_shown():
     ]
 
 
+def test_settings_that_follow_another_are_shown_with_its_value():
+    """Catches a decoder of 0 layers in the table, and one that differs from another in words."""
+    depths = {"a": (2, 1), "b": (2, 0), "c": (2, 2)}
+    runs = {
+        name: compared(name, evaluation(), model__num_layers=n, model__num_decoder_layers=m)
+        for name, (n, m) in depths.items()
+    }
+    found = compare(list(runs.values()), num_bootstrap=5, num_trials=5)
+    assert found.settings() == {"--config.model.num_decoder_layers": [1, 2, 2]}
+    assert compare([runs["b"], runs["c"]], num_bootstrap=5, num_trials=5).settings() == {}
+
+
 def test_a_perplexity_of_another_vocabulary_is_marked():
     """Catches perplexities per other tokens that stand side by side as if comparable."""
     runs = [compared(name, evaluation(), vocabulary=number) for number, name in enumerate("abb")]

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.helpers.registries import own_names
 from tests.helpers.tiny_models import random_params
 from transformer.config import ModelConfig
 from transformer.model.attention import ATTENTION_FUNCTIONS, MultiHeadAttention
@@ -13,6 +14,7 @@ from transformer.model.attention_functions import scaled_dot_product_attention
 from transformer.model.dropout import Dropout
 from transformer.model.kv_cache import to_cache_layout
 from transformer.model.sparse_attention import PATTERNS
+from transformer.registry import register_attention
 
 B, T, S, N, H, D = 2, 3, 5, 2, 4, 6
 
@@ -66,6 +68,17 @@ def multi_head(**changes):
         return jax.jit(lambda rngs: module.apply({"params": params}, rngs=rngs, **inputs))(rngs)
 
     return run, params, x
+
+
+@pytest.mark.parametrize(
+    ("result", "found"), [(lambda value: value[:, :-1], r"\(2, \d+, 2, \d+\)"), (id, "int")]
+)
+def test_an_own_function_returns_a_value_for_each_query(result, found):
+    """Catches an error about broadcasting, far from the function that is wrong."""
+    with own_names():
+        register_attention("own", lambda query, key, value, mask=None, dropout=None: result(value))
+        with pytest.raises(ValueError, match=rf"attention=own must return .*, not {found}\."):
+            multi_head(attention="own")
 
 
 def test_heads_are_projected_split_and_joined_in_one_order():

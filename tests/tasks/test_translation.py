@@ -12,11 +12,11 @@ from transformer.workdir import WorkDir
 
 @pytest.fixture(scope="module")
 def make_task(tmp_path_factory):
-    """A task on a small corpus, by its data.subword_dropout."""
+    """A task on a small corpus, by settings of `data`."""
     folder = tmp_path_factory.mktemp("translation")
     corpus = str(write_corpus(folder / "corpus"))
 
-    def make(rate):
+    def make(**data):
         config = Config().with_values(
             {
                 "model.d_model": 16,
@@ -24,9 +24,9 @@ def make_task(tmp_path_factory):
                 "data.corpus": corpus,
                 "data.validation_split": "val",
                 "data.row_length": 32,
-                "data.subword_dropout": rate,
                 "tokenizer.vocab_size": 280,
                 "training.batch_tokens": 256,
+                **{f"data.{name}": value for name, value in data.items()},
             }
         )
         return TranslationTask(config.validate(), make_parallel(config), WorkDir(folder / "run"))
@@ -36,7 +36,7 @@ def make_task(tmp_path_factory):
 
 def test_subword_dropout_is_for_training_alone(make_task):
     """Catches a setting that is read and ignored, and a validation that is random."""
-    plain, random = make_task(0.0), make_task(0.4)
+    plain, random = make_task(), make_task(subword_dropout=0.4)
     assert plain.training_batches.subword_dropout is None
     assert all(map(np.array_equal, plain.validation_batches[0], random.validation_batches[0]))
     assert plain.validation_pairs == random.validation_pairs
@@ -54,3 +54,10 @@ def test_a_validation_on_few_pairs_is_warned_of(make_task):
     assert "warning     4 validation pairs are too few" in "\n".join(task.summary_lines())
     task.validation_pairs *= 13
     assert "too few" not in "\n".join(task.summary_lines())
+
+
+def test_rows_for_which_much_of_the_text_is_too_long_are_warned_of(make_task):
+    """Catches a run that trains on the shortest sentences alone, and says so among many figures."""
+    said = "of the training text is left out (more than"
+    assert said not in "\n".join(make_task().summary_lines())
+    assert f"{said} 8 pieces): raise" in "\n".join(make_task(row_length=8).summary_lines())

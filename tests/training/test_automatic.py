@@ -1,12 +1,14 @@
 """Settings that are chosen when a run starts: by the text, the machine and the minutes."""
 
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 
 import transformer
 from tests.helpers.scripts import write_corpus
+from transformer.cli import dry_run
 from transformer.config import Config
 from transformer.data.corpus_facts import Lengths, TextFacts
 from transformer.data.parallel_text import load_evaluation_pairs
@@ -166,7 +168,7 @@ class StopAtOnce(Exception):
 
 @pytest.mark.long
 def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, monkeypatch, capfd):
-    """Catches a budget that is missed, choices that are made anew, and a split lost."""
+    """Catches a missed budget, choices made anew, a split lost, a dry run without choices."""
     timing = StepTiming(compiling=3.0, step=80.0)
     monkeypatch.setattr(automatic, "time_steps", lambda trainer, clock: timing)
     monkeypatch.setattr(automatic_rules, "NUM_CHECKPOINTS", 5)
@@ -185,6 +187,42 @@ def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, mon
     with pytest.raises(StopAtOnce):
         transformer.train(own_text, tmp_path / "run", on_report=StopAtOnce.at, verbose=False)
     assert WorkDir(tmp_path / "run").load_config() == config
+    for name in ("compile_cache", "describe_compiled"):
+        monkeypatch.setattr(dry_run, name, MagicMock())
+    dry_run.describe_run(own_text, str(tmp_path / "run"), "", every_layer=False)
+    assert "steps       10\n" in f"{capfd.readouterr().err}\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"tokenizer.shared": False}, "embedding_sharing=all needs one vocabulary"),
+        ({"model.attention": "additive", "model.positions": "rotary"}, "positions=rotary acts on"),
+        ({"tokenizer.kind": "characters", "data.subword_dropout": 0.1}, "subword_dropout needs"),
+        (
+            {"training.keep_checkpoints": 2, "decoding.average_checkpoints": 3},
+            r"average_checkpoints \(3\) must be at most training.keep_checkpoints \(2\)",
+        ),
+        ({"model.num_heads": 3}, r"d_model \(8\) must be a multiple of model.num_heads \(3\)"),
+    ],
+)
+def test_rules_between_settings_that_are_given_hold_before_the_text_is_read(
+    own_text, monkeypatch, settings, said
+):
+    """Catches a run that trains for its minutes, and whose config.json is then refused."""
+    monkeypatch.setattr(automatic.corpus_facts, "find_languages", None)
+    with pytest.raises(ValueError, match=said):
+        transformer.train(own_text.with_values(settings), "unused", verbose=False)
+
+
+def test_rules_between_settings_that_are_chosen_hold_before_the_text_is_prepared(
+    own_text, tmp_path
+):
+    """Catches a width that is chosen and that the given heads do not divide."""
+    config = own_text.with_values({"model.d_model": 0, "model.num_heads": 5})
+    with pytest.raises(ValueError, match=r"d_model \(128\) must be a multiple"):
+        transformer.train(config, tmp_path / "runs" / "new", verbose=False)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_the_summary_says_how_many_pairs_are_held_out(own_text):

@@ -37,10 +37,10 @@ def test_gpus_have_no_coordinates():
 
 def test_what_is_not_known_is_not_estimated():
     """Catches a CPU's time by the peak of another device, and a crash for a task without costs."""
-    cpu = [SimpleNamespace(device_kind="cpu", id=0)]
-    assert estimate_lines(StepCost(1e12, 1), 10, cpu) == [
-        "estimate    none, as the peak of cpu is not known"
-    ]
+    cpu, gpu = ([SimpleNamespace(device_kind=k, platform=k, id=0)] for k in ("cpu", "gpu"))
+    assert estimate_lines(StepCost(1e12, 1), 10, cpu) == []
+    (line,) = estimate_lines(StepCost(1e12, 1), 10, gpu)
+    assert line == "estimate    none, as the peak of gpu is not known"
     (line,) = estimate_lines(None, 10, devices("TPU v4", 1, 1))
     assert line == "estimate    none, as what a step costs is not known"
 

@@ -60,6 +60,8 @@ def test_a_run_stops_resumes_and_says_what_it_reached(config, tmp_path, capfd):
 
 def test_mistakes_are_value_errors(config, tmp_path):
     """Catches a library call that ends the process, or leaves a folder locked."""
+    with pytest.raises(ValueError, match=r"takes a transformer\.Config, not a dict\.$"):
+        transformer.train({"model.d_model": 8}, tmp_path / "run")
     other = Config.from_json(config.to_json())
     other.model.num_heads = 3
     with pytest.raises(ValueError, match=r"model\.num_heads"):

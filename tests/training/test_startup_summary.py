@@ -2,10 +2,14 @@
 
 import numpy as np
 
+from tests.parallel.test_topology import small_config
+from transformer.parallel.mapping import make_parallel
+from transformer.training.dry_run import make_step_without_data
 from transformer.training.startup_summary import (
     Collectives,
     find_collectives,
     parameter_table,
+    summary_lines,
 )
 
 PROGRAM = """
@@ -63,3 +67,13 @@ def test_layers_that_are_alike_share_a_line_of_the_table():
         "  all                        50  100.0%",
     ]
     assert len(parameter_table(params, every_layer=True)) == 4
+
+
+def test_a_warm_up_that_is_longer_than_the_run_is_warned_of():
+    """Catches a run that somebody shortens, and that never reaches its learning rate."""
+    config = small_config()
+    step = make_step_without_data(config, make_parallel(config))
+    config.optimizer.warmup_steps = config.training.num_train_steps = 1200
+    assert not any("warning" in line for line in summary_lines(config, step))
+    config.training.num_train_steps = 20
+    assert summary_lines(config, step)[-1].startswith("warning     the learning rate rises for 1,2")

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from absl import flags as absl_flags
@@ -11,6 +11,7 @@ from ml_collections import config_flags
 from transformer.cli.config_files import choose_config, register_files
 from transformer.cli.flags import Flag, flags_of
 from transformer.config import Config
+from transformer.config.setting import SYNONYMS
 
 F = TypeVar("F")
 T = TypeVar("T")
@@ -167,12 +168,15 @@ def _refuse_unknown_names(argv: Sequence[str], expected: dict[str, str]) -> None
             raise ValueError(f"there is no --{name[1]}; {hint}")
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def _nearest(name: str, known: Collection[str]) -> str:
     """Returns the known name that is most like an unknown one, or "".
 
-    That may be a setting of the group that was named, or one of this name in another group.
+    That may be what others call it, a setting of the group that was named, or one of this name in
+    another group.
     """
     leaf = f".{name.rpartition('.')[2]}"
+    if (synonym := f"config.{SYNONYMS.get(leaf[1:])}") in known:
+        return synonym
     alike = [other for other in known if other.startswith(f"{name}.") or other.endswith(leaf)]
     return next(iter(alike or difflib.get_close_matches(name, known, 1, 0.5)), "")
 

@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Self
 
 import transformer
 from transformer.cli.flags import flag
 from transformer.config import Config
+from transformer.config.setting import ON_ASSIGNMENT
 from transformer.console import say
 from transformer.workdir import WorkDir
 
@@ -43,17 +45,18 @@ def choose_config(name: str | None, workdir: str) -> Config:
 def load_config_file(path: str, argument: str = "") -> Config:
     """Runs a Python file and returns what its `get_config` returns.
 
-    argument: what it is called with, if not empty. Raises ValueError, which names the file and the
-    line, if that fails, whatever is wrong in the file.
+    argument: what it is called with, if not empty. Raises ValueError, with a line for each mistake
+    that names the file and the line, whatever is wrong in the file.
     """
-    with explaining_errors(path):
+    with _Assignments(path) as assignments, explaining_errors(path):
         get_config = getattr(run_file(path), "get_config", None)
         if not callable(get_config):
             raise ValueError("it must define get_config(), which returns a Config.")
         config = get_config(*_arguments(get_config, path, argument))
         if not isinstance(config, Config):
             raise ValueError(f"get_config() must return a Config, not {config!r}.")
-        return config
+    assignments.check(config)
+    return config
 
 
 def run_file(path: str) -> ModuleType:
@@ -73,6 +76,45 @@ class _SourceLoader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
+
+
+class _Assignments:
+    """Notes which line of a configuration file sets what, and the names that it misspells."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lines: dict[str, int] = {}
+        self._misspelt: list[tuple[int, str]] = []
+
+    def __enter__(self) -> Self:
+        self._token = ON_ASSIGNMENT.set(self._note)
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """Adds the names misspelt so far to the error that ends the file."""
+        ON_ASSIGNMENT.reset(self._token)
+        if isinstance(error, ValueError) and self._misspelt:
+            raise ValueError("\n".join([*self._located(self._misspelt), str(error)])) from error
+
+    def _note(self, name: str, mistake: str) -> None:
+        frame, file = sys._getframe(), str(Path(self.path).absolute())
+        while frame and frame.f_code.co_filename != file:
+            frame = frame.f_back
+        line = frame.f_lineno if frame else 0
+        if mistake:
+            self._misspelt.append((line, mistake))
+        else:
+            self._lines[name] = line
+
+    def check(self, config: Config) -> None:
+        """Raises ValueError for misspelt names and for values that settings cannot have."""
+        wrong = config.wrong_values().items()
+        mistakes = [(self._lines.get(name, 0), sentence) for name, sentence in wrong]
+        if mistakes := sorted(self._misspelt + mistakes):
+            raise ValueError("\n".join(self._located(mistakes)))
+
+    def _located(self, mistakes: list[tuple[int, str]]) -> list[str]:
+        return [_locate(self.path, line, sentence) for line, sentence in mistakes]
 
 
 @contextmanager
@@ -116,12 +158,15 @@ def _explain_error(path: str, error: Exception) -> str:
         return f"{error.filename}, line {error.lineno}: {error.msg}: {code}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename) == Path(path).absolute()]
-    if not lines or not lines[-1]:
+    return _locate(path, lines[-1] if lines and lines[-1] else 0, reason)
+
+
+def _locate(path: str, line: int, reason: str) -> str:
+    """Returns what is wrong in a file with the line and its code. line: 0 if it is not known."""
+    code = linecache.getline(str(Path(path).absolute()), line).strip()
+    if not line or code.startswith("raise "):  # the file explains itself
         return f"{path}: {reason}"
-    code = linecache.getline(str(Path(path).absolute()), lines[-1]).strip()
-    if code.startswith("raise "):  # the file explains itself
-        return f"{path}: {reason}"
-    return f"{path}, line {lines[-1]}, {code}: {reason}"
+    return f"{path}, line {line}, {code}: {reason}"
 
 
 def find_config(value: str, flag: str = "config") -> str:

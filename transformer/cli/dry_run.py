@@ -36,6 +36,7 @@ def describe_run(config: Config, workdir: str, topology: str, *, every_layer: bo
             lines.append(startup_summary.work_line(cost))
     else:
         folder = WorkDir(workdir, writes=False)
+        config = folder.with_choices(config)
         choices = Choices(config) if folder.has_run else choose_settings(config)
         trainer = make_fitting_trainer(choices, lambda c: Trainer(c, folder, Stopping(0)))
         config = choices.config

@@ -19,6 +19,7 @@ from transformer.cli.help_text import answers_information, help_with_config
 from transformer.cli.process import run_guarded, run_process
 from transformer.config import Config
 from transformer.console import phase, say
+from transformer.data.length_filter import length_warnings
 from transformer.data.prepared.cache import cache_folder
 from transformer.data.prepared.preparation import Share
 from transformer.data.prepared.prepare import training_corpus
@@ -71,21 +72,22 @@ def _prepare(argv: Sequence[str]) -> int:
     else:
         reasons = [f"{count:,} of {reason}" for reason, count in corpus.left_out.items()]
         say(f"{len(corpus.source):,} training pairs; left out: {', '.join(reasons) or 'none'}")
-        if overlap := corpus.overlap_with(evaluation):
-            say(f"warning: {overlap}")
+        warnings = length_warnings(corpus.left_out, len(corpus.source))
+        warnings += [overlap] if (overlap := corpus.overlap_with(evaluation)) else []
+        for warning in warnings:
+            say(f"warning: {warning}")
     return DONE
 
 
 def _completed(config: Config, workdir: WorkDir) -> Config:
     """Returns the configuration with the settings that a new run chooses by itself."""
-    if workdir.has_run:
-        return config.with_choices_of(workdir.load_config())
+    config = workdir.with_choices(config)
     if not config.automatic_settings():
         return config
     with phase("importing JAX", is_logged=False):  # which knows the devices
         from transformer.training.automatic import choose_settings
 
-    return choose_settings(config).config
+    return choose_settings(config).config.validate()
 
 
 def _parse_part(text: str) -> Share:

@@ -121,10 +121,10 @@ def run_guarded(work: Callable[[], int]) -> int:
 
 
 def fail(text: str, code: int = WRONG_INPUT) -> NoReturn:
-    """Prints `text` as an error and ends the process with `code`."""
+    """Prints each line of `text` as an error and ends the process with `code`."""
     line = live_line()
     line.has_stamps &= line.has_spoken  # none for a mistake in the command line
-    say(f"error: {text}", on_every_host=True)
+    say("\n".join(f"error: {sentence}" for sentence in text.split("\n")), on_every_host=True)
     try:
         if sys.stdout:
             sys.stdout.flush()

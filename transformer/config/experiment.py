@@ -16,16 +16,9 @@ import transformer
 from transformer.config.data import DataConfig, TokenizerConfig
 from transformer.config.groups import DecodingConfig, MeshConfig, OptimizerConfig, TrainingConfig
 from transformer.config.model import ModelConfig
-from transformer.config.rules import (
-    check_data,
-    check_mesh,
-    check_model,
-    check_tokenizer,
-    check_training,
-    forget_unread,
-)
+from transformer.config.rules import broken_rules, forget_unread
 from transformer.config.setting import Setting, Settings, setting, settings_of
-from transformer.registry import TASKS, task_kind
+from transformer.registry import TASKS
 
 
 @dataclass
@@ -66,6 +59,15 @@ class Config(Settings):
         """Returns every setting's value by its full name, as "model.d_ff"."""
         return {known.name: attrgetter(known.name)(self) for known in self.settings()}
 
+    def effective_values(self) -> dict[str, Any]:
+        """Returns `values` with the values of a complete model that its zeros stand for."""
+        key_dim, value_dim = self.model.widths_of_head
+        return self.values() | {
+            "model.num_decoder_layers": self.model.depth(is_decoder=True),
+            "model.head_dim": key_dim,
+            "model.value_dim": value_dim,
+        }
+
     def with_values(self, changes: Mapping[str, Any]) -> "Config":
         """Returns a copy with other values of some settings, given by their full names.
 
@@ -82,18 +84,24 @@ class Config(Settings):
         return changed
 
     def validate(self) -> "Config":
-        """Returns itself, or raises ValueError with one sentence that says what to change."""
-        for known in self.settings():
-            self._change(known, known.check)
-        if self.automatic_settings():
-            return self  # what is chosen is checked with the others
-        task, is_rearranged = task_kind(self.task), self.remat or self.scan_layers
-        check_model(self.model, task, self.data.row_length, is_rearranged=is_rearranged)
-        check_tokenizer(self.tokenizer, self.model)
-        check_data(self.data, self.tokenizer, task)
-        check_training(self.training, self.decoding)
-        check_mesh(self.mesh, self.parallelism)
+        """Returns itself, or raises ValueError with a line for each mistake, a sentence.
+
+        Rules between settings of which one is still to be chosen hold when `validate` is called
+        with the chosen values.
+        """
+        if mistakes := [*self.wrong_values().values()] or [*broken_rules(self)]:
+            raise ValueError("\n".join(mistakes))
         return self
+
+    def wrong_values(self) -> dict[str, str]:
+        """Returns {setting: what is wrong with its value}; makes each whole number a float's."""
+        wrong = {}
+        for known in self.settings():
+            try:
+                self._change(known, known.check)
+            except ValueError as error:
+                wrong[known.name] = str(error)
+        return wrong
 
     def automatic_settings(self) -> list[str]:
         """Returns the names of the settings that are to be chosen when a new run starts."""
@@ -141,7 +149,7 @@ class Config(Settings):
             }
             config = cls(**groups, **data)
             if config.task in TASKS:  # else `validate` says that it is none
-                forget_unread(config.data, config.model, task_kind(config.task))
+                forget_unread(config)
             return config.validate()
         except (json.JSONDecodeError, RecursionError, TypeError, AttributeError) as error:
             raise ValueError(f"This is not a configuration of this version: {error}.") from error

@@ -8,8 +8,9 @@ import difflib
 import math
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, TypeVar, get_type_hints
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_type_hints
 
 from transformer.registry import REGISTERING, Registry
 
@@ -17,6 +18,38 @@ Value = TypeVar("Value", bool, int, float, str)
 WEIGHT_AND_TAG = re.compile(r"(@[\d.]+)?(#[^/]*)?$")  # of a corpus
 SPEED_ALONE = {"resumable": True, "changes_result": False}  # facts of a setting
 LARGEST = 2**31 - 1  # steps, lengths and ids are int32
+SYNONYMS = {  # what others call a setting, or a value of one: what it is here
+    "batch_size": "training.batch_tokens",
+    "max_tokens": "training.batch_tokens",
+    "max_steps": "training.num_train_steps",
+    "epochs": "training.num_train_steps",
+    "lr": "optimizer.peak_learning_rate",
+    "learning_rate": "optimizer.peak_learning_rate",
+    "warmup": "optimizer.warmup_steps",
+    "dropout": "model.dropout_rate",
+    "num_encoder_layers": "model.num_layers",
+    "encoder_layers": "model.num_layers",
+    "decoder_layers": "model.num_decoder_layers",
+    "hidden_size": "model.d_model",
+    "embed_dim": "model.d_model",
+    "ffn": "model.feed_forward",
+    "ffn_dim": "model.d_ff",
+    "intermediate_size": "model.d_ff",
+    "max_length": "data.row_length",
+    "rope": "model.positions=rotary",
+    "silu": "model.activation=swish",
+    "swiglu": "model.feed_forward=gated and model.activation=swish",
+    "geglu": "model.feed_forward=gated and model.activation=gelu",
+    "rmsnorm": "model.norm_type=rms_norm",
+    "adamw": "optimizer.name=adam and optimizer.weight_decay",
+    "bpe": "tokenizer.kind=sentencepiece",
+    "bf16": "model.dtype=bfloat16",
+}
+# Called with (name of a setting, "") when it is set, or with (a name, what is wrong with it): a
+# file of settings has its mistakes collected. None: a wrong name raises AttributeError.
+ON_ASSIGNMENT: ContextVar[Callable[[str, str], None] | None] = ContextVar(
+    "on_assignment", default=None
+)
 NO_PATH = re.compile(r"\w+:|embedded([@#]|$)|$")  # tfds:NAME, sklearn:digits, gs://…, or nothing
 
 
@@ -137,6 +170,8 @@ class Setting:
 
     def _error(self, expected: str, value: object) -> ValueError:
         hint = f": {REGISTERING}" if isinstance(self.choices, Registry) else ""
+        if self.choices and "=" in (meant := SYNONYMS.get(str(value).lower(), "")):
+            hint = f": set {meant}"
         return ValueError(f"{self.name} must be {expected}, not {value!r}{hint}.")
 
 
@@ -162,22 +197,51 @@ def _absolute(part: str, folders: Sequence[str]) -> str:
 class Settings:
     """Base of the groups of settings: a name that a group does not declare cannot be set.
 
-    A misspelt one would otherwise have no effect. Raises AttributeError for it, and TypeError for
-    a group that is replaced by something else.
+    A misspelt one would otherwise have no effect. Raises AttributeError for it, with the name that
+    was meant, and TypeError for a group that is replaced by something else.
     """
 
+    def __new__(cls, *_: Any, **values: Any) -> Self:
+        for name in values:
+            if mistake := cls._mistake(name):
+                raise AttributeError(mistake)
+        return super().__new__(cls)
+
     def __setattr__(self, name: str, value: Any) -> None:
-        fields = {field.name: field for field in dataclasses.fields(self)}
-        group = type(self).__name__.removesuffix("Config").lower()
-        prefix = f"{group}." if group else ""
-        if name not in fields:
-            nearest = difflib.get_close_matches(name, fields, 1, 0.5)
-            hint = f"did you mean {prefix}{nearest[0]}?" if nearest else "see train.py --help."
-            raise AttributeError(f"there is no {prefix}{name}; {hint}")
-        kind = fields[name].default_factory
+        mistake = self._mistake(name)
+        if on_assignment := ON_ASSIGNMENT.get():
+            on_assignment(self._full_name(name), mistake)
+        elif mistake:
+            raise AttributeError(mistake)
+        if mistake:
+            return
+        kind = type(self).__dataclass_fields__[name].default_factory
         if isinstance(kind, type) and not isinstance(value, kind):
             raise TypeError(f"config.{name} must be a {kind.__name__}, not {value!r}.")
         super().__setattr__(name, value)
+
+    if not TYPE_CHECKING:  # which knows all names
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises AttributeError, as there is no such name."""
+            raise AttributeError(name if name.startswith("__") else self._mistake(name))
+
+    @classmethod
+    def _full_name(cls, name: str) -> str:
+        group = cls.__name__.removesuffix("Config").lower()
+        return f"{group}.{name}" if group else name
+
+    @classmethod
+    def _mistake(cls, name: str) -> str:
+        """Returns "" for the name of a field, else a sentence with the one that may be meant."""
+        fields = cls.__dataclass_fields__
+        if name in fields:
+            return ""
+        meant = SYNONYMS.get(name, "")
+        for nearest in () if meant else difflib.get_close_matches(name, fields, 1, 0.5):
+            meant = cls._full_name(nearest)
+        hint = f"did you mean {meant}?" if meant else "see train.py --help."
+        return f"there is no {cls._full_name(name)}; {hint}"
 
 
 def setting(default: Value, help: str, **facts: Any) -> Value:

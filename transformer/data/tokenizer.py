@@ -37,7 +37,10 @@ class Tokenizer(Protocol):
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of the ids before the first EOS, without control ids."""
+        """Returns the text of the ids before the first EOS, without control ids.
+
+        Raises ValueError for the ids of several sentences.
+        """
         ...
 
     def join_pieces(self, text: str) -> str:
@@ -172,8 +175,14 @@ def encode_flat(tokenizer: Tokenizer, sentences: Sequence[str]) -> tuple[np.ndar
 
 
 def strip_control_ids(ids: Iterable[int]) -> list[int]:
-    """Returns the ids before the first EOS, without PAD and BOS."""
-    ids = [int(i) for i in ids]
+    """Returns the ids before the first EOS, without PAD and BOS; refuses those of a batch."""
+    try:
+        ids = [int(i) for i in ids]
+    except TypeError:
+        raise ValueError(
+            "decode takes the ids of one sentence; for several, call it for each: "
+            "[tokenizer.decode(ids) for ids in batch]."
+        ) from None
     ids = ids[: ids.index(EOS)] if EOS in ids else ids
     return [i for i in ids if i not in (PAD, BOS)]
 

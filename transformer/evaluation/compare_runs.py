@@ -46,13 +46,16 @@ class Comparison:
         return self.runs[0]
 
     def settings(self) -> dict[str, list[Any]]:
-        """Returns {flag: value in each run} of the settings in which the runs differ."""
-        values = [run.config.values() for run in self.runs]
-        columns = {name: [each[name] for each in values] for name in values[0]}
+        """Returns {flag: value in each run} of the settings in which the runs differ.
+
+        A 0 that stands for the value of another setting is shown as that value.
+        """
+        stated = [run.config.values() for run in self.runs]
+        meant = [run.config.effective_values() for run in self.runs]
         return {
-            f"--config.{name}": column
-            for name, column in columns.items()
-            if any(value != column[0] for value in column)
+            f"--config.{name}": [values[name] for values in meant]
+            for name in stated[0]
+            if all(len({values[name] for values in runs}) > 1 for runs in (stated, meant))
         }
 
     def has_comparable_perplexity(self, run: ComparedRun) -> bool:

@@ -112,9 +112,20 @@ class MultiHeadAttention(nn.Module):
         return self._join_heads(attend(query, *keys_values, mask=mask, dropout=dropout))
 
     def _attend(self, *arrays: jax.Array, bias: jax.Array | None, **options: Any) -> jax.Array:
-        """Calls the attention function, which need not know of a bias if there is none."""
+        """Calls the attention function, which need not know of a bias if there is none.
+
+        Raises ValueError if one of the user's own returns an array of another shape.
+        """
         options |= {} if bias is None else {"bias": bias}
-        return self.attention_fn(*arrays, **options)
+        attended = self.attention_fn(*arrays, **options)
+        query, _, value = arrays
+        shape = (*query.shape[:-1], value.shape[-1])
+        if (found := getattr(attended, "shape", type(attended).__name__)) != shape:
+            raise ValueError(
+                f"model.attention={self.attention} must return an array [B, T, N, H], here "
+                f"{shape}, not {found}."
+            )
+        return attended
 
     def step(
         self,

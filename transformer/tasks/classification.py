@@ -16,7 +16,7 @@ from transformer.data.labelled_text import (
     load_evaluation_examples,
     load_training_examples,
 )
-from transformer.data.length_filter import filter_by_length
+from transformer.data.length_filter import filter_by_length, length_warnings
 from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.text_pairs import encode_texts, sides
@@ -173,6 +173,8 @@ class ClassificationTask(LabelledTask[PackedBatches]):
             ),
             f"validation  {len(self.validation[0]):,} sentences",
         ]
+        for warning in length_warnings(self.num_skipped, len(batches.source)):
+            lines.append(f"warning     {warning}")
         for reason, count in self.num_skipped_validation.items():
             lines.append(
                 f"            {count:,} of {reason}: cut for the accuracy, not in the loss"

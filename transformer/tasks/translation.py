@@ -13,7 +13,7 @@ from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.batch import Batch
 from transformer.data.epoch_pairs import with_temperature
-from transformer.data.length_filter import filter_by_length
+from transformer.data.length_filter import filter_by_length, length_warnings
 from transformer.data.packing import PackedBatches, full_rows, num_rows_of_batch
 from transformer.data.pair_blocks import Pairs
 from transformer.data.parallel_text import parse_corpora
@@ -231,13 +231,14 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
             f"validation  {len(self.validation_pairs):,} pairs, {validation.batches_per_epoch} "
             f"batches",
         ]
+        warnings = length_warnings(self.num_skipped, len(batches.source))
         if len(self.validation_pairs) < FEW_PAIRS:
-            lines.append(
-                f"warning     {len(self.validation_pairs)} validation pairs are too few to tell "
-                f"which checkpoint is best: use {FEW_PAIRS} or more, from files or by data.held_out"
+            warnings.append(
+                f"{len(self.validation_pairs)} validation pairs are too few to tell which "
+                f"checkpoint is best: use {FEW_PAIRS} or more, from files or by data.held_out"
             )
-        if self.overlap:
-            lines.append(f"warning     {self.overlap}")
+        warnings += [self.overlap] if self.overlap else []
+        lines += [f"warning     {warning}" for warning in warnings]
         data = self.config.data
         if note := tokenisation_note(data.bleu_tokenize, data.target_language):
             lines.append(f"note        {note}")

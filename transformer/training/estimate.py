@@ -17,11 +17,13 @@ def estimate_lines(
     """Returns lines on what all steps of a run take, in time and chip-hours.
 
     They assume several utilisations: the share of the peak that the model's arithmetic on real
-    tokens reaches, which the reports of training give. Evaluations come on top. cost: of a step;
-    None if unknown.
+    tokens reaches, which the reports of training give. Evaluations come on top. None for CPUs.
+    cost: of a step; None if unknown.
     """
     kind = devices[0].device_kind
     chip = find_chip(kind)
+    if devices[0].platform == "cpu":  # which has no peak to speak of
+        return []
     if not chip or not cost:
         reason = f"the peak of {kind}" if not chip else "what a step costs"
         return [f"estimate    none, as {reason} is not known"]

@@ -22,7 +22,7 @@ def make_fitting_trainer(choices: Choices, make_trainer: Callable[[Config], Trai
     It fits if the compiler's figure for the step is at most the memory, if that is known. Raises
     ValueError if even micro-batches of one row for each device are too large.
     """
-    trainer, limit = make_trainer(choices.config), _memory_limit(choices.config)
+    trainer, limit = make_trainer(choices.config.validate()), _memory_limit(choices.config)
     if not (limit and choices.is_open(NUM_PARTS)):
         return trainer
     parts = choices.config.training.accumulate_steps

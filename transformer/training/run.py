@@ -63,13 +63,13 @@ def train(
     Raises ValueError, in one sentence, for settings or files that cannot be used, a run with other
     settings in `workdir`, or another process that trains there.
     """
+    if not isinstance(config, Config):
+        raise ValueError(f"train takes a transformer.Config, not a {type(config).__name__}.")
     start = time.monotonic()
     with showing_phases() if verbose else silence():
         devices.check_accelerator(say)
         folder = WorkDir(workdir, writes=jax.process_index() == 0)
-        config = config.validate()
-        if folder.has_run:
-            config = config.with_choices_of(folder.load_config())
+        config = folder.with_choices(config.validate())
         if is_finished(folder, config):
             return _finished_before(folder)
         trace = make_profile(profile, folder, config.training.num_train_steps)

@@ -53,7 +53,14 @@ def summary_lines(config: Config, step: TrainStep, task: Task | None = None) -> 
             )
         if cost := task.cost_per_step:
             lines.append(work_line(cost))
-    return [*lines, f"steps       {config.training.num_train_steps:,}"]
+    num_steps, warmup_steps = config.training.num_train_steps, config.optimizer.warmup_steps
+    lines.append(f"steps       {num_steps:,}")
+    if warmup_steps > num_steps:
+        lines.append(
+            f"warning     the learning rate rises for {warmup_steps:,} steps, so the run ends "
+            f"before its peak: lower optimizer.warmup_steps"
+        )
+    return lines
 
 
 def count_parameters(params: Params) -> int:
