@@ -49,7 +49,7 @@ def test_subword_dropout_is_for_training_alone(make_task):
 
 def test_a_validation_on_few_pairs_is_warned_of(make_task):
     """Catches a best checkpoint that the BLEU of two sentences chose, without a word."""
-    task = make_task(0.0)
+    task = make_task()
     task.validation_pairs = task.validation_pairs[:4]
     assert "warning     4 validation pairs are too few" in "\n".join(task.summary_lines())
     task.validation_pairs *= 13
