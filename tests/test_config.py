@@ -16,6 +16,7 @@ from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import count_parameters
 from transformer.cli.config_files import load_config_file
 from transformer.config import Config
+from transformer.config.setting import SYNONYMS
 from transformer.workdir import WorkDir
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -238,6 +239,15 @@ def test_every_setting_is_described():
         assert setting.check(setting.default) == setting.default
         assert type(setting.default) is setting.type in (bool, int, float, str)
         assert not setting.choices or setting.type is str
+
+
+def test_synonyms_name_settings_and_values_that_exist():
+    """Catches a hint that is a mistake itself."""
+    for name, meant in SYNONYMS.items():
+        assert name not in {known.rpartition(".")[2] for known in SETTINGS} - {"batch_size"}
+        for part in meant.split(" and "):
+            known, _, value = part.partition("=")
+            assert SETTINGS[known].check(value or SETTINGS[known].default) is not None
 
 
 def test_what_may_change_and_what_does_not_matter():

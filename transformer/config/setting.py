@@ -45,8 +45,8 @@ SYNONYMS = {  # what others call a setting, or a value of one: what it is here
     "bpe": "tokenizer.kind=sentencepiece",
     "bf16": "model.dtype=bfloat16",
 }
-# Called with (name of a setting, "") when it is set, or with (a name, what is wrong with it): a
-# file of settings has its mistakes collected. None: a wrong name raises AttributeError.
+# Called with (full name, "" or what is wrong with that name) when a setting is given a value, so
+# that all mistakes of a file can be collected. None: a wrong name raises AttributeError.
 ON_ASSIGNMENT: ContextVar[Callable[[str, str], None] | None] = ContextVar(
     "on_assignment", default=None
 )
