@@ -14,7 +14,7 @@ from transformer.parallel.mapping import make_parallel
 from transformer.registry import TASKS
 from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption, Stopping
 from transformer.tasks.task import Task
-from transformer.training.initial_state import restore_or_init, scores_until
+from transformer.training.initial_state import restore_or_init, score_and_loss, scores_until
 from transformer.training.meter import make_meter
 from transformer.training.optimizer import make_schedule
 from transformer.training.prefetch import prefetch
@@ -101,9 +101,9 @@ class Trainer:
     def _recall_evaluations(self, step: int, state: TrainState) -> None:
         """Counts the evaluations before a resumption, and makes up for one that was cut short."""
         scores = scores_until(step, self.task, self.workdir)
-        for scored_step, score in scores.items():
+        for scored_step, (score, loss) in scores.items():
             self.stopping.record_score(score)
-            self.checkpoints.record_score(scored_step, score)
+            self.checkpoints.record_score(scored_step, score, loss)
         if step not in scores and (step or self.config.training.init_from):
             self._save_and_evaluate(step, state)
 
@@ -173,9 +173,9 @@ class Trainer:
         if samples:
             self.progress.say(samples[step % len(samples)])
             self.progress.log_samples(step, samples)
-        score = self.task.selection_score(metrics)
+        score, loss = score_and_loss(self.task, metrics)
         self.stopping.record_score(score)
-        self.checkpoints.record_score(step, score)
+        self.checkpoints.record_score(step, score, loss)
         self.progress.draw_curves()
 
     def _save(self, state: TrainState, *, is_last: bool = False) -> None:
