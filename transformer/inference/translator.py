@@ -149,6 +149,7 @@ class Translator(TranslationModel):
         sources = [self._tags.put_on(sentence) for sentence, _ in pairs]
         nonempty = [i for i, sentence in enumerate(sources) if sentence.strip()]
         source = Ragged.encode(self.source_tokenizer, [sources[i] for i in nonempty])
+        is_cut = source.lengths > self.largest_bucket()
         forced = Ragged.encode(self.tokenizer, [pairs[i][1] for i in nonempty])
         sizes = self._batch_size(), self.largest_bucket()
         corpus = CorpusSearch(self._programs(search), self._params, search, *sizes)
@@ -157,11 +158,13 @@ class Translator(TranslationModel):
             best = best_translations(hypotheses, search.nbest, self.tokenizer)
             if search.mbr:
                 best = [least_risk(best, are_samples=search.sample)]
+            for translation in best:
+                translation.is_cut = bool(is_cut[index])
             for translation in best if attention else []:
                 weights = self._functions.attention(self._params, source[index], translation.ids)
                 translation.attention = weights[-1]
             results[nonempty[index]] = best
-        self.num_truncated += int((source.lengths > self.largest_bucket()).sum())
+        self.num_truncated += int(is_cut.sum())
         return results
 
     @cached_property
