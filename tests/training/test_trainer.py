@@ -244,7 +244,7 @@ def test_patience_ends_a_run_that_no_longer_improves(tmp_path, capsys):
         assert trainer.run() == DONE
     assert trainer.workdir.read_metrics()[-1]["step"] == 8
     said = capsys.readouterr().err
-    assert "stopped at step 8: no better validation_loss since 2 evaluation(s)" in said
+    assert "stopped at step 8: no better validation_loss since 2 evaluations" in said
 
 
 def test_the_validation_loss_decides_between_equal_scores(tmp_path):

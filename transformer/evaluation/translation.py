@@ -71,7 +71,7 @@ def evaluate_translator(
     shown = _by_readability(sources, translations)[:num_maps]
     result.maps = [
         translation_map(translator, sources[index], translations[index])
-        for index in counted(shown, "computing attention map", len(shown))
+        for index in counted(shown, "computing attention maps", len(shown))
     ]
     return result
 

@@ -9,7 +9,7 @@ import jax
 from transformer.checkpoint.orbax_manager import reason_of
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
-from transformer.console import phase, say
+from transformer.console import phase, quantity, say
 from transformer.parallel.mapping import make_parallel
 from transformer.registry import TASKS
 from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption, Stopping
@@ -218,8 +218,8 @@ class Trainer:
     def _conclude(self, step: int, conclude: Conclude | None) -> bool:
         """Calls conclude(step); returns False if a signal cut it short."""
         if step < self.config.training.num_train_steps:
-            num_worse, name = self.stopping.num_worse, self.task.selection_key
-            say(f"stopped at step {step:,}: no better {name} since {num_worse} evaluation(s)")
+            since = quantity(self.stopping.num_worse, "evaluation")
+            say(f"stopped at step {step:,}: no better {self.task.selection_key} since {since}")
         with suppress(Interruption), self.stopping.at_once():
             if conclude:
                 conclude(step)
