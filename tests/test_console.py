@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.terminal import Terminal
 from transformer import console
-from transformer.console import Pace, PhaseDisplay, format_seconds, keeping_log, say
+from transformer.console import Pace, PhaseDisplay, format_seconds, keeping_log, quantity, say
 from transformer.terminal import LiveLine
 
 
@@ -41,7 +41,16 @@ def test_pace_of_work_that_takes_no_time_is_a_number():
     pace = Pace(Clock())
     pace.start()
     pace.add(1)
-    assert pace.time_left(1) == "0 s left"
+    assert pace.time_left(1) == "0 s left" and pace.time_left(0) == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [(1, "batch", "1 batch"), (2000, "batch", "2,000 batches"), (1.0, "minute", "1 minute")],
+)
+def test_numbers_agree_with_their_nouns(number, noun, text):
+    """Catches "1 batches", and "1.0 minutes" of a setting that may be a fraction."""
+    assert quantity(number, noun) == text
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from transformer import storage
 from transformer.config import Config
 from transformer.storage import write_atomically
-from transformer.workdir import WorkDir
+from transformer.workdir import WorkDir, split_checkpoint
 
 
 def make_run(path: str | os.PathLike) -> WorkDir:
@@ -235,3 +235,13 @@ def test_a_folder_that_the_locale_cannot_name(tmp_path, monkeypatch):
     WorkDir(tmp_path / "runs")
     with pytest.raises(ValueError, match=r"läuft: names of files are ascii .* set PYTHONUTF8=1"):
         WorkDir(tmp_path / "läuft")
+
+
+def test_only_what_follows_the_last_at_sign_of_a_run_names_a_checkpoint(tmp_path):
+    """Catches /home/me@lab/runs/a taken for a checkpoint lab/runs/a of the run /home/me."""
+    run = tmp_path / "me@lab" / "runs" / "a"
+    assert split_checkpoint(run) == (str(run), "")
+    assert split_checkpoint(f"{run}@average:2") == (str(run), "average:2")
+    assert split_checkpoint("runs/a@b@last") == ("runs/a@b", "last")
+    (tmp_path / "a@200").mkdir()
+    assert split_checkpoint(tmp_path / "a@200") == (str(tmp_path / "a@200"), "")

@@ -106,9 +106,15 @@ class Pace:
         return self._amount / max(self._clock() - self._start, 1e-9)
 
     def time_left(self, remaining: float) -> str:
-        """Returns the time for a remaining amount, as "1 h 02 min left"; "" while unknown."""
+        """Returns the time for a remaining amount, as "1 h 02 min left"; "" if unknown or none."""
         pace = self.per_second()
-        return f"{format_seconds(remaining / pace)} left" if pace else ""
+        return f"{format_seconds(remaining / pace)} left" if pace and remaining else ""
+
+
+def quantity(number: float, noun: str) -> str:
+    """Returns a number with its noun: "1 pair", "1,000 batches"."""
+    plural = noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")
+    return f"{number:,.15g} {noun if number == 1 else plural}"
 
 
 def format_seconds(seconds: float) -> str:

@@ -18,6 +18,7 @@ lock              locked by the process that trains here
 
 import json
 import os
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -245,3 +246,13 @@ class WorkDir:
 def utc_now() -> str:
     """Returns the time as "2026-11-22T06:31:07Z"."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def split_checkpoint(run: storage.PathLike) -> tuple[str, str]:
+    """Returns (path, checkpoint) of "PATH@CHECKPOINT"; the checkpoint is "" if none is named.
+
+    A path that exists is that path. The name of a checkpoint has no slash, comma or "@".
+    """
+    path = os.fspath(run)
+    named = re.fullmatch("(.+)@([^@/,]+)", path)
+    return (named[1], named[2]) if named and not storage.locate(path).exists() else (path, "")

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import random
 import shutil
 import threading
@@ -50,6 +51,20 @@ def test_keeps_the_last_and_the_best(tmp_path):
     assert checkpoints.steps() == [2, 5, 6]
     assert checkpoints.best_step() == 2
     assert Checkpoints(tmp_path, keep=1, read_only=True).best_step() == 2
+
+
+def test_of_equal_scores_the_lower_loss_and_then_the_earlier_step_is_best(tmp_path):
+    """Catches a run that never improves whose newest checkpoint is kept and called the best."""
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    for step, loss in ((1, 0.5), (2, 0.25), (3, 0.25), (4, math.nan), (5, 0.75)):
+        checkpoints.save(make_state(step))
+        checkpoints.record_score(step, 9.0, loss)
+    checkpoints.wait()
+    assert checkpoints.steps() == [2, 5]
+    assert Checkpoints(tmp_path, keep=1, read_only=True).best_step() == 2
+    scores = {"1": 9.0, "2": 9.0, "5": 3.0}  # as they were written until November 2026
+    (tmp_path / "scores.json").write_text(json.dumps(scores))
+    assert Checkpoints(tmp_path, keep=1).best_step() == 2
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -13,7 +13,14 @@ from transformer.cli.command_line import (
 )
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.export import ExportFlags
-from transformer.cli.flags import check_flags, check_input_files, flag, flags_of, given_flags
+from transformer.cli.flags import (
+    check_flags,
+    check_input_files,
+    flag,
+    flags_of,
+    given_flags,
+    split_runs,
+)
 from transformer.cli.help_text import help_text
 from transformer.cli.hosts import HostFlags
 from transformer.cli.import_model import ImportFlags
@@ -154,3 +161,15 @@ def test_flags_of_evaluate_are_those_of_its_parts():
     assert HostFlags().wait_seconds == hosts.WAIT_SECONDS
     flags = EvaluateFlags(beam_size=1, alpha=0.0, early_stopping=False, sample=False, nbest=3)
     assert flags.search_options == {"beam_size": 1, "alpha": 0.0, "early_stopping": False}
+
+
+def test_runs_whose_names_have_commas_and_at_signs(tmp_path):
+    """Catches --ensemble and --compare that split at every comma, unlike --reference."""
+    for name in ("a", "b,c", "d@e"):
+        (tmp_path / name).mkdir()
+    a, b, d = (str(tmp_path / name) for name in ("a", "b,c", "d@e"))
+    assert split_runs(f"{a}@last,{b}@200, {d},missing,x") == [
+        f"{a}@last", f"{b}@200", d, "missing", "x",
+    ]  # fmt: skip
+    flags = EvaluateFlags(compare=f"{b},{a}", compare_checkpoint="last,200")
+    assert flags.compared == [(b, "last"), (a, "200")]

@@ -17,19 +17,19 @@ def strict(text):
 
 def test_everything_is_kept_with_its_signature(tmp_path):
     """Catches a score that is printed but not kept, and a file that lacks a segment."""
-    result = evaluation()
+    result = evaluation(CORPUS * 9)
     path = result.save(WorkDir(tmp_path), "test[:5%]")
     assert path == tmp_path / "results" / "test_0_5_" / "report.json"
     record = strict(path.read_text())
     scores = [record["bleu"], record["chrf"], record["perplexity"], *record["second"]]
     assert all(score["signature"] and score["interval"] is not None for score in scores)
-    assert {score["num_sentences"] for score in scores} == {len(CORPUS)}
+    assert {score["num_sentences"] for score in scores} == {54}
     assert record["search"] == {"beam_size": 4} and record["checkpoint"] == "last (20)"
     assert record["outputs"]["translations"] == {"empty": 0, "copied": 0, "repeating": 0}
     assert record["worst"][0]["translation"] == "er liest viel"
     segments = [strict(line) for line in (path.parent / "segments.jsonl").read_text().splitlines()]
-    assert [s["translation"] for s in segments] == [row[2] for row in CORPUS]
-    assert (path.parent / "translations.txt").read_text().count("\n") == len(CORPUS)
+    assert [s["translation"] for s in segments] == [row[2] for row in CORPUS] * 9
+    assert (path.parent / "translations.txt").read_text().count("\n") == 54
     assert "<h1>" in (path.parent / "report.html").read_text()
 
 
@@ -56,10 +56,11 @@ def test_a_perplexity_beyond_a_float_is_still_json(tmp_path):
 
 def test_lines_name_every_score_and_count():
     """Catches a second score that could be taken for the first."""
-    lines = evaluation().lines() + evaluation().detail_lines()
+    result = evaluation(CORPUS * 9)
+    lines = result.lines() + result.detail_lines()
     scores = [line for line in lines if "bs:20|" in line]
     assert len({line.split(" ± ")[0].rstrip("0123456789. ") for line in scores}) == len(scores) == 7
-    assert any(line.split()[:3] == ["11–20", "1", "sentences"] for line in lines)
+    assert any(line.split()[:3] == ["11–20", "9", "sentences"] for line in lines)
     assert any("0 empty (0), 0 copied (0), 0 repeating" in line for line in lines)
 
 
@@ -75,7 +76,7 @@ def test_faults_of_references_stand_beside_those_of_translations():
 
 def test_the_selection_metric_comes_first_wherever_scores_are_shown(tmp_path):
     """Catches a report of pronunciations headed by their BLEU, and lengths in words of one word."""
-    rows = [("a" * n, "x y", "x y" if n % 4 else "x") for n in range(1, 21)]
+    rows = [("a" * n, "x y", "x y" if n % 4 else "x") for n in range(1, 21)] * 3
     result = evaluation(rows, selection_metric="line_error_rate")
     assert list(result.scores) == ["line_error_rate", "bleu", "chrf", "perplexity"]
     assert result.lines()[0].startswith("WER (whole words) 25.00 ± ")

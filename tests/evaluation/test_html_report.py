@@ -59,7 +59,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def text():
-    rows = [*CORPUS, (EVIL, EVIL, EVIL), (EVIL, "nichts", EVIL)]
+    rows = [*CORPUS * 9, (EVIL, EVIL, EVIL), (EVIL, "nichts", EVIL)]
     ours = evaluation(rows, checkpoint=EVIL, maps=[MAP, MAP])
     theirs = evaluation([(s, r, t[::-1]) for s, r, t in rows], checkpoint="best (10)")
     checkpoints = [CheckpointRow("best (10)", 10, 1, theirs.scores), checkpoint_row(ours)]

@@ -61,17 +61,24 @@ def test_lists_that_do_not_pair_are_refused_with_both_counts(score, ours, theirs
 
 
 def test_a_score_carries_all_that_it_takes_to_compare_it():
-    """Catches a bare number."""
-    score = metrics.bleu(TRANSLATIONS, REFERENCES, "en-de", num_bootstrap=100)
-    assert score.direction == "en-de" and score.num_sentences == 2 and score.interval > 0
+    """Catches a bare number, and ± 0.00 of seven sentences, as if their score were certain."""
+    score = metrics.bleu(TRANSLATIONS * 25, REFERENCES * 25, "en-de", num_bootstrap=100)
+    assert score.direction == "en-de" and score.num_sentences == 50 and score.interval > 0
     assert {"tok:13a", "smooth:exp"} <= set(score.signature.split("|"))
     text = str(score)
-    assert all(part in text for part in ("BLEU", "±", "en-de", "2 sentences", score.signature))
+    assert all(
+        part in text for part in ("BLEU", "±", "en-de", "(en-de, 50 sentences)", score.signature)
+    )
     assert score.to_json().keys() == {
         *("name", "value", "signature", "direction", "num_sentences", "interval", "unit")
     }
-    none = metrics.bleu(TRANSLATIONS, REFERENCES, "en-de", tokenize="none")
+    none = metrics.bleu(TRANSLATIONS * 25, REFERENCES * 25, "en-de", tokenize="none")
     assert "tok:none" in none.signature and none.interval is None and "±" not in str(none)
+    few = metrics.bleu(["a b c d e"], ["a b c d e"], "en-de", num_bootstrap=100)
+    assert "bs:" not in few.signature and few.interval is None
+    assert str(few).startswith("BLEU 100.00  (en-de, 1 sentence: too few for an interval)  nrefs:1")
+    costs = scores.corpus_perplexity([-2.0] * 7, [1] * 7, "en-de", vocab_size=9, num_bootstrap=20)
+    assert costs.interval is None and "7 sentences: too few for an interval" in str(costs)
     assert "nc:6" in metrics.chrf(TRANSLATIONS, REFERENCES, "en-de").signature
 
 
@@ -156,8 +163,9 @@ def test_line_error_rate_counts_lines_that_are_not_wholly_right():
     """Catches phones counted for words, a fraction for a percentage, and a forgiving comparison."""
     ours = ["a b c", "a b", "A b", "ab", ""]
     theirs = ["a b c", "a c", "a b", "a b", "x"]
-    score = metrics.score_by("line_error_rate", ours, theirs, "hun-ipa", num_bootstrap=500)
-    assert (score.name, score.value, score.num_sentences) == ("WER (whole words)", 80, 5)
+    texts = ours * 10, theirs * 10
+    score = metrics.score_by("line_error_rate", *texts, "hun-ipa", num_bootstrap=500)
+    assert (score.name, score.value, score.num_sentences) == ("WER (whole words)", 80, 50)
     assert {"unit:line", "match:whole", "bs:500"} <= set(score.signature.split("|"))
     assert metrics.score_by("line_error_rate", theirs, theirs, "hun-ipa").value == 0
     with pytest.raises(ValueError, match="there are 4 and 5"):

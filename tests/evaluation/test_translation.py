@@ -58,6 +58,7 @@ class ReversingTranslator:
 
     def __init__(self):
         self.config, self.options = tiny_run_config(), []
+        self.num_fitting = 256  # source tokens
 
     def largest_bucket(self):
         return 256
@@ -70,6 +71,7 @@ class ReversingTranslator:
             ids = TOKENIZER.encode([" ".join(words)])[0] if words else []
             text = TOKENIZER.join_pieces(" ".join(words))
             found.append(Translation(text, -len(sentence) / 7, -len(sentence) / 3, list(ids)))
+            found[-1].is_cut = len(sentence.split()) + 1 > self.num_fitting
         return found
 
     def score(self, sources, targets):
@@ -118,15 +120,15 @@ def compiles():
 
 def test_an_evaluation_is_of_what_the_translator_says():
     """Catches references, log-probabilities and translations that slip against each other."""
-    test_set = [*pairs(9), ("sp@@ lit w1", "w2 sp@@ lit"), ("", "w3")]
+    test_set = [*pairs(48), ("sp@@ lit w1", "w2 sp@@ lit"), ("", "w3")]
     translator = ReversingTranslator()
     result = evaluate_translator(translator, test_set, "own", beam_size=3)
     sources, targets = (list(side) for side in zip(*test_set, strict=True))
     found, scored = translator.translate(sources), translator.score(sources, targets)
-    references = [*targets[:9], "w2 split", "w3"]
+    references = [*targets[:48], "w2 split", "w3"]
     assert [s.translation for s in result.segments] == [t.text for t in found]
     assert [s.reference for s in result.segments] == references
-    assert result.segments[9].source == "split w1"
+    assert result.segments[48].source == "split w1"
     for segment, ours, theirs in zip(result.segments, found, scored, strict=True):
         assert (segment.log_prob, segment.score) == (ours.log_prob, ours.score)
         assert segment.reference_log_prob == theirs.log_prob
@@ -137,7 +139,7 @@ def test_an_evaluation_is_of_what_the_translator_says():
     nll, count = (sum(getattr(s, n) for s in scored) for n in ("log_prob", "num_pieces"))
     assert result.scores["perplexity"].value == pytest.approx(np.exp(-nll / count))
     assert result.outputs["translations"]["empty"] == sum(not t.text for t in found) - 1
-    assert sum(row.score.num_sentences for row in result.by_length) == 10
+    assert sum(row.score.num_sentences for row in result.by_length) == 49
     assert (result.checkpoint, result.corpus, result.settings.vocab_size) == (
         "last (20)", "own", TOKENIZER.vocab_size,
     )  # fmt: skip
@@ -170,7 +172,8 @@ def test_maps_are_of_short_sentences_and_of_their_tokens():
 def test_cut_sources_and_search_options_are_kept():
     """Catches a test set whose longest sentences are cut without a word, and an option lost.
 
-    Also attention of a cut sentence, for which all scores are lost as it has no picture.
+    Also attention of a cut sentence, for which all scores are lost as it has no picture, and a
+    count that forgets the tag of the source.
     """
     translator = ReversingTranslator()
     test_set = [("w1 " * 255, "w1"), ("w1 " * 256, "w1")]
@@ -179,6 +182,8 @@ def test_cut_sources_and_search_options_are_kept():
     assert result.settings.search["beam_size"] == 1 and translator.options == [{"beam_size": 1}]
     assert result.settings.search["max_extra_length"] == 4
     assert [len(shown.source_pieces) for shown in result.maps] == [256]
+    translator.num_fitting = 255  # as one is the tag's
+    assert evaluate_translator(translator, test_set, "own").outputs["cut_sources"] == 2
 
 
 def test_another_checkpoint_needs_no_compile(run, compiles):

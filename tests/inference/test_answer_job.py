@@ -65,7 +65,7 @@ def test_killed_answers_are_no_file_and_are_resumed(job, ending):
     assert not os.path.exists(job.output)
     assert run(job, answerer(asked), said) == 0
     assert asked == TEXTS[6:]
-    assert "resuming: 2 chunks are done already" in said[0]
+    assert "resuming: 2 chunks done already" in said[0]
     unpack = {"": bytes, ".gz": gzip.decompress, ".xz": lzma.decompress}[ending]
     assert unpack(read(job)) == ANSWERS
     assert not os.path.exists(f"{job.output}.parts")

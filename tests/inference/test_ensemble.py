@@ -43,9 +43,12 @@ def test_scores_and_searches_by_the_mean_probability(runs):
 
 @pytest.mark.long
 def test_a_model_with_itself_is_that_model(runs):
-    """Catches a search that is changed by how an ensemble computes."""
+    """Catches a search that is changed by how an ensemble computes, and an "@" in a path."""
     alone = Translator.from_checkpoint(runs / "a", "20", **ONE).translate(SOURCES, nbest=2)
-    twice = Translator.from_checkpoints([f"{runs / 'a'}@20"] * 2, **ONE).translate(SOURCES, nbest=2)
+    (runs / "me@lab").mkdir()
+    (runs / "me@lab" / "a").symlink_to(runs / "a")
+    both = Translator.from_checkpoints([f"{runs}/a@20", f"{runs}/me@lab/a@20"], **ONE)
+    twice = both.translate(SOURCES, nbest=2)
     for ours, theirs in zip(twice, alone, strict=True):
         assert [t.ids for t in ours] == [t.ids for t in theirs]
         assert [t.score for t in ours] == pytest.approx([t.score for t in theirs], abs=1e-5)

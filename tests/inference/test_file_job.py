@@ -100,7 +100,7 @@ def test_a_killed_job_is_resumed_from_its_finished_chunks(source):
     assert not source.with_name("out.gz").exists()
     again = run_to_end(job, said=said)
     assert again.sentences == TEXTS[6:]
-    assert "resuming: 2 chunks are done already" in said[0]
+    assert "resuming: 2 chunks done already" in said[0]
     undisturbed = source.with_name("undisturbed.gz").read_bytes()
     assert source.with_name("out.gz").read_bytes() == undisturbed
 
@@ -381,7 +381,7 @@ def test_the_first_host_waits_for_the_others_and_reports_it(source, monkeypatch)
         parts.write(chunk, b"x")
     assert not wait_for_parts(parts, checksums, 9, said.append)
     assert "waiting for 2 chunks of other hosts" in said[0]
-    assert "2 chunks of other hosts are missing" in said[-1]
+    assert "2 chunks of other hosts missing" in said[-1]
     assert not parts.output.exists()
 
     def finish(said):

@@ -278,7 +278,9 @@ def test_attention_comes_with_the_translation_if_asked(translator, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"beam": 3}, "beam"),
+        ({"beam": 3}, "translate has no option 'beam'; did you mean 'beam_size'?"),
+        ({"prefix": [""]}, "translate has no option 'prefix'; did you mean 'prefixes'?"),
+        ({"xyz": 1, "nbest": 2}, "no option 'xyz'; it has beam_size, .*, prefixes, attention."),
         ({"length_penalty": "wu"}, "length_penalty must be gnmt or power"),
         ({"prefixes": ["", ""]}, "Every sentence needs a prefix"),
         ({"prefixes": ["w1 " * 900]}, "A prefix has 900 pieces"),
@@ -318,8 +320,10 @@ def test_bfloat16_translates(half):
     assert {a.dtype for a in matrices} == {jax.numpy.bfloat16.dtype}
 
 
-def test_sources_get_the_tag_of_the_first_corpus_unless_they_have_one(translator):
-    """Catches a sentence without tag, or an empty one that a tag has translated."""
+def test_sources_get_the_tag_of_the_first_corpus_unless_they_have_one(translator, monkeypatch):
+    """Catches a sentence without tag, an empty one that a tag has translated, and a sentence that
+    is too long with its tag alone and does not count as cut.
+    """
     config = make_config()
     config.data.corpus, config.decoding.beam_size = "a#w0,b@2#w1", 1
     tokenizers = translator.source_tokenizer, translator.tokenizer
@@ -331,3 +335,5 @@ def test_sources_get_the_tag_of_the_first_corpus_unless_they_have_one(translator
     assert_same(scored[0][1:], scored[1][1:])
     assert_same(scored[0][:1], scored[1][1:2])
     assert len(tagged.attention("w5 w6", "w7").source_pieces) == 4
+    monkeypatch.setattr(Translator, "largest_bucket", lambda translator: 3)
+    assert [t.is_cut for t in tagged.translate(["w5", "w5 w6", ""])] == [False, True, False]

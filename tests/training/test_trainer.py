@@ -244,7 +244,22 @@ def test_patience_ends_a_run_that_no_longer_improves(tmp_path, capsys):
         assert trainer.run() == DONE
     assert trainer.workdir.read_metrics()[-1]["step"] == 8
     said = capsys.readouterr().err
-    assert "stopped at step 8: no better validation_loss since 2 evaluation(s)" in said
+    assert "stopped at step 8: no better validation_loss since 2 evaluations" in said
+
+
+def test_the_validation_loss_decides_between_equal_scores(tmp_path):
+    """Catches a loss that the trainer does not pass on, or that a resumption does not find."""
+    losses = iter([3.0, 2.0, 2.5])
+    for steps in (4, 6):
+        trainer = make_trainer(tmp_path, num_train_steps=steps, eval_every=2)
+        trainer.task.selection_key, trainer.task.higher_is_better = "validation_bleu", True
+        trainer.task.evaluate = lambda params: (
+            {"validation_bleu": 100.0, "validation_loss": next(losses)},
+            [],
+        )
+        assert trainer.run() == DONE
+        assert trainer.checkpoints.best_step() == 4
+        (tmp_path / "checkpoints" / "scores.json").write_text('{"2": 100.0, "4": 100.0}')
 
 
 @pytest.mark.parametrize(

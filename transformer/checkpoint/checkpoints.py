@@ -5,6 +5,7 @@ therefore carries a fingerprint of every array, and restoring falls back, with a
 newest step that is intact. A score comes after its checkpoint, and so into a file of its own.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -86,9 +87,13 @@ class Checkpoints:
         self._manager.save(step, args=items)
         self._known_good.add(step)
 
-    def record_score(self, step: int, score: float) -> None:
-        """Notes the score of a step; the highest one marks the best checkpoint, which is kept."""
-        self._scores.record(step, score)
+    def record_score(self, step: int, score: float, loss: float = math.inf) -> None:
+        """Notes the score of a step; the highest one marks the best checkpoint, which is kept.
+
+        Of equal scores the lower validation loss is better, then the earlier step. loss: infinite
+        if it is not known.
+        """
+        self._scores.record(step, score, loss)
 
     def wait(self) -> None:
         """Waits until every save is on disk, and writes scores that could not be written before.
@@ -107,7 +112,7 @@ class Checkpoints:
         return sorted(self._manager.all_steps())
 
     def best_step(self) -> int | None:
-        """Returns the step with the highest score, None if no step has a score."""
+        """Returns the best step, as `record_score` says; None if no step has a score."""
         return best_of(self.steps(), self._scores.by_step)
 
     def about(self, step: int) -> dict[str, Any]:
@@ -183,7 +188,7 @@ class Checkpoints:
         return Loaded(f"{name}{of_intact} ({step})", step, 1, params)
 
     def _best_first(self) -> list[int]:
-        """Returns the steps that have a score, the best first and of equals the newest."""
+        """Returns the steps that have a score, the best first."""
         ranked, steps = best_first(self._scores.by_step), self.steps()
         if ranked[0] not in steps:
             warnings.warn(

@@ -16,6 +16,7 @@ from transformer.folders import remove_unfinished
 from transformer.signals import ResumableError
 from transformer.storage import is_remote
 
+Scores = Mapping[int, tuple[float, float]]  # (score, validation loss) by step
 ENDS = (
     "A checkpoint could not be written: {}. Start the same command on every host again: the run "
     "continues from the checkpoint before."
@@ -23,9 +24,9 @@ ENDS = (
 
 
 class _Best(preservation_policy.PreservationPolicy):
-    """Keeps the step with the highest score, the newest of several; scores: may grow."""
+    """Keeps the best step; scores: may grow."""
 
-    def __init__(self, scores: Mapping[int, float]) -> None:
+    def __init__(self, scores: Scores) -> None:
         self._scores = scores
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
@@ -33,14 +34,17 @@ class _Best(preservation_policy.PreservationPolicy):
         return [checkpoint.step == best for checkpoint in checkpoints]
 
 
-def best_of(steps: Sequence[int], scores: Mapping[int, float]) -> int | None:
-    """Returns the step with the highest score, the newest of several; None if none has a score."""
+def best_of(steps: Sequence[int], scores: Scores) -> int | None:
+    """Returns the best of some steps; None if none has a score."""
     return next((step for step in best_first(scores) if step in steps), None)
 
 
-def best_first(scores: Mapping[int, float]) -> list[int]:
-    """Returns the steps that have a score, the highest first and of equals the newest."""
-    return sorted(scores, key=lambda step: (scores[step], step), reverse=True)
+def best_first(scores: Scores) -> list[int]:
+    """Returns the steps that have a score, the highest first.
+
+    Of equal scores the one with the lower validation loss comes first, then the earlier step.
+    """
+    return sorted(scores, key=lambda step: (-scores[step][0], scores[step][1], step))
 
 
 class _NotingManager(ocp.CheckpointManager):
@@ -143,10 +147,8 @@ def reason_of(error: Exception) -> str:
     return str(error).split("\n")[0].split(" [tensorstore_spec=")[0]
 
 
-def make_manager(
-    folder: epath.Path, keep: int, scores: Mapping[int, float], read_only: bool
-) -> Manager:
-    """Returns a manager that keeps the `keep` newest steps and the one with the best score.
+def make_manager(folder: epath.Path, keep: int, scores: Scores, read_only: bool) -> Manager:
+    """Returns a manager that keeps the `keep` newest steps and the best one by `scores`.
 
     A step holds "params", "rest" (the step number and the optimizer) and "about" (JSON).
     """

@@ -6,6 +6,7 @@ import warnings
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 import jax
 from etils import epath
@@ -18,10 +19,13 @@ NAME = "scores.json"  # in the folder of the checkpoints
 
 
 class ScoreFile:
-    """The scores of the checkpoints in a folder, `by_step`, and the file that keeps them."""
+    """The scores of the checkpoints in a folder, and the file that keeps them.
+
+    by_step: (score, validation loss), which is infinite where it is not known.
+    """
 
     def __init__(self, folder: epath.Path) -> None:
-        self.by_step: dict[int, float] = {}
+        self.by_step: dict[int, tuple[float, float]] = {}
         self._folder, self._has_new = folder, False
 
     def read(self, manager: Manager) -> None:
@@ -37,7 +41,7 @@ class ScoreFile:
         except FileNotFoundError:
             steps = manager.all_steps()
             noted = {step: manager.metrics(step) for step in steps}  # by early runs of version 0.2
-            self.by_step.update({step: at["score"] for step, at in noted.items() if at})
+            self.by_step.update({step: (at["score"], math.inf) for step, at in noted.items() if at})
             if self.by_step or not any(_num_scores_before(step, manager) for step in steps):
                 return
             reason = "there is no such file"
@@ -50,11 +54,12 @@ class ScoreFile:
             stacklevel=3,
         )
 
-    def record(self, step: int, score: float) -> None:
+    def record(self, step: int, score: float, loss: float) -> None:
         """Writes the score of a step, unless it is no number; warns if that is not possible now."""
-        if not math.isfinite(score) or self.by_step.get(step) == score:
+        scored = score, loss if math.isfinite(loss) else math.inf
+        if not math.isfinite(score) or self.by_step.get(step) == scored:
             return
-        self.by_step[step] = score
+        self.by_step[step] = scored
         self._has_new = True
         try:
             self.write()
@@ -69,19 +74,26 @@ class ScoreFile:
         """Writes the scores with a checksum, if there are any new ones, on the first host."""
         if not self._has_new or jax.process_index() > 0:
             return
-        ordered = {str(step): self.by_step[step] for step in sorted(self.by_step)}
+        ordered = {
+            str(step): score if math.isinf(loss) else [score, loss]
+            for step, (score, loss) in sorted(self.by_step.items())
+        }
         content = {"scores": ordered, "checksum": _checksum(ordered)}
         storage.write_atomically(self._folder / NAME, json.dumps(content) + "\n")
         self._has_new = False
 
 
-def _read_scores(file: epath.Path) -> dict[int, float]:
-    """Returns the scores by step; raises ValueError, KeyError and their like if damaged."""
+def _read_scores(file: epath.Path) -> dict[int, tuple[float, float]]:
+    """Returns (score, validation loss) by step; raises ValueError, KeyError and such if damaged."""
     content = parse_json(read_file(file))
     scores = content.get("scores", content)  # without a checksum until November 2026
     if content is not scores and content["checksum"] != _checksum(scores):
         raise ValueError("they are not those that were saved")
-    return {int(step): float(score) for step, score in scores.items()}
+    pairs = {  # a score alone where the loss is not known, as until November 2026
+        step: noted if isinstance(noted, list) else [noted, math.inf]
+        for step, noted in scores.items()
+    }
+    return {int(step): (float(score), float(loss)) for step, (score, loss) in pairs.items()}
 
 
 def _num_scores_before(step: int, manager: Manager) -> int:
@@ -91,5 +103,5 @@ def _num_scores_before(step: int, manager: Manager) -> int:
     return 0
 
 
-def _checksum(scores: Mapping[str, float]) -> int:
+def _checksum(scores: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps(scores).encode())

@@ -22,7 +22,7 @@ from transformer.cli.help_text import answers_information, help_with_config
 from transformer.cli.hosts import HostFlags
 from transformer.cli.process import run_guarded, run_process
 from transformer.config import Config
-from transformer.console import say
+from transformer.console import quantity, say
 from transformer.signals import DONE
 from transformer.training.ablation_plan import Row, plan_rows, with_num_steps
 
@@ -104,7 +104,7 @@ def plan(flags: AblateFlags, base: Config) -> list[Row]:
         rows = plan_rows(base, variations, names, published=published, say=say)
     width = max(len(row.name) for row in rows)
     steps = base.training.num_train_steps
-    say(f"{len(rows)} rows of {path}, on {base.data.corpus}, {steps:,} steps:")
+    say(f"{quantity(len(rows), 'row')} of {path}, on {base.data.corpus}, {steps:,} steps:")
     say("\n".join(f"  {row.name:<{width}}  {row.summary}" for row in rows))
     return rows
 

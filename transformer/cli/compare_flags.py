@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from transformer.cli.flags import flag
+from transformer.cli.flags import flag, split_runs
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class CompareFlags:
 
         Raises ValueError if there are neither one nor as many checkpoints as runs.
         """
-        paths = [path.strip() for path in self.compare.split(",")] if self.compare else []
+        paths = split_runs(self.compare) if self.compare else []
         names = (self.compare_checkpoint or "default").split(",")
         if len(names) not in (1, len(paths)):
             raise ValueError(

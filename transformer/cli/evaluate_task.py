@@ -59,7 +59,7 @@ def answer_lines(flags: EvaluateFlags, config: Config, job: AnswerJob) -> None:
         flags.workdir, flags.checkpoints, job.options, **flags.compute_settings
     )
     write_output(answerer, job, "a text")
-    say_cut(answerer.num_cut(), "texts", answerer.cut)
+    say_cut(answerer.num_cut(), "text", answerer.cut)
 
 
 def score_split(flags: EvaluateFlags, config: Config) -> None:

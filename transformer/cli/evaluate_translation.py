@@ -11,7 +11,7 @@ from transformer.cli.hosts import connect_hosts
 from transformer.cli.score_translation import open_translator, score_checkpoints
 from transformer.cli.write_output import say_cut, write_output
 from transformer.config import Config
-from transformer.console import say
+from transformer.console import quantity, say
 from transformer.inference.translation_job import TranslationJob
 from transformer.model import costs
 from transformer.parallel import devices
@@ -62,7 +62,7 @@ def write_translations(flags: EvaluateFlags) -> None:
     write_output(translator, make_job(flags), "a sentence")
     if flags.output:
         most = translator.max_num_programs(**flags.search_options)
-        say(f"compiled {translator.num_programs()} programs of at most {most} for this search")
+        programs = quantity(translator.num_programs(), "program")
+        say(f"compiled {programs} of at most {most} for this search")
     longest = translator.largest_bucket()
-    cut = f"were longer than {longest} tokens and were cut there"
-    say_cut(translator.num_truncated, "sentences", cut)
+    say_cut(translator.num_truncated, "sentence", f"longer than {longest} tokens, cut there")

@@ -12,11 +12,13 @@ make no sense, and `help_lines` prints them. A flag is given if its value is not
 
 import dataclasses
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from transformer import storage
 from transformer.data import text_files
+from transformer.workdir import split_checkpoint
 
 T = TypeVar("T")
 LARGEST = 2**31 - 1  # as of the settings: a seed or a length beyond it is no int32
@@ -124,9 +126,24 @@ def input_files(flags: Any) -> list[tuple[str, str]]:
     return [(name, path) for name, text in files.items() for path in split_files(text)]
 
 
-def split_files(text: str) -> list[str]:
-    """Returns the files of a list with commas; a file whose own name has commas is one."""
-    return [text] if text_files.is_readable(text) else text.split(",")
+def split_files(text: str, is_there: Callable[[str], bool] = text_files.is_readable) -> list[str]:
+    """Returns the paths of a list with commas; one that `is_there` keeps the commas of its name."""
+    parts, paths = text.split(","), []
+    while parts:
+        longest_first = range(len(parts), 0, -1)
+        count = next((n for n in longest_first if is_there(",".join(parts[:n]))), 1)
+        paths.append(",".join(parts[:count]))
+        parts = parts[count:]
+    return paths
+
+
+def split_runs(text: str) -> list[str]:
+    """Returns the work directories of a list as `split_files` does, perhaps with @CHECKPOINT."""
+
+    def is_there(run: str) -> bool:
+        return storage.locate(split_checkpoint(run.strip())[0]).exists()
+
+    return [run.strip() for run in split_files(text, is_there)]
 
 
 def check_input_files(flags: Any) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 
 from transformer.cli.evaluate_flags import EvaluateFlags
-from transformer.cli.flags import split_files
+from transformer.cli.flags import split_files, split_runs
 from transformer.config import Config, DataConfig
 from transformer.console import say, tell
 from transformer.data import parallel_text, text_files
@@ -74,7 +74,7 @@ def results_folder(flags: EvaluateFlags, test_set: TestSet) -> str:
         search=flags.search_options,
     )
     if flags.ensemble:
-        how["ensemble"] = "_".join(map(path_name, split_files(flags.ensemble)))
+        how["ensemble"] = "_".join(map(path_name, split_runs(flags.ensemble)))
     return results_name(test_set.name, how)
 
 
@@ -84,7 +84,7 @@ def open_translator(flags: EvaluateFlags) -> Translator:
         return Translator.from_checkpoint(
             flags.workdir, flags.checkpoints, **flags.compute_settings
         )
-    runs = [flags.workdir, *flags.ensemble.split(",")]
+    runs = [flags.workdir, *split_runs(flags.ensemble)]
     return Translator.from_checkpoints(runs, flags.checkpoints, **flags.compute_settings)
 
 

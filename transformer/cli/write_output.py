@@ -1,7 +1,7 @@
 """Runs the job of `eval.py --input` for any task, and says what a person should know of it."""
 
 from transformer.cli.process import exit_process
-from transformer.console import ask_for_lines, say
+from transformer.console import ask_for_lines, quantity, say
 from transformer.inference.file_job import FileJob, ModelT
 from transformer.inference.run_job import run_job
 from transformer.parallel import hosts
@@ -21,8 +21,11 @@ def write_output(model: ModelT, job: FileJob[ModelT], asked_for: str) -> None:
         exit_process(code)
 
 
-def say_cut(num_cut: int, lines: str, cut: str) -> None:
-    """Warns of lines of which something is lost, on all hosts together, if there are any."""
+def say_cut(num_cut: int, line: str, cut: str) -> None:
+    """Warns of lines of which something is lost, on all hosts together, if there are any.
+
+    line: what one is called: "sentence".
+    """
     total = sum(map(int, hosts.gather_from_hosts(str(num_cut).encode())))
     if total:
-        say(f"warning: {total:,} {lines} {cut}")
+        say(f"warning: {quantity(total, line)} {cut}")

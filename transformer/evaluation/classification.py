@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from transformer.console import quantity
 from transformer.evaluation.scores import accuracy
 from transformer.evaluation.task_scores import SimpleScores, plain_table
 from transformer.inference.classifier import Classifier
@@ -37,7 +38,9 @@ def evaluate_classifier(
     confusions = Counter((row["label"], row["found"]) for row in rows)
     details = _confusion_lines(names, confusions)
     if classifier.num_truncated:
-        details.append(f"{classifier.num_truncated:,} sentences cut at data.row_length tokens")
+        details.append(
+            f"{quantity(classifier.num_truncated, 'sentence')} cut at data.row_length tokens"
+        )
     samples = [
         f"  text   {row['text']}\n  class  {row['label']}\n  found  {row['found']} "
         f"({max(row['probabilities'].values()):.0%})\n"

@@ -60,7 +60,7 @@ def sum_over_batches(
     """Returns the sums of `evaluate(batch)` over the first `batches_per_epoch` batches."""
     sums: dict[str, float] = {}
     num_batches = batches.batches_per_epoch
-    indices = counted(range(num_batches), "computing the loss of batch", num_batches)
+    indices = counted(range(num_batches), "computing the losses of the batches", num_batches)
     results = (evaluate(batches[index]) for index in indices)
     # On CPUs two programs that wait for all devices can wait for each other.
     if jax.default_backend() != "cpu":

@@ -22,7 +22,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric, Signature
 from sacrebleu.metrics.base import Score as SacrebleuScore
 
-from transformer.evaluation.scores import Score
+from transformer.evaluation.scores import FEWEST_FOR_INTERVAL, Score
 from transformer.registry import METRICS, MetricEntry
 
 Reference = str | list[str] | tuple[str, ...]  # the reference of a line, or several
@@ -169,8 +169,12 @@ def score_with(
     direction: str,
     num_bootstrap: int,
 ) -> Score:
-    """Returns the score by one of sacrebleu's metrics, under a name of ours."""
+    """Returns the score by one of sacrebleu's metrics, under a name of ours.
+
+    It has no interval of fewer than `FEWEST_FOR_INTERVAL` sentences, or if num_bootstrap is 1.
+    """
     check_paired(translations, references)
+    num_bootstrap = num_bootstrap if len(references) >= FEWEST_FOR_INTERVAL else 1
     streams = reference_streams(references)
     try:
         result = metric.corpus_score(translations, streams, n_bootstrap=num_bootstrap)

@@ -9,7 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from sacrebleu.significance import estimate_ci
 
+from transformer.console import quantity
 from transformer.model.loss import perplexity
+
+FEWEST_FOR_INTERVAL = 50  # sentences; a bootstrap of seven that are right says ± 0
 
 
 @dataclass
@@ -38,10 +41,10 @@ class Score:
         return f"{self.value:.{self.DIGITS}f}{around}"
 
     def __str__(self) -> str:
-        return (
-            f"{self.name} {self.figures}  ({self.direction}, {self.num_sentences:,} {self.unit})  "
-            f"{self.signature}"
-        )
+        count = quantity(self.num_sentences, self.unit.removesuffix("s"))
+        if self.interval is None and self.num_sentences < FEWEST_FOR_INTERVAL:
+            count += ": too few for an interval"
+        return f"{self.name} {self.figures}  ({self.direction}, {count})  {self.signature}"
 
     def to_json(self) -> dict[str, Any]:
         """Returns the fields for a JSON file; a value that is not finite becomes null."""
@@ -67,13 +70,13 @@ def corpus_perplexity(
     log_probs, counts: the log-probability of each reference and its number of tokens, EOS
     included. References with nan are left out and not counted; of none at all it is nan, without an
     interval. num_bootstrap: number of resamples behind the interval, which are those of sacrebleu
-    (same seed); 1: no interval.
+    (same seed); 1: no interval. Fewer than `FEWEST_FOR_INTERVAL` references have none either.
     """
     nll, lengths = -np.asarray(log_probs, float), np.asarray(counts, float)
     nll, lengths = nll[~np.isnan(nll)], lengths[~np.isnan(nll)]
     value, interval = perplexity(nll.sum(), lengths.sum()) if len(nll) else math.nan, None
     signature = f"unit:piece|eos:yes|vocab:{vocab_size}|smooth:no|dropout:no"
-    if num_bootstrap > 1 and len(nll):
+    if num_bootstrap > 1 and len(nll) >= FEWEST_FOR_INTERVAL:
         seed = os.environ.get("SACREBLEU_SEED", "12345").lower()
         rng = np.random.default_rng(None if seed == "none" else int(seed))
         rows = rng.choice(len(nll), size=(num_bootstrap, len(nll)), replace=True)

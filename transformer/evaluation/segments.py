@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from transformer.evaluation import metrics
@@ -10,7 +10,6 @@ from transformer.evaluation.output_checks import count_faults, find_faults, spli
 from transformer.evaluation.scores import Score
 from transformer.inference.translation import Translation
 
-FEWEST_FOR_INTERVAL = 10  # sentences; the bootstrap interval of one is 0
 LENGTHS = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, None))  # units of the source
 
 
@@ -112,8 +111,7 @@ def score_by_length(
 ) -> list[LengthScore]:
     """Returns the score of each range of `LENGTHS` that holds a sentence.
 
-    A score of fewer than `FEWEST_FOR_INTERVAL` sentences has no interval. unit: of lengths, "words"
-    or "characters". score: (translations, references) -> `Score`.
+    unit: of lengths, "words" or "characters". score: (translations, references) -> `Score`.
     """
     lengths = [len(split_units(segment.source, unit)) for segment in segments]
     rows = []
@@ -121,10 +119,7 @@ def score_by_length(
         is_inside = [low <= length <= (high or length) for length in lengths]
         inside = [segment for segment, keep in zip(segments, is_inside, strict=True) if keep]
         if inside:
-            found = score(*text_sides(inside))
-            if len(inside) < FEWEST_FOR_INTERVAL:
-                found = replace(found, interval=None)
-            rows.append(LengthScore(low, high, found))
+            rows.append(LengthScore(low, high, score(*text_sides(inside))))
     return rows
 
 

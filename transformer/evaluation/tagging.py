@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from transformer.console import quantity
 from transformer.evaluation.scores import Score, accuracy
 from transformer.evaluation.task_scores import SimpleScores
 from transformer.inference.tagger import Tagger
@@ -62,12 +63,12 @@ def evaluate_tagger(
         {"text": text, "labels": label, "found": " ".join(answer)}
         for text, label, answer in zip(texts, labels, found, strict=True)
     ]
-    cut = f"{tagger.num_truncated:,} texts cut at data.row_length tokens: the rest counts as wrong"
+    texts_cut = f"{quantity(tagger.num_truncated, 'text')} cut at data.row_length tokens"
     return SimpleScores(
         checkpoint=tagger.checkpoint,
         corpus=corpus,
         scores=score_labels(expected, found, f"{len(tagger.labels.names)} labels"),
-        details=[cut] if tagger.num_truncated else [],
+        details=[f"{texts_cut}: the rest counts as wrong"] if tagger.num_truncated else [],
         samples=[
             f"  text    {row['text']}\n  labels  {row['labels']}\n  found   {row['found']}\n"
             for row in rows[:: max(1, len(rows) // NUM_SAMPLES)][:NUM_SAMPLES]

@@ -56,8 +56,6 @@ def evaluate_translator(
         [log_prob for log_prob, _ in scored],
         settings.languages,
     )
-    lengths = [*map(len, translator.source_tokenizer.encode(sources))]
-    fit = [length <= settings.longest_source for length in lengths]
     with phase("computing the scores and their intervals"):
         result = make_evaluation(
             settings,
@@ -67,20 +65,20 @@ def evaluate_translator(
             step=translator.step,
             num_averaged=translator.num_averaged,
             corpus=corpus,
-            num_cut=fit.count(False),
+            num_cut=sum(translation.is_cut for translation in translations),
             further_metrics=metrics,
         )
-    shown = [index for index in _by_readability(sources, translations) if fit[index]][:num_maps]
+    shown = _by_readability(sources, translations)[:num_maps]
     result.maps = [
         translation_map(translator, sources[index], translations[index])
-        for index in counted(shown, "computing attention map", len(shown))
+        for index in counted(shown, "computing attention maps", len(shown))
     ]
     return result
 
 
 def _as_json(translation: Translation) -> dict[str, Any]:
     """Returns the fields of a translation that other hosts are sent, as JSON."""
-    names = ("text", "score", "log_prob", "ids")
+    names = ("text", "score", "log_prob", "ids", "is_cut")
     return {name: getattr(translation, name) for name in names}
 
 
@@ -99,6 +97,6 @@ def _settings_of(translator: Translator, options: dict[str, Any]) -> EvaluationS
 
 
 def _by_readability(sources: Sequence[str], translations: Sequence[Translation]) -> list[int]:
-    """Returns the indices of non-empty translations, sources of about `MAP_WORDS` words first."""
-    indices = [index for index, translation in enumerate(translations) if translation.text]
+    """Returns the indices of whole translations, sources of about `MAP_WORDS` words first."""
+    indices = [index for index, t in enumerate(translations) if t.text and not t.is_cut]
     return sorted(indices, key=lambda index: (abs(len(sources[index].split()) - MAP_WORDS), index))

@@ -20,13 +20,13 @@ class Answerer:
       options; a job that was stopped is resumed only if it is the same. `file_job.identity_of`
       gives that of a `Predictor`.
     num_cut: returns how many lines so far were too long to be read whole.
-    cut: what happened to those, as the end of a sentence.
+    cut: what happened to those, as what follows "2 texts": "longer than 64 tokens, cut there".
     """
 
     answer: Callable[[list[str]], Sequence[str]]
     identity: dict[str, Any]
     num_cut: Callable[[], int] = lambda: 0
-    cut: str = "were cut"
+    cut: str = "cut"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from transformer.console import Pace, format_seconds
+from transformer.console import Pace, format_seconds, quantity
 from transformer.data.text_files import Lines
 from transformer.inference.chunks import Chunk
 from transformer.terminal import LiveLine
@@ -83,7 +83,7 @@ class JobProgress:
         if self._fraction:
             parts.append(f"{self._fraction:6.1%}")
         rate = self._rate(now)
-        parts.append(f"{rate:,.0f} lines/s")
+        parts.append(f"{quantity(round(rate), 'line')}/s")
         if self._own_tokens:
             parts.append(f"{rate * self._own_tokens / self._own_lines:,.0f} tokens/s")
         parts.append(self._fraction_pace.time_left(1 - self._fraction))
@@ -101,10 +101,9 @@ class JobProgress:
         now = self._clock()
         if not output and now - self._start < SHOW_EVERY:
             return
-        lines = "line" if self._num_lines == 1 else "lines"
-        text = f"{self._num_lines:,} {lines} in {format_seconds(now - self._start)}"
+        text = f"{quantity(self._num_lines, 'line')} in {format_seconds(now - self._start)}"
         if self._num_lines > self._num_done_before:
-            text += f", {self._rate(now):,.0f} lines/s"
+            text += f", {quantity(round(self._rate(now)), 'line')}/s"
         for count, what in (
             (self._num_done_before, "already done"),
             (self._num_empty, "empty"),

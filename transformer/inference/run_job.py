@@ -10,7 +10,7 @@ from typing import Protocol
 
 import jax
 
-from transformer.console import live_line
+from transformer.console import live_line, quantity
 from transformer.inference.chunks import Chunk
 from transformer.inference.file_job import FileJob, ModelT
 from transformer.inference.job_progress import JobProgress
@@ -124,7 +124,7 @@ def _open_on_all_hosts(parts: Parts, say: Say) -> None:
     )
     parts.resume({int(number): checksum for number, checksum in finished.items()})
     if finished:
-        say(f"resuming: {len(finished):,} chunks are done already, in {parts.folder}")
+        say(f"resuming: {quantity(len(finished), 'chunk')} done already, in {parts.folder}")
 
 
 def wait_for_parts(parts: Parts, checksums: list[str], patience: float, say: Say) -> bool:
@@ -135,15 +135,16 @@ def wait_for_parts(parts: Parts, checksums: list[str], patience: float, say: Say
         still_missing, now = parts.missing(checksums), time.monotonic()
         if len(still_missing) < len(missing):
             missing, since = still_missing, now
+        count = quantity(len(missing), "chunk")
         if missing and now - since > patience:
             say(
-                f"error: {len(missing)} chunks of other hosts are missing in {parts.folder}, and "
-                f"none came within {patience:.0f} s; start the same command on every host again."
+                f"error: {count} of other hosts missing in {parts.folder}, and none came "
+                f" within {patience:.0f} s; start the same command on every host again."
             )
             return False
         if missing and now - said > hosts.SAY_EVERY:
             said = now
-            say(f"waiting for {len(missing)} chunks of other hosts: {now - since:.0f} s")
+            say(f"waiting for {count} of other hosts: {now - since:.0f} s")
     return True
 
 

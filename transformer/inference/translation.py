@@ -18,6 +18,7 @@ class Translation:
     ids: token ids, EOS included; empty for an empty source.
     attention: encoder-decoder attention weights [layers, N, T, S], if they were asked for.
     alignment: (source word, target word) pairs, if they were asked for.
+    is_cut: whether the source was longer than `largest_bucket()`, and cut there.
     """
 
     text: str
@@ -26,6 +27,7 @@ class Translation:
     ids: list[int] = field(default_factory=list, repr=False)
     attention: np.ndarray | None = field(default=None, repr=False)
     alignment: list[tuple[int, int]] | None = field(default=None, repr=False)
+    is_cut: bool = field(default=False, repr=False)
 
     @property
     def num_pieces(self) -> int:

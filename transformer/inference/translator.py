@@ -23,6 +23,7 @@ from transformer.search.corpus_search import CorpusSearch
 from transformer.search.inputs import pair_with_prefixes
 from transformer.search.options import SearchOptions
 from transformer.search.programs import SearchPrograms, max_num_programs
+from transformer.workdir import split_checkpoint
 
 WINDOW = 16_384  # sentences of an iterator that are sorted by length together
 
@@ -51,13 +52,14 @@ class Translator(TranslationModel):
         """Restores several runs as one translator: an `Ensemble`.
 
         runs: work directories or exports of one vocabulary, each perhaps with a checkpoint of its
-        own: "runs/mine@last"; the first one's configuration counts. The other arguments are those
-        of `from_checkpoint`. Raises ValueError as that, or if the vocabularies differ.
+        own: "runs/mine@last" (a path that exists is not split); the first one's configuration
+        counts. The other arguments are those of `from_checkpoint`. Raises ValueError as that, or if
+        the vocabularies differ.
         """
-        named = [str(run).partition("@") for run in runs]
-        found = [restore(p, own or checkpoint, tasks=cls.tasks, **options) for p, _, own in named]
+        named = [split_checkpoint(run) for run in runs]
+        found = [restore(p, own or checkpoint, tasks=cls.tasks, **options) for p, own in named]
         source, target = found[0].tokenizers
-        for (path, _, _), run in zip(named, found, strict=True):
+        for (path, _), run in zip(named, found, strict=True):
             if _shared(run) != _shared(found[0]):
                 raise ValueError(
                     f"An ensemble needs runs of one vocabulary, languages, data.row_length and "
@@ -147,6 +149,7 @@ class Translator(TranslationModel):
         sources = [self._tags.put_on(sentence) for sentence, _ in pairs]
         nonempty = [i for i, sentence in enumerate(sources) if sentence.strip()]
         source = Ragged.encode(self.source_tokenizer, [sources[i] for i in nonempty])
+        is_cut = source.lengths > self.largest_bucket()
         forced = Ragged.encode(self.tokenizer, [pairs[i][1] for i in nonempty])
         sizes = self._batch_size(), self.largest_bucket()
         corpus = CorpusSearch(self._programs(search), self._params, search, *sizes)
@@ -155,11 +158,13 @@ class Translator(TranslationModel):
             best = best_translations(hypotheses, search.nbest, self.tokenizer)
             if search.mbr:
                 best = [least_risk(best, are_samples=search.sample)]
+            for translation in best:
+                translation.is_cut = bool(is_cut[index])
             for translation in best if attention else []:
                 weights = self._functions.attention(self._params, source[index], translation.ids)
                 translation.attention = weights[-1]
             results[nonempty[index]] = best
-        self.num_truncated += int((source.lengths > self.largest_bucket()).sum())
+        self.num_truncated += int(is_cut.sum())
         return results
 
     @cached_property

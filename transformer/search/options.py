@@ -1,5 +1,6 @@
 """The options of a search."""
 
+import difflib
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ LARGEST = dict.fromkeys(("beam_size", "nbest", "mbr"), MOST_HYPOTHESES) | {
     "max_extra_length": MOST_EXTRA,
     "min_length": MOST_EXTRA,
 }
+OTHERS_OF_TRANSLATE = ("prefixes", "attention")  # options that are not of the search
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,14 @@ class SearchOptions:
         """
         names = ("beam_size", "alpha", "length_penalty", "max_extra_length")
         chosen = {name: getattr(decoding, name) for name in names} | options
-        try:
-            search = cls(**chosen)
-        except TypeError:
-            known = ", ".join(cls.__dataclass_fields__)
-            raise ValueError(
-                f"The options of translate are {known}, not {', '.join(options)}."
-            ) from None
+        known = [*cls.__dataclass_fields__, *OTHERS_OF_TRANSLATE]
+        for name in chosen:
+            if name in cls.__dataclass_fields__:
+                continue
+            nearest = difflib.get_close_matches(name, known, 1, 0.5)
+            hint = f"did you mean '{nearest[0]}'?" if nearest else f"it has {', '.join(known)}."
+            raise ValueError(f"translate has no option '{name}'; {hint}")
+        search = cls(**chosen)
         search._check()
         return replace(search, nbest=search.mbr) if search.mbr else search
 

@@ -11,6 +11,7 @@ from etils import epath
 from etils.epath import PathLike
 
 from transformer.config import Config, DataConfig
+from transformer.console import quantity
 from transformer.data.labelled_text import (
     LabelledTexts,
     load_evaluation_examples,
@@ -127,7 +128,7 @@ class ClassificationTask(LabelledTask[PackedBatches]):
             answer=answer,
             identity=identity_of(classifier),
             num_cut=lambda: classifier.num_truncated,
-            cut=f"were longer than {longest} tokens and were cut there",
+            cut=f"longer than {longest} tokens, cut there",
         )
 
     @staticmethod
@@ -171,7 +172,7 @@ class ClassificationTask(LabelledTask[PackedBatches]):
             self._batch_line(
                 f"{length} tokens, {fill:.1%} of them real", f", {num_targets} targets"
             ),
-            f"validation  {len(self.validation[0]):,} sentences",
+            f"validation  {quantity(len(self.validation[0]), 'sentence')}",
         ]
         for warning in length_warnings(self.num_skipped, len(batches.source)):
             lines.append(f"warning     {warning}")

@@ -7,6 +7,7 @@ import numpy as np
 from etils import epath
 
 from transformer.config import Config, DataConfig
+from transformer.console import quantity
 from transformer.data.image_augmentation import AugmentedImageBatches
 from transformer.data.images import ImageBatches, load_images, to_patches
 from transformer.inference.classifier import Classifier
@@ -96,5 +97,5 @@ class ImageTask(LabelledTask[ImageBatches]):
             f"data        {self.config.data.corpus}: {len(self.training_batches.targets):,} "
             f"training images of {shape}, {len(self.labels.names)} classes",
             self._batch_line(f"{self.num_patches} patches"),
-            f"validation  {len(self.validation[1]):,} images",
+            f"validation  {quantity(len(self.validation[1]), 'image')}",
         ]

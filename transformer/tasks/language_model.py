@@ -102,7 +102,7 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
             answer=answer,
             identity=identity_of(model),
             num_cut=lambda: model.num_truncated,
-            cut=f"were too long to be continued in the {model.config.data.row_length} tokens that "
+            cut=f"too long to be continued in the {model.config.data.row_length} tokens that "
             f"the model sees: of those, only the last half of a window was given to it",
         )
 

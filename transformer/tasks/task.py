@@ -14,6 +14,7 @@ from flax import linen as nn
 from transformer.checkpoint.train_state import Params
 from transformer.checkpoint.warm_start import check_init_from
 from transformer.config import Config
+from transformer.console import quantity
 from transformer.data.tokenizer_files import (
     Tokenizer,
     load_tokenizers,
@@ -227,8 +228,8 @@ class Task(Generic[TrainingT, ValidationT]):
         padding = self.parallel.padded_num_rows(num_rows, training.accumulate_steps) - num_rows
         padded = f", and {padding} empty ones to deal them out evenly" if padding else ""
         return (
-            f"batch       {num_rows} rows of {row}{note}{padded}; "
-            f"{batches.batches_per_epoch:,} batches an epoch"
+            f"batch       {quantity(num_rows, 'row')} of {row}{note}{padded}; "
+            f"{quantity(batches.batches_per_epoch, 'batch')} an epoch"
         )
 
     def _skipped_text(self) -> str:

@@ -11,6 +11,7 @@ from etils import epath
 from transformer.checkpoint.restore import restore
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
+from transformer.console import quantity
 from transformer.data.batch import Batch
 from transformer.data.epoch_pairs import with_temperature
 from transformer.data.length_filter import filter_by_length, length_warnings
@@ -228,8 +229,8 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
                 f", {batches.fill(10):.1%} of them real",
             ),
             *self._subword_lines(),
-            f"validation  {len(self.validation_pairs):,} pairs, {validation.batches_per_epoch} "
-            f"batches",
+            f"validation  {quantity(len(self.validation_pairs), 'pair')}, "
+            f"{quantity(validation.batches_per_epoch, 'batch')}",
         ]
         warnings = length_warnings(self.num_skipped, len(batches.source))
         if len(self.validation_pairs) < FEW_PAIRS:

@@ -11,7 +11,7 @@ import time
 import jax
 
 from transformer.config import Config
-from transformer.console import phase
+from transformer.console import phase, quantity
 from transformer.data import corpus_facts
 from transformer.data.tokenizer_files import train_tokenizer
 from transformer.data.training_text import TrainingText
@@ -142,7 +142,7 @@ def _choose_estimates(choices: Choices, facts: rules.Facts) -> None:
         rules.choose_schedule(choices, "given", steps)
     else:
         steps = int(rules.tokens_seen(choices.config, facts) / training.batch_tokens)
-        minutes = f"about as many as {training.minutes:g} minutes allow"
+        minutes = f"about what {quantity(training.minutes, 'minute')} can do"
         rules.choose_schedule(choices, minutes, max(rules.NUM_CHECKPOINTS, steps))
     choices.set("data.max_validation_sentences", rules.HELD_OUT_PAIRS, "at most")
 
@@ -198,9 +198,9 @@ def fix_steps(
     else:
         steps = left / (timing.step + validation / training.eval_every)
     most = rules.MAX_EPOCHS * batches.batches_per_epoch
-    reason = f"{training.minutes:g} minutes at {timing.step:.3g} s a step"
+    reason = f"{quantity(training.minutes, 'minute')} at {timing.step:.3g} s a step"
     if steps < rules.NUM_CHECKPOINTS:
-        reason = f"the fewest; {training.minutes:g} minutes are too short at {timing.step:.3g} s"
+        reason = f"the fewest; too little time: {reason}"
     elif steps > most:
         reason = f"{rules.MAX_EPOCHS} times the corpus: more text would help more than more time"
     rules.choose_schedule(choices, reason, max(rules.NUM_CHECKPOINTS, int(min(steps, most))))

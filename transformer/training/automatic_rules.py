@@ -72,7 +72,7 @@ def choose_vocabulary(choices: Choices, text: TextFacts) -> None:
     often = [v for v in VOCAB_SIZES if v * math.log(v) * OCCURRENCES <= num_tokens]
     for_characters = -(-15 * text.least_vocabulary // 1000) * 100  # half as many again
     size = min(max([usual, *often, for_characters]), text.largest_vocabulary)
-    reason = f"about {num_tokens / 1e6:.1f} million tokens, {text.num_characters:,} characters"
+    reason = f"about {_rounded(num_tokens)} tokens, {text.num_characters:,} characters"
     choices.set("tokenizer.vocab_size", size, reason)
 
 
@@ -107,18 +107,18 @@ def choose_model(choices: Choices, facts: Facts) -> None:
     fitting = [c for c in candidates if _is_enough(c.config, facts)]
     best = (fitting or candidates[:1])[-1]
     seen, weights = tokens_seen(best.config, facts), num_layer_weights(best.config.model)
+    epochs = seen / facts.corpus_tokens
     reason = (
-        f"{weights / 1e6:.1f} million weights in layers for {facts.corpus_tokens / 1e6:.1f} "
-        f"million target tokens, seen {seen / facts.corpus_tokens:.1f} times"
+        f"{_rounded(weights)} weights in layers for {_rounded(facts.corpus_tokens)} target tokens, "
+        f"seen {_rounded(epochs)} times"
     )
     model = best.config.model
     choices.set("model.d_model", model.d_model, reason)
     choices.set("model.num_layers", model.num_layers, "goes with the width")
     choices.set("model.d_ff", model.d_ff, "4 d_model, as in the paper")
     choices.set("model.num_heads", model.num_heads, "of 32 to 64 dimensions each")
-    epochs = seen / facts.corpus_tokens
     rate = next(rate for most, rate in DROPOUT if epochs <= most)
-    choices.set("model.dropout_rate", rate, f"each pair is seen about {epochs:.2g} times")
+    choices.set("model.dropout_rate", rate, f"each pair is seen about {_rounded(epochs)} times")
 
 
 def _sized(choices: Choices, d_model: int, num_layers: int) -> Choices:
@@ -173,3 +173,10 @@ def choose_schedule(choices: Choices, reason: str, num_steps: int) -> None:
 def _nice(number: float) -> int:
     """Returns the largest of 1, 2, 5, 10, 20, 50 and 100 that is not above `number`."""
     return max(n for n in (1, 2, 5, 10, 20, 50, 100) if n <= max(1, number))
+
+
+def _rounded(number: float) -> str:
+    """Returns two digits of a number: "150", "0.42", "1.2 million"."""
+    if number >= 1e6:
+        return f"{_rounded(number / 1e6)} million"
+    return f"{float(f'{number:.2g}'):,.10g}"

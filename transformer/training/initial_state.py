@@ -1,5 +1,7 @@
 """What a run begins with: a restored, fresh or borrowed state, and the scores of before."""
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -55,10 +57,15 @@ def _put_like(like: Params, base: Params) -> Params:
     return jax.tree.map(lambda x, y: jax.device_put(y.astype(x.dtype), x.sharding), like, base)
 
 
-def scores_until(step: int, task: Task, workdir: WorkDir) -> dict[int, float]:
-    """Returns the scores of the evaluations that were logged up to a step, by their steps."""
+def score_and_loss(task: Task, metrics: Mapping[str, float]) -> tuple[float, float]:
+    """Returns the score and the loss of a validation, which is infinite where there is none."""
+    return task.selection_score(metrics), metrics.get("validation_loss", math.inf)
+
+
+def scores_until(step: int, task: Task, workdir: WorkDir) -> dict[int, tuple[float, float]]:
+    """Returns score and loss of the validations that were logged up to a step, by their steps."""
     return {
-        record["step"]: task.selection_score(record)
+        record["step"]: score_and_loss(task, record)
         for record in workdir.read_metrics()
         if task.selection_key in record and record["step"] <= step
     }

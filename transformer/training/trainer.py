@@ -9,12 +9,12 @@ import jax
 from transformer.checkpoint.orbax_manager import reason_of
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
-from transformer.console import phase, say
+from transformer.console import phase, quantity, say
 from transformer.parallel.mapping import make_parallel
 from transformer.registry import TASKS
 from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption, Stopping
 from transformer.tasks.task import Task
-from transformer.training.initial_state import restore_or_init, scores_until
+from transformer.training.initial_state import restore_or_init, score_and_loss, scores_until
 from transformer.training.meter import make_meter
 from transformer.training.optimizer import make_schedule
 from transformer.training.prefetch import prefetch
@@ -101,9 +101,9 @@ class Trainer:
     def _recall_evaluations(self, step: int, state: TrainState) -> None:
         """Counts the evaluations before a resumption, and makes up for one that was cut short."""
         scores = scores_until(step, self.task, self.workdir)
-        for scored_step, score in scores.items():
+        for scored_step, (score, loss) in scores.items():
             self.stopping.record_score(score)
-            self.checkpoints.record_score(scored_step, score)
+            self.checkpoints.record_score(scored_step, score, loss)
         if step not in scores and (step or self.config.training.init_from):
             self._save_and_evaluate(step, state)
 
@@ -173,9 +173,9 @@ class Trainer:
         if samples:
             self.progress.say(samples[step % len(samples)])
             self.progress.log_samples(step, samples)
-        score = self.task.selection_score(metrics)
+        score, loss = score_and_loss(self.task, metrics)
         self.stopping.record_score(score)
-        self.checkpoints.record_score(step, score)
+        self.checkpoints.record_score(step, score, loss)
         self.progress.draw_curves()
 
     def _save(self, state: TrainState, *, is_last: bool = False) -> None:
@@ -218,8 +218,8 @@ class Trainer:
     def _conclude(self, step: int, conclude: Conclude | None) -> bool:
         """Calls conclude(step); returns False if a signal cut it short."""
         if step < self.config.training.num_train_steps:
-            num_worse, name = self.stopping.num_worse, self.task.selection_key
-            say(f"stopped at step {step:,}: no better {name} since {num_worse} evaluation(s)")
+            since = quantity(self.stopping.num_worse, "evaluation")
+            say(f"stopped at step {step:,}: no better {self.task.selection_key} since {since}")
         with suppress(Interruption), self.stopping.at_once():
             if conclude:
                 conclude(step)
