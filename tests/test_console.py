@@ -63,14 +63,16 @@ def test_durations_read_well(seconds, text):
 
 
 def test_a_log_has_dates_what_was_said_and_why_it_ended():
-    """Catches a log without the time of a stall, or without the error that ended the run."""
+    """Catches a log without the command, the time of a stall or the error that ended the run."""
     kept = []
-    with pytest.raises(KeyError), keeping_log(kept.append):
+    with pytest.raises(KeyError), keeping_log(kept.append, "train.py"):
         say("one\ntwo")
         raise KeyError("three")
     say("after the run")
     lines = "".join(kept).splitlines()
-    assert [line[20:] for line in lines[:3]] == ["one", "two", "Traceback (most recent call last):"]
+    assert [line[20:] for line in lines[:4]] == [
+        "train.py", "one", "two", "Traceback (most recent call last):",
+    ]  # fmt: skip
     assert all(line[4] == line[7] == "-" and line[13] == line[16] == ":" for line in lines)
     assert lines[-1].endswith("KeyError: 'three'")
 

@@ -60,10 +60,15 @@ def silence() -> Generator[None]:
 
 
 @contextmanager
-def keeping_log(write: Callable[[str], object]) -> Generator[None]:
-    """Gives `write` all that is said in the block, with date and time, and how the block failed."""
+def keeping_log(write: Callable[[str], object], command: str) -> Generator[None]:
+    """Gives `write` all that is said in the block, with date and time, and how the block failed.
+
+    command: what began it, for the first line.
+    """
     before, _line.log = _line.log, write
     try:
+        with suppress(OSError):
+            write(stamp_lines(escaped(command)))
         yield
     except BaseException as error:
         reason = traceback.format_exc() if isinstance(error, Exception) else type(error).__name__

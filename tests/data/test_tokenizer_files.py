@@ -3,7 +3,9 @@
 import pytest
 
 from transformer.config import TokenizerConfig
+from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
+from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
 
@@ -114,3 +116,10 @@ def test_an_imported_tokenizer_is_not_trained(shared):
     config = TokenizerConfig(kind="imported", shared=shared)
     with pytest.raises(ValueError, match=r"training\.init_from[^\n]*\.$"):
         train_tokenizers(config, PAIRS)
+
+
+def test_tokenizers_are_shown_by_their_kind_and_size():
+    """Catches <… object at 0x7f31…>, which names neither and differs between processes."""
+    assert repr(CharacterTokenizer(map(chr, range(65, 1065)))) == "CharacterTokenizer(1,004 pieces)"
+    kinds = SentencePieceTokenizer, PiecesTokenizer, HuggingFaceTokenizer, PieceListTokenizer
+    assert {kind.__repr__ for kind in kinds} == {CharacterTokenizer.__repr__}

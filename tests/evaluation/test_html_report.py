@@ -139,14 +139,18 @@ def test_a_comparison_has_every_part(comparison):
 
 
 def test_the_run_is_described(tmp_path):
-    """Catches a report that cannot say which settings and versions its scores are of."""
+    """Catches a report that cannot say which settings and versions its scores are of, and one with
+    the command that resumed the run for that which made it.
+    """
     workdir = WorkDir(tmp_path)
     workdir.save_config(Config().with_values({"model.d_ff": 7, "tokenizer.joiner": ""}))
     start = {"time": "2026-11-22T06:31:07Z", "devices": {"cpu": 2}, "command": ["x", "<y>"]}
-    (tmp_path / "environment.json").write_text(json.dumps([{}, start | {"packages": {"jax": "1"}}]))
+    resumed = start | {"packages": {"jax": "1"}, "command": ["resume"]}
+    (tmp_path / "environment.json").write_text(json.dumps([start | {"time": "before"}, resumed]))
     shown = Page(render(evaluation(), "runs/x", facts=read_facts(workdir))).text
     for text in ("2026-11-22T06:31:07Z, 2 starts", "2 × cpu", "jax 1", "x '<y>'", "(empty)"):
         assert text in shown
+    assert "resume" not in shown and "before" not in shown
     assert re.search(r"--config\.model\.d_ff\s*7\s*2048", shown) and "num_heads" not in shown
     (tmp_path / "environment.json").write_text("[")
     assert read_facts(workdir).origin() == {}

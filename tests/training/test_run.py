@@ -11,6 +11,7 @@ import transformer
 from tests.helpers.tiny_runs import write_sentences
 from transformer.config import Config
 from transformer.signals import DONE, RESUMABLE
+from transformer.training import next_commands
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,9 @@ def config(tmp_path_factory):
 
 
 def test_a_run_stops_resumes_and_says_what_it_reached(config, tmp_path, capfd):
-    """Catches a library that keeps the signals, prints when it is told not to, or loses a step."""
+    """Catches a library that keeps the signals, prints when it is told not to, or loses a step, and
+    a log that does not say with which commands it was written.
+    """
     handlers = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
     reports = []
 
@@ -54,6 +57,9 @@ def test_a_run_stops_resumes_and_says_what_it_reached(config, tmp_path, capfd):
     assert [step for step, metrics in reports if "loss" in metrics] == [1, 2, 3, 4]
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert len(reports) == len(lines)
+    log = (tmp_path / "run" / "log.txt").read_text().splitlines()
+    assert sum(next_commands.this_command() in line for line in log) == 2
+    assert next_commands.this_command() in log[0]
     assert json.loads(lines[-1])["test_accuracy"] == finished.scores["accuracy"]
     assert transformer.train(config, tmp_path / "run", verbose=False) == finished
 

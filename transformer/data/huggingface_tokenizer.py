@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from transformer.data.text_files import SURROGATE
-from transformer.data.tokenizer import check_texts, strip_control_ids
+from transformer.data.tokenizer import Tokenizer, check_texts, strip_control_ids
 from transformer.libraries import require
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL
 
@@ -21,7 +21,7 @@ def parse_tokenizer(text: str) -> Any:
         ) from None
 
 
-class HuggingFaceTokenizer:
+class HuggingFaceTokenizer(Tokenizer):
     """WordPiece or byte-level BPE with our control ids; `tokenizers_json.renumber` makes it.
 
     Texts get the beginning that the file gives them (BERT: [CLS], which is BOS) and end with EOS.

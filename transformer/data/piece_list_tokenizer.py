@@ -12,6 +12,7 @@ from typing import Self
 
 from transformer.data.text_files import SURROGATE
 from transformer.data.tokenizer import (
+    Tokenizer,
     check_texts,
     read_sentencepiece,
     strip_control_ids,
@@ -24,7 +25,7 @@ LANGUAGE = re.compile(r">>.+?<<|__[a-z]+__|[a-z]{2,3}_[A-Z][A-Za-z]+")
 CONTROL = re.compile(r"</?s>|<pad>|<mask>|<unused \d+>")
 
 
-class PieceListTokenizer:
+class PieceListTokenizer(Tokenizer):
     """A SentencePiece model and the list of all pieces, whose positions in it are their ids.
 
     With pieces ["<pad>", "<s>", "</s>", "<unk>", "▁a", "b", ">>de<<"] the text ">>de<< abc" has the

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Self
 
 from transformer.data.text_files import SURROGATE
-from transformer.data.tokenizer import check_texts, strip_control_ids
+from transformer.data.tokenizer import Tokenizer, check_texts, strip_control_ids
 from transformer.special_tokens import EOS, NUM_SPECIAL, SPECIAL_NAMES, UNK
 
 UNKNOWN = "\ufffd"  # Unicode's replacement character
 
 
-class CharacterTokenizer:
+class CharacterTokenizer(Tokenizer):
     """Every character of the training text is a piece, spaces and line breaks too.
 
     Text of known characters comes back exactly; a new character becomes UNK, and UNK U+FFFD.
@@ -79,7 +79,7 @@ def _is_character(value: object) -> bool:
     return isinstance(value, str) and len(value) == 1
 
 
-class PiecesTokenizer:
+class PiecesTokenizer(Tokenizer):
     """For text whose pieces are already separated by spaces; its pieces are the vocabulary.
 
     `joiner` at the end of a piece says that the next one continues the word (subword-nmt's "@@").

@@ -55,6 +55,10 @@ class Tokenizer(Protocol):
         """Returns the vocabulary as the content of a file."""
         ...
 
+    def __repr__(self) -> str:
+        """As "SentencePieceTokenizer(8,000 pieces)", of a class that inherits from this one."""
+        return f"{type(self).__name__}({self.vocab_size:,} pieces)"
+
 
 def check_texts(texts: object, name: str) -> None:
     """Raises ValueError unless `texts` is a sequence of str, whose place is `name` in a call."""
@@ -85,7 +89,7 @@ def _wrong_text(name: str, index: int, text: object) -> ValueError:
     return ValueError(f"{name} takes sentences of type str, but number {index} is {text!r}{hint}.")
 
 
-class SentencePieceTokenizer:
+class SentencePieceTokenizer(Tokenizer):
     """A SentencePiece model, whose control tokens get our ids (see `with_own_ids`).
 
     One that is trained here has byte fallback, so an id for every character, and gives back any

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from transformer.config import Config
+from transformer.console import quantity
 from transformer.workdir import WorkDir
 
 
@@ -20,19 +21,21 @@ class RunFacts:
     starts: list[dict[str, Any]] = field(default_factory=list)
 
     def origin(self) -> dict[str, str]:
-        """Returns {what: text} of the last start; empty if none is known."""
+        """Returns {what: text} of the last start, with the command of the first.
+
+        Empty if none is known.
+        """
         if not self.starts:
             return {}
         last = self.starts[-1]
         devices = [f"{count} × {kind}" for kind, count in last.get("devices", {}).items()]
-        num_hosts, num_starts = last.get("num_hosts", 1), len(self.starts)
         versions = {"Python": last.get("python", "?"), **last.get("packages", {})}
         facts = {
-            "started": f"{last['time']}, {num_starts} start{'s' * (num_starts > 1)}",
-            "devices": f"{', '.join(devices)} on {num_hosts} host{'s' * (num_hosts > 1)}",
+            "started": f"{last['time']}, {quantity(len(self.starts), 'start')}",
+            "devices": f"{', '.join(devices)} on {quantity(last.get('num_hosts', 1), 'host')}",
             "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
             "commit": last.get("commit") or "",
-            "command": shlex.join(last.get("command", [])),
+            "command": shlex.join(self.starts[0].get("command", [])),  # which had the settings
         }
         return {name: text for name, text in facts.items() if text}
 

@@ -114,7 +114,8 @@ class Translator(TranslationModel):
             iterator that reads at most `WINDOW` sentences ahead).
           nbest: number of translations per sentence, of a beam search at most beam_size; the
             result then holds a list per sentence, best first.
-          prefixes: the beginning that each translation must have, "" where it is free.
+          prefixes: the beginning that each translation must have, "" where it is free; the
+            translation may continue its last word.
           attention: whether each `Translation` gets its encoder-decoder attention weights.
           beam_size, alpha, length_penalty ("gnmt" or "power"): of the beam search; None given, the
             configuration's. beam_size=1 is greedy search.

@@ -20,6 +20,7 @@ from transformer.training.automatic import choose_settings, fix_steps
 from transformer.training.choices import Choices
 from transformer.training.fit_memory import make_fitting_trainer
 from transformer.training.moved_folder import ending_saves
+from transformer.training.next_commands import this_command
 from transformer.training.profile import Profile, make_profile
 from transformer.training.progress import OnReport
 from transformer.training.result import TrainingResult, test_scores
@@ -76,7 +77,7 @@ def train(
         stopping = Stopping(config.training.patience, is_alone=jax.process_count() == 1)
         try:
             folder.open_for_training(config)
-            with keeping_log(folder.append_log), catching_signals(stopping):
+            with keeping_log(folder.append_log, this_command()), catching_signals(stopping):
                 try:
                     made = _make_trainer(config, folder, stopping, task_type, on_report, start)
                 except Interruption:
