@@ -8,18 +8,15 @@ import subprocess
 import pytest
 
 from tests.helpers.scripts import finish, run_python, signals_are_heard, start
-from transformer.signals import CAUGHT, INTERRUPTED, RESUMABLE, Interruption, Stopping, sentence_of
+from transformer.signals import INTERRUPTED, RESUMABLE, Interruption, Stopping, sentence_of
 
 
 @pytest.fixture
 def stopping():
-    """A `Stopping` that catches signals; the handlers of the test run are put back afterwards."""
-    before = {number: signal.getsignal(number) for number in CAUGHT}
+    """A `Stopping` that catches signals."""
     stopping = Stopping(patience=2)
     stopping.catch_signals()
-    yield stopping
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    return stopping
 
 
 @pytest.mark.parametrize(

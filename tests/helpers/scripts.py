@@ -15,7 +15,7 @@ from tests.helpers.xla_flags import QUICK_COMPILE
 from transformer.workdir import WorkDir
 
 ROOT = Path(__file__).resolve().parents[2]
-HANGS = 600  # seconds after which what a test waits for hangs; no test may depend on how many
+HANGS = 1200  # seconds after which what a test waits for hangs; no test may depend on how many
 PATCHED = """
 import runpy, sys
 patch, *sys.argv = sys.argv[1:]
