@@ -84,6 +84,16 @@ def test_translations_are_theirs(golden):
         np.testing.assert_allclose(scores, expected["scores"], atol=1e-4)
 
 
+def test_a_score_leaves_out_the_language():
+    """Catches a score of a translation that is another one than the search gives it."""
+    imported = read_seq2seq(M2M100, *LANGUAGES["m2m100"])
+    translator = Translator(imported.config, build(imported)[1], imported.tokenizers)
+    pair = SENTENCES[:1], TRANSLATIONS[:1]
+    (scored,), log_probs = translator.score(*pair), translator.log_probs(*pair).values[0]
+    np.testing.assert_allclose(scored.log_prob, log_probs[1:].sum(), rtol=1e-5)
+    np.testing.assert_allclose(scored.score, scored.log_prob / len(log_probs), rtol=1e-5)
+
+
 def test_the_configuration_says_how_they_search():
     """Catches our own length penalty, and beams that nobody asked for."""
     imported = read_seq2seq(MARIAN)
