@@ -76,7 +76,7 @@ def test_what_is_no_known_folder_is_refused(tmp_path):
             "a model of type t5, which is not known; known are marian, m2m_100",
         ),
         (GOLDEN / "bert", {"source_language": "en"}, "of type bert, which has no languages"),
-        (M2M100, {}, "This model needs source_language"),
+        (M2M100, {}, f"{M2M100}: This model needs source_language"),
     ]:
         with pytest.raises(ValueError, match=expected):
             import_model(folder, run, **languages)

@@ -103,6 +103,14 @@ def read_folder(
     folder: PathLike, source_language: str = "", target_language: str = ""
 ) -> ImportedModel:
     """Reads a folder of any system that is known; see `import_model` for arguments and errors."""
+    try:
+        return _read_known(folder, source_language, target_language)
+    except ValueError as error:
+        named = str(error) if str(folder) in str(error) else f"{folder}: {error}"
+        raise ValueError(named) from None
+
+
+def _read_known(folder: PathLike, source_language: str, target_language: str) -> ImportedModel:
     path = Path(folder)
     if is_remote(folder) or not path.is_dir():
         raise ValueError(f"{folder} is no local folder: name one that holds a model.")
