@@ -83,8 +83,8 @@ def _search(method, step, weights, limits, cache, rngs):
     return search_to_end(method, partial(step, weights), limits, cache, rngs)
 
 
-def make_rules(kind="gnmt", alpha=0.6, min_length=0):
-    return HypothesisRules(BOS, EOS, kind, alpha, min_length)
+def make_rules(kind="gnmt", alpha=0.6, min_length=0, num_unscored=0):
+    return HypothesisRules(BOS, EOS, kind, alpha, min_length, num_unscored)
 
 
 def make_limits(max_lengths, prefixes=()):

@@ -107,7 +107,10 @@ def test_an_encoder_alone_is_a_run_to_start_from(masked_lm, tmp_path):
             r"position_embedding_type='relative_key' \(possible: absolute\); is_decoder=True",
         ),
         ({"hidden_act": "mish"}, "hidden_act='mish'"),
-        ({"architectures": ["BertForTokenClassification"]}, r"\['BertForTokenClassification'\]"),
+        (
+            {"architectures": ["BertForTokenClassification"]},
+            r"\['BertForTokenClassification'\], a head that is not read: import the BertForM",
+        ),
         ({"num_hidden_layers": 3}, "encoder.layer.2.attention.output.LayerNorm.bias"),
         ({"num_hidden_layers": 1}, "are unknown: this is a model of another kind"),
         ({"hidden_size": "many"}, "lacks a positive number as hidden_size"),

@@ -12,7 +12,7 @@ from transformer.cli.import_model import main
 from transformer.interop import import_model as importing
 from transformer.interop.check_translation import check_translation
 from transformer.interop.import_model import import_model, read_folder
-from transformer.workdir import WorkDir
+from transformer.signals import Interruption
 
 MARIAN, M2M100 = GOLDEN / "marianmt_shared", GOLDEN / "m2m100"
 
@@ -30,7 +30,7 @@ def test_a_run_of_opus_mt_translates(tmp_path):
     assert [translation.text for translation in found] == expected["texts"]
     with pytest.raises(ValueError, match="is a work directory of this package"):
         read_folder(run)
-    with pytest.raises(ValueError, match="holds a run already"):
+    with pytest.raises(ValueError, match="exists already; name a new folder"):
         import_model(MARIAN, run)
 
 
@@ -46,20 +46,17 @@ def test_every_folder_is_recognised(tmp_path, name, task):
     assert (restored.config.task, restored.step) == (task, 0)
 
 
-def test_a_kill_leaves_no_half_run(tmp_path, monkeypatch):
-    """Catches a folder that looks like a run and lacks a part, and old weights in a new run."""
+def test_an_import_that_is_stopped_leaves_nothing(tmp_path, monkeypatch):
+    """Catches half a folder, because of which the same command is refused."""
     run = tmp_path / "run"
 
-    def killed(*args):
-        raise KeyboardInterrupt
+    def stop(*args):
+        raise Interruption
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(importing.WorkDir, "save_config", killed)
+    with monkeypatch.context() as patched, pytest.raises(Interruption):
+        patched.setattr(importing.WorkDir, "save_config", stop)
         import_model(MARIAN, run, check=False)
-    assert not WorkDir(run).has_run
-    with pytest.raises(ValueError, match="left of an import that was cut short; remove that"):
-        import_model(MARIAN, run)
-    shutil.rmtree(run)
+    assert not any(tmp_path.iterdir())
     assert import_model(MARIAN, run, check=False)
 
 
@@ -79,7 +76,7 @@ def test_what_is_no_known_folder_is_refused(tmp_path):
             "a model of type t5, which is not known; known are marian, m2m_100",
         ),
         (GOLDEN / "bert", {"source_language": "en"}, "of type bert, which has no languages"),
-        (M2M100, {}, "This model needs source_language"),
+        (M2M100, {}, f"{M2M100}: This model needs source_language"),
     ]:
         with pytest.raises(ValueError, match=expected):
             import_model(folder, run, **languages)
@@ -100,11 +97,11 @@ def test_shapes_that_do_not_fit_are_found_before_anything_is_written(tmp_path):
 
 def test_the_command(tmp_path, capfd):
     """Catches flags that the function does not get, and mistakes without a sentence."""
-    words = ["transformer-import", str(M2M100), str(tmp_path / "run"), "--nocheck"]
-    assert main([*words, "--source_language=en", "--target_language=de"]) == 0
-    assert "translation from en to de" in capfd.readouterr().err
+    words = ["transformer-import", str(GOLDEN / "nllb"), str(tmp_path / "run"), "--nocheck"]
+    assert main([*words, "--source_language=eng_Latn", "--target_language=deu_Latn"]) == 0
+    assert "translation from eng_Latn to deu_Latn" in capfd.readouterr().err
     for wrong, expected in [
-        (words, "holds a run already"),
+        (words, "exists already"),
         (words[:2], "expected transformer-import FOLDER WORKDIR, not 1 names"),
         ([*words, "--language=de"], "did you mean --"),
     ]:

@@ -85,6 +85,16 @@ def test_translations_are_theirs(golden):
         np.testing.assert_allclose(scores, expected["scores"], atol=1e-4)
 
 
+def test_a_score_leaves_out_the_language():
+    """Catches a score of a translation that is another one than the search gives it."""
+    imported = read_seq2seq(M2M100, *LANGUAGES["m2m100"])
+    translator = Translator(imported.config, build(imported)[1], imported.tokenizers)
+    pair = SENTENCES[:1], TRANSLATIONS[:1]
+    (scored,), log_probs = translator.score(*pair), translator.log_probs(*pair).values[0]
+    np.testing.assert_allclose(scored.log_prob, log_probs[1:].sum(), rtol=1e-5)
+    np.testing.assert_allclose(scored.score, scored.log_prob / len(log_probs), rtol=1e-5)
+
+
 def test_the_configuration_says_how_they_search():
     """Catches our own length penalty, and beams that nobody asked for."""
     imported = read_seq2seq(MARIAN)
@@ -214,6 +224,41 @@ def test_all_settings_that_have_no_counterpart_are_named(tmp_path):
     assert "does not fit d_model=32" in refusal(folder)
 
 
+@pytest.mark.parametrize(
+    "settings, expected",
+    [
+        (
+            {"encoder_attention_heads": 3, "decoder_attention_heads": 3},
+            "d_model=16, which does not",
+        ),
+        ({"pad_token_id": -1}, "do not fit: pad_token_id=-1"),
+        ({"length_penalty": "x"}, "length_penalty must be a number, not 'x'"),
+        ({"bad_words_ids": "x"}, "bad_words_ids must list ids from 0 to 56, not 'x'"),
+        ({"bad_words_ids": [[57]]}, r"bad_words_ids must list ids from 0 to 56, not [[57]]"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(tmp_path, settings, expected):
+    """Catches Python's words for a damaged setting, and one that is accepted."""
+    folder = changed_folder(MARIAN, tmp_path / "a", **settings)
+    (folder / "generation_config.json").unlink()
+    assert expected in refusal(folder)
+
+
+def test_tensors_that_cannot_be_right_are_refused(tmp_path):
+    """Catches a damaged file, and one of two tables that is dropped."""
+    tensors = load_file(MARIAN / "model.safetensors")
+    bias, table = tensors["final_logits_bias"], tensors["model.shared.weight"]
+    for number in (np.nan, np.inf):
+        folder = changed_folder(
+            MARIAN, tmp_path / str(number), add={"final_logits_bias": bias * np.float32(number)}
+        )
+        assert "The tensor final_logits_bias has numbers that are NaN" in refusal(folder)
+    folder = changed_folder(MARIAN, tmp_path / "a", add={"lm_head.weight": table + 1})
+    assert "model.shared.weight and lm_head.weight are one table, but they differ" in refusal(
+        folder
+    )
+
+
 def test_every_tensor_is_used(tmp_path):
     """Catches a part of a model that is dropped, or left random."""
     bias = "model.decoder.layers.0.fc1.bias"
@@ -234,7 +279,7 @@ def test_a_missing_or_damaged_file_is_named(tmp_path, file):
     shutil.copytree(MARIAN, folder)
     content = (folder / file).read_bytes()
     (folder / file).write_bytes(content[:-2])
-    assert refusal(folder)
+    assert file in refusal(folder)
     (folder / file).unlink()
     assert file in refusal(folder)
 
@@ -243,7 +288,10 @@ def test_a_vocabulary_of_another_model(tmp_path):
     """Catches rows that get the pieces of others."""
     folder = changed_folder(MARIAN, tmp_path / "a")
     vocabulary = json.loads((folder / "vocab.json").read_text())
+    short = [*vocabulary]
+    short.remove("t")
     for change, expected in [
+        ({piece: i for i, piece in enumerate(short)}, "do not fit: pad_token_id=56"),
         (vocabulary | {"new": len(vocabulary)}, "rows for 57: they are not of one model"),
         (vocabulary | {"</s>": 3, "t": 0}, "do not fit: pad_token_id=56"),
         (vocabulary | {"t": 0}, "does not number pieces"),
@@ -269,6 +317,50 @@ def test_a_vocabulary_of_another_model(tmp_path):
 def test_a_language_must_be_one_of_the_model(name, languages, expected):
     """Catches a model that is asked for a language by a name that it does not have."""
     assert expected in refusal(GOLDEN / name, *languages)
+
+
+def test_a_hole_in_a_vocabulary_is_said(tmp_path):
+    """Catches a piece that is lost without a word: text that has it is unknown."""
+    folder = changed_folder(MARIAN, tmp_path / "a")
+    vocabulary = json.loads((folder / "vocab.json").read_text())
+    del vocabulary["t"]
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    assert "no piece for 1 of its ids" in read_seq2seq(folder).notes[0]
+
+
+def pieces_and_rows(imported):
+    tokenizer = imported.tokenizers[0]
+    rows = imported.params["shared_embedding/table"].tolist()
+    return [*zip(tokenizer.pieces(range(tokenizer.vocab_size)), rows, strict=True)]
+
+
+@pytest.mark.parametrize("name", ["nllb", "mbart"])
+def test_ids_are_those_of_the_folder(tmp_path, name):
+    """Catches languages that are looked for where fairseq has them, and are elsewhere."""
+    expected = pieces_and_rows(read_seq2seq(GOLDEN / name, *LANGUAGES[name]))
+    tensors = load_file(GOLDEN / name / "model.safetensors")
+    table = tensors["model.shared.weight"]
+    order = [0, 1, 2, 3, *reversed(range(4, len(table)))]
+    moved = {"model.shared.weight": table[order]}
+    if name == "mbart":
+        moved["final_logits_bias"] = tensors["final_logits_bias"][:, order]
+    folder = changed_folder(GOLDEN / name, tmp_path / "a", add=moved)
+    theirs = zip(orders_of(name)[0], expected, strict=True)
+    pieces = {i: piece for i, (piece, _) in theirs}
+    new = [[pieces[i], 0.0] for i in order]
+    if name == "nllb":
+        new = {piece: i for i, (piece, _) in enumerate(new)}
+    content = {"model": {"vocab": new}, "added_tokens": [{"content": "<pad>", "id": 1}]}
+    (folder / "tokenizer_config.json").write_text("{}")
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    assert sorted(pieces_and_rows(read_seq2seq(folder, *LANGUAGES[name]))) == sorted(expected)
+
+    added = {str(len(order) - 1): {"content": "deu_Latn"}}
+    about = json.dumps({"added_tokens_decoder": added})
+    (folder / "tokenizer_config.json").write_text(about)
+    assert "gives 'deu_Latn' the id" in refusal(folder, *LANGUAGES[name])
+    (folder / "tokenizer.json").write_text('{"model": {"vocab": [7]}}')
+    assert "tokenizer.json does not number pieces" in refusal(folder, *LANGUAGES[name])
 
 
 def test_marian_with_several_target_languages(tmp_path):

@@ -34,7 +34,7 @@ def test_a_shared_table_is_found_by_any_of_its_names():
     """Catches a file whose only copy has the name of another module, or that has several."""
     model = tiny_config(num_layers=1)
     for stored in (["lm_head.weight"], ["model.shared.weight", "lm_head.weight"]):
-        table, copies = as_stored(entries(model), "all", stored)
+        table, copies = as_stored(entries(model), "all", dict.fromkeys(stored, IDS))
         theirs = {entry.ours: entry.theirs for entry in table}
         assert theirs["shared_embedding/table"] == stored[0]
         assert set(stored) <= set(copies)

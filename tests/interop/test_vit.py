@@ -67,6 +67,11 @@ def test_projections_without_bias_get_zeros(imported, tmp_path):
         ({"patch_size": [4, 2]}, "patches of 4 × 2: they must be squares"),
         ({"image_size": 10}, "10 × 10 into patches of 4 × 4"),
         ({"num_attention_heads": 0}, "lacks a positive number as num_attention_heads"),
+        ({"num_attention_heads": 3}, "hidden_size=16, which does not divide into num_attention"),
+        ({"patch_size": 0}, "must be positive numbers, not 8 × 12, 0 × 0 and 3"),
+        ({"image_size": "x"}, "must be positive numbers, not x × x"),
+        ({"image_size": [8, 8, 8]}, "must be positive numbers, not "),
+        ({"id2label": ["cat"]}, r"id2label of config.json must be names by number, not \['cat'\]"),
     ],
 )
 def test_what_we_have_not_is_refused_in_one_sentence(settings, message, tmp_path):
@@ -81,9 +86,15 @@ def test_pixels_are_scaled_only_as_the_folder_says(tmp_path):
     (folder / vit.PREPROCESSOR).unlink()
     with pytest.raises(ValueError, match=r"preprocessor_config.json cannot be read: No such file"):
         vit.read(folder)
-    (folder / vit.PREPROCESSOR).write_text(json.dumps({"image_mean": [0.5]}))
-    with pytest.raises(ValueError, match=r"image_mean and image_std as 3 numbers each"):
-        vit.read(folder)
+    for wrong, expected in [
+        ({"image_mean": [0.5]}, "image_mean and image_std as 3 numbers each"),
+        ({"image_mean": ["a", "b", "c"]}, "image_mean and image_std as 3 numbers each"),
+        ({"image_std": [0.5, 0, 0.5]}, "no image_std of 0"),
+        ({"rescale_factor": "x"}, "rescale_factor as a number, not x"),
+    ]:
+        (folder / vit.PREPROCESSOR).write_text(json.dumps(wrong))
+        with pytest.raises(ValueError, match=expected):
+            vit.read(folder)
     raw = {"do_normalize": False, "do_rescale": False}
     kernel = np.random.default_rng(0).normal(size=(5, 3, 4, 4))
     params = {"patches/kernel": kernel, "patches/bias": np.ones(5)}

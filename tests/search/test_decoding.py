@@ -41,19 +41,28 @@ def search(method, step_fn, length):
     return jax.device_get(run())
 
 
-@pytest.mark.parametrize("kind, alpha", [("gnmt", 0.6), ("power", 1.0)])
-def test_wide_beam_equals_enumeration(kind, alpha):
-    """Catches any wrong score, order, penalty or lost hypothesis; the beam never has to prune."""
+@pytest.mark.parametrize(
+    "kind, alpha, given", [("gnmt", 0.6, ()), ("power", 1.0, ()), ("power", 1.0, (3,))]
+)
+def test_wide_beam_equals_enumeration(kind, alpha, given):
+    """Catches any wrong score, order, penalty or lost hypothesis; the beam never has to prune.
+
+    With `given`, a language, catches its log-probability in a score, which favours long ones.
+    """
     lengths = (4, 2)
     model = FakeModel(2)
-    found = run_beam(model, lengths, 27, 27, kind=kind, alpha=alpha)
+    rules = dict(kind=kind, alpha=alpha, num_unscored=len(given))
+    found = run_beam(model, lengths, 27, 27, prefixes=[given, given], **rules)
     for sentence, longest in enumerate(lengths):
         everything = {}
         for length in range(longest):
             for body in itertools.product({*range(V)} - {EOS}, repeat=length):
                 ids = (*body, EOS)
+                if ids[: len(given)] != given:
+                    continue
                 penalty = ((5 + len(ids)) / 6) ** alpha if kind == "gnmt" else len(ids) ** alpha
-                everything[ids] = model.log_prob(sentence, ids) / penalty
+                log_prob = model.log_prob(sentence, ids) - model.log_prob(sentence, given)
+                everything[ids] = log_prob / penalty
         best = sorted(everything, key=everything.get, reverse=True)[:27]
         ours = hypotheses(found, sentence)
         assert [ids for ids, _ in ours] == best

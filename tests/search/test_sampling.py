@@ -50,6 +50,16 @@ def test_greedy_is_the_argmax_until_eos_or_the_last_position():
         np.testing.assert_allclose(score, log_prob / ((5 + len(ids)) / 6) ** 0.6, rtol=1e-5)
 
 
+def test_what_is_given_is_not_scored():
+    """Catches the log-probability of a language that every translation has to begin with."""
+    model, limits = FakeModel(2), make_limits([9, 4], [[3], [3]])
+    found = run_search(Sampling(make_rules(num_unscored=1), temperature=0.0), model, limits)
+    for sentence in range(2):
+        ((ids, _),) = hypotheses(found, sentence)
+        expected = model.log_prob(sentence, ids) - model.log_prob(sentence, ids[:1])
+        np.testing.assert_allclose(found.log_probs[sentence, 0], expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     "options", [dict(temperature=1e-4), dict(top_k=1), dict(top_p=1e-6)], ids=str
 )

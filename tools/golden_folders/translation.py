@@ -189,8 +189,9 @@ def search(model, inputs, mask, width, *, extra, alpha=1.0, first=None, num_best
     """Returns their translations as ours search: (sequences [B, num_best, T], scores).
 
     Every sentence ends `extra` pieces after its source at the latest, with the probability that it
-    has there. first: the language that they are to begin with. Their "never" is the exact end of a
-    search; of the 2W best continuations they let only those end that are among the first W.
+    has there. first: the language that they are to begin with, which costs nothing. Their "never"
+    is the exact end of a search; of the 2W best continuations they let only those end that are
+    among the first W.
     """
     import torch
 
@@ -209,7 +210,7 @@ def search(model, inputs, mask, width, *, extra, alpha=1.0, first=None, num_best
         scores = scores.log_softmax(-1)  # once more, as some words have been forbidden
         is_last = (ids.shape[1] >= longest)[:, None]
         if first is not None and ids.shape[1] == 1:
-            scores = scores.masked_fill(vocabulary != first, -np.inf)
+            scores = torch.where(vocabulary == first, 0.0, -np.inf).expand_as(scores)
         return scores.masked_fill(is_last & (vocabulary != end), -np.inf)
 
     found = model.generate(

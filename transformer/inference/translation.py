@@ -13,7 +13,8 @@ from transformer.special_tokens import EOS
 class Translation:
     """One translation of a sentence.
 
-    log_prob: the log-probability of `ids` given the source, in nats.
+    log_prob: the log-probability of `ids` given the source, in nats; without that of the language
+        with which all translations of some imported models begin.
     score: log_prob divided by the length penalty; n-best lists are in its order.
     ids: token ids, EOS included; empty for an empty source.
     attention: encoder-decoder attention weights [layers, N, T, S], if they were asked for.

@@ -58,6 +58,8 @@ class TranslationModel(Predictor):
         self.source_tokenizer, self.tokenizer = tokenizers
         self._tags = Tags(config.data)
         self._functions = ModelFunctions(self.model)
+        # The language that every target begins with, where there is one, is given: not scored.
+        self._num_unscored = len(self.tokenizer.encode([""])[0]) - 1
 
     @classmethod
     def from_checkpoint(
@@ -111,7 +113,10 @@ class TranslationModel(Predictor):
         return self._per_target(self._functions.logits, sources, targets)
 
     def log_probs(self, sources: Sequence[str], targets: Sequence[str]) -> PerToken:
-        """Returns the log-probability of each target's tokens, `values` [B, T]: `score` sums it."""
+        """Returns the log-probability of each target's tokens, `values` [B, T].
+
+        `score` sums it, but for the language that the targets of some imported models begin with.
+        """
         return self._per_target(self._functions.log_probs, sources, targets)
 
     def attention(self, source: str, target: str | Translation) -> AttentionWeights:
@@ -140,7 +145,7 @@ class TranslationModel(Predictor):
         fits = self._fitting(source, target, "nan for a score")
         sides, log_probs = (source.take(fits), target.take(fits)), np.full(len(targets), np.nan)
         rows = self._compute(self._functions.log_probs, *sides, sides[1].lengths)
-        log_probs[fits] = [row.sum() for row in rows]
+        log_probs[fits] = [row[self._num_unscored :].sum() for row in rows]
         scores = log_probs / np.asarray(penalty(target.lengths))
         scored = zip(targets, scores.tolist(), log_probs.tolist(), strict=True)
         return [Translation(*found, target[index].tolist()) for index, found in enumerate(scored)]

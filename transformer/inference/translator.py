@@ -193,7 +193,8 @@ class Translator(TranslationModel):
     def _programs(self, search: SearchOptions) -> SearchPrograms:
         search = replace(search, seed=0, mbr=0)  # the seed is an argument of the programs
         if search not in self._searches:
-            self._searches[search] = SearchPrograms(self.model, search.method(), self.replicas)
+            method = search.method(self._num_unscored)
+            self._searches[search] = SearchPrograms(self.model, method, self.replicas)
         return self._searches[search]
 
 

@@ -38,14 +38,9 @@ from transformer.storage import PathLike
 
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 SIZES += ("max_position_embeddings",)
+MODELS = ("BertForMaskedLM", "BertForPreTraining", "BertModel", "BertForSequenceClassification")
 POSSIBLE = {
     "model_type": ("bert",),
-    "architectures": (
-        ["BertForMaskedLM"],
-        ["BertForPreTraining"],
-        ["BertModel"],
-        ["BertForSequenceClassification"],
-    ),
     "hidden_act": tuple(ACTIVATIONS),
     "position_embedding_type": ("absolute",),
     "is_decoder": (False,),
@@ -80,6 +75,11 @@ def read(folder: PathLike) -> ImportedModel:
     file has one. Raises ValueError for any other model, and for damaged or missing files.
     """
     settings = read_settings(folder)
+    if settings.get("architectures") not in (None, *([name] for name in MODELS)):
+        raise ValueError(
+            f"config.json says architectures={settings['architectures']}, a head that is not read: "
+            f"import the {', '.join(MODELS[:-1])} or {MODELS[-1]} of before, and fine-tune that."
+        )
     check_settings(settings, SIZES, POSSIBLE)
     tensors = open_tensors(folder)
     tokenizer, order = read_bert_tokenizer(folder)

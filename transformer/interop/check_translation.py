@@ -69,17 +69,17 @@ def check_ctranslate2(run: Restored, folder: PathLike) -> str:
     """
     ours = _Ours(run)
     engine = require("ctranslate2").Translator(str(folder), compute_type="default")
-    sources = [row[:-1] for row in ours.sources]
+    sources, first = [row[:-1] for row in ours.sources], first_pieces(run.tokenizers[1])
     results = engine.translate_batch(
         sources,
-        target_prefix=[first_pieces(run.tokenizers[1])] * len(sources),
+        target_prefix=[first] * len(sources),
         beam_size=1,
         min_decoding_length=0,
         max_decoding_length=max(ours.limits),
         return_end_token=True,
     )
     scored = engine.score_batch(sources, [row[:-1] for row in ours.targets])
-    log_probs = [sum(row.log_probs) for row in scored]
+    log_probs = [sum(row.log_probs[len(first) :]) for row in scored]
     difference, what = ours.compare([result.hypotheses[0] for result in results], log_probs)
     return f"checked: {what} within {difference:.1g}"
 
@@ -115,7 +115,7 @@ def check_translation(run: Restored, folder: PathLike) -> str:
         silenced = model.generation_config.bad_words_ids or []
         logits[..., [words[0] for words in silenced if len(words) == 1]] = -torch.inf
         log_probs = logits.log_softmax(-1).gather(-1, labels.clamp(min=0)[..., None])[..., 0]
-        scores = log_probs.where(labels >= 0, 0.0).sum(-1)
+        scores = log_probs.where(labels >= 0, 0.0)[:, len(first) :].sum(-1)
         return ours.compare(found, scores.tolist())
 
     return check_beside(folder, compare)

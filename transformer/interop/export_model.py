@@ -57,7 +57,9 @@ def export_model(
     """
     _check_options(format, quantization, start)
     target = locate(folder)
-    with _new_folder(target, format) as place:
+    if is_remote(target) and format in LOCAL:
+        raise ValueError(f"{format} needs a local folder, not {target}; copy that there.")
+    with new_folder(target) as place:
         if format == "run":
             said = [export(workdir, place, checkpoint)]
         elif format == "safetensors":
@@ -110,16 +112,14 @@ def as_written(run: Restored) -> ImportedModel:
 
 
 @contextmanager
-def _new_folder(target: epath.Path, format: str) -> Generator[epath.Path]:
+def new_folder(target: epath.Path) -> Generator[epath.Path]:
     """Yields the folder to write into, which has the name `target` once the block has ended.
 
     On gs://, where nothing can be renamed, it is `target` itself: config.json comes last there.
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ValueError(f"{target} exists already; name a new folder.")
+        raise ValueError(f"{target} exists already; name a new folder, or remove it.")
     if is_remote(target):
-        if format in LOCAL:
-            raise ValueError(f"{format} needs a local folder, not {target}; copy that there.")
         yield target
         return
     try:
@@ -136,5 +136,5 @@ def _new_folder(target: epath.Path, format: str) -> Generator[epath.Path]:
             shutil.rmtree(temporary, ignore_errors=True)
             time.sleep(0.05)
         if temporary.exists():
-            say(f"warning: {temporary} is left of the export and could not be removed")
+            say(f"warning: {temporary} is left over and could not be removed")
         raise

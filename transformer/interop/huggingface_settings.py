@@ -48,12 +48,18 @@ def check_settings(
 ) -> None:
     """Raises ValueError, naming each, for settings of a config.json that we cannot honour.
 
-    sizes: settings that must be positive integers. possible: the values that others may have, if
-    they are there and not null.
+    sizes: settings that must be positive integers, first the width, which the number of heads must
+    divide. possible: the values that others may have, if they are there and not null.
     """
-    wrong = [name for name in sizes if not _is_count(settings.get(name))]
+    wrong = [name for name in sizes if not is_count(settings.get(name))]
     if wrong:
         raise ValueError(f"config.json lacks a positive number as {', '.join(wrong)}; restore it.")
+    width, heads = sizes[0], next(name for name in sizes if "head" in name)
+    if settings[width] % settings[heads]:
+        raise ValueError(
+            f"config.json has {width}={settings[width]}, which does not divide into "
+            f"{heads}={settings[heads]}; restore it."
+        )
     refused = [
         f"{name}={settings[name]!r} (possible: {', '.join(map(str, values))})"
         for name, values in possible.items()
@@ -65,7 +71,8 @@ def check_settings(
         )
 
 
-def _is_count(value: object) -> bool:
+def is_count(value: object) -> bool:
+    """Whether a setting is a positive integer."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
@@ -77,7 +84,9 @@ def class_names(settings: Mapping[str, Any], count: int) -> list[str]:
     """
     if count < 2:
         raise ValueError("The model has one output, a number to be predicted, and not classes.")
-    names = dict(settings.get("id2label") or {})
+    names = settings.get("id2label") or {}
+    if not isinstance(names, dict):
+        raise ValueError(f"id2label of config.json must be names by number, not {names!r}.")
     found = [str(names.get(str(i), f"LABEL_{i}")) for i in range(count)]
     repeated = {name for name, times in Counter(found).items() if times > 1}
     return [f"{name} ({i})" if name in repeated else name for i, name in enumerate(found)]

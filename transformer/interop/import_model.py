@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from etils import epath
 from etils.epath import PathLike
 from flax.traverse_util import unflatten_dict
 
@@ -20,13 +21,14 @@ from transformer.data.tokenizer_files import save_tokenizers
 from transformer.interop import bert, gpt2, vit
 from transformer.interop.check_stack import check_stack
 from transformer.interop.check_translation import check_translation
+from transformer.interop.export_model import new_folder
 from transformer.interop.huggingface_settings import read_settings
 from transformer.interop.imported_model import ImportedModel
 from transformer.interop.marian import read_marian
 from transformer.interop.seq2seq import read_seq2seq
 from transformer.parallel.devices import host_device
 from transformer.registry import task_kind
-from transformer.storage import is_remote
+from transformer.storage import is_remote, locate
 from transformer.workdir import WorkDir
 
 # By the model_type of config.json.
@@ -61,37 +63,38 @@ def import_model(
       folder: of Hugging Face, with a model of type marian (OPUS-MT), m2m_100 (M2M100, NLLB), mbart
         (mBART-50), bert, gpt2 or vit; or of Marian, with decoder.yml.
       workdir: a new folder, local or gs://, for `Translator` and its like, eval.py, and to start
-        training from (training.init_from).
+        training from (training.init_from). A local one appears when everything is written.
       source_language, target_language: as a model of many languages names them: "en" of M2M100,
         "eng_Latn" of NLLB, "en_XX" of mBART-50.
       check: whether the run is compared with the library transformers on a few texts, where that
         and torch are installed.
 
     Returns sentences that say what was done. Raises ValueError for a folder that is damaged or
-    incomplete, or whose model cannot be computed here, and if `workdir` holds a run already.
+    incomplete, or whose model cannot be computed here, and if `workdir` is not empty.
     """
-    run = WorkDir(workdir)
-    _check_is_new(run)
-    with phase(f"reading {folder}"):
-        imported = read_folder(folder, source_language, target_language)
-    notes, config = imported.notes, imported.config
-    size = write_run(imported, run)
-    del imported  # the check loads both sides
+    target = locate(workdir)
+    with new_folder(target) as place:
+        with phase(f"reading {folder}"):
+            imported = read_folder(folder, source_language, target_language)
+        notes, config = imported.notes, imported.config
+        size = write_run(imported, WorkDir(place))
+        del imported  # the check loads both sides
+        checked = [_check(folder, place)] if check else []
     kind = task_kind(config.task)
     languages = config.data.source_language, config.data.target_language
-    what = f"translation from {languages[0]} to {languages[1]}" if kind == "translation" else kind
-    said = [f"{run.path}: {what.replace('_', ' ')}, {size}, of {folder}", *notes]
-    if check:
-        said.append(_check(folder, run))
-    return [*said, *_uses(run, kind)]
+    what = kind.replace("_", " ")
+    if kind == "translation":
+        what += f" from {languages[0]} to {languages[1]}"
+    said = f"{target}: {what}, {size}, of {folder}"
+    return [said, *notes, *checked, *_uses(target, kind)]
 
 
-def _check(folder: PathLike, run: WorkDir) -> str:
+def _check(folder: PathLike, run: epath.Path) -> str:
     """Returns a sentence on how a run compares with the model that it was made of."""
     if not (Path(folder) / "config.json").is_file():
         return "not checked: that would need Marian itself"
     with phase("comparing with transformers"):
-        restored = restore(run.path, dtype="float32")
+        restored = restore(run, dtype="float32")
         is_translation = task_kind(restored.config.task) == "translation"
         return (check_translation if is_translation else check_stack)(restored, folder)
 
@@ -100,6 +103,14 @@ def read_folder(
     folder: PathLike, source_language: str = "", target_language: str = ""
 ) -> ImportedModel:
     """Reads a folder of any system that is known; see `import_model` for arguments and errors."""
+    try:
+        return _read_known(folder, source_language, target_language)
+    except ValueError as error:
+        named = str(error) if str(folder) in str(error) else f"{folder}: {error}"
+        raise ValueError(named) from None
+
+
+def _read_known(folder: PathLike, source_language: str, target_language: str) -> ImportedModel:
     path = Path(folder)
     if is_remote(folder) or not path.is_dir():
         raise ValueError(f"{folder} is no local folder: name one that holds a model.")
@@ -130,16 +141,6 @@ def _unknown(folder: PathLike, settings: dict[str, Any]) -> str:
     )
 
 
-def _check_is_new(run: WorkDir) -> None:
-    if run.has_run:
-        raise ValueError(f"{run.path} holds a run already; name a new folder.")
-    if run.checkpoints.exists():
-        raise ValueError(
-            f"{run.path} holds what is left of an import that was cut short; remove that folder, "
-            f"or name another."
-        )
-
-
 def write_run(imported: ImportedModel, run: WorkDir) -> str:
     """Writes a work directory, config.json last; returns the number of parameters as text.
 
@@ -159,7 +160,7 @@ def write_run(imported: ImportedModel, run: WorkDir) -> str:
         save_tokenizers(run.path, source, target)
     if imported.labels.names:
         imported.labels.save(run.path)
-    with phase(f"writing {run.path}"):
+    with phase("writing the run"):
         checkpoints = Checkpoints(run.checkpoints, keep=1, run=RunIdentity(run.path, config))
         checkpoints.save(TrainState(jnp.array(0), params, opt_state=()))
         checkpoints.close()
@@ -175,14 +176,14 @@ def _return_freed_memory() -> None:
         trim(0)
 
 
-def _uses(run: WorkDir, kind: str) -> list[str]:
+def _uses(run: epath.Path, kind: str) -> list[str]:
     """Returns how to use the run, a line each."""
     uses = []
     if kind in CLASSES:
-        uses.append(f'in Python: transformer.{CLASSES[kind]}.from_checkpoint("{run.path}")')
+        uses.append(f'in Python: transformer.{CLASSES[kind]}.from_checkpoint("{run}")')
     if kind == "translation":
-        uses.append(f"translate: python eval.py --workdir={run.path} --input=FILE --output=FILE")
-    fine_tune = f"python train.py --config=configs/fine_tune.py:{run.path} --workdir=NEW"
+        uses.append(f"translate: python eval.py --workdir={run} --input=FILE --output=FILE")
+    fine_tune = f"python train.py --config=configs/fine_tune.py:{run} --workdir=NEW"
     if kind == "masked_lm":
         fine_tune += " --config.task=classification"
     return [*uses, f"fine-tune: {fine_tune} --config.data.corpus=CORPUS"]

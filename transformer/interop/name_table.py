@@ -80,8 +80,8 @@ def read(
 
     ignored: names of tensors that hold nothing of their own, as a second copy of a table. change:
     what becomes of each array of ours, by name, before the next one is read: a large model is never
-    in memory twice. Raises ValueError, naming it, for a tensor that is missing, of integers or
-    unknown to the table.
+    in memory twice. Raises ValueError, naming it, for a tensor that is missing, of integers, not
+    finite or unknown to the table.
     """
     wanted = {entry.theirs for entry in entries}
     if missing := sorted(wanted - tensors.keys()):
@@ -117,7 +117,10 @@ def _ours(entry: Entry, tensor: np.ndarray) -> np.ndarray:
         )
     width = tensor.shape[-1] // count
     part = tensor[..., index * width : (index + 1) * width]
-    return np.ascontiguousarray(part, np.float32)
+    array = np.ascontiguousarray(part, np.float32)
+    if not np.isfinite(array).all():
+        raise ValueError(f"The tensor {entry.theirs} has numbers that are NaN or infinite.")
+    return array
 
 
 def write(entries: Iterable[Entry], params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -82,9 +82,9 @@ def make_translate(model: Transformer, search: SearchOptions, start: Sequence[in
     It returns the best translation of each sentence: ids [B, T] with T = S + max_extra_length, 0
     behind EOS, and its score. A row of length 0 holds no sentence, and no result.
 
-    start: the ids that every translation begins with, as its language.
+    start: the ids that every translation begins with, as its language; they are not scored.
     """
-    method: Method = search.method()
+    method: Method = search.method(len(start))
     extra = search.max_extra_length
 
     def translate(

@@ -49,11 +49,8 @@ def read_seq2seq(
     vocabulary = read_vocabulary(folder, settings, source_language, target_language)
     tensors = open_tensors(folder)
     config = config_of(settings, vocabulary.languages)
-    try:
-        start = _read_positions(settings["model_type"], config.model, tensors)
-        params = _read_params(settings, config.validate().model, vocabulary, tensors)
-    except ValueError as error:
-        raise ValueError(f"{folder}: {error}") from None
+    start = _read_positions(settings["model_type"], config.model, tensors)
+    params = _read_params(settings, config.validate().model, vocabulary, tensors)
     if start is not None:
         scale = config.model.d_model**0.5 if config.model.scale_embedding else 1.0
         name = TARGET[config.model.embedding_sharing]

@@ -1,11 +1,13 @@
 """Names of the arrays of Marian, M2M100 and mBART in files of Hugging Face, beside ours."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from transformer.config import ModelConfig
 from transformer.interop.imported_model import SOFTMAX
-from transformer.interop.name_table import Entry, layer_norm, layers
+from transformer.interop.name_table import Entry, Tensors, layer_norm, layers
 
 TABLES = {  # where each of our tables may lie; copies in other places are left out of some files
     "all": {"shared_embedding": ("model.shared", "{encoder}", "{decoder}", "lm_head")},
@@ -59,17 +61,25 @@ def _expanded(name: str) -> str:
 
 
 def as_stored(
-    table: Sequence[Entry], sharing: str, stored_names: Collection[str]
+    table: Sequence[Entry], sharing: str, tensors: Tensors
 ) -> tuple[list[Entry], list[str]]:
-    """Returns (the table with the name of the copy that a file has, the names of all copies)."""
+    """Returns (the table with the name of the copy that a file has, the names of all copies).
+
+    Raises ValueError if what should be copies are different tables.
+    """
     names_there: dict[str, str] = {}
     copies: list[str] = []
     for ours, places in TABLES[sharing].items():
         weights = [f"{_expanded(name)}.weight" for name in places]
-        names_there[f"{ours}/table"] = next(
-            (name for name in weights if name in stored_names), weights[0]
-        )
+        first, *others = [name for name in weights if name in tensors] or weights[:1]
+        names_there[f"{ours}/table"] = first
         copies += weights
+        for other in others:
+            if not np.array_equal(tensors[first], tensors[other]):
+                raise ValueError(
+                    f"By config.json {first} and {other} are one table, but they differ; restore "
+                    f"share_encoder_decoder_embeddings and tie_word_embeddings."
+                )
     return [
         replace(entry, theirs=names_there.get(entry.ours, entry.theirs)) for entry in table
     ], copies

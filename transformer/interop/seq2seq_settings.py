@@ -34,7 +34,7 @@ def read_seq2seq_settings(folder: epath.Path) -> dict[str, Any]:
     if missing := [name for name in IDS if type(settings.get(name)) is not int]:
         raise ValueError(f"{folder}/config.json lacks an id as {', '.join(missing)}; restore it.")
     possible = {
-        "activation_function": ("gelu", *ACTIVATIONS),
+        "activation_function": tuple(ACTIVATIONS),
         "decoder_ffn_dim": (settings.get("encoder_ffn_dim"),),
         "decoder_attention_heads": (settings.get("encoder_attention_heads"),),
         "is_encoder_decoder": (True,),
@@ -43,7 +43,19 @@ def read_seq2seq_settings(folder: epath.Path) -> dict[str, Any]:
     if settings.get("share_encoder_decoder_embeddings", True):
         possible["decoder_vocab_size"] = (settings.get("vocab_size"),)
     check_settings(settings, SIZES, possible)
+    _check_search(settings)
     return settings
+
+
+def _check_search(settings: Mapping[str, Any]) -> None:
+    """Raises ValueError for settings of a search that are not what they should be."""
+    penalty, words = settings.get("length_penalty", 1.0), settings.get("bad_words_ids", [])
+    if type(penalty) not in (int, float):
+        raise ValueError(f"length_penalty must be a number, not {penalty!r}.")
+    known = range(settings.get("decoder_vocab_size", settings["vocab_size"]))
+    lists = words if isinstance(words, list) else [words]
+    if any(not isinstance(ids, list) or any(i not in known for i in ids) for ids in lists):
+        raise ValueError(f"bad_words_ids must list ids from 0 to {known[-1]:,}, not {words!r}.")
 
 
 def config_of(settings: Mapping[str, Any], languages: tuple[str, str]) -> Config:

@@ -42,13 +42,12 @@ def read_vocabulary(
     languages = source_language, target_language
     if settings["model_type"] == "marian":
         return _read_marian(folder, settings, about, languages)
-    sentencepiece = _read_bytes(folder, SENTENCEPIECE)
+    sentencepiece, notes = _read_sentencepiece(folder, SENTENCEPIECE), []
     kind = about.get("tokenizer_class") or settings.get("tokenizer_class") or ""
     if settings["model_type"] == "m2m_100" and (folder / "vocab.json").is_file():
-        pieces = _read_list(folder, "vocab.json")
         names = WMT21 if about.get("language_codes") == "wmt21" else M2M100
         known = {name: f"__{name}__" for name in names.split()}
-        rest = []
+        pieces = [*_read_list(folder, "vocab.json"), *known.values()]
     else:
         is_mbart = settings["model_type"] == "mbart"
         if (is_mbart and kind.startswith("MBartTokenizer")) or about.get("legacy_behaviour"):
@@ -56,12 +55,13 @@ def read_vocabulary(
                 f"{folder} puts the language behind a sentence ({kind}), as no tokenizer of this "
                 f"package does: take an mBART-50 or NLLB model whose languages come first."
             )
-        processor = read_sentencepiece(sentencepiece)
-        model_pieces = [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
-        pieces = [*FAIRSEQ_CONTROL, *model_pieces]
-        known = {name: name for name in (MBART50 if is_mbart else NLLB).split()}
-        rest = ["<mask>"]
-    pieces = _padded([*pieces, *known.values(), *rest], settings["vocab_size"])
+        names = (MBART50 if is_mbart else NLLB).split()
+        pieces = _fairseq_pieces(folder, sentencepiece, [*names, "<mask>"])
+        known = {name: name for name in names if name in pieces}
+        if not (folder / "tokenizer.json").is_file() and not about.get("added_tokens_decoder"):
+            notes.append("The folder does not number its pieces: they get the ids of fairseq.")
+    _check_added(folder, about, pieces)
+    pieces = _padded(pieces, settings["vocab_size"])
     chosen = [
         _chosen(flag, name, known)
         for flag, name in zip(("source_language", "target_language"), languages, strict=True)
@@ -69,7 +69,37 @@ def read_vocabulary(
     order = _order(pieces, settings)
     ours = _our_pieces(pieces, order)
     source, target = (PieceListTokenizer(sentencepiece, ours, [piece]) for piece in chosen)
-    return Vocabulary((source, target), (order, order), languages)
+    return Vocabulary((source, target), (order, order), languages, notes)
+
+
+def _fairseq_pieces(folder: epath.Path, sentencepiece: bytes, added: Sequence[str]) -> list[str]:
+    """Returns the pieces by id, as tokenizer.json numbers them, or without it as fairseq does."""
+    file = folder / "tokenizer.json"
+    if not file.is_file():
+        processor = read_sentencepiece(sentencepiece)
+        pieces = [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
+        return [*FAIRSEQ_CONTROL, *pieces, *added]
+    content = read_settings(folder, file.name)
+    try:
+        ids = content["model"]["vocab"]
+        if isinstance(ids, list):  # [piece, its log-probability], by id
+            ids = {piece: i for i, (piece, _) in enumerate(ids)}
+        ids = ids | {token["content"]: token["id"] for token in content["added_tokens"]}
+    except (LookupError, TypeError, ValueError):
+        ids = {}
+    return _by_id(file, ids)
+
+
+def _check_added(folder: epath.Path, about: Mapping[str, Any], pieces: Sequence[str]) -> None:
+    """Raises ValueError if tokenizer_config.json gives a token another id than `pieces`."""
+    added, ids = about.get("added_tokens_decoder"), {piece: i for i, piece in enumerate(pieces)}
+    for number, token in added.items() if isinstance(added, dict) else ():
+        piece = token.get("content") if isinstance(token, dict) else token
+        if str(ids.get(str(piece))) != number:
+            raise ValueError(
+                f"{folder}/tokenizer_config.json gives {piece!r} the id {number}, its vocabulary "
+                f"another one: they are not of one model."
+            )
 
 
 def _read_marian(
@@ -79,16 +109,19 @@ def _read_marian(
     languages: tuple[str, str],
 ) -> Vocabulary:
     """Reads vocab.json (and target_vocab.json), source.spm and target.spm."""
-    models = [_read_bytes(folder, f"{side}.spm") for side in ("source", "target")]
+    models = [_read_sentencepiece(folder, f"{side}.spm") for side in ("source", "target")]
     num_source = settings["vocab_size"]
     num_target = settings.get("decoder_vocab_size") or num_source
     has_two = not settings.get("share_encoder_decoder_embeddings", True)
     target_file = "target_vocab.json" if has_two and about.get("separate_vocabs") else "vocab.json"
-    source_pieces = _padded(_read_list(folder, "vocab.json"), num_source)
-    target_pieces = _padded(_read_list(folder, target_file), num_target)
+    lists = _read_list(folder, "vocab.json"), _read_list(folder, target_file)
+    gaps = {piece for pieces in lists for piece in pieces if piece.startswith("<unused ")}
+    source_pieces, target_pieces = map(_padded, lists, (num_source, num_target))
     target_order = _order(target_pieces, settings)
     source_order = _source_order(source_pieces) if has_two else target_order
     first, notes = first_of_marian(languages[1], source_pieces)
+    if gaps:
+        notes.append(f"The vocabulary has no piece for {len(gaps)} of its ids: no text has them.")
     source = PieceListTokenizer(models[0], _our_pieces(source_pieces, source_order), first)
     target = PieceListTokenizer(models[1], _our_pieces(target_pieces, target_order))
     named = about.get("source_lang"), about.get("target_lang")
@@ -116,7 +149,8 @@ def _order(pieces: Sequence[str], settings: Mapping[str, Any]) -> list[int]:
     """
     pad, start = settings["pad_token_id"], settings["decoder_start_token_id"]
     control = [pad, start, settings["eos_token_id"], _id_of("<unk>", pieces)]
-    if max(control) >= len(pieces) or pieces[control[2]] != "</s>":
+    is_known = min(control) >= 0 and max(control) < len(pieces)
+    if not is_known or (pieces[pad], pieces[control[2]]) != ("<pad>", "</s>"):
         raise ValueError(
             f"config.json and the vocabulary do not fit: pad_token_id={pad}, "
             f"decoder_start_token_id={start} and eos_token_id={control[2]} of {len(pieces)} pieces."
@@ -154,24 +188,32 @@ def _padded(pieces: Sequence[str], num_rows: int) -> list[str]:
 
 def _read_list(folder: epath.Path, name: str) -> list[str]:
     """Returns the pieces in a JSON file {piece: id}, by id."""
-    ids = read_settings(folder, name)
+    return _by_id(folder / name, read_settings(folder, name))
+
+
+def _by_id(file: epath.Path, ids: Mapping[str, Any]) -> list[str]:
     try:
         by_id = {int(i): piece for piece, i in ids.items()}
         if len(by_id) < len(ids) or min(by_id) < 0 or max(by_id) > 10 * len(ids):
             raise ValueError
     except (TypeError, ValueError):
-        raise ValueError(f"{folder / name} does not number pieces; restore the file.") from None
+        raise ValueError(f"{file} does not number pieces; restore the file.") from None
     return [by_id.get(i, f"<unused {i}>") for i in range(max(by_id) + 1)]
 
 
-def _read_bytes(folder: epath.Path, name: str) -> bytes:
+def _read_sentencepiece(folder: epath.Path, name: str) -> bytes:
+    """Returns the bytes of a SentencePiece model; raises ValueError, which names its file."""
     try:
-        return (folder / name).read_bytes()
+        data = (folder / name).read_bytes()
+        read_sentencepiece(data)
+    except ValueError as error:
+        raise ValueError(f"{folder / name}: {error}") from None
     except OSError:
         raise ValueError(
             f"{folder} has no {name}, which splits its text: copy it from where the model was "
             f"published."
         ) from None
+    return data
 
 
 def _chosen(flag: str, name: str, known: Mapping[str, str]) -> str:

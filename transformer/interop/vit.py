@@ -12,6 +12,7 @@ from transformer.interop.huggingface_settings import (
     ACTIVATIONS,
     check_settings,
     class_names,
+    is_count,
     read_settings,
 )
 from transformer.interop.imported_model import FlatParams, ImportedModel
@@ -74,6 +75,12 @@ def config_of(
     d_model, num_layers, num_heads, d_ff = (settings[name] for name in SIZES)
     height, width = _pair(settings.get("image_size", 224))
     patch_size, other_side = _pair(settings.get("patch_size", 16))
+    channels = settings.get("num_channels", 3)
+    if not all(map(is_count, (height, width, patch_size, other_side, channels))):
+        raise ValueError(
+            f"image_size, patch_size and num_channels of config.json must be positive numbers, not "
+            f"{height} × {width}, {patch_size} × {other_side} and {channels}."
+        )
     if patch_size != other_side or height % patch_size or width % patch_size:
         raise ValueError(
             f"config.json cuts images of {height} × {width} into patches of {patch_size} × "
@@ -94,13 +101,18 @@ def config_of(
         pooling="pooler" if has_pooler else "first",
     )
     config.data.patch_size = patch_size
-    return config.validate(), (height, width, settings.get("num_channels", 3))
+    return config.validate(), (height, width, channels)
 
 
-def _pair(size: int | list[int]) -> tuple[int, int]:
+def _pair(size: Any) -> tuple[Any, Any]:
     """Returns (height, width) of a setting that may be one number for both."""
-    height, width = size if isinstance(size, list) else (size, size)
-    return height, width
+    return tuple(size) if isinstance(size, list) and len(size) == 2 else (size, size)
+
+
+def _are_numbers(values: object, count: int) -> bool:
+    if not isinstance(values, list) or len(values) != count:
+        return False
+    return all(type(value) in (int, float) and np.isfinite(value) for value in values)
 
 
 def _entries(config: Config, prefix: str, *, has_classes: bool) -> list[Entry]:
@@ -142,14 +154,17 @@ def fold_pixels(params: FlatParams, channels: int, pixels: Mapping[str, Any]) ->
     mean, std, scale = np.zeros(channels), np.ones(channels), 255.0
     if pixels.get("do_normalize", True):
         found = [pixels.get(f"image_{name}", [0.5] * channels) for name in ("mean", "std")]
-        if any(not isinstance(numbers, list) or len(numbers) != channels for numbers in found):
+        if not all(map(_are_numbers, found, [channels] * 2)) or 0 in found[1]:
             raise ValueError(
                 f"{PREPROCESSOR} must give image_mean and image_std as {channels} numbers each, "
-                f"one for a channel, not {found[0]} and {found[1]}."
+                f"one for a channel and no image_std of 0, not {found[0]} and {found[1]}."
             )
         mean, std = map(np.array, found)
     if pixels.get("do_rescale", True):
-        scale *= pixels.get("rescale_factor", 1 / 255)
+        factor = pixels.get("rescale_factor", 1 / 255)
+        if not _are_numbers([factor], 1):
+            raise ValueError(f"{PREPROCESSOR} must give rescale_factor as a number, not {factor}.")
+        scale *= factor
     kernel = params["patches/kernel"].transpose(2, 3, 1, 0) / std[:, None]  # [P, P, C, D]
     bias = params["patches/bias"] - np.einsum("hwcd,c->d", kernel, mean)
     kernel = (kernel * scale).reshape(-1, len(bias))

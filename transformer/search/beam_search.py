@@ -86,7 +86,10 @@ class BeamSearch:
         allowed = self.rules.mask_early_end(logits, positions)
         best = top_continuations(allowed, totals, 2 * self.width)
         forced = self.rules.forced_tokens(positions, limits)
-        log_probs, parents, tokens = self._apply_forced(forced, best, logits, totals)
+        given = totals + jnp.take_along_axis(logits, forced[:, None, None], axis=-1)[..., 0]
+        is_unscored = positions[:, None] < self.rules.num_unscored
+        given = jnp.where(is_unscored, state.log_probs, given)
+        log_probs, parents, tokens = self._apply_forced(forced, given, best)
 
         ids = state.ids[rows, parents].at[:, :, column].set(tokens)
         is_end = counts = tokens == self.rules.eos
@@ -102,17 +105,18 @@ class BeamSearch:
         return state, cache
 
     def _apply_forced(
-        self, forced: jax.Array, best: Continuations, logits: jax.Array, totals: jax.Array
+        self, forced: jax.Array, log_probs: jax.Array, best: Continuations
     ) -> Continuations:
-        """Returns `best`, but in sentences with a forced token [B] every beam continued by that."""
-        token = jnp.maximum(forced, 0)[:, None]
-        log_probs = totals + jnp.take_along_axis(logits, token[..., None], axis=-1)[..., 0]
+        """Returns `best`, but in sentences with a forced token [B] every beam continued by that.
+
+        log_probs: those of the beams [B, W] with the forced token.
+        """
         beams = jnp.broadcast_to(jnp.arange(self.width), log_probs.shape)
         none = jnp.full_like(log_probs, -jnp.inf)
         continued = Continuations(
             jnp.concatenate([log_probs, none], axis=1),
             jnp.concatenate([beams, beams], axis=1),
-            jnp.broadcast_to(token, (token.shape[0], 2 * self.width)),
+            jnp.broadcast_to(forced[:, None], (forced.shape[0], 2 * self.width)),
         )
         is_free = (forced == FREE)[:, None]
         return jax.tree.map(lambda a, b: jnp.where(is_free, a, b), best, continued)

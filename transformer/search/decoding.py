@@ -96,7 +96,8 @@ class SearchMethod(Protocol[State]):
 class HypothesisRules:
     """What a hypothesis may be, and how hypotheses of different lengths compare.
 
-    length_penalty, alpha: as in `make_length_penalty`.
+    length_penalty, alpha: as in `make_length_penalty`. num_unscored: tokens at the beginning of
+    every hypothesis that are given: they count in its length, and not in its log-probability.
     """
 
     bos: int
@@ -104,6 +105,7 @@ class HypothesisRules:
     length_penalty: str
     alpha: float
     min_length: int = 0  # tokens, EOS included, before which no hypothesis may end
+    num_unscored: int = 0
 
     def penalty(self, length: Array | float) -> Array | float:
         """Returns the divisor of the log-probability of a hypothesis of `length` tokens."""

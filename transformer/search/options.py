@@ -101,9 +101,13 @@ class SearchOptions:
         """Returns the number of columns that suffice for all sentences of a bucket."""
         return bucket + self.max_extra_length
 
-    def method(self) -> BeamSearch | Sampling:
-        """Returns the search method that these options describe."""
-        rules = HypothesisRules(BOS, EOS, self.length_penalty, self.alpha, self.min_length)
+    def method(self, num_unscored: int = 0) -> BeamSearch | Sampling:
+        """Returns the search method that these options describe.
+
+        num_unscored: see `HypothesisRules`; 1 if every translation begins with its language.
+        """
+        penalty = self.length_penalty, self.alpha
+        rules = HypothesisRules(BOS, EOS, *penalty, self.min_length, num_unscored)
         if self.sample:
             return Sampling(rules, self.nbest, self.temperature, self.top_k, self.top_p)
         if self.beam_size == 1:

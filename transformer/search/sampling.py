@@ -91,11 +91,12 @@ class Sampling:
         tokens = jnp.where(forced == FREE, chosen, forced)
         gained = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
         gained -= log_sum_exp(logits)
+        counts = is_live & (positions[:, None] >= self.rules.num_unscored)
         ends = is_live & (tokens == self.rules.eos)
         state = SampleState(
             tokens,
             state.ids.at[:, :, column].set(jnp.where(is_live, tokens, 0)),
-            state.log_probs + jnp.where(is_live, gained, 0.0),
+            state.log_probs + jnp.where(counts, gained, 0.0),
             jnp.where(ends, positions[:, None] + 1, state.lengths),
             state.rngs,
         )
