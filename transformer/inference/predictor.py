@@ -147,9 +147,4 @@ class EncoderPredictor(Predictor):
         for indices, bucket in plan_batches(source.lengths, longest, size):
             inputs, lengths, num_truncated = fill_inputs(source, indices[0], bucket)
             self.num_truncated += num_truncated
-            unknown = np.zeros((len(inputs), 1), np.int32)  # the target, which no model reads
-            one = np.ones(len(inputs), np.int32)
-            yield (
-                indices[0],
-                Batch.from_arrays(inputs, unknown, input_lengths=lengths, target_lengths=one),
-            )
+            yield indices[0], Batch.from_arrays(inputs, input_lengths=lengths)

@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from etils import epath
+from flax import linen as nn
 
 from transformer.checkpoint.restore import restore
 from transformer.checkpoint.train_state import Params
@@ -32,9 +34,10 @@ from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.metrics import score_by
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.translator import Translator
+from transformer.model.attention import causal_mask, segment_mask
 from transformer.model.costs import StepCost, training_flops
 from transformer.model.encoder_decoder import Transformer
-from transformer.model.hard_attention import make_translation_loss_fn
+from transformer.model.loss import LossFn, Sums, make_loss_fn, per_token
 from transformer.parallel.hosts import check_same, split_over_hosts
 from transformer.parallel.mapping import Parallel
 from transformer.registry import METRICS
@@ -44,6 +47,48 @@ from transformer.workdir import WorkDir
 
 FACTS = "path, size or time of change of the text (data.cache_key=hash compares what is in it)"
 MAX_TOO_LONG = 0.001  # of the training pairs may have a source too long for rows of the best shape
+
+
+def make_translation_loss_fn(model: nn.Module, label_smoothing: float) -> LossFn:
+    """Returns `loss.make_loss_fn`, with what trains the draws of a `Transformer` if it has any.
+
+    With model.attention=hard training adds (R - b) log p(s) for each sample s, whose gradient is
+    what a draw does not pass on. R is the loss of the target that the sample is for and, but in the
+    last layer, of the later ones of its sentence, which it reaches by self-attention. b, the
+    baseline, is the same of the model without dropout that takes the likeliest positions
+    (self-critical: Rennie et al., arXiv 1612.00563), so nothing is kept from step to step. Xu et
+    al. have a moving average of the loss of the whole sentence. The sums are of the loss alone.
+    """
+    loss_without_draws = make_loss_fn(model, label_smoothing)
+    if not isinstance(model, Transformer) or model.config.attention != "hard":
+        return loss_without_draws
+
+    def loss_fn(params: Params, batch: Any, rng: jax.Array | None) -> tuple[jax.Array, Sums]:
+        if rng is None:
+            return loss_without_draws(params, batch, None)
+        call = partial(model.apply, {"params": params}, batch)
+        logits, sown = call(deterministic=False, rngs={"dropout": rng}, mutable=["samples"])
+        losses, nll = per_token(logits, batch.targets, label_smoothing)
+        baseline, _ = per_token(call(deterministic=True), batch.targets, label_smoothing)
+        weights = batch.weights
+        advantage = jax.lax.stop_gradient(losses - baseline) * weights
+        score = score_of_samples(sown["samples"]["decoder"], advantage, batch.target_segments)
+        loss, nll, tokens = (x.sum() for x in (losses * weights, nll * weights, weights))
+        return loss + score, {"loss": loss, "nll": nll, "tokens": tokens}
+
+    return loss_fn
+
+
+def score_of_samples(samples: Any, advantage: jax.Array, segments: jax.Array) -> jax.Array:
+    """Returns the sum of (R - b) log p(s) over all samples; advantage [B, T]: of each target."""
+    sees = segment_mask(segments, segments)[:, 0] & causal_mask(segments.shape[1])[0]
+    of_later = jnp.einsum("BTS,BT->BS", sees, advantage)
+    score = jnp.zeros(())
+    for i in range(len(samples)):
+        (log_probs,) = samples[f"layer_{i}"]["encoder_attention"]["alignment"]["log_probs"]
+        gain = advantage if i == len(samples) - 1 else of_later
+        score += (gain[:, None] * log_probs).sum()
+    return score
 
 
 class TranslationTask(Task[PackedBatches, PackedBatches]):
