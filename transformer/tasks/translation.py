@@ -14,6 +14,7 @@ from transformer.checkpoint.restore import restore
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.batch import Batch
+from transformer.data.bpe_dropout import SubwordDropout
 from transformer.data.epoch_pairs import with_temperature
 from transformer.data.length_filter import filter_by_length
 from transformer.data.packing import PackedBatches, full_rows, num_rows_of_batch
@@ -25,7 +26,6 @@ from transformer.data.prepared.key import text_facts
 from transformer.data.prepared.preparation import Share
 from transformer.data.prepared.prepare import training_corpus
 from transformer.data.ragged import Ragged
-from transformer.data.subword_dropout import make_subword_dropout
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
 from transformer.data.training_text import TrainingText
@@ -139,16 +139,18 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
     def _pack_training(self, num_rows: int) -> PackedBatches:
         data = self.config.data
         weights = [corpus.weight for corpus in parse_corpora(data.corpus)]
-        num_positions = self.config.training.batch_tokens // jax.process_count()
+        sides, seed = (self.corpus.source, self.corpus.target), self.config.training.seed
+        dropout = None
+        if data.subword_dropout:
+            dropout = SubwordDropout(self.tokenizers, data.subword_dropout, sides, seed)
         return PackedBatches(
-            self.corpus.source,
-            self.corpus.target,
+            *sides,
             row_length=data.row_length,
             rows_per_batch=num_rows,
-            seed=self.config.training.seed,
+            seed=seed,
             parts=with_temperature(self.corpus.parts(weights), data.corpus_temperature),
             too_long=MAX_TOO_LONG,
-            subword_dropout=make_subword_dropout(data, self.tokenizers, num_positions),
+            subword_dropout=dropout,
         )
 
     def _pack_validation(self, num_rows: int) -> tuple[PackedBatches, Counter[str]]:
@@ -251,11 +253,11 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         batches = self.training_batches
         if not batches.subword_dropout:
             return []
-        source, target = (f"{growth - 1:.0%}" for growth in batches.growth)
+        source, target = (f"{growth - 1:.0%}" for growth in batches.subword_dropout.growth)
         return [
             f"subwords    {self.config.data.subword_dropout:g} of the merges dropped: sources have "
-            f"{source} more pieces, targets {target}; rows are too short for "
-            f"{batches.restored_share(10):.1%} of the words split further"
+            f"{source} more pieces, targets {target}; {batches.undropped_share(10):.1%} of the "
+            f"sentences keep their best pieces, as their row is full"
         ]
 
     def summary_lines(self) -> list[str]:
