@@ -17,8 +17,7 @@ from transformer.data.bucketing import fill_inputs, plan_batches
 from transformer.data.labels import Labels
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import Tokenizer
-from transformer.search.dispatch import one_behind
-from transformer.search.replicas import make_replicas, replicate
+from transformer.search.programs import make_replicas, one_behind, replicate
 
 
 class Predictor:

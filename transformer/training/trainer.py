@@ -3,18 +3,22 @@
 import signal
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from typing import Any
 
 import jax
 
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.open_run import choose_base, load_base
 from transformer.checkpoint.orbax_manager import reason_of
 from transformer.checkpoint.train_state import Params, TrainState
+from transformer.checkpoint.warm_start import warm_start
 from transformer.config import Config
 from transformer.console import phase, say
+from transformer.parallel import hosts
 from transformer.parallel.mapping import make_parallel
 from transformer.registry import TASKS
 from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption, Stopping
 from transformer.tasks.task import Task
-from transformer.training.initial_state import restore_or_init, scores_until
 from transformer.training.meter import make_meter
 from transformer.training.optimizer import make_schedule
 from transformer.training.prefetch import prefetch
@@ -90,7 +94,7 @@ class Trainer:
     def _start(self) -> TrainState:
         """Opens checkpoints and logs; returns the state to continue from."""
         self.checkpoints = open_checkpoints(self.config, self.workdir, self.task)
-        state = restore_or_init(self.config, self.workdir, self.checkpoints, self.train_step)
+        state = _restore_or_init(self.config, self.workdir, self.checkpoints, self.train_step)
         self.first_step = step = int(state.step)
         trained = self.checkpoints.about(step).get("trained", {}) if step else {}
         self.progress = open_progress(self.workdir, self.config, step, trained, self.on_report)
@@ -100,7 +104,7 @@ class Trainer:
 
     def _recall_evaluations(self, step: int, state: TrainState) -> None:
         """Counts the evaluations before a resumption, and makes up for one that was cut short."""
-        scores = scores_until(step, self.task, self.workdir)
+        scores = _scores_until(step, self.task, self.workdir)
         for scored_step, score in scores.items():
             self.stopping.record_score(score)
             self.checkpoints.record_score(scored_step, score)
@@ -238,3 +242,51 @@ class Trainer:
             f"optimizer.peak_learning_rate or set optimizer.clip_norm, in another --workdir."
         )
         return DIVERGED
+
+
+def _restore_or_init(
+    config: Config, workdir: WorkDir, checkpoints: Checkpoints, train_step: TrainStep
+) -> TrainState:
+    """Returns the newest good checkpoint, or a fresh state, or one with another run's weights."""
+    note, training, resumes = "", config.training, bool(checkpoints.steps())
+    if resumes:
+        with phase("restoring the checkpoint"):
+            state = checkpoints.restore(train_step.abstract_state)
+        note = f"resuming at step {int(state.step):,}"
+    else:
+        with phase("initialising the parameters"):
+            state = train_step.init_state()
+        if training.init_from and not training.lora_rank:
+            params, note = warm_start(state.params, workdir, training.init_from)
+            state = state.with_params(params)
+    if training.lora_rank:
+        base = load_base(workdir) if resumes else choose_base(workdir, training.init_from)
+        state = state.replace(frozen=_put_like(train_step.abstract_state.frozen, base))
+        note = note or f"adapters of rank {training.lora_rank} to {training.init_from}"
+    hosts.check_same("the checkpoint that they can read", note.encode)
+    if note:
+        say(note)
+    return state
+
+
+def _put_like(like: Params, base: Params) -> Params:
+    """Puts the parameters of a base on the devices; like: their shapes and shardings."""
+
+    def shapes(params: Params) -> Any:
+        return jax.tree.map(lambda x: x.shape, params)
+
+    if shapes(like) != shapes(base):
+        raise ValueError(
+            "training.lora_rank adapts a model of the same shape and task as that of "
+            "training.init_from; set --config.training.lora_rank=0 to train a model that differs."
+        )
+    return jax.tree.map(lambda x, y: jax.device_put(y.astype(x.dtype), x.sharding), like, base)
+
+
+def _scores_until(step: int, task: Task, workdir: WorkDir) -> dict[int, float]:
+    """Returns the scores of the evaluations that were logged up to a step, by their steps."""
+    return {
+        record["step"]: task.selection_score(record)
+        for record in workdir.read_metrics()
+        if task.selection_key in record and record["step"] <= step
+    }
