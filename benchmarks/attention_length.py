@@ -24,8 +24,8 @@ import numpy as np
 from referee import describe_machine
 from table import align
 
+from transformer.model.attention import causal_mask
 from transformer.model.attention_functions import fused_attention, scaled_dot_product_attention
-from transformer.model.masks import causal_mask
 from transformer.model.performer_attention import performer_attention
 from transformer.model.sparse_attention import PATTERNS, sparse_attention
 

@@ -20,10 +20,13 @@ from jax.flatten_util import ravel_pytree
 from table import align
 
 import transformer
-from transformer.model.hard_attention import make_translation_loss_fn, score_of_samples
 from transformer.model.loss import make_loss_fn, per_token
 from transformer.parallel.mapping import make_parallel
-from transformer.tasks.translation import TranslationTask
+from transformer.tasks.translation import (
+    TranslationTask,
+    make_translation_loss_fn,
+    score_of_samples,
+)
 from transformer.workdir import WorkDir
 
 

@@ -3,7 +3,7 @@
 Makes batches of a corpus with and without `data.subword_dropout`; then lets the prefetch thread of
 the training make them, while this program sleeps for as long as a device's step may take.
 
-    python benchmarks/subword_dropout.py --corpus=path/to/folder --vocab_size=8000 --workers=2
+    python benchmarks/subword_dropout.py --corpus=path/to/folder --vocab_size=8000
 """
 
 import argparse
@@ -14,9 +14,9 @@ from itertools import islice
 import sentencepiece
 
 from transformer.config import Config
+from transformer.data.bpe_dropout import SubwordDropout
 from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.ragged import Ragged
-from transformer.data.subword_dropout import SubwordDropout
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.data.training_text import TrainingText
 from transformer.training.prefetch import prefetch
@@ -58,15 +58,14 @@ def main() -> None:
     flags.add_argument("--rate", type=float, default=0.1)
     flags.add_argument("--row_length", type=int, default=128)
     flags.add_argument("--batch_tokens", type=int, default=25_000)
-    flags.add_argument("--workers", type=int, default=1, help="processes that share a batch")
     chosen = flags.parse_args()
     data = Config().with_values({"data.corpus": chosen.corpus}).data
     texts = list(zip(*islice(TrainingText(data).pairs(), chosen.pairs), strict=True))
     tokenizer = SentencePieceTokenizer.train([*texts[0], *texts[1]], chosen.vocab_size)
     source, target = (Ragged.encode(tokenizer, side) for side in texts)
     rows_per_batch = num_rows_of_batch(chosen.batch_tokens, chosen.row_length)
-    for rate in (0, chosen.rate):
-        both = [tokenizer, tokenizer]
+    dropout = SubwordDropout([tokenizer] * 2, chosen.rate, (source, target), seed=0)
+    for subword_dropout in (None, dropout):
         batches = PackedBatches(
             source,
             target,
@@ -74,16 +73,17 @@ def main() -> None:
             rows_per_batch=rows_per_batch,
             seed=0,
             too_long=0.001,
-            subword_dropout=SubwordDropout(both, rate, chosen.workers) if rate else None,
+            subword_dropout=subword_dropout,
         )
         waits = ", ".join(f"{share_waited(batches, ms):.1%} of {ms} ms" for ms in STEPS)
+        rate = chosen.rate if subword_dropout else 0
         print(
             f"rate {rate}: {processor_ms(batches.__getitem__):.1f} ms of this process a batch, "
             f"{batches.fill(10):.1%} real tokens; steps wait {waits}"
         )
     print(
-        f"{batches.growth[0]:.3f} and {batches.growth[1]:.3f} times as many pieces; rows lack the "
-        f"length for {batches.restored_share(10):.1%} of the words split further"
+        f"{dropout.growth[0]:.3f} and {dropout.growth[1]:.3f} times as many pieces; "
+        f"{batches.undropped_share(10):.1%} of the sentences keep theirs, as their row is full"
     )
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
 

@@ -20,8 +20,7 @@ from transformer.parallel.mapping import make_parallel
 from transformer.registry import TASKS
 from transformer.search.decoding import Limits
 from transformer.search.options import SearchOptions
-from transformer.search.programs import SearchPrograms
-from transformer.search.replicas import REPLICA, make_replicas
+from transformer.search.programs import REPLICA, SearchPrograms, make_replicas
 from transformer.search.slots import Sentences
 from transformer.training.dry_run import make_step_without_data
 

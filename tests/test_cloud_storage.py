@@ -5,7 +5,6 @@ import os
 import socket
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,7 +33,6 @@ from transformer.evaluation import plots
 from transformer.inference.run_job import run_job
 from transformer.inference.translation_job import TranslationJob
 from transformer.inference.translator import Translator
-from transformer.training.profile import make_profile
 from transformer.training.progress import Progress
 from transformer.training.run import begin_run, conclude_run
 from transformer.training.trainer import Trainer
@@ -376,13 +374,3 @@ def test_a_command_without_an_account_ends_with_a_line(
     err = capfd.readouterr().err
     assert (end.value.code, err.count("\n")) == (2, 1), err
     assert err.startswith(f"error: {path} needs a Google account with roles/storage.")
-
-
-def test_a_profile_is_copied_to_the_bucket(cloud):
-    """Catches a trace that JAX, which writes to local folders only, leaves on the machine."""
-    profile = make_profile("0:1", make_run(), 10)
-    with profile.step(1, nullcontext):
-        pass
-    profile.close(nullcontext)
-    traces = [name for name in cloud.names() if name.endswith(".xplane.pb")]
-    assert len(traces) == 1 and traces[0].startswith("a b/rün/profile/plugins/profile/")

@@ -93,7 +93,7 @@ def test_an_encoder_takes_the_stack_of_a_causal_language_model(runs, task):
 
 
 @pytest.mark.parametrize(
-    ("pooling", "rest"), [("pooler", "; fresh: classes"), ("first", "; not used: pooler")]
+    ("pooling", "rest"), [("pooler", "; fresh: classes"), ("first", "; not used: pooler/dense")]
 )
 def test_a_classifier_takes_the_pooler_of_a_masked_lm(pooling, rest, tmp_path):
     """Catches a pooler that begins afresh though there is one, or is left out without a word."""

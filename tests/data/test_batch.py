@@ -77,12 +77,11 @@ def test_arrays_of_one_pair_per_row_are_the_same_batch():
 
 
 def test_lengths_may_be_given():
-    """Catches the class 0 of a classifier, which is taken for padding."""
-    inputs, one = np.full((2, 3), 5, np.int32), np.ones(2, np.int32)
-    lengths = np.array([3, 0])
-    batch = Batch.from_arrays(inputs, inputs[:, :1] * 0, input_lengths=lengths, target_lengths=one)
+    """Catches an empty row that is attended to, and one whose class would not be computed."""
+    inputs = np.full((2, 3), 5, np.int32)
+    batch = Batch.from_arrays(inputs, input_lengths=np.array([3, 0]))
     assert batch.input_segments.tolist() == [[1, 1, 1], [0, 0, 0]]
-    assert batch.weights.tolist() == [[1], [1]] and not batch.targets.any()
+    assert batch.weights.tolist() == [[1], [1]]
 
 
 def test_rows_for_shapes_only():

@@ -8,9 +8,8 @@ import pytest
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from transformer.data.bpe_dropout import BpeDropout
+from transformer.data.bpe_dropout import BpeDropout, random_keys
 from transformer.data.ragged import Ragged
-from transformer.data.random_segmentation import random_keys
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.special_tokens import UNK
 

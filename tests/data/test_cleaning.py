@@ -8,7 +8,7 @@ import pytest
 
 from transformer.config import Config
 from transformer.data import left_out, overlap, pair_blocks, training_text
-from transformer.data.held_out import position, sentence_key, sentence_keys
+from transformer.data.held_out import position
 from transformer.data.prepared import duplicates
 from transformer.data.prepared.cache import cache_folder
 from transformer.data.prepared.preparation import Share
@@ -160,14 +160,6 @@ def test_a_language_of_unknown_script_is_refused_before_anything_is_read(tmp_pat
         config.data.source_language = "xx"
         (tmp_path / "a" / "train.xx").write_text("a\n")
         TrainingText(config.data)
-
-
-def test_keys_of_many_sentences_are_those_of_each():
-    """Catches a character that is folded or dropped otherwise among others."""
-    characters = [chr(code) for code in range(0x3000)]
-    sentences = [*characters, *(f"A{c}b" for c in characters), "", "a\nb", " ?! ", "Maße\ud800 5_g"]
-    assert sentence_keys(sentences) == [sentence_key(sentence) for sentence in sentences]
-    assert sentence_keys([]) == []
 
 
 def test_sentences_with_one_key_have_one_outline():

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from transformer.config import DataConfig
-from transformer.data.image_augmentation import AugmentedImageBatches, crop
-from transformer.data.images import ImageBatches, to_patches
+from transformer.data.images import AugmentedImageBatches, ImageBatches, crop, to_patches
 
 N, SIDE = 40, 4
 

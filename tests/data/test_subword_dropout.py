@@ -1,16 +1,13 @@
-"""subword_dropout.py: other pieces for the same sentences, in rows that hold them."""
+"""Subword dropout: other pieces for the same sentences, in rows that hold them."""
 
 import numpy as np
 import pytest
 
-from transformer.config import DataConfig
+from transformer.data.bpe_dropout import SubwordDropout, have_room
 from transformer.data.packing import PackedBatches
 from transformer.data.ragged import Ragged
-from transformer.data.random_segmentation import _words_to_restore
 from transformer.data.simple_tokenizers import CharacterTokenizer
-from transformer.data.subword_dropout import SubwordDropout, grown, make_subword_dropout
 from transformer.data.tokenizer import SentencePieceTokenizer
-from transformer.data.workers import num_cores
 
 SENTENCE = "the cat of my neighbours sleeps upon an overwhelmingly comfortable mattress"
 
@@ -31,11 +28,11 @@ def tokenizer():
     return SentencePieceTokenizer.train(SOURCES + TARGETS, 340)
 
 
-def batches_of(tokenizer, rate=0.2, seed=0, num_workers=1, **options):
-    source, target = (Ragged.encode(tokenizer, texts) for texts in (SOURCES, TARGETS))
-    dropout = SubwordDropout([tokenizer] * 2, rate, num_workers) if rate else None
+def batches_of(tokenizer, rate=0.2, seed=0, texts=(SOURCES, TARGETS), **options):
+    sides = [Ragged.encode(tokenizer, side) for side in texts]
+    dropout = SubwordDropout([tokenizer] * 2, rate, sides, seed) if rate else None
     options = dict(row_length=64, rows_per_batch=8, seed=seed, subword_dropout=dropout) | options
-    return PackedBatches(source, target, **options)
+    return PackedBatches(*sides, **options)
 
 
 def sentences_of(batch):
@@ -85,11 +82,7 @@ def test_every_epoch_shows_every_pair_in_other_pieces(tokenizer):
 
 def test_both_sides_are_drawn_apart(tokenizer):
     """Catches the same random numbers for source and target."""
-    same = Ragged.encode(tokenizer, TARGETS)
-    batches = batches_of(tokenizer)
-    batches = PackedBatches(
-        same, same, row_length=64, rows_per_batch=8, seed=0, subword_dropout=batches.subword_dropout
-    )
+    batches = batches_of(tokenizer, texts=(TARGETS, TARGETS))
     pairs = epoch_of(batches, 0)
     assert sum(source == target for source, target in pairs) < 30
 
@@ -114,40 +107,19 @@ def test_two_hosts_make_the_batch_of_one(tokenizer):
     assert not batches.part(0, 8, 8).inputs.any()
 
 
-def test_worker_processes_make_the_same_batches(tokenizer):
-    """Catches parts of a batch that come in another order, or draws that depend on the parts."""
-    batches, shared = batches_of(tokenizer), batches_of(tokenizer, num_workers=2)
-    assert all(equal(batches[step], shared[step]) for step in range(2))
-    assert equal(batches.part(2, 5, 8), shared.part(2, 5, 8))
-    assert not shared.part(0, 8, 8).inputs.any()
-
-
-def test_as_many_processes_as_are_worth_it(tokenizer):
-    """Catches processes for small batches, more than were allowed, and none for large ones."""
-
-    def num_workers(num_positions, prepare_workers=0):
-        data = DataConfig(subword_dropout=0.1, prepare_workers=prepare_workers)
-        dropout = make_subword_dropout(data, [tokenizer] * 2, num_positions)
-        return dropout.num_workers
-
-    assert [num_workers(1000), num_workers(50_000, 3), num_workers(10**9, 1)] == [1, 3, 1]
-    assert num_workers(10**9) == max(1, num_cores() - 1)
-    assert make_subword_dropout(DataConfig(), [tokenizer] * 2, 1000) is None
-
-
 def test_a_rate_that_drops_nothing_changes_nothing(tokenizer):
     """Catches a plan or an order of sentences that is another one, but for what dropout needs."""
     plain, batches = batches_of(tokenizer, rate=0), batches_of(tokenizer, rate=1e-12)
-    assert batches.growth == (1, 1) and batches.restored_share(9) == 0
+    assert batches.subword_dropout.growth == [1, 1] and batches.undropped_share(9) == 0
     assert batches.shape == plain.shape and batches.batches_per_epoch == plain.batches_per_epoch
     assert all(equal(batches[step], plain[step]) for step in range(4))
 
 
 def test_rows_are_planned_for_longer_sentences(tokenizer):
-    """Catches rows so full that most of the words go back to their best segmentation."""
+    """Catches rows so full that most of the pairs go back to their best segmentation."""
     batches = batches_of(tokenizer, row_length=128)
-    assert min(batches.growth) > 1.1
-    assert 0 < batches.restored_share(batches.batches_per_epoch) < 0.2
+    assert min(batches.subword_dropout.growth) > 1.1
+    assert 0 < batches.undropped_share(batches.batches_per_epoch) < 0.2
     assert batches.fill(batches.batches_per_epoch) > 0.75
 
 
@@ -157,25 +129,28 @@ def test_a_row_without_room_gets_the_best_segmentations(tokenizer):
     longest = int(max(side.lengths.max() for side in (plain.source, plain.target)))
     batches = batches_of(tokenizer, rate=0.9, row_length=longest)
     assert len(epoch_of(batches, 0)) == len(SOURCES)
-    assert 0.01 < batches.restored_share() < 1
+    assert 0.01 < batches.undropped_share() < 1
 
 
-def test_the_words_that_are_restored():
-    """Catches more than are needed, and words of a row that fits; the docstring's example."""
+def test_the_sentences_that_have_room():
+    """Catches a room that is shared with another row; the docstring's example."""
     best, drawn = np.array([2, 1, 1, 1, 5]), np.array([4, 1, 3, 2, 8])
-    keys = np.array([20, 0, 30, 10, 5], np.uint64)
-    row = np.array([0, 0, 0, 0, 1])
-    assert _words_to_restore(best, drawn, row, 8, keys).tolist() == [3, 0]
-    assert not len(_words_to_restore(best, drawn, row, 10, keys))
+    keys, row = np.array([0, 10, 30, 20, 5], np.uint64), np.array([0, 0, 0, 0, 1])
+    assert have_room(best, drawn, row, 8, keys).tolist() == [True, True, False, True, True]
+    assert have_room(best, drawn, row, 10, keys).all()
 
 
-def test_lengths_to_plan_with():
+def test_lengths_to_plan_with(tokenizer):
     """Catches a pair that would be left out as its sentence might grow beyond the row."""
-    lengths = grown(np.array([4, 9, 11], np.uint16), 1.2, 10)
-    assert lengths.tolist() == [5, 10, 11] and lengths.dtype == np.uint16
+    dropout, side = batches_of(tokenizer).subword_dropout, Ragged.from_lists([[5] * 4, [5] * 9])
+    dropout.growth = [1.2, 3.0]
+    side.lengths = np.array([4, 9, 11], np.uint16)
+    planned = dropout.planned_lengths((side, side), (10, 5))
+    assert [lengths.tolist() for lengths in planned] == [[5, 10, 11], [5, 9, 11]]
+    assert planned[0].dtype == np.uint16
 
 
 def test_other_tokenizers_are_refused(tokenizer):
     """Catches characters that are "segmented" in silence."""
     with pytest.raises(ValueError, match=r"needs SentencePiece on both sides.*CharacterTokenizer"):
-        SubwordDropout([tokenizer, CharacterTokenizer("ab")], 0.1)
+        SubwordDropout([tokenizer, CharacterTokenizer("ab")], 0.1, [], 0)

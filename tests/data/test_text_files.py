@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from transformer.data import text_files, unpacking
+from transformer.data import text_files
 from transformer.data.text_files import LONGEST_LINE, Lines, count_lines, decode_text, open_lines
 from transformer.reading import PassingError
 
@@ -109,7 +109,7 @@ def test_a_validation_split_goes_by_any_of_its_usual_names(tmp_path):
 def test_a_bomb_is_refused(content, tmp_path, monkeypatch):
     """Catches a small file that fills the memory, or keeps a command busy for hours."""
     monkeypatch.setattr(text_files, "CHECK_EVERY", 2**18)
-    monkeypatch.setattr(unpacking, "CHECK_EVERY", 2**18)
+    monkeypatch.setattr(text_files, "CHECK_EVERY", 2**18)
     path = tmp_path / "a.xz"
     path.write_bytes(lzma.compress(4 * content))
     with pytest.raises(ValueError, match=r"a\.xz unpacks to more than 500 times its size"):

@@ -9,10 +9,9 @@ import pytest
 from tests.helpers.registries import own_names
 from tests.helpers.tiny_models import random_params
 from transformer.config import ModelConfig
-from transformer.model.attention import ATTENTION_FUNCTIONS, MultiHeadAttention
+from transformer.model.attention import ATTENTION_FUNCTIONS, MultiHeadAttention, to_cache_layout
 from transformer.model.attention_functions import scaled_dot_product_attention
-from transformer.model.dropout import Dropout
-from transformer.model.kv_cache import to_cache_layout
+from transformer.model.primitives import Dropout
 from transformer.model.sparse_attention import PATTERNS
 from transformer.registry import register_attention
 

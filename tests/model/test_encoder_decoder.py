@@ -18,10 +18,10 @@ from tests.helpers.tiny_models import (
 )
 from transformer.config import ModelConfig
 from transformer.data.batch import Batch
-from transformer.model.arrays import as_batch
 from transformer.model.encoder_decoder import Transformer
 from transformer.model.layers import Block, FeedForward
 from transformer.model.loss import cross_entropy
+from transformer.model.primitives import as_batch
 from transformer.registry import register_block
 from transformer.special_tokens import PAD
 

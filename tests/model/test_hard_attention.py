@@ -11,16 +11,11 @@ import pytest
 from tests.helpers.tiny_models import make_batch, random_params, sentence, tiny_model
 from transformer.config import Config
 from transformer.model.attention_functions import scaled_dot_product_attention
-from transformer.model.hard_attention import (
-    HardAttention,
-    HardGumbelAttention,
-    gumbel_noise_of,
-    make_translation_loss_fn,
-    score_of_samples,
-)
+from transformer.model.hard_attention import HardAttention, HardGumbelAttention, gumbel_noise_of
 from transformer.model.loss import make_loss_fn
 from transformer.registry import HARD_ATTENTION
 from transformer.special_tokens import EOS
+from transformer.tasks.translation import make_translation_loss_fn, score_of_samples
 from transformer.training.steps import init_state, make_train_step
 
 B, N, H, T, S = 2, 3, 4, 5, 7

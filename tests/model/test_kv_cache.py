@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.model.kv_cache import (
+from transformer.model.attention import (
     KeysValues,
     attend_to_cache,
     empty_cache,
     from_cache_layout,
     to_cache_layout,
-    write,
+    write_to_cache,
 )
 
 N, H, V = 2, 8, 6  # heads; widths of a key and of a value
@@ -36,7 +36,7 @@ def test_columns_are_in_order():
     for column in range(4):
         inside = slice(column * width, (column + 1) * width)
         new = KeysValues(*(a[:, inside] for a in rows))
-        cache = write(cache, to_cache_layout(new), column)
+        cache = write_to_cache(cache, to_cache_layout(new), column)
     jax.tree.map(np.testing.assert_array_equal, from_cache_layout(cache), rows)
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.tiny_models import random_params, tiny_config
-from transformer.model.layer_norm import make_layer_norm
 from transformer.model.layers import ACTIVATIONS, FeedForward, Residual
+from transformer.model.primitives import make_layer_norm
 
 B, T, D = 2, 4, 16
 

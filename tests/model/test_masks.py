@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from transformer.model.masks import ancestor_mask, causal_mask, segment_mask
+from transformer.model.attention import ancestor_mask, causal_mask, segment_mask
 
 
 def picture(mask):

@@ -15,17 +15,16 @@ from tests.helpers.tiny_models import (
     tiny_model,
 )
 from transformer.config import Config
-from transformer.model.attention import MultiHeadAttention
+from transformer.model.attention import MultiHeadAttention, causal_mask
 from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_only import ImageClassifier
-from transformer.model.masks import causal_mask
+from transformer.model.layers import Stack
 from transformer.model.relative_positions import (
     T5Positions,
     alibi_slopes,
     make_relative_positions,
     range_of_offset,
 )
-from transformer.model.stack import Stack
 
 SCHEMES = ["rotary", "relative", "t5", "alibi"]
 B, T, D, N, H = 2, 40, 16, 2, 8

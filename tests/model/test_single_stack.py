@@ -14,9 +14,9 @@ from transformer.data.batch import Batch
 from transformer.data.images import ImageBatch
 from transformer.data.lm_batches import WindowBatch
 from transformer.data.masked_batches import MASK, MaskedBatch
-from transformer.model.arrays import as_batch
 from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassifier, pool
+from transformer.model.primitives import as_batch
 from transformer.search.decoding import FREE, HypothesisRules, Limits, search_to_end
 from transformer.search.sampling import Sampling
 from transformer.special_tokens import EOS

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.tiny_models import random_params, tiny_config
-from transformer.model.masks import causal_mask
-from transformer.model.stack import Stack
+from transformer.model.attention import causal_mask
+from transformer.model.layers import Stack
 
 B, T, S, D = 2, 9, 5, 16
 BLOCK = 2  # of local attention

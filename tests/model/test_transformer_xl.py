@@ -8,10 +8,10 @@ import pytest
 
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, tiny_config
 from transformer.config import Config
+from transformer.model.attention import causal_mask
 from transformer.model.costs import stack_flops
 from transformer.model.decoder_only import CausalLM
-from transformer.model.masks import causal_mask
-from transformer.model.stack import Stack
+from transformer.model.layers import Stack
 from transformer.model.transformer_xl import segment_memory_mask
 from transformer.search.decoding import FREE, HypothesisRules, Limits, search_to_end
 from transformer.search.sampling import Sampling

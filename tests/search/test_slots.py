@@ -17,13 +17,12 @@ from tests.helpers.fake_model import (
     run_search,
 )
 from transformer.data.ragged import Ragged
-from transformer.search import continuation, dispatch, options
+from transformer.search import continuation, options
 from transformer.search import programs as programs_module
 from transformer.search.corpus_search import CorpusSearch
 from transformer.search.decoding import FREE, Limits
 from transformer.search.options import SearchOptions
-from transformer.search.programs import SearchPrograms, max_num_programs
-from transformer.search.replicas import make_replicas
+from transformer.search.programs import SearchPrograms, make_replicas, max_num_programs
 from transformer.search.sampling import Sampling
 from transformer.search.slots import NONE, Sentences, Slots, advance_slots
 
@@ -213,6 +212,6 @@ def test_slots_as_in_their_example():
 
 def test_examples_are_true():
     """Catches an example in a docstring that is no longer what the function returns."""
-    for module in (programs_module, continuation, options, dispatch):
+    for module in (programs_module, continuation, options):
         result = doctest.testmod(module)
         assert result.attempted and not result.failed

@@ -7,7 +7,7 @@ import pytest
 from tests.parallel.test_topology import small_config
 from transformer.model.costs import StepCost
 from transformer.registry import TASKS
-from transformer.training.estimate import estimate_lines
+from transformer.training.dry_run import estimate_lines
 
 
 def devices(kind, num_chips, cores_per_chip):

@@ -5,7 +5,6 @@ settings that contradict those of the other run are refused.
 """
 
 import re
-from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax
@@ -120,31 +119,14 @@ def _have_same_classes(ours: WorkDir, source: WorkDir) -> bool:
 
 
 def _describe_copy(params: Params, theirs: dict[str, np.ndarray]) -> str:
-    """Returns which of `params` are taken from `theirs`; "" if none is."""
-    sizes = {_name(path): x.size for path, x in jax.tree_util.tree_leaves_with_path(params)}
-    fresh = [name for name in sizes if name not in theirs]
-    if len(fresh) == len(sizes):
-        return ""
-    num_copied = sum(size for name, size in sizes.items() if name in theirs)
-    note = f"{len(sizes) - len(fresh)} of {len(sizes)} arrays, {num_copied:,} parameters"
-    unused = [name for name in theirs if name not in sizes]
-    for what, names, others in (("fresh", fresh, theirs), ("not used", unused, sizes)):
-        if names:
-            note += f"; {what}: {', '.join(_whole_parts(names, others))}"
-    return note
+    """Returns which of `params` are taken from `theirs`; "" if none is.
 
-
-def _whole_parts(names: Sequence[str], others: Collection[str]) -> list[str]:
-    """Returns the largest parts of a model that hold some of `names` and none of `others`.
-
-    >>> _whole_parts(["encoder/layer_1/inner/bias", "classes/bias"], ["encoder/layer_0/inner/bias"])
-    ['encoder/layer_1', 'classes']
+    Of others it says the module or layer, as classes or encoder/layer_1.
     """
-
-    def whole_part(name: str) -> str:
-        words = name.split("/")
-        parts = ("/".join(words[:length]) for length in range(1, len(words)))
-        alone = (p for p in parts if not any(other.startswith(f"{p}/") for other in others))
-        return next(alone, name)
-
-    return list(dict.fromkeys(map(whole_part, names)))
+    sizes = {_name(path): x.size for path, x in jax.tree_util.tree_leaves_with_path(params)}
+    copied = [size for name, size in sizes.items() if name in theirs]
+    note = f"{len(copied)} of {len(sizes)} arrays, {sum(copied):,} parameters"
+    for what, names in (("fresh", sizes.keys() - theirs), ("not used", theirs.keys() - sizes)):
+        parts = {"/".join(name.split("/")[: 1 + (name.count("/") > 1)]) for name in names}
+        note += f"; {what}: {', '.join(sorted(parts))}" if parts else ""
+    return note if copied else ""

@@ -12,8 +12,7 @@ from transformer.signals import DONE, Stopping
 from transformer.training import startup_summary
 from transformer.training.automatic import choose_settings
 from transformer.training.choices import Choices
-from transformer.training.dry_run import make_step_without_data
-from transformer.training.estimate import estimate_lines
+from transformer.training.dry_run import estimate_lines, make_step_without_data
 from transformer.training.fit_memory import make_fitting_trainer
 from transformer.training.steps import TrainStep
 from transformer.training.trainer import Trainer

@@ -88,7 +88,7 @@ class DataConfig(Settings):
     )
     prepare_workers: int = setting(
         0,
-        "Processes that prepare a corpus, or batches with subword_dropout; 0: as many as cores.",
+        "Processes that prepare a corpus; 0: as many as cores.",
         at_least=0,
         at_most=1024,
         **SPEED_ALONE,

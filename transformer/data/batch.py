@@ -1,11 +1,11 @@
 """`Batch`: sentence pairs in rows of fixed length, as the models read them."""
 
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from transformer.data.ragged import Ragged
-from transformer.special_tokens import BOS, PAD
+from transformer.special_tokens import BOS, EOS, PAD
 
 
 class Batch(NamedTuple):
@@ -46,19 +46,22 @@ class Batch(NamedTuple):
     @classmethod
     def from_arrays(
         cls,
-        inputs: np.ndarray,
-        targets: np.ndarray,
+        inputs: Any,
+        targets: Any = None,
         *,
         input_lengths: np.ndarray | None = None,
-        target_lengths: np.ndarray | None = None,
+        xp: Any = np,
     ) -> Self:
         """Returns one sentence pair per row.
 
-        inputs [B, S], targets [B, T]: ids, filled up with PAD; input_lengths, target_lengths [B]:
-        the number of ids of each sentence, by default those that are not PAD.
+        inputs [B, S], targets [B, T]: ids, filled up with PAD; without targets a row has a single
+        one, as a sentence has a single class. input_lengths [B]: the number of ids of each input,
+        by default those that are not PAD. xp: `jax.numpy` for arrays that JAX traces.
         """
-        sides = _one_per_row(inputs, input_lengths), _one_per_row(targets, target_lengths)
-        return cls(*sides[0], shift_right(sides[1][0], sides[1][2]), *sides[1])
+        targets = xp.full((len(inputs), 1), EOS) if targets is None else targets
+        target = _one_per_row(targets, None, xp)
+        source = _one_per_row(inputs, input_lengths, xp)
+        return cls(*source, shift_right(target[0], target[2], xp), *target)
 
     @classmethod
     def from_pairs(
@@ -82,13 +85,13 @@ class Batch(NamedTuple):
 
 
 def _one_per_row(
-    ids: np.ndarray, lengths: np.ndarray | None
+    ids: Any, lengths: np.ndarray | None, xp: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns (ids, segments, positions) of one sentence per row, each [B, length] int32."""
-    if lengths is None:
-        lengths = (ids != PAD).sum(1)
-    positions = np.broadcast_to(np.arange(ids.shape[1], dtype=np.int32), ids.shape)
-    segments = (positions < lengths[:, None]).astype(np.int32)
+    ids = xp.asarray(ids, xp.int32)
+    lengths = (ids != PAD).sum(1) if lengths is None else lengths
+    positions = xp.arange(ids.shape[1], dtype=xp.int32)
+    segments = (positions < lengths[:, None]).astype(xp.int32)
     return ids, segments, positions * segments
 
 
@@ -127,10 +130,10 @@ def fill_rows(
     return ids, segments, positions
 
 
-def shift_right(targets: np.ndarray, positions: np.ndarray) -> np.ndarray:
+def shift_right(targets: np.ndarray, positions: np.ndarray, xp: Any = np) -> np.ndarray:
     """Returns the decoder's inputs [B, T]: each sentence shifted by one, BOS in front.
 
     positions [B, T] are 0 where a sentence begins, and on padding, which stays PAD.
     """
-    shifted = np.roll(targets, 1, axis=1)
-    return np.where(positions == 0, np.where(targets == PAD, PAD, BOS), shifted).astype(np.int32)
+    first = xp.where(targets == PAD, PAD, BOS)
+    return xp.where(positions == 0, first, xp.roll(targets, 1, axis=1)).astype(xp.int32)

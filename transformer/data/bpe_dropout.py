@@ -1,28 +1,33 @@
-"""BPE-dropout: segments words by the merges of a BPE vocabulary, of which some are dropped.
+"""BPE-dropout: the pairs of a batch are segmented anew each time that one shows them.
 
 Provilkov, Emelianenko and Voita (2020), "BPE-Dropout: Simple and Effective Subword Regularization",
 Algorithm 1: as BPE, but before each merge every possible one is dropped with the probability p.
 
-It works on all words of a batch at once, in NumPy. SentencePiece's own sampling is another one (it
-drops a merge for good), and what it draws depends on its version and on what was drawn before.
+A corpus holds ids, whose pieces spell the text: the best segmentation of a sentence goes in, and
+one drawn at random comes out. It works on all words of a batch at once, in NumPy. What is drawn
+depends on a key of the sentence alone; SentencePiece's own sampling is another one (it drops a
+merge for good), and what it draws depends on its version and on what was drawn before.
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from sentencepiece import sentencepiece_model_pb2
 
 from transformer.data.permutation import mix
 from transformer.data.ragged import Ragged
+from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.special_tokens import PAD
 
 NO_MERGE = np.iinfo(np.int32).max  # the rank of two symbols that cannot be merged
 WIDER = 1.3  # words are merged together with others that are up to so many times as long
+SAMPLE = 4096  # sentences from which the growth is measured
 STEP = 0x9E3779B97F4A7C15  # between the keys of a word's merges; 2⁶⁴ / golden ratio, as SplitMix64
 
 
 class BpeDropout:
-    """Segments words at random: `BpeDropout(model, rate).segment(words, keys)`.
+    """Segments sentences at random: `BpeDropout(model, rate)(sentences, keys)`.
 
     begins_word [V]: whether a new word begins with the piece, which no merge connects with the
     piece before it.
@@ -67,6 +72,24 @@ class BpeDropout:
         numbers, ranks = zip(*merges, (self.vocab_size**2, NO_MERGE), strict=True)
         self._merges, self._ranks = np.array(numbers), np.array(ranks, np.int32)
         self._piece_of_rank = np.array(by_score, np.int32)
+
+    def __call__(self, sentences: Ragged, keys: np.ndarray) -> Ragged:
+        """Returns other segmentations of the same sentences; keys: a random uint64 of each."""
+        if not len(sentences):
+            return sentences
+        ids, lengths = sentences.gather(np.arange(len(sentences)))
+        first_pieces = np.cumsum(lengths) - lengths
+        begins = self.begins_word[ids]
+        begins[first_pieces] = True
+        starts = np.flatnonzero(begins)
+        first_words = np.searchsorted(starts, first_pieces)
+        num_words = np.diff(first_words, append=len(starts))
+        nth = np.arange(len(starts)) - np.repeat(first_words, num_words)
+        keys = mix(np.repeat(keys, num_words) + nth.astype(np.uint64) * np.uint64(STEP))
+        words = self.segment(Ragged(ids, starts, np.diff(starts, append=len(ids))), keys)
+        flat, lengths = words.gather(np.arange(len(words)))
+        lengths = np.add.reduceat(lengths, first_words)
+        return Ragged(flat, np.cumsum(lengths) - lengths, lengths)
 
     def segment(self, words: Ragged, keys: np.ndarray) -> Ragged:
         """Returns other segmentations of the same words.
@@ -171,3 +194,102 @@ def _uniform(keys: np.ndarray, nth: int | np.ndarray) -> np.ndarray:
     """Returns the n-th random number between 0 and 1, both excluded, of each key."""
     steps = np.atleast_1d(nth).astype(np.uint64) * np.uint64(STEP)  # modulo 2⁶⁴
     return ((mix(keys + steps) >> np.uint64(11)) + 0.5) * 2.0**-53
+
+
+class SubwordDropout:
+    """Segments both sides of the pairs of batches, where their rows have room.
+
+    growth: how many times as many pieces the sources and the targets get on average.
+    """
+
+    def __init__(
+        self, tokenizers: Sequence[Tokenizer], rate: float, sides: Sequence[Ragged], seed: int
+    ) -> None:
+        """Measures the growth by a sample of `sides`, all sources and targets.
+
+        rate: of merges that are dropped. Raises ValueError unless the pieces of both sides are made
+        by BPE.
+        """
+        bpe = {tokenizer: _bpe(tokenizer, rate) for tokenizer in dict.fromkeys(tokenizers)}
+        self._bpe = [bpe[tokenizer] for tokenizer in tokenizers]
+        sample = np.unique(np.linspace(0, len(sides[0]) - 1, SAMPLE).astype(np.int64))
+        best, keys = [side.copy(sample) for side in sides], random_keys((seed,), (len(sample),))
+        self.growth = [
+            float(segment(side, keys).lengths.sum() / side.lengths.sum())
+            for segment, side in zip(self._bpe, best, strict=True)
+        ]
+
+    def planned_lengths(
+        self, sides: Sequence[Ragged], shape: tuple[int, int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the lengths of sources and targets that rows of a shape are planned with.
+
+        They are multiplied by the growth, but at most those of a row unless they were more before:
+        with growth 1.2 and rows of 10 lengths of 4, 9 and 11 become 5, 10 and 11.
+        """
+
+        def planned(side: Ragged, growth: float, most: int) -> np.ndarray:
+            before = np.arange(int(side.lengths.max(initial=0)) + 1)
+            after = np.maximum(before, np.minimum(np.rint(growth * before), most))
+            return after.astype(side.lengths.dtype)[side.lengths]
+
+        source, target = map(planned, sides, self.growth, shape)
+        return source, target
+
+    def __call__(
+        self,
+        sides: Sequence[Ragged],
+        keys: np.ndarray,
+        pairs_per_row: np.ndarray,
+        shape: tuple[int, int],
+    ) -> tuple[list[Ragged], np.ndarray]:
+        """Returns (both sides in other pieces, which sentences [2, n] had no room and keep theirs).
+
+        sides: sentences of which the first pairs_per_row[0] are in row 0, and fit it. keys [2, n]:
+        a random uint64 of each.
+        """
+        row, found, full = np.repeat(np.arange(len(pairs_per_row)), pairs_per_row), [], []
+        for segment, best, of_side, row_length in zip(self._bpe, sides, keys, shape, strict=True):
+            drawn = segment(best, of_side)
+            fits = have_room(best.lengths, drawn.lengths, row, row_length, of_side)
+            chosen = np.where(fits, len(best) + np.arange(len(best)), np.arange(len(best)))
+            found.append(Ragged.concatenate([best, drawn]).take(chosen))
+            full.append(~fits)
+        return found, np.stack(full)
+
+
+def have_room(
+    best: np.ndarray, drawn: np.ndarray, row: np.ndarray, row_length: int, keys: np.ndarray
+) -> np.ndarray:
+    """Returns which sentences may be as drawn, so that no row is too long: [n], boolean.
+
+    best, drawn, row [n]: the lengths of a sentence in either segmentation, and its row, in order.
+
+    The sentences of a row take the room there is in the order of their random keys. A row for 8
+    pieces, whose sentences have 2 1 1 1 at best and 4 1 3 2 as drawn, has room for 3 more: in the
+    order 0, 1, 3, 2 these would have taken 2, 2, 3 and 5, and all but sentence 2 are as drawn.
+    """
+    gained = np.maximum(drawn - best, 0)
+    room = row_length - np.bincount(row, best).astype(np.int64)
+    order = np.lexsort((keys, row))
+    taken = np.cumsum(gained[order])
+    first = np.searchsorted(row[order], row[order])
+    taken -= (taken - gained[order])[first]
+    fits = np.empty(len(row), bool)
+    fits[order] = taken <= room[row[order]]
+    return fits
+
+
+def random_keys(seed: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
+    """Returns random uint64 in an array of this shape."""
+    return np.random.default_rng(seed).integers(2**64, size=shape, dtype=np.uint64)
+
+
+def _bpe(tokenizer: Tokenizer, rate: float) -> BpeDropout:
+    if not isinstance(tokenizer, SentencePieceTokenizer):
+        raise ValueError(
+            f"data.subword_dropout={rate} needs SentencePiece on both sides, not a "
+            f"{type(tokenizer).__name__}: set data.subword_dropout=0, or "
+            f"tokenizer.kind=sentencepiece."
+        )
+    return BpeDropout(tokenizer.model, rate)

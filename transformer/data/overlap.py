@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from transformer.data.held_out import sentence_keys
+from transformer.data.held_out import sentence_key
 from transformer.data.scripts import has_letter
 
 # Letters of ASCII that other characters become in casefold(), as ß becomes ss, are not among them.
@@ -54,7 +54,7 @@ class EvaluationSets:
 
     def __init__(self, splits: Mapping[str, Pairs], *, on_any_side: bool = False) -> None:
         self._keys = {
-            split: [sentence_keys([pair[side] for pair in pairs]) for side in (0, 1)]
+            split: [[sentence_key(pair[side]) for pair in pairs] for side in (0, 1)]
             for split, pairs in splits.items()
         }
         sides = [[key for keys in self._keys.values() for key in keys[side]] for side in (0, 1)]
@@ -93,7 +93,7 @@ class EvaluationSets:
 
 
 class _Sentences:
-    """Sentences of one language, by what `sentence_keys` gives. numbers: from 0, of each key."""
+    """Sentences of one language, by their `sentence_key`. numbers: from 0, of each key."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         distinct = dict.fromkeys(key for key in keys if has_letter(key))
@@ -109,7 +109,7 @@ class _Sentences:
             return {}
         outlines = enumerate(_outlines(sentences))
         alike = [index for index, outline in outlines if outline in self._outlines]
-        keys = zip(alike, sentence_keys([sentences[index] for index in alike]), strict=True)
+        keys = ((index, sentence_key(sentences[index])) for index in alike)
         return {index: self.numbers[key] for index, key in keys if key in self.numbers}
 
 

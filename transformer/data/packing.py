@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from transformer.data.batch import Batch
+from transformer.data.bpe_dropout import SubwordDropout, random_keys
 from transformer.data.epoch_pairs import CorpusPart
 from transformer.data.epoch_plan import EpochPlan
 from transformer.data.ragged import Ragged
-from transformer.data.random_segmentation import Segmented, random_keys
-from transformer.data.subword_dropout import Rows, SubwordDropout, grown
 
 SENTENCE_LENGTH = 32  # tokens, about the mean of news text
 CHUNK = 2**20  # lengths that are counted at a time
@@ -90,15 +89,13 @@ class PackedBatches:
         too_long: the share of pairs that may be left out, as their source is longer than the S that
             is best for the others; `num_too_long` counts them.
         subword_dropout: segments the pairs anew each time that a batch shows them. Rows are then
-            planned for sentences that have `growth` times as many pieces, as they do on average.
+            planned for as many pieces as they have on average.
         """
         self.source, self.target = source, target
         self.rows_per_batch = rows_per_batch
-        self.subword_dropout, self.growth = subword_dropout, (1.0, 1.0)
+        self.subword_dropout = subword_dropout
         if (longest := int(target.lengths.max())) > row_length:
             raise ValueError(f"A target of {longest} tokens fits no row of {row_length}.")
-        if subword_dropout:
-            self.growth = subword_dropout.growth((source, target), seed)
         lengths = self._planned_lengths((row_length, row_length))
         source_length = source_length or choose_source_length(*lengths, row_length, too_long)
         self.shape = (source_length, row_length)
@@ -128,8 +125,8 @@ class PackedBatches:
         pairs, pairs_per_row = pairs[is_shown], pairs_per_row * is_wanted
         source, target = self.source, self.target
         if self.subword_dropout:
-            segmented = self._segment(step, pairs, pairs_per_row, is_shown)
-            (source, target), pairs = (side.sentences for side in segmented), np.arange(len(pairs))
+            (source, target), _ = self._segment(step, pairs, pairs_per_row, is_shown)
+            pairs = np.arange(len(pairs))
         return Batch.from_pairs(
             source,
             target,
@@ -141,35 +138,32 @@ class PackedBatches:
 
     def _segment(
         self, step: int, pairs: np.ndarray, pairs_per_row: np.ndarray, is_shown: np.ndarray
-    ) -> list[Segmented]:
-        """Returns both sides of some pairs of a batch, as this step segments them.
+    ) -> tuple[list[Ragged], np.ndarray]:
+        """Returns some pairs of a batch as this step segments them, as of `SubwordDropout`.
 
         is_shown: which of all the batch's pairs they are; its key goes with a pair's place.
         """
         assert self.subword_dropout
         keys = random_keys((self.plan.seed, step, SUBWORDS), (2, len(is_shown)))[:, is_shown]
         sides = [side.copy(pairs) for side in (self.source, self.target)]
-        return self.subword_dropout(Rows(sides, keys, pairs_per_row, self.shape))
+        return self.subword_dropout(sides, keys, pairs_per_row, self.shape)
 
     def _planned_lengths(self, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the lengths of all sources and targets that rows of a shape are planned with."""
-        lengths = self.source.lengths, self.target.lengths
-        if not self.subword_dropout:
-            return lengths
-        source, target = (grown(*side) for side in zip(lengths, self.growth, shape, strict=True))
-        return source, target
+        if self.subword_dropout:
+            return self.subword_dropout.planned_lengths((self.source, self.target), shape)
+        return self.source.lengths, self.target.lengths
 
-    def restored_share(self, num_batches: int = 1) -> float:
-        """Returns the share of the words split further by dropout that do not fit into rows.
+    def undropped_share(self, num_batches: int = 1) -> float:
+        """Returns the share of sentences that keep their pieces, as their row is full.
 
-        It is of the first `num_batches` batches; see `segment_rows`.
+        It is of the first `num_batches` batches.
         """
-        segmented: list[Segmented] = []
+        full: list[np.ndarray] = []
         for step in range(min(num_batches, self.batches_per_epoch)):
             pairs, pairs_per_row = self.plan.rows(step)
-            segmented += self._segment(step, pairs, pairs_per_row, np.ones(len(pairs), bool))
-        num_longer = sum(side.num_longer for side in segmented)
-        return sum(side.num_restored for side in segmented) / max(1, num_longer)
+            full.append(self._segment(step, pairs, pairs_per_row, np.ones(len(pairs), bool))[1])
+        return float(np.concatenate(full, axis=1).mean())
 
     def sample_lengths(self) -> tuple[np.ndarray, float]:
         """Returns (lengths [2, pairs] of a random sample of pairs, how many steps it would fill).

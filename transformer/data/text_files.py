@@ -14,12 +14,11 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import IO, NamedTuple, cast
 
 from etils import epath
 
 from transformer import storage
-from transformer.data.unpacking import CHECK_EVERY, BinaryFile, check_unpacked
 from transformer.reading import unreadable
 from transformer.storage import PathLike
 
@@ -31,6 +30,9 @@ TOO_LONG = "lines longer than 1 MiB, cut there"
 LINE_BREAK = "sentences with line breaks, which became spaces"
 SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character: no text can hold it alone
 MAX_SHOWN = 5  # numbers of repaired lines that a message names
+CHECK_EVERY = 2**22  # bytes of a text between two looks at how well it was packed
+MOST_UNPACKED = 500  # bytes of text from a byte of a packed file; usual are 3 to 10
+BinaryFile = IO[bytes] | io.BufferedIOBase
 READ_ERRORS = OSError, EOFError, lzma.LZMAError, zlib.error
 
 
@@ -235,3 +237,19 @@ def describe_folder(folder: epath.Path) -> str:
             f"--config.data.corpus, or for eval.py with --corpus"
         )
     return f"it holds {', '.join(sorted(p.name for p in folder.iterdir())[:12]) or 'nothing'}"
+
+
+def check_unpacked(name: str, file: BinaryFile, raw: BinaryFile) -> None:
+    """Raises ValueError if what was read is far more than any text of this size unpacks to.
+
+    gzip makes a thousandth of a file of zeros, xz less. file: unpacks `raw`; both the same if it is
+    not compressed.
+    """
+    if raw is file:
+        return
+    size = file.tell()
+    if size > CHECK_EVERY and size > MOST_UNPACKED * raw.tell():
+        raise ValueError(
+            f"{name} unpacks to more than {MOST_UNPACKED} times its size, which no text does; "
+            f"unpack it first if that is meant."
+        )

@@ -8,19 +8,24 @@ TFDS has a command for that too, `tfds build --file_format=array_record`, but it
 without Apache Beam.
 """
 
+import argparse
 import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
+import requests
 import tensorflow_datasets as tfds
 from etils import epath
 
 from transformer import storage
+from transformer.console import say
 from transformer.reading import parse_json
+from transformer.signals import DONE, INTERRUPTED, WRONG_INPUT
 
 # The parts of the catalogue that register wmt14_translate, imdb_reviews, mnist and their like.
 CATALOGUES = [
@@ -30,6 +35,7 @@ RANDOM_ACCESS = ("array_record", "parquet")  # the formats that are read without
 FEATURES = "tensorflow_datasets.core.features."  # where the classes of TFDS's features are
 NO_CATALOGUE = re.compile(r"=|^[^/:]+:(?![\d*])")  # arguments of a builder, or another catalogue
 MAX_REASON = 240  # characters of an error of TFDS that are shown
+ANSWER_TIMEOUT = 4.0  # seconds for a site to answer
 Row = dict[str, Any]  # a value of each feature: bytes, an integer or an array
 Example = TypeVar("Example")
 
@@ -207,7 +213,67 @@ def shorten(error: Exception) -> str:
     return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}…"
 
 
-if __name__ == "__main__":
-    from transformer.data.tfds_preparation import main
+def prepare(name: str) -> str:
+    """Prepares a dataset of the catalogue, unless it is prepared already; returns its folder.
 
-    sys.exit(main(sys.argv))
+    It needs a network, and TensorFlow for datasets whose own code uses it (MNIST and CIFAR do).
+    Raises ValueError in one sentence if there is no such dataset or no network, or if TFDS cannot
+    prepare it.
+    """
+    builder = open_builder(name, file_format="array_record")
+    if not builder.info.splits:
+        _check_network(name, builder.url_infos or {})
+        say(f"preparing {name} in {builder.data_dir}: {builder.info.download_size} to download")
+        try:
+            builder.download_and_prepare()
+        except Exception as error:  # TFDS raises errors of many types
+            if isinstance(error, ImportError) and "tensorflow" in str(error):
+                raise ValueError(
+                    f"{name} is one of the datasets that TFDS prepares with TensorFlow: pip "
+                    f"install -e '.[tf]' and start again (reading it will not need TensorFlow)."
+                ) from None
+            reason = f"{type(error).__name__}: {shorten(error)}"
+            raise ValueError(f"{name} cannot be prepared: {reason}") from error
+    check_prepared(name, builder)
+    return str(builder.data_dir)
+
+
+def _check_network(name: str, urls: Iterable[str]) -> None:
+    """Raises ValueError unless one of the sites of these files answers; TFDS tries for minutes."""
+    sites, reason = {urlsplit(url).netloc: url for url in urls if url.startswith("http")}, None
+    for url in sites.values():
+        try:
+            requests.head(url, timeout=ANSWER_TIMEOUT)
+            return
+        except requests.RequestException as error:
+            reason = error
+    if reason:
+        raise ValueError(
+            f"{name} cannot be downloaded, as {' and '.join(sorted(sites))} cannot be reached: is "
+            f"there a network, or does it need HTTPS_PROXY? Prepared elsewhere, it can be copied "
+            f"into TFDS_DATA_DIR ({shorten(reason)})."
+        )
+
+
+def main() -> int:
+    """Prepares the dataset that the command line names; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m transformer.data.tfds",
+        description="Downloads and prepares a dataset of the TFDS catalogue in the folder that the "
+        "environment variable TFDS_DATA_DIR names (~/tensorflow_datasets without it).",
+    )
+    parser.add_argument("NAME", help="such as wmt14_translate/de-en")
+    name = parser.parse_args().NAME
+    try:
+        say(f"{name} is prepared in {prepare(name)}")
+    except ValueError as error:
+        say(f"error: {error}")
+        return WRONG_INPUT
+    except KeyboardInterrupt:
+        say("interrupted")
+        return INTERRUPTED
+    return DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -12,7 +12,7 @@ from transformer.console import counted
 from transformer.evaluation.scores import mean_loss
 from transformer.evaluation.task_scores import SimpleScores
 from transformer.model.loss import LossFn, Sums, make_loss_fn
-from transformer.search.dispatch import one_behind
+from transformer.search.programs import one_behind
 
 
 class EvaluationBatches(Protocol):

@@ -17,8 +17,7 @@ from transformer.data.bucketing import fill_inputs, plan_batches
 from transformer.data.labels import Labels
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import Tokenizer
-from transformer.search.dispatch import one_behind
-from transformer.search.replicas import make_replicas, replicate
+from transformer.search.programs import make_replicas, one_behind, replicate
 
 
 class Predictor:
@@ -147,9 +146,4 @@ class EncoderPredictor(Predictor):
         for indices, bucket in plan_batches(source.lengths, longest, size):
             inputs, lengths, num_truncated = fill_inputs(source, indices[0], bucket)
             self.num_truncated += num_truncated
-            unknown = np.zeros((len(inputs), 1), np.int32)  # the target, which no model reads
-            one = np.ones(len(inputs), np.int32)
-            yield (
-                indices[0],
-                Batch.from_arrays(inputs, unknown, input_lengths=lengths, target_lengths=one),
-            )
+            yield indices[0], Batch.from_arrays(inputs, input_lengths=lengths)

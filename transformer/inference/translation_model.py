@@ -31,8 +31,7 @@ from transformer.inference.scoring import (
 )
 from transformer.inference.translation import Translation
 from transformer.search.decoding import make_length_penalty
-from transformer.search.dispatch import one_behind
-from transformer.search.replicas import split_rows
+from transformer.search.programs import one_behind, split_rows
 
 Results = Iterator[tuple[np.ndarray, jax.Array]]  # the indices of pairs, -1 for none; their values
 

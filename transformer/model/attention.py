@@ -1,25 +1,19 @@
-"""Multi-head attention (paper, section 3.2) with any attention function."""
+"""Multi-head attention (paper, section 3.2) with any attention function, its masks and its cache.
+
+A mask says who may attend to whom: boolean, True = may attend, broadcastable to [B, N, T, S]. A row
+of ids may hold several sentences (packing). Its `segments` number them from 1; 0 is padding.
+"""
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer.config import ModelConfig
-from transformer.model.arrays import Array
-from transformer.model.attention_functions import AttentionFunction
-from transformer.model.dropout import Dropout
-from transformer.model.initializers import kernel_init
-from transformer.model.kv_cache import (
-    KeysValues,
-    KVCache,
-    attend_to_cache,
-    from_cache_layout,
-    to_cache_layout,
-    write,
-)
+from transformer.model.attention_functions import AttentionFunction, attend, masked_softmax
+from transformer.model.primitives import Array, Dropout, kernel_init
 from transformer.model.relative_positions import make_relative_positions, steps_since
 from transformer.model.sparse_attention import PATTERNS
 from transformer.registry import ATTENTION_FUNCTIONS, HARD_ATTENTION
@@ -27,6 +21,124 @@ from transformer.registry import ATTENTION_FUNCTIONS, HARD_ATTENTION
 # Equation (1), with or without its scale: a search computes these from the cache as it is.
 SCALED_PRODUCTS = "scaled_dot_product", "fused", *PATTERNS
 PRODUCTS = (*SCALED_PRODUCTS, "dot_product")
+
+
+def segment_mask(query_segments: Array, key_segments: Array) -> jax.Array:
+    """Returns the mask [B, N=1, T, S] of keys in the same sentence as the query.
+
+    query_segments [B, T], key_segments [B, S]. Padding is not attended to: for the query segments
+    1 2 0 and the key segments 1 1 2 0 the mask is
+
+        x x . .
+        . . x .
+        . . . .
+    """
+    is_same = query_segments[:, :, None] == key_segments[:, None, :]
+    return (is_same & (key_segments != 0)[:, None, :])[:, None]
+
+
+def ancestor_mask(ancestors: Array) -> jax.Array:
+    """Returns the mask [B, N=1, W, L·W] of the keys that a hypothesis' ancestors wrote.
+
+    ancestors [B, W, L]: the beam that wrote column c of hypothesis w, -1 where none of them has.
+    The keys are ordered by column, and by beam within a column. For W = 2 beams, of which
+    hypothesis 0 continued what beam 1 wrote in column 0, and L = 3:
+
+        ancestors         keys (column, beam)  (0,0) (0,1) (1,0) (1,1) (2,0) (2,1)
+        1  0 -1           hypothesis 0           .     x     x     .     .     .
+        1  1 -1           hypothesis 1           .     x     .     x     .     .
+    """
+    width = ancestors.shape[1]
+    mask = ancestors[..., None] == jnp.arange(width)
+    return mask.reshape(*mask.shape[:2], -1)[:, None]
+
+
+def causal_mask(length: int) -> jax.Array:
+    """Returns the mask [B=1, N=1, T, S=T] that hides later positions (paper, section 3.2.3)."""
+    return jnp.tril(jnp.ones((length, length), bool))[None, None]
+
+
+class KeysValues(NamedTuple):
+    """Keys and values in the layout of an attention function."""
+
+    key: jax.Array  # [B, S, N, H]
+    value: jax.Array  # [B, S, N, H]
+
+
+class KVCache(NamedTuple):
+    """Keys and values in the layout of a search step, of few queries at a time.
+
+    The products of a step then run along rows without copying them. Self-attention of W beams over
+    L columns has S = L·W keys, ordered by column, and by beam within a column: beam w's key in
+    column c has index c·W + w, so a step writes one contiguous slice. For W = 2 and L = 3 a step
+    into column 1 writes the indices 2 and 3:
+
+        index    0 1   2 3   4 5
+        column   0 0   1 1   2 2
+        beam     0 1   0 1   0 1
+
+    All sentences of a batch write one column at a time, whatever their positions (see `decoding`).
+
+    Attention to the source has the S keys of the sentence, which all beams share.
+    """
+
+    key: jax.Array  # [B, N, H, S]
+    value: jax.Array  # [B, N, S, H]
+
+
+def empty_cache(
+    batch_size: int,
+    num_beams: int,
+    length: int,
+    num_heads: int,
+    widths: tuple[int, int],
+    dtype: jnp.dtype,
+) -> KVCache:
+    """Returns zeros for `length` columns; widths: those of a key and of a value."""
+    key_width, value_width = widths
+    num_keys = length * num_beams
+    return KVCache(
+        key=jnp.zeros((batch_size, num_heads, key_width, num_keys), dtype),
+        value=jnp.zeros((batch_size, num_heads, num_keys, value_width), dtype),
+    )
+
+
+def to_cache_layout(keys_values: KeysValues) -> KVCache:
+    """Returns keys and values [B, S, N, H] in the layout of a cache."""
+    return KVCache(keys_values.key.transpose(0, 2, 3, 1), keys_values.value.swapaxes(1, 2))
+
+
+def from_cache_layout(cache: KVCache) -> KeysValues:
+    """Returns the inverse of `to_cache_layout`."""
+    return KeysValues(cache.key.transpose(0, 3, 1, 2), cache.value.swapaxes(1, 2))
+
+
+def write_to_cache(cache: KVCache, new: KVCache, column: jax.Array | int) -> KVCache:
+    """Returns the cache with `new`, which holds one position of every beam, in `column`."""
+    start = column * new.key.shape[-1]
+    update = jax.lax.dynamic_update_slice_in_dim
+    return KVCache(
+        key=update(cache.key, new.key, start, axis=3),
+        value=update(cache.value, new.value, start, axis=2),
+    )
+
+
+def attend_to_cache(
+    query: jax.Array, cache: KVCache, mask: jax.Array, bias: jax.Array | None = None
+) -> jax.Array:
+    """Returns softmax(QKᵀ + bias)V, the softmax in float32, of query [B, W, N, H]: [B, W, N, H].
+
+    mask: boolean, broadcastable to [B, N=1, W, S]; bias: float32, to [B, N, W, S].
+    """
+    key, value = cache
+    if query.shape[1] == 1:  # products of a vector: without the axis they are a third faster
+        logits = jnp.einsum("BNH,BNHS->BNS", query[:, 0], key, preferred_element_type=jnp.float32)
+        logits = logits if bias is None else logits + bias[:, :, 0]
+        weights = masked_softmax(logits, mask[:, :, 0]).astype(value.dtype)
+        return jnp.einsum("BNS,BNSH->BNH", weights, value)[:, None]
+    logits = jnp.einsum("BWNH,BNHS->BNWS", query, key, preferred_element_type=jnp.float32)
+    logits = logits if bias is None else logits + bias
+    return attend(logits, value, mask, None).swapaxes(1, 2)
 
 
 def make_attention_fn(name: str, config: ModelConfig) -> AttentionFunction:
@@ -138,7 +250,7 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[jax.Array, KVCache]:
         """Attends from one new position of every beam to what its ancestors wrote.
 
-        x [B, W, D]; column: a scalar, where x is written; mask: see `masks.ancestor_mask`;
+        x [B, W, D]; column: a scalar, where x is written; mask: see `ancestor_mask`;
         positions [B]: of x, only if they act in this attention. Returns ([B, W, D], the cache with
         the keys and values of x).
         """
@@ -148,7 +260,7 @@ class MultiHeadAttention(nn.Module):
             scheme, positions = self.relative_positions, positions[:, None]
             query, key = (scheme.rotate(heads, positions) for heads in (query, new.key))
             new, bias = new._replace(key=key), scheme.bias(query, -distances[None, None])
-        cache = write(cache, to_cache_layout(new), column)
+        cache = write_to_cache(cache, to_cache_layout(new), column)
         if self.attention in PATTERNS:  # in a cache the pattern has to be a mask
             position, is_seen = mask.sum(-1, keepdims=True) - 1, PATTERNS[self.attention]
             mask = mask & is_seen(position, position - distances, self.config.attention_block)

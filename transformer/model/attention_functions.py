@@ -14,12 +14,12 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 
-from transformer.model.arrays import Array
 from transformer.model.attention_kernel import (
     attend_in_kernel,
     gradients_in_kernel,
     kernel_takes,
 )
+from transformer.model.primitives import Array
 
 CUDNN_WIDTH = 128  # the widest head that cuDNN takes on every GPU that has its kernel
 

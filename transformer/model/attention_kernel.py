@@ -18,7 +18,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.sharding import PartitionSpec
 
-from transformer.model.arrays import Array
+from transformer.model.primitives import Array
 
 LANES = 128  # the width of a TPU's vectors, and of a block
 MAX_WEIGHTS = 2**18  # of a head in a block: 256 queries by 1,024 keys, or 128 by 2,048

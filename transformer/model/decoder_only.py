@@ -4,11 +4,10 @@ import jax
 import jax.numpy as jnp
 
 from transformer.data.lm_batches import WindowBatch
-from transformer.model.arrays import Array
+from transformer.model.attention import KVCache, causal_mask
 from transformer.model.embedding import TokenEmbedding
-from transformer.model.kv_cache import KVCache
-from transformer.model.masks import causal_mask
-from transformer.model.stack import DecoderModel
+from transformer.model.layers import DecoderModel
+from transformer.model.primitives import Array
 from transformer.special_tokens import BOS, PAD, UNK
 
 
@@ -53,7 +52,7 @@ class CausalLM(DecoderModel):
         """Returns (logits [B, W, V] of the token after `tokens`, the cache that includes these).
 
         tokens [B, W], which stand at `positions` [B] of their sentences and are written into
-        `column` of the cache; ancestors [B, W, L]: see `masks.ancestor_mask`.
+        `column` of the cache; ancestors [B, W, L]: see `attention.ancestor_mask`.
         PAD, BOS and UNK, which stand for no text, have the logit -inf.
         """
         x = self.tokens(tokens, positions[:, None], deterministic=True)

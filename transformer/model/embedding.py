@@ -7,10 +7,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer.config import ModelConfig
-from transformer.model.arrays import Array
-from transformer.model.dropout import Dropout
-from transformer.model.initializers import table_init
-from transformer.model.layer_norm import Norm, make_embedding_norm
+from transformer.model.primitives import Array, Dropout, Norm, make_embedding_norm, table_init
 from transformer.registry import POSITION_ENCODINGS
 from transformer.special_tokens import EOS
 

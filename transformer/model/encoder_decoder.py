@@ -6,13 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from transformer.data.batch import Batch
-from transformer.model.arrays import Array, as_batch
-from transformer.model.dropout import Dropout
+from transformer.model.attention import KVCache, causal_mask, segment_mask
 from transformer.model.embedding import Embedding, add_positions, make_position_encoding
-from transformer.model.kv_cache import KVCache
-from transformer.model.layer_norm import make_embedding_norm
-from transformer.model.masks import causal_mask, segment_mask
-from transformer.model.stack import DecoderModel
+from transformer.model.layers import DecoderModel
+from transformer.model.primitives import Array, Dropout, as_batch, make_embedding_norm
 
 
 class EncodedSource(NamedTuple):
@@ -119,7 +116,7 @@ class Transformer(DecoderModel):
         """Returns (logits [B, W, V] of the token after `tokens`, the cache that includes these).
 
         tokens [B, W], which stand at `positions` [B] of their sentences and are written into
-        `column` of the cache; ancestors [B, W, L]: see `masks.ancestor_mask`.
+        `column` of the cache; ancestors [B, W, L]: see `attention.ancestor_mask`.
         """
         x = self._embed_target(tokens, positions[:, None], deterministic=True)
         source = dict(encoded=encoded.keys_values, encoded_mask=encoded.mask)

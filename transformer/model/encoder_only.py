@@ -10,13 +10,16 @@ from transformer.config import ModelConfig
 from transformer.data.batch import Batch
 from transformer.data.images import ImageBatch
 from transformer.data.masked_batches import MaskedBatch
-from transformer.model.arrays import Array, as_batch
-from transformer.model.dropout import Dropout
+from transformer.model.attention import segment_mask
 from transformer.model.embedding import TokenEmbedding, add_positions, make_position_encoding
-from transformer.model.layer_norm import make_embedding_norm, make_layer_norm
-from transformer.model.layers import ACTIVATIONS
-from transformer.model.masks import segment_mask
-from transformer.model.stack import StackModel
+from transformer.model.layers import ACTIVATIONS, StackModel
+from transformer.model.primitives import (
+    Array,
+    Dropout,
+    as_batch,
+    make_embedding_norm,
+    make_layer_norm,
+)
 
 
 class SentenceEncoder(StackModel):

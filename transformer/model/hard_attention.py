@@ -1,22 +1,16 @@
 """Hard attention: a query takes the value of one position, drawn in training (Xu et al. 2015).
 
 A draw has no gradient. `HardAttention` has that of the score function (REINFORCE, Williams 1992),
-unbiased, by way of `make_translation_loss_fn`; `HardGumbelAttention` a biased one of less variance.
+unbiased, by way of the loss in `tasks.translation`; `HardGumbelAttention` a biased one of less
+variance.
 """
-
-from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from transformer.model.arrays import Array
 from transformer.model.attention_functions import WeightsDropout, attention_logits, mask_logits
-from transformer.model.dropout import hash_of_index
-from transformer.model.encoder_decoder import Transformer
-from transformer.model.loss import LossFn, Params, Sums, make_loss_fn, per_token
-from transformer.model.masks import causal_mask, segment_mask
+from transformer.model.primitives import Array, hash_of_index
 
 
 class HardAttention(nn.Module):
@@ -84,45 +78,3 @@ def gumbel_noise_of(bits: jax.Array) -> jax.Array:
 
 def _one_hot_of_largest(x: jax.Array) -> jax.Array:
     return jax.nn.one_hot(x.argmax(-1), x.shape[-1])
-
-
-def make_translation_loss_fn(model: nn.Module, label_smoothing: float) -> LossFn:
-    """Returns `loss.make_loss_fn`, with what trains the draws of a `Transformer` if it has any.
-
-    With model.attention=hard training adds (R - b) log p(s) for each sample s, whose gradient is
-    what a draw does not pass on. R is the loss of the target that the sample is for and, but in the
-    last layer, of the later ones of its sentence, which it reaches by self-attention. b, the
-    baseline, is the same of the model without dropout that takes the likeliest positions
-    (self-critical: Rennie et al., arXiv 1612.00563), so nothing is kept from step to step. Xu et
-    al. have a moving average of the loss of the whole sentence. The sums are of the loss alone.
-    """
-    loss_without_draws = make_loss_fn(model, label_smoothing)
-    if not isinstance(model, Transformer) or model.config.attention != "hard":
-        return loss_without_draws
-
-    def loss_fn(params: Params, batch: Any, rng: jax.Array | None) -> tuple[jax.Array, Sums]:
-        if rng is None:
-            return loss_without_draws(params, batch, None)
-        call = partial(model.apply, {"params": params}, batch)
-        logits, sown = call(deterministic=False, rngs={"dropout": rng}, mutable=["samples"])
-        losses, nll = per_token(logits, batch.targets, label_smoothing)
-        baseline, _ = per_token(call(deterministic=True), batch.targets, label_smoothing)
-        weights = batch.weights
-        advantage = jax.lax.stop_gradient(losses - baseline) * weights
-        score = score_of_samples(sown["samples"]["decoder"], advantage, batch.target_segments)
-        loss, nll, tokens = (x.sum() for x in (losses * weights, nll * weights, weights))
-        return loss + score, {"loss": loss, "nll": nll, "tokens": tokens}
-
-    return loss_fn
-
-
-def score_of_samples(samples: Any, advantage: jax.Array, segments: Array) -> jax.Array:
-    """Returns the sum of (R - b) log p(s) over all samples; advantage [B, T]: of each target."""
-    sees = segment_mask(segments, segments)[:, 0] & causal_mask(segments.shape[1])[0]
-    of_later = jnp.einsum("BTS,BT->BS", sees, advantage)
-    score = jnp.zeros(())
-    for i in range(len(samples)):
-        (log_probs,) = samples[f"layer_{i}"]["encoder_attention"]["alignment"]["log_probs"]
-        gain = advantage if i == len(samples) - 1 else of_later
-        score += (gain[:, None] * log_probs).sum()
-    return score

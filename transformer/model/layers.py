@@ -1,20 +1,29 @@
-"""Feed-forward, residual connection and Block: a layer of the paper's Figure 1."""
+"""Block, a layer of the paper's Figure 1, and Stack: N of them, of which every model is made.
+
+A Stack takes vectors [B, T, D], whatever they were made of; encoder, decoder and language model are
+the same Stack under another mask.
+"""
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer.config import ModelConfig
-from transformer.model.arrays import Array
-from transformer.model.attention import MultiHeadAttention
-from transformer.model.dropout import Dropout
-from transformer.model.initializers import kernel_init
-from transformer.model.kv_cache import KVCache
-from transformer.model.layer_norm import make_layer_norm
-from transformer.registry import SELF_ATTENTION_ONLY, SOURCE_ATTENTION_ONLY
+from transformer.model.attention import (
+    KVCache,
+    MultiHeadAttention,
+    ancestor_mask,
+    empty_cache,
+    to_cache_layout,
+)
+from transformer.model.primitives import Array, Dropout, kernel_init, make_layer_norm
+from transformer.model.relative_positions import acts_in_attention
+from transformer.registry import BLOCKS, SELF_ATTENTION_ONLY, SOURCE_ATTENTION_ONLY
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "relu": nn.relu,
@@ -160,3 +169,158 @@ class Block(nn.Module):
     def _add_feed_forward(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
         y = self.feed_forward(self.feed_forward_residual.sublayer_input(x))
         return self.feed_forward_residual.add(x, y, deterministic=deterministic)
+
+
+class Stack(nn.Module):
+    """N identical blocks (`config.depth`); pre-norm ends with a LayerNorm of its own.
+
+    remat: the backward pass computes the inside of each block again instead of keeping it.
+    scan_layers: the blocks are one compiled loop. Neither changes a weight's name or shape.
+    """
+
+    config: ModelConfig
+    cross_attention: bool = False
+    remat: bool = False
+    scan_layers: bool = False
+
+    def setup(self) -> None:
+        c = self.config
+        block_class = BLOCKS[c.block]
+        depth = c.depth(is_decoder=self.cross_attention)
+        self.layer = [block_class(c, self.cross_attention) for _ in range(depth)]
+        if c.norm == "pre":
+            self.last_norm = make_layer_norm(c)
+
+    def __call__(
+        self,
+        x: jax.Array,
+        *,
+        mask: Array | None,
+        encoded: jax.Array | None = None,
+        encoded_mask: Array | None = None,
+        positions: Array | None = None,
+        deterministic: bool,
+    ) -> jax.Array:
+        """Returns [B, T, D] of x [B, T, D].
+
+        mask: broadcastable to [B, N, T, T]; encoded [B, S, D]: the source, with a mask
+        broadcastable to [B, N, T, S]; positions [B, T] or [T] in the sentences of a row, which
+        matter only if they act in attention; None: a row is one sentence.
+        """
+        inputs: dict[str, Any] = dict(mask=mask, encoded=encoded, encoded_mask=encoded_mask)
+        inputs["deterministic"] = deterministic
+        if acts_in_attention(self.config):
+            inputs["positions"] = jnp.arange(x.shape[1]) if positions is None else positions
+        is_written_to = self.is_initializing() or self.is_mutable_collection("intermediates")
+        if is_written_to or not (self.remat or self.scan_layers):
+            for block in self.layer:
+                x = block(x, **inputs)
+        else:
+            x = self._scan_or_remat(x, inputs)
+        return self._finish(x)
+
+    def _unbound_block(self) -> Block:
+        """Returns a block that is a pure function of weights that it is given."""
+        return BLOCKS[self.config.block](self.config, self.cross_attention, parent=None)
+
+    def _scan_or_remat(self, x: jax.Array, inputs: dict[str, Any]) -> jax.Array:
+        """Applies the blocks as a pure function of their weights, scanned or recomputed."""
+        unbound, deterministic = self._unbound_block(), inputs["deterministic"]
+
+        def call(x: jax.Array, layer: tuple[Any, jax.Array]) -> tuple[Any, None]:
+            params, rng = layer
+            rngs = {} if deterministic else {"dropout": rng}
+            return unbound.apply({"params": params}, x, **inputs, rngs=rngs), None
+
+        if self.remat:
+            call = jax.checkpoint(call, prevent_cse=not self.scan_layers)
+        params = [block.variables["params"] for block in self.layer]
+        rng = jax.random.PRNGKey(0) if deterministic else self.make_rng("dropout")
+        rngs = jax.random.split(rng, len(params))
+        if self.scan_layers:
+            stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
+            return jax.lax.scan(call, x, (stacked, rngs))[0]
+        for layer in zip(params, rngs, strict=True):
+            x, _ = call(x, layer)
+        return x
+
+    def project_keys_values(self, encoded: jax.Array) -> list[KVCache]:
+        """Returns the encoded source [B, S, D] as each block's keys and values, projected once."""
+        return [
+            to_cache_layout(block.encoder_attention.project_keys_values(encoded))
+            for block in self.layer
+        ]
+
+    def init_cache(self, batch_size: int, num_beams: int, length: int) -> list[KVCache]:
+        """Returns an empty cache per block, for self-attention over `length` columns per beam."""
+        c = self.config
+        sizes = batch_size, num_beams, length, c.num_heads
+        return [empty_cache(*sizes, c.widths_of_head, jnp.dtype(c.dtype))] * c.depth(
+            is_decoder=self.cross_attention
+        )
+
+    def step(
+        self,
+        x: jax.Array,
+        cache: list[KVCache],
+        column: jax.Array | int,
+        *,
+        ancestors: jax.Array,
+        encoded: list[KVCache] | None = None,
+        encoded_mask: Array | None = None,
+        positions: jax.Array | None = None,
+    ) -> tuple[jax.Array, list[KVCache]]:
+        """Returns one new position of every beam, [B, W, D], and the cache that includes it.
+
+        x [B, W, D]; column: where in the cache it is written; ancestors [B, W, L]: see
+        `ancestor_mask`; encoded: the source as `project_keys_values` returns it; positions [B]: of
+        x in its sentences, which matter only if they act in attention; None: `column`.
+        """
+        inputs: dict[str, Any] = dict(mask=ancestor_mask(ancestors), encoded_mask=encoded_mask)
+        if acts_in_attention(self.config):
+            inputs["positions"] = jnp.full(len(x), column) if positions is None else positions
+        unbound = self._unbound_block()
+
+        @jax.jit  # traced once for all blocks
+        def step(
+            params: Any, x: jax.Array, cache: KVCache, encoded: KVCache | None
+        ) -> Any:  # ([B, W, D], KVCache)
+            arrays = {"params": params}, x, cache, column
+            return unbound.apply(*arrays, encoded=encoded, **inputs, method="step")
+
+        new_cache: list[KVCache] = []
+        for i, block in enumerate(self.layer):
+            params = block.variables["params"]
+            x, block_cache = step(params, x, cache[i], encoded[i] if encoded else None)
+            new_cache.append(block_cache)
+        return self._finish(x), new_cache
+
+    def _finish(self, x: jax.Array) -> jax.Array:
+        return self.last_norm(x) if self.config.norm == "pre" else x
+
+
+class StackModel(nn.Module):
+    """Base of the models, with the options of their Stacks that the configuration does not hold."""
+
+    config: ModelConfig
+    _: KW_ONLY
+    remat: bool = False
+    scan_layers: bool = False
+
+    def make_stack(self, *, cross_attention: bool = False, name: str | None = None) -> Stack:
+        """Returns a new Stack of this model."""
+        return Stack(
+            self.config,
+            cross_attention=cross_attention,
+            remat=self.remat,
+            scan_layers=self.scan_layers,
+            name=name,
+        )
+
+
+class DecoderModel(StackModel):
+    """Base of the models that a search can use; their Stack with the cache is `decoder`."""
+
+    def init_cache(self, batch_size: int, num_beams: int, length: int) -> list[KVCache]:
+        """Returns an empty cache of `length` columns for every beam."""
+        return self.decoder.init_cache(batch_size, num_beams, length)

@@ -11,8 +11,8 @@ from flax import linen as nn
 from jax import export
 
 from transformer.config import ModelConfig
-from transformer.model.arrays import Array
 from transformer.model.attention_functions import WeightsDropout, attend, attention_logits
+from transformer.model.primitives import Array
 
 
 def _scaled_identity(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:

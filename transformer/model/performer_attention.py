@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from transformer.model.arrays import Array
 from transformer.model.attention_functions import WeightsDropout
+from transformer.model.primitives import Array
 
 LEAST_FEATURE = 1e-6  # keeps sums above 0: a query that fits no feature sees all keys alike
 LARGEST_EXPONENT = 40.0  # of a feature of a key, where no largest one can be known

@@ -13,7 +13,7 @@ import numpy as np
 from flax import linen as nn
 
 from transformer.config import ModelConfig
-from transformer.model.arrays import Array
+from transformer.model.primitives import Array
 from transformer.registry import POSITION_ENCODINGS
 
 

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 from jax import export
 
-from transformer.model.arrays import Array
 from transformer.model.attention_functions import (
     WeightsDropout,
     masked_softmax,
     scaled_dot_product_attention,
 )
+from transformer.model.primitives import Array
 
 
 def is_in_window(query_positions: Array, key_positions: Array | int, block: int) -> Array:

@@ -17,10 +17,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from transformer.model.arrays import Array
-from transformer.model.attention import MultiHeadAttention
-from transformer.model.kv_cache import KeysValues, KVCache
+from transformer.model.attention import KeysValues, KVCache, MultiHeadAttention
 from transformer.model.layers import Block
+from transformer.model.primitives import Array
 from transformer.model.relative_positions import steps_since
 
 

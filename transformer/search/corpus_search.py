@@ -11,10 +11,9 @@ import numpy as np
 from transformer.data.bucketing import LAST_BUCKET, buckets_of, choose_slots, deal
 from transformer.data.ragged import Ragged
 from transformer.search.decoding import Hypotheses
-from transformer.search.dispatch import one_behind
 from transformer.search.inputs import make_inputs
 from transformer.search.options import SearchOptions
-from transformer.search.programs import Params, SearchPrograms
+from transformer.search.programs import Params, SearchPrograms, one_behind
 from transformer.search.slots import NONE, REFILL_SHARE, Results, Sentences
 
 Found = tuple[int, Hypotheses]  # the index of a sentence and what was found, without the axis B

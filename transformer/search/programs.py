@@ -1,20 +1,26 @@
-"""The compiled programs of a search: one encodes sentences, the other searches them in slots."""
+"""The compiled programs of a search: one encodes sentences, the other searches them in slots.
 
-from collections.abc import Callable
+Each device searches sentences of its own with a full copy of the parameters.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from transformer.data.bucketing import LAST_BUCKET, batch_sizes, bucket_lengths
 from transformer.search.decoding import Array, Cache, StepFn
 from transformer.search.options import SearchOptions
-from transformer.search.replicas import REPLICA
 from transformer.search.slots import NONE, Method, Results, Sentences, Slots, advance_slots
 
+REPLICA = "replica"  # the only axis of the mesh
+Tree = TypeVar("Tree")  # a pytree of arrays
+T = TypeVar("T")
 Params = Any  # a pytree of arrays: the parameters of the model
 
 
@@ -135,3 +141,43 @@ def max_num_programs(batch_size: int, largest_bucket: int, options: SearchOption
         is_last = bucket >= min(LAST_BUCKET, largest_bucket) and few < many
         count += len(batch_sizes(batch_size, bucket)) * (2 + is_last)
     return count
+
+
+def make_replicas(devices: Sequence[jax.Device]) -> Mesh:
+    """Returns a mesh with one axis, on which every device is a replica of the model."""
+    return Mesh(np.array(devices), (REPLICA,))
+
+
+def replicate(replicas: Mesh, tree: Tree) -> Tree:
+    """Copies all arrays of `tree` to every device."""
+    return jax.device_put(tree, NamedSharding(replicas, P()))
+
+
+def split_rows(replicas: Mesh, tree: Tree) -> Tree:
+    """Puts arrays [replicas · rows, …] onto the devices, the same number of rows on each."""
+    return jax.device_put(tree, NamedSharding(replicas, P(REPLICA)))
+
+
+def one_behind(items: Iterable[T]) -> Iterator[T]:
+    """Yields each item once the next one has been made.
+
+    Calls of compiled functions return before the devices have computed anything. Where an item is
+    what such a call returned, its values are thus fetched when the next call has been made already.
+
+    >>> def made():
+    ...     for item in "ab":
+    ...         print("make", item)
+    ...         yield item
+    >>> for item in one_behind(made()):
+    ...     print("fetch", item)
+    make a
+    make b
+    fetch a
+    fetch b
+    """
+    iterator = iter(items)
+    for previous in iterator:
+        for item in iterator:
+            yield previous
+            previous = item
+        yield previous

@@ -8,8 +8,7 @@ from etils import epath
 
 from transformer.config import Config, DataConfig
 from transformer.console import quantity
-from transformer.data.image_augmentation import AugmentedImageBatches
-from transformer.data.images import ImageBatches, load_images, to_patches
+from transformer.data.images import AugmentedImageBatches, ImageBatches, load_images, to_patches
 from transformer.inference.classifier import Classifier
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel

@@ -2,17 +2,20 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from etils import epath
+from flax import linen as nn
 
 from transformer.checkpoint.restore import restore
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.console import quantity
 from transformer.data.batch import Batch
+from transformer.data.bpe_dropout import SubwordDropout
 from transformer.data.epoch_pairs import with_temperature
 from transformer.data.length_filter import filter_by_length, length_warnings
 from transformer.data.packing import PackedBatches, full_rows, num_rows_of_batch
@@ -24,7 +27,6 @@ from transformer.data.prepared.key import text_facts
 from transformer.data.prepared.preparation import Share
 from transformer.data.prepared.prepare import training_corpus
 from transformer.data.ragged import Ragged
-from transformer.data.subword_dropout import make_subword_dropout
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
 from transformer.data.training_text import TrainingText
@@ -33,9 +35,10 @@ from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.metrics import score_by
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.translator import Translator
+from transformer.model.attention import causal_mask, segment_mask
 from transformer.model.costs import StepCost, training_flops
 from transformer.model.encoder_decoder import Transformer
-from transformer.model.hard_attention import make_translation_loss_fn
+from transformer.model.loss import LossFn, Sums, make_loss_fn, per_token
 from transformer.parallel.hosts import check_same, split_over_hosts
 from transformer.parallel.mapping import Parallel
 from transformer.registry import METRICS
@@ -46,6 +49,48 @@ from transformer.workdir import WorkDir
 FACTS = "path, size or time of change of the text (data.cache_key=hash compares what is in it)"
 FEW_PAIRS = 50  # of fewer, a score tells hardly which checkpoint is better
 MAX_TOO_LONG = 0.001  # of the training pairs may have a source too long for rows of the best shape
+
+
+def make_translation_loss_fn(model: nn.Module, label_smoothing: float) -> LossFn:
+    """Returns `loss.make_loss_fn`, with what trains the draws of a `Transformer` if it has any.
+
+    With model.attention=hard training adds (R - b) log p(s) for each sample s, whose gradient is
+    what a draw does not pass on. R is the loss of the target that the sample is for and, but in the
+    last layer, of the later ones of its sentence, which it reaches by self-attention. b, the
+    baseline, is the same of the model without dropout that takes the likeliest positions
+    (self-critical: Rennie et al., arXiv 1612.00563), so nothing is kept from step to step. Xu et
+    al. have a moving average of the loss of the whole sentence. The sums are of the loss alone.
+    """
+    loss_without_draws = make_loss_fn(model, label_smoothing)
+    if not isinstance(model, Transformer) or model.config.attention != "hard":
+        return loss_without_draws
+
+    def loss_fn(params: Params, batch: Any, rng: jax.Array | None) -> tuple[jax.Array, Sums]:
+        if rng is None:
+            return loss_without_draws(params, batch, None)
+        call = partial(model.apply, {"params": params}, batch)
+        logits, sown = call(deterministic=False, rngs={"dropout": rng}, mutable=["samples"])
+        losses, nll = per_token(logits, batch.targets, label_smoothing)
+        baseline, _ = per_token(call(deterministic=True), batch.targets, label_smoothing)
+        weights = batch.weights
+        advantage = jax.lax.stop_gradient(losses - baseline) * weights
+        score = score_of_samples(sown["samples"]["decoder"], advantage, batch.target_segments)
+        loss, nll, tokens = (x.sum() for x in (losses * weights, nll * weights, weights))
+        return loss + score, {"loss": loss, "nll": nll, "tokens": tokens}
+
+    return loss_fn
+
+
+def score_of_samples(samples: Any, advantage: jax.Array, segments: jax.Array) -> jax.Array:
+    """Returns the sum of (R - b) log p(s) over all samples; advantage [B, T]: of each target."""
+    sees = segment_mask(segments, segments)[:, 0] & causal_mask(segments.shape[1])[0]
+    of_later = jnp.einsum("BTS,BT->BS", sees, advantage)
+    score = jnp.zeros(())
+    for i in range(len(samples)):
+        (log_probs,) = samples[f"layer_{i}"]["encoder_attention"]["alignment"]["log_probs"]
+        gain = advantage if i == len(samples) - 1 else of_later
+        score += (gain[:, None] * log_probs).sum()
+    return score
 
 
 class TranslationTask(Task[PackedBatches, PackedBatches]):
@@ -96,16 +141,18 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
     def _pack_training(self, num_rows: int) -> PackedBatches:
         data = self.config.data
         weights = [corpus.weight for corpus in parse_corpora(data.corpus)]
-        num_positions = self.config.training.batch_tokens // jax.process_count()
+        sides, seed = (self.corpus.source, self.corpus.target), self.config.training.seed
+        dropout = None
+        if data.subword_dropout:
+            dropout = SubwordDropout(self.tokenizers, data.subword_dropout, sides, seed)
         return PackedBatches(
-            self.corpus.source,
-            self.corpus.target,
+            *sides,
             row_length=data.row_length,
             rows_per_batch=num_rows,
-            seed=self.config.training.seed,
+            seed=seed,
             parts=with_temperature(self.corpus.parts(weights), data.corpus_temperature),
             too_long=MAX_TOO_LONG,
-            subword_dropout=make_subword_dropout(data, self.tokenizers, num_positions),
+            subword_dropout=dropout,
         )
 
     def _pack_validation(self, num_rows: int) -> tuple[PackedBatches, Counter[str]]:
@@ -208,11 +255,11 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         batches = self.training_batches
         if not batches.subword_dropout:
             return []
-        source, target = (f"{growth - 1:.0%}" for growth in batches.growth)
+        source, target = (f"{growth - 1:.0%}" for growth in batches.subword_dropout.growth)
         return [
             f"subwords    {self.config.data.subword_dropout:g} of the merges dropped: sources have "
-            f"{source} more pieces, targets {target}; rows are too short for "
-            f"{batches.restored_share(10):.1%} of the words split further"
+            f"{source} more pieces, targets {target}; {batches.undropped_share(10):.1%} of the "
+            f"sentences keep their best pieces, as their row is full"
         ]
 
     def summary_lines(self) -> list[str]:

@@ -7,6 +7,8 @@ training step, and chooses how many of them fit the minutes that the run may tak
 import json
 import os
 import time
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 
@@ -22,10 +24,13 @@ from transformer.tasks.translation import TranslationTask
 from transformer.training import automatic_rules as rules
 from transformer.training.choices import Choices
 from transformer.training.fit_memory import NUM_PARTS
-from transformer.training.step_timing import Clock, time_steps
+from transformer.training.prefetch import prefetch
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
+Clock = Callable[[], float]  # seconds, from any start
+TIMED_SECONDS = 5.0
+WARM_STEPS = 3  # that fill caches; they are not timed
 DEFAULT_MINUTES = 10.0
 TRAINING_SHARE = 0.7  # of the minutes, while nothing is measured
 FLOPS_PER_CORE = 50e9  # that training sustains; measured on AMD EPYC
@@ -219,3 +224,36 @@ def _num_validated(config: Config, task: TranslationTask) -> int:
     """Returns how many sentences a validation translates."""
     available = len(task.validation_pairs)
     return min(config.data.max_validation_sentences or available, available)
+
+
+class StepTiming(NamedTuple):
+    """What was measured. compiling: seconds to compile the step; step: seconds that one takes."""
+
+    compiling: float
+    step: float
+
+
+def time_steps(trainer: Trainer, clock: Clock = time.monotonic) -> StepTiming:
+    """Compiles the training step and times it for about `TIMED_SECONDS`; all hosts agree.
+
+    What it learns is thrown away.
+    """
+    state = trainer.train_step.init_state()
+    make_batch, training_batches = trainer.train_step.make_batch, trainer.task.training_batches
+    batches = prefetch(lambda step: make_batch(training_batches, step), range(10_000))
+
+    def run(num_steps: int) -> float:
+        nonlocal state
+        start = clock()
+        for _ in range(num_steps):
+            state, _ = trainer.train_step(state, next(batches))
+        jax.block_until_ready(state)
+        seconds = clock() - start
+        return float(hosts.gather_from_hosts(repr(seconds).encode())[0])
+
+    first = run(1)
+    warm = run(WARM_STEPS) / WARM_STEPS
+    num_steps = max(WARM_STEPS, min(1000, int(TIMED_SECONDS / max(warm, 1e-6))))
+    seconds = run(num_steps) / num_steps
+    batches.close()
+    return StepTiming(max(0.0, first - seconds), seconds)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from tensorboardX import SummaryWriter
 from tensorboardX.record_writer import register_writer_factory
-from tensorboardX.summary import hparams
 
 from transformer.config import Config
 from transformer.growing_files import open_growing
@@ -26,16 +25,14 @@ GROUPS = {  # of the names that do not begin with that of a split; None: not for
     "num_train_steps": None,
 }
 SCHEME = "events"  # by which tensorboardX knows that we write its files
-COMPARED = ("model.", "optimizer.", "tokenizer.", "training.")  # hyperparameters
 NUM_SAMPLES = 8  # per validation
-CHARTS = {"loss": {"training and validation": ["Multiline", ["train/loss", "validation/loss"]]}}
 
 
 class EventFile:
     """The events of one start of a run: metrics in groups, samples, and the settings.
 
     num_steps_done: the steps before this start; TensorBoard forgets the events of later ones.
-    config: shown as text and in the table of hyperparameters; None for neither.
+    config: shown as text if it is given.
     """
 
     def __init__(self, workdir: WorkDir, num_steps_done: int, config: Config | None = None) -> None:
@@ -47,7 +44,8 @@ class EventFile:
             flush_secs=120 if is_remote(workdir.path) else 10,
         )
         if config and not num_steps_done:
-            self._add_config(config)
+            rows = [f"|{name}|{json.dumps(value)}|" for name, value in config.values().items()]
+            self._writer.add_text("settings", "\n".join(["|setting|value|", "|-|-|", *rows]), 0)
 
     def add_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         """Adds each metric under its tag."""
@@ -63,24 +61,6 @@ class EventFile:
     def close(self) -> None:
         """Writes what was added and ends the writer's thread."""
         self._writer.close()
-
-    def _add_config(self, config: Config) -> None:
-        values = config.values()
-        rows = [f"|{name}|{json.dumps(value)}|" for name, value in values.items()]
-        self._writer.add_text("settings", "\n".join(["|setting|value|", "|-|-|", *rows]), 0)
-        self._writer.add_custom_scalars(CHARTS)
-        columns = ["validation/loss"]
-        if config.task == "translation":
-            metric = config.data.selection_metric
-            columns += [f"validation/{metric}", f"test/{metric}"]
-        compared = {
-            setting.name: values[setting.name]
-            for setting in config.settings()
-            if setting.changes_result and setting.name.startswith(COMPARED)
-        }
-        if self._writer.file_writer:  # None on hosts that do not write
-            for summary in hparams(compared, dict.fromkeys(columns, 0.0))[:2]:
-                self._writer.file_writer.add_summary(summary, 0)
 
 
 def tag_of(name: str) -> str | None:

@@ -6,16 +6,14 @@ the host does meanwhile, under the names `train` (a step), `input` and `evaluati
 
 import re
 import socket
-import tempfile
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
 import jax
 from etils import epath
 
-from transformer import storage
-from transformer.console import phase, say
+from transformer.console import say
+from transformer.storage import is_remote
 from transformer.workdir import WorkDir
 
 annotate = jax.profiler.TraceAnnotation  # `with annotate("input"):` names what is done in a trace
@@ -25,13 +23,11 @@ Pause = Callable[[], AbstractContextManager[None]]
 class Profile:
     """The trace of some consecutive steps of a run, which it starts and stops.
 
-    steps: those to trace, counted from 1. folder: where to save the trace, a local one or gs://.
+    steps: those to trace, counted from 1. folder: where to save the trace, a local one.
     """
 
     def __init__(self, steps: range, folder: epath.Path) -> None:
-        self._steps, self._folder = steps, folder
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None  # while it is running
-        self._last = 0  # the step that was marked last
+        self._steps, self._folder, self._is_running = steps, folder, False
 
     @contextmanager
     def step(self, step: int, pause: Pause) -> Generator[None]:
@@ -40,64 +36,40 @@ class Profile:
         pause: waits for the devices, so that no step is cut in two, and leaves the time that
         starting or stopping takes out of the reported speed.
         """
-        if self._temporary and step not in self._steps:
+        if self._is_running and step not in self._steps:
             self.close(pause)
-        elif self._steps and not self._temporary:
-            self._start(step, pause)
-        self._last = step
+        elif step in self._steps and not self._is_running:
+            self._is_running = self._try(self._start, pause)
+        elif self._steps and step > self._steps[-1]:
+            say(f"no profile: the run goes on with step {step:,}, after step {self._steps[-1]:,}")
+            self._steps = range(0)
         with jax.profiler.StepTraceAnnotation("train", step_num=step):
             yield
 
     def close(self, pause: Pause) -> None:
         """Saves the trace if it is running, as it is when a run ends early."""
-        if self._temporary:
-            self._steps = range(self._steps[0], self._last + 1)
-            with pause():
-                self._try(self._save)
-            self._steps = range(0)
+        if self._is_running and self._try(jax.profiler.stop_trace, pause):
+            say(
+                f"profile: {self._folder}; to look at it: pip install xprof, then xprof "
+                f"--logdir={self._folder}; or open its *.trace.json.gz at https://ui.perfetto.dev"
+            )
+        self._is_running, self._steps = False, range(0)
 
-    def _start(self, step: int, pause: Pause) -> None:
-        if step in self._steps:
-            with pause():
-                self._try(self._begin)
-        elif step > self._steps[-1]:
-            say(f"no profile: the run goes on with step {step:,}, after {self._name}")
-            self._steps = range(0)
-
-    def _try(self, work: Callable[[], None]) -> None:
-        """Does `work`; if it fails, the trace is given up: the run is worth more."""
-        try:
-            work()
-        except Exception as error:  # of several types: files, the object store, another trace
-            say(f"warning: {self._name} cannot be profiled: {error}")
-            self._steps = range(0)
-
-    @property
-    def _name(self) -> str:
-        first, last = self._steps[0], self._steps[-1]
-        return f"steps {first:,} to {last:,}" if first < last else f"step {first:,}"
-
-    def _begin(self) -> None:
+    def _start(self) -> None:
         options = jax.profiler.ProfileOptions()
         options.python_tracer_level = 0  # each call in Python would slow the host, and fill files
-        temporary = tempfile.TemporaryDirectory(prefix="profile_")  # JAX writes to local ones only
-        jax.profiler.start_trace(temporary.name, profiler_options=options)
-        self._temporary = temporary
+        jax.profiler.start_trace(self._folder, profiler_options=options)
 
-    def _save(self) -> None:
-        temporary, self._temporary = self._temporary, None
-        assert temporary  # as the trace is running
-        with phase("saving the profile"), temporary as name:
-            jax.profiler.stop_trace()
-            for file in sorted(path for path in Path(name).rglob("*") if path.is_file()):
-                copy = self._folder / file.relative_to(name).as_posix()
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                storage.write_atomically(copy, file.read_bytes())
-        say(
-            f"profile of {self._name}: {self._folder}; to look at it: pip install xprof, then "
-            f"xprof --logdir={self._folder}; or open its *.trace.json.gz at "
-            f"https://ui.perfetto.dev"
-        )
+    def _try(self, work: Callable[[], None], pause: Pause) -> bool:
+        """Does `work`; if it fails, the trace is given up: the run is worth more."""
+        try:
+            with pause():
+                work()
+        except Exception as error:  # of several types: files, another trace
+            say(f"warning: the steps cannot be profiled: {error}")
+            self._steps = range(0)
+            return False
+        return True
 
 
 NO_PROFILE = Profile(range(0), epath.Path())
@@ -107,7 +79,8 @@ def make_profile(text: str, workdir: WorkDir, num_train_steps: int) -> Profile:
     """Returns the Profile that --profile asks for, on the host that writes.
 
     text: "STEP:COUNT" for the COUNT steps after STEP, or "". num_train_steps: of the run; 0 if they
-    are not known yet. Raises ValueError if `text` is anything else, or the run has ended by then.
+    are not known yet. Raises ValueError if `text` is anything else, the run has ended by then, or
+    its work directory is not a local one.
     """
     if not text:
         return NO_PROFILE
@@ -121,6 +94,11 @@ def make_profile(text: str, workdir: WorkDir, num_train_steps: int) -> Profile:
         raise ValueError(
             f"--profile={text} begins after the last step of the run, {num_train_steps:,}; name an "
             f"earlier one."
+        )
+    if is_remote(workdir.path):
+        raise ValueError(
+            f"--profile writes to local folders only, not to {workdir.path}: give --profiler_port "
+            f"and capture a profile with xprof."
         )
     if not workdir.writes:
         return NO_PROFILE

@@ -3,9 +3,12 @@
 import math
 import time
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
+from etils import epath
 from etils.epath import PathLike
 
 from transformer.config import Config
@@ -23,10 +26,40 @@ from transformer.training.moved_folder import ending_saves
 from transformer.training.next_commands import this_command
 from transformer.training.profile import Profile, make_profile
 from transformer.training.progress import OnReport
-from transformer.training.result import TrainingResult, test_scores
 from transformer.training.same_run import check_same_run, summary
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What training left in a work directory.
+
+    step: that of the newest checkpoint; 0 if it was stopped before training began, or began again.
+    scores: those of the test split by name, as "bleu"; empty unless the run came to its end.
+    exit_code: what the train command returns, a constant of `transformer.signals`.
+    """
+
+    workdir: epath.Path
+    step: int
+    exit_code: int
+    scores: dict[str, float]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run came to its end and was not stopped before."""
+        return self.exit_code == DONE
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Returns the records of metrics.jsonl: the training reports and the validations."""
+        return WorkDir(self.workdir).read_metrics()
+
+    def __repr__(self) -> str:
+        """As "TrainingResult(runs/x, finished at step 600: bleu 98.12, chrf 99.01)"."""
+        ended = "finished" if self.is_finished else f"stopped with exit code {self.exit_code}"
+        scores = ", ".join(f"{name} {value:.2f}" for name, value in self.scores.items())
+        facts = f"{self.workdir}, {ended} at step {self.step:,}"
+        return f"TrainingResult({facts}: {scores})" if scores else f"TrainingResult({facts})"
 
 
 def train(
@@ -106,7 +139,7 @@ def _finished_before(workdir: WorkDir) -> TrainingResult:
         f"{next_commands.evaluate_command(str(workdir.path))}"
     )
     last = workdir.read_metrics()[-1]
-    return TrainingResult(workdir.path, last["step"], DONE, test_scores(last))
+    return TrainingResult(workdir.path, last["step"], DONE, _scores_of_test_split(last))
 
 
 def _make_trainer(
@@ -145,7 +178,9 @@ def _train(
     if code != DONE:
         return TrainingResult(workdir.path, step, code, {})
     hosts.wait_until(partial(workdir.is_finished, trainer.config))  # the first host writes that
-    return TrainingResult(workdir.path, step, code, test_scores(workdir.read_metrics()[-1]))
+    return TrainingResult(
+        workdir.path, step, code, _scores_of_test_split(workdir.read_metrics()[-1])
+    )
 
 
 def is_finished(workdir: WorkDir, config: Config) -> bool:
@@ -201,4 +236,13 @@ def _save_scores(workdir: WorkDir, result: TaskScores, split: str) -> dict[str, 
         f"test_{name}": score.value
         for name, score in result.scores.items()
         if math.isfinite(score.value)  # JSON knows no other number
+    }
+
+
+def _scores_of_test_split(record: dict[str, float]) -> dict[str, float]:
+    """Returns the scores of the test split in the last record of metrics.jsonl, by name."""
+    return {
+        name.removeprefix("test_"): value
+        for name, value in record.items()
+        if name.startswith("test_")
     }

@@ -1,20 +1,25 @@
 """The training loop: train, report, evaluate, save; stop when told, resume where it stopped."""
 
+import math
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
+from typing import Any
 
 import jax
 
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.open_run import choose_base, load_base
 from transformer.checkpoint.orbax_manager import reason_of
 from transformer.checkpoint.train_state import Params, TrainState
+from transformer.checkpoint.warm_start import warm_start
 from transformer.config import Config
 from transformer.console import phase, quantity, say
+from transformer.parallel import hosts
 from transformer.parallel.mapping import make_parallel
 from transformer.registry import TASKS
 from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption, Stopping
 from transformer.tasks.task import Task
-from transformer.training.initial_state import restore_or_init, score_and_loss, scores_until
 from transformer.training.meter import make_meter
 from transformer.training.optimizer import make_schedule
 from transformer.training.prefetch import prefetch
@@ -90,7 +95,7 @@ class Trainer:
     def _start(self) -> TrainState:
         """Opens checkpoints and logs; returns the state to continue from."""
         self.checkpoints = open_checkpoints(self.config, self.workdir, self.task)
-        state = restore_or_init(self.config, self.workdir, self.checkpoints, self.train_step)
+        state = _restore_or_init(self.config, self.workdir, self.checkpoints, self.train_step)
         self.first_step = step = int(state.step)
         trained = self.checkpoints.about(step).get("trained", {}) if step else {}
         self.progress = open_progress(self.workdir, self.config, step, trained, self.on_report)
@@ -100,7 +105,7 @@ class Trainer:
 
     def _recall_evaluations(self, step: int, state: TrainState) -> None:
         """Counts the evaluations before a resumption, and makes up for one that was cut short."""
-        scores = scores_until(step, self.task, self.workdir)
+        scores = _scores_until(step, self.task, self.workdir)
         for scored_step, (score, loss) in scores.items():
             self.stopping.record_score(score)
             self.checkpoints.record_score(scored_step, score, loss)
@@ -173,7 +178,7 @@ class Trainer:
         if samples:
             self.progress.say(samples[step % len(samples)])
             self.progress.log_samples(step, samples)
-        score, loss = score_and_loss(self.task, metrics)
+        score, loss = _score_and_loss(self.task, metrics)
         self.stopping.record_score(score)
         self.checkpoints.record_score(step, score, loss)
         self.progress.draw_curves()
@@ -238,3 +243,56 @@ class Trainer:
             f"optimizer.peak_learning_rate or set optimizer.clip_norm, in another --workdir."
         )
         return DIVERGED
+
+
+def _restore_or_init(
+    config: Config, workdir: WorkDir, checkpoints: Checkpoints, train_step: TrainStep
+) -> TrainState:
+    """Returns the newest good checkpoint, or a fresh state, or one with another run's weights."""
+    note, training, resumes = "", config.training, bool(checkpoints.steps())
+    if resumes:
+        with phase("restoring the checkpoint"):
+            state = checkpoints.restore(train_step.abstract_state)
+        note = f"resuming at step {int(state.step):,}"
+    else:
+        with phase("initialising the parameters"):
+            state = train_step.init_state()
+        if training.init_from and not training.lora_rank:
+            params, note = warm_start(state.params, workdir, training.init_from)
+            state = state.with_params(params)
+    if training.lora_rank:
+        base = load_base(workdir) if resumes else choose_base(workdir, training.init_from)
+        state = state.replace(frozen=_put_like(train_step.abstract_state.frozen, base))
+        note = note or f"adapters of rank {training.lora_rank} to {training.init_from}"
+    hosts.check_same("the checkpoint that they can read", note.encode)
+    if note:
+        say(note)
+    return state
+
+
+def _put_like(like: Params, base: Params) -> Params:
+    """Puts the parameters of a base on the devices; like: their shapes and shardings."""
+
+    def shapes(params: Params) -> Any:
+        return jax.tree.map(lambda x: x.shape, params)
+
+    if shapes(like) != shapes(base):
+        raise ValueError(
+            "training.lora_rank adapts a model of the same shape and task as that of "
+            "training.init_from; set --config.training.lora_rank=0 to train a model that differs."
+        )
+    return jax.tree.map(lambda x, y: jax.device_put(y.astype(x.dtype), x.sharding), like, base)
+
+
+def _score_and_loss(task: Task, metrics: Mapping[str, float]) -> tuple[float, float]:
+    """Returns the score and the loss of a validation, which is infinite where there is none."""
+    return task.selection_score(metrics), metrics.get("validation_loss", math.inf)
+
+
+def _scores_until(step: int, task: Task, workdir: WorkDir) -> dict[int, tuple[float, float]]:
+    """Returns score and loss of the validations that were logged up to a step, by their steps."""
+    return {
+        record["step"]: _score_and_loss(task, record)
+        for record in workdir.read_metrics()
+        if task.selection_key in record and record["step"] <= step
+    }
