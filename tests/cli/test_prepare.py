@@ -65,7 +65,7 @@ def test_a_killed_process_leaves_parts_and_no_workers(tmp_path):
     process = start("transformer/cli/prepare.py", *words, "--config.data.prepare_workers=2")
     cache, parts = tmp_path / "runs" / "prepared_corpora", []
     while process.poll() is None and not parts:
-        parts = list(cache.glob("corpus-*/parts/*.npz"))
+        parts = list(cache.glob("corpus-*/*.arrow"))
     process.kill()
     process.communicate(timeout=20)  # when the workers, which share its streams, have ended
     assert parts and not list(cache.glob("corpus-*/header.json"))
