@@ -148,7 +148,7 @@ def main():
     _, prepared = training_corpus(config, text, cache, tokenizers, Share())
     ours = options.pairs / (time.perf_counter() - start)
     print(f"prepared    {ours:,.0f} pairs/s with {num_cores()} cores: {ours / pace:.2f} times that")
-    num_bytes = sum(facts["bytes"] for facts in prepared.checksums.values())
+    num_bytes = sum(file.stat().st_size for file in prepared.folder.iterdir())
     print(f"files       {num_bytes / options.pairs:.0f} bytes a pair")
     del prepared
     _report_restarts(str(corpus), str(folder / "cache"), workdir, folder, options)

@@ -12,8 +12,8 @@ PACKAGE = ROOT / "transformer"
 # A package (or a module at the top) may import those to its right and never those to its left.
 # Those between bars have no order among each other and may not import each other.
 LAYERS = """cli > training > tasks > evaluation > interop > inference > checkpoint > search | model
-    > data > parallel | workdir > config | growing_files > registry | storage | console | signals
-    | libraries | folders | special_tokens > reading | terminal"""
+    > data > parallel | workdir > config | growing_files | files > registry | storage | console
+    | signals | libraries | folders | special_tokens > reading | terminal"""
 RANK = {
     name.strip(): rank for rank, layer in enumerate(LAYERS.split(">")) for name in layer.split("|")
 }

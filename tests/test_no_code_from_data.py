@@ -14,7 +14,6 @@ from tests.helpers.random_runs import write_run
 from transformer.checkpoint.restore import restore
 from transformer.config import DataConfig
 from transformer.data.images import load_images
-from transformer.data.prepared.parts import DamagedPartError, part_path, read_part
 from transformer.data.workers import in_order
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -98,14 +97,11 @@ def marker(tmp_path):
 
 
 def test_arrays_are_no_pickles(marker, tmp_path):
-    """Catches object arrays in images and in parts of a prepared corpus."""
+    """Catches object arrays in images."""
     bomb = np.array([Bomb(marker)], object)
     np.savez(tmp_path / "train.npz", images=bomb, labels=bomb)
     with pytest.raises(ValueError, match=r"train\.npz"):
         load_images(DataConfig(corpus=str(tmp_path)), "train")
-    np.savez(part_path(tmp_path, 0), source_ids=bomb)
-    with pytest.raises(DamagedPartError):
-        list(read_part(tmp_path, 0, ["source_ids"]))
 
 
 def test_files_of_a_run_are_no_pickles(marker, tmp_path):

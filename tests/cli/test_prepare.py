@@ -78,5 +78,5 @@ def test_a_killed_process_leaves_parts_and_no_workers(words, tmp_path):
     ((code, err),) = finish([process])  # when the workers, which share its streams, have ended
     assert code == -signal.SIGKILL, err
     (folder,) = (tmp_path / "runs" / "prepared_corpora").glob("corpus-*")
-    assert list(folder.glob("parts/*.npz")) and not (folder / "header.json").exists()
+    assert list(folder.glob("*.arrow")) and not (folder / "header.json").exists()
     assert len(open_prepared(tmp_path).source) > 380

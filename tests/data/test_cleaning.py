@@ -91,7 +91,6 @@ def test_the_first_occurrence_stays(repetitive, which, tmp_path):
     assert corpus.left_out == counts
     assert corpus.left_out.total() == 200 - len(pairs) == 200 - header["pairs"]
     assert sum(header["pairs_of_corpora"]) == len(pairs) > header["pairs_of_corpora"][0]
-    assert header["tokens"] == [len(side.flat.array) for side in (corpus.source, corpus.target)]
 
 
 def test_the_first_of_equal_hashes_in_any_bucket_stays(monkeypatch):

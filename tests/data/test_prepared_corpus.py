@@ -12,28 +12,30 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.helpers.scripts import HANGS, wait_for
+from tests.helpers.scripts import HANGS
 from transformer import storage
 from transformer.config import Config
 from transformer.data import pair_blocks, training_text
+from transformer.data.batch import Batch
 from transformer.data.epoch_pairs import CorpusPart
 from transformer.data.length_filter import filter_by_length
 from transformer.data.packing import PackedBatches
 from transformer.data.parallel_text import load_evaluation_pairs
-from transformer.data.prepared import assemble, corpus, parts, preparation, vocabularies
+from transformer.data.prepared import corpus, header, parts, preparation, vocabularies
+from transformer.data.prepared.arrow_files import ArrowFile, arrow_bytes, arrow_lists
 from transformer.data.prepared.cache import cache_folder
-from transformer.data.prepared.corpus import MappedArray, open_corpus
+from transformer.data.prepared.corpus import SentencesOfParts, open_corpus
 from transformer.data.prepared.preparation import Share
 from transformer.data.prepared.prepare import training_corpus
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import train_tokenizers
 from transformer.data.training_text import TrainingText
+from transformer.files import parts as files_parts
+from transformer.files.parts import Parts
 from transformer.reading import PassingError
 from transformer.storage import absolute
 
 NUM_PAIRS = 230
-FILES = ["source_ids.npy", "source_lengths.npy", "target_ids.npy", "target_lengths.npy"]
-WRITTEN = [*FILES, "held_out.json", "left_out.tsv", "header.json"]
 CLEAN = {"data.drop_duplicates": "source", "data.drop_without_letters": True}
 ALL = Share()
 
@@ -42,7 +44,7 @@ ALL = Share()
 def many_small_parts(monkeypatch):
     """Six parts, in this process unless a test asks for others."""
     monkeypatch.setattr(pair_blocks, "PAIRS_OF_BLOCK", 40)
-    monkeypatch.setattr(preparation, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(files_parts, "LOOK_EVERY", 0.01)
 
 
 @pytest.fixture
@@ -92,8 +94,7 @@ def prepare(config, tokenizers=None, share=ALL):
 def contents(config):
     """{name: bytes} of what every preparation has to write alike."""
     (folder,) = absolute(config.data.cache).glob("corpus-*")
-    assert not (folder / "parts").exists()
-    return {name: (folder / name).read_bytes() for name in WRITTEN}
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
 def all_batches(source, target, corpora):
@@ -126,7 +127,7 @@ def test_batches_are_those_of_the_text(config, held_out, monkeypatch):
     monkeypatch.setattr(training_text, "read_blocks", lambda *_: pytest.fail("the text is read"))
     (source, _), found = prepare(config)
     assert source.to_bytes() == tokenizers[0].to_bytes()
-    assert found.source.lengths.dtype == found.source.flat.array.dtype == np.uint16
+    assert found.source.lengths.dtype == found.source[0].dtype == np.uint16
     assert found.parts([1.5, 1.0]) == corpora
     batches = all_batches(found.source, found.target, found.parts([1.5, 1.0]))
     for ours, theirs in zip(batches, expected, strict=True):
@@ -184,11 +185,11 @@ def test_a_killed_preparation_goes_on_where_it_stopped(config, when, said, monke
         if when == "a part":
             stop_at(patch, 4, Killed)
         else:
-            patch.setattr(assemble, "total_left_out", lambda _: (_ for _ in ()).throw(Killed))
+            patch.setattr(header, "total_left_out", lambda _: (_ for _ in ()).throw(Killed))
         prepare(config, tokenizers)
     (folder,) = absolute(config.data.cache).glob("corpus-*")
     assert open_corpus(folder) is None
-    before = len(parts.finished_parts(folder / "parts"))
+    before = len(Parts(folder).finished())
     written = stop_at(monkeypatch, None, None)
     prepare(config, tokenizers)
     assert contents(config) == whole
@@ -197,36 +198,35 @@ def test_a_killed_preparation_goes_on_where_it_stopped(config, when, said, monke
 
 
 def damage(path, how):
-    data = bytearray(path.read_bytes())
-    times = path.stat()
-    if how == "cut short":
-        data = data[:-1]
-    elif how == "altered":  # a digit of a number, in the header
-        data[data.rindex(b"1") if path.suffix == ".json" else -1] ^= 1
+    data = path.read_bytes()
     path.unlink()
     if how != "lost":
-        path.write_bytes(data)
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # as a broken copy has them
+        path.write_bytes(data[: len(data) * 2 // 3] if how == "cut short" else b"")
 
 
-@pytest.mark.parametrize("how", ["cut short", "altered", "lost"])
-@pytest.mark.parametrize("name", [*FILES, "header.json"])
-def test_damage_is_noticed_and_mended(config, name, how, said, tmp_path):
-    """Catches training on other ids than those of the text, and a cache that has to be deleted."""
-    prepare(config)
+@pytest.mark.parametrize("how", ["cut short", "empty", "lost"])
+@pytest.mark.parametrize(
+    ("name", "redone"),
+    [("000003.arrow", [3]), ("kept.arrow", []), ("header.json", []), ("left_out.tsv", [])],
+)
+def test_damage_is_noticed_and_mended(config, name, redone, how, said, monkeypatch, tmp_path):
+    """Catches a cache that has to be deleted, and the work of all parts for one of them."""
+    config = config.with_values(CLEAN)
+    tokenizers, _ = prepare(config)
     whole = contents(config)
     (folder,) = (tmp_path / "cache").glob("corpus-*")
-    damage(folder / name, how)
-    prepare(config)
+    damage(folder / name, "lost" if name == "left_out.tsv" else how)
+    written = stop_at(monkeypatch, None, None)
+    prepare(config, tokenizers)
     assert contents(config) == whole
+    assert written == redone
     if (name, how) != ("header.json", "lost"):
-        (sentence,) = said
-        assert name in sentence and "prepared anew" in sentence
+        assert all(name in sentence and "prepared anew" in sentence for sentence in said)
     assert prepare(config)[1] is not None and len(said) < 2
 
 
 def test_a_damaged_part_is_prepared_again(config, said, monkeypatch, tmp_path):
-    """Catches a part of a stopped preparation that a failing disk changed."""
+    """Catches a part of a stopped preparation that was cut short."""
     tokenizers, _ = prepare(config)
     whole = contents(config)
     config.data.cache = str(tmp_path / "other")
@@ -234,56 +234,55 @@ def test_a_damaged_part_is_prepared_again(config, said, monkeypatch, tmp_path):
         stop_at(patch, 4, Killed)
         prepare(config, tokenizers)
     (folder,) = (tmp_path / "other").glob("corpus-*")
-    part = folder / "parts" / "000002.npz"
-    data = bytearray(part.read_bytes())
-    middle = len(data) // 2  # of what has a checksum, or what belongs to the archive
-    data[middle : middle + 64] = bytes(byte ^ 1 for byte in data[middle : middle + 64])
-    part.write_bytes(data)
+    damage(folder / "000002.arrow", "cut short")
     prepare(config, tokenizers)
     assert contents(config) == whole
-    assert any("part 2 of" in sentence for sentence in said)
+    assert len(said) == 1 and "000002.arrow is missing or damaged" in said[0]
 
 
 @pytest.mark.parametrize("shares", [[ALL, ALL], [Share(0, 2), Share(1, 2)]], ids=["runs", "hosts"])
-def test_two_at_once_do_not_harm_each_other(config, shares, monkeypatch, said, tmp_path):
-    """Catches files of which each wrote a part, a wait for ever, and parts that are left."""
+def test_two_at_once_do_not_harm_each_other(config, shares, monkeypatch, tmp_path):
+    """Catches files of which each wrote a part, a wait for ever, and what a writer leaves."""
     config = config.with_values(CLEAN)
     tokenizers, _ = prepare(config)
     whole = contents(config)
     config.data.cache = str(tmp_path / "other")
-    start, wait_for_lock = threading.Barrier(2), preparation.Preparation._wait_for_lock
-    written, write = [], parts.WritePart.__call__
+    start, write_parts = threading.Barrier(2), preparation.Preparation._write_parts
 
     def start_together(*arguments):
         start.wait(HANGS)
-        return wait_for_lock(*arguments)
+        return write_parts(*arguments)
 
-    def write_when_the_other_waits(self, block):
-        if shares[1] == ALL:
-            wait_for(lambda: said)
-        written.append(block.number)
-        write(self, block)
-
-    monkeypatch.setattr(preparation.Preparation, "_wait_for_lock", start_together)
-    monkeypatch.setattr(parts.WritePart, "__call__", write_when_the_other_waits)
+    written = stop_at(monkeypatch, None, None)
+    monkeypatch.setattr(preparation.Preparation, "_write_parts", start_together)
     with ThreadPoolExecutor(2) as threads:
         found = list(threads.map(lambda share: prepare(config, tokenizers, share)[1], shares))
     assert contents(config) == whole
-    assert len(written) == 12  # each part once
+    assert len(written) == 12 if shares[1] != ALL else {*written} == {*range(12)}
     assert [len(f.source) for f in found] == [len(found[0].source)] * 2
-    assert sum("waiting for" in line for line in said) == (shares[1] == ALL)
+
+
+def test_parts_of_a_host_that_ends_are_done_by_another(config, monkeypatch, tmp_path):
+    """Catches a wait for ever for the parts of a host that was lost."""
+    monkeypatch.setattr(preparation, "PATIENCE", 0.1)
+    tokenizers, _ = prepare(config)
+    whole = contents(config)
+    config.data.cache = str(tmp_path / "other")
+    assert len(prepare(config, tokenizers, Share(1, 3))[1].source)
+    assert contents(config) == whole
 
 
 @pytest.mark.parametrize("when", ["a part", "all together", "vocabulary"])
 def test_a_full_disk_leaves_a_sentence_and_nothing_else(config, when, monkeypatch, tmp_path):
     """Catches a stack trace, and a half cache that keeps the disk full."""
     full = OSError(errno.ENOSPC, "No space left on device")
+    config = config.with_values(CLEAN)
     if when == "a part":
         stop_at(monkeypatch, 4, full)
     else:
-        name = "assemble._write" if when == "all together" else "vocabularies.save_tokenizers"
+        name = "header.arrow_bytes" if when == "all together" else "vocabularies.save_tokenizers"
         monkeypatch.setattr(
-            f"transformer.data.prepared.{name}", lambda *_: (_ for _ in ()).throw(full)
+            f"transformer.data.prepared.{name}", lambda *_, **__: (_ for _ in ()).throw(full)
         )
     with pytest.raises(ValueError, match=r"^[^\n]*No space left on device[^\n]*data\.cache\.$"):
         prepare(config)
@@ -296,7 +295,7 @@ def test_a_corpus_that_cannot_be_opened_now_stays(config, monkeypatch):
     (folder,) = absolute(config.data.cache).glob("corpus-*")
     with monkeypatch.context() as patch:
         error = OSError(errno.ENODEV, "No such device")
-        patch.setattr(corpus, "_verify", lambda *_: (_ for _ in ()).throw(error))
+        patch.setattr(corpus, "local_files", lambda *_: (_ for _ in ()).throw(error))
         with pytest.raises(PassingError, match=r"cannot be opened \(No such device\): try again"):
             prepare(config, tokenizers)
     assert prepare(config, tokenizers)[1].folder == Path(folder)
@@ -307,8 +306,8 @@ def test_text_that_cannot_be_read_now_costs_no_finished_part(config, monkeypatch
     stop_at(monkeypatch, 4, PassingError("text cannot be read: Input/output error."))
     with pytest.raises(PassingError):
         prepare(config)
-    (parts_folder,) = absolute(config.data.cache).glob("corpus-*/parts")
-    assert len(parts.finished_parts(parts_folder)) == 4
+    (folder,) = absolute(config.data.cache).glob("corpus-*")
+    assert len(Parts(folder).finished()) == 4
 
 
 def test_parts_and_vocabularies_that_cannot_be_read_now_stay(config, monkeypatch):
@@ -318,11 +317,11 @@ def test_parts_and_vocabularies_that_cannot_be_read_now_stay(config, monkeypatch
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(np, "load", fail)
-        with pytest.raises(PassingError, match=r"parts/.* cannot be read: Input/output error"):
+        patch.setattr("pyarrow.memory_map", fail)
+        with pytest.raises(PassingError, match=r"000000.arrow cannot be read: Input/output error"):
             prepare(config)
-    (parts_folder,) = absolute(config.data.cache).glob("corpus-*/parts")
-    assert len(parts.finished_parts(parts_folder)) == 12
+    (folder,) = absolute(config.data.cache).glob("corpus-*")
+    assert len(Parts(folder).finished()) == 12
     monkeypatch.setattr("transformer.data.tokenizer_files.read_file", fail)
     with pytest.raises(PassingError, match=r"vocabulary.* cannot be read: Input/output error"):
         prepare(config)
@@ -353,18 +352,6 @@ def test_a_run_that_fails_keeps_the_vocabulary_of_another(config, monkeypatch):
     with pytest.raises(ValueError, match="No pair is left"):
         prepare(config)
     assert list(kept.iterdir())
-
-
-def test_parts_that_cannot_be_removed_are_named(config, monkeypatch):
-    """Catches a copy of the corpus that takes up space beside it, without a word."""
-    rmtree = shutil.rmtree
-
-    def fail(folder, **options):
-        return Path(folder).name == "parts" or rmtree(folder, **options)
-
-    monkeypatch.setattr(shutil, "rmtree", fail)
-    with pytest.warns(UserWarning, match="parts is not needed any more and cannot be removed"):
-        prepare(config)
 
 
 def test_another_text_vocabulary_or_filter_has_another_key(config, said, tmp_path):
@@ -436,16 +423,47 @@ def test_memory_stays_flat(tmp_path):
     status = "/proc/self/status"
     if not os.path.exists(status):
         pytest.skip("resident memory of files is read from /proc")
-    path, rng = tmp_path / "ids.npy", np.random.default_rng(0)
-    np.save(path, np.zeros(2**25, np.uint16))  # 64 MiB
-    mapped = MappedArray(path)
+    rng, sentences = np.random.default_rng(0), 2**17
+    lists = arrow_lists(np.zeros(2**25, np.uint16), np.full(sentences, 2**8))  # 64 MiB
+    (tmp_path / "part.arrow").write_bytes(arrow_bytes({"source": lists}))
 
     def mebibytes():
         with open(status) as file:
             return sum(int(line.split()[1]) for line in file if line.startswith("RssFile")) / 1024
 
     before = mebibytes()
+    mapped = SentencesOfParts([ArrowFile(tmp_path / "part.arrow")], "source", None)
     for _ in range(2000):
-        starts = rng.integers(0, 2**25 - 16, 20)
-        mapped[(starts[:, None] + np.arange(16)).ravel()]
-    assert mebibytes() - before < 48  # the kernel maps 64 KiB around each of some 500 sentences
+        mapped.gather(rng.integers(0, sentences, 20))
+    assert mebibytes() - before < 48  # of a page or more around each of some 32 sentences
+
+
+def test_sentences_of_parts_are_those_of_one_array(tmp_path):
+    """Catches a sentence of the wrong part where parts are empty or some of their pairs left out,
+    lengths that overflow, and a batch of another type than of text."""
+    sentences = [[[5] * 150, [65_535], [6, 7]], [], [[8] * 70_000, [9]], []]
+    kept = [np.array([0, 2]), np.array([], int), np.array([0, 1]), np.array([], int)]
+    files = []
+    for number, part in enumerate(sentences):
+        of_part = Ragged.from_lists(part)
+        column = arrow_lists(of_part.flat.astype(np.uint16), of_part.lengths)
+        (tmp_path / str(number)).write_bytes(arrow_bytes({"source": column}))
+        files.append(ArrowFile(tmp_path / str(number)))
+    flat = [ids for part in sentences for ids in part]
+    for mapped, expected in (
+        (SentencesOfParts(files, "source", None), flat),
+        (SentencesOfParts(files, "source", kept), [flat[i] for i in (0, 2, 3, 4)]),
+    ):
+        expected, every = Ragged.from_lists(expected), np.arange(len(expected))
+        order = every[::-1]
+        assert len(mapped) == len(expected)
+        for ours, theirs in zip(mapped.gather(order), expected.gather(order), strict=True):
+            assert np.array_equal(ours, theirs)
+        assert np.array_equal(mapped.take(order[:2])[1], expected[int(order[1])])
+        assert len(mapped.gather(order[:0])[0]) == 0
+    rows = {"pairs_per_row": np.array([1, 1]), "source_length": 200, "target_length": 200}
+    batches = [
+        Batch.from_pairs(side, side, np.array([1, 0]), **rows) for side in (mapped, expected)
+    ]
+    for ours, theirs in zip(*batches, strict=True):
+        assert np.array_equal(ours, theirs) and ours.dtype == theirs.dtype

@@ -103,11 +103,10 @@ def results(worker: Worker, place: Path) -> dict[str, bytes]:
 
 
 def prepared(worker: Worker, place: Path) -> dict[str, bytes]:
-    """Returns the files of the prepared corpora, but for the times of their files and parts."""
+    """Returns the files of the prepared corpora."""
     folder = place / "prepared_corpora"
     files = [file for file in folder.rglob("*") if file.is_file()]
-    kept = [file for file in files if not {"verified.json", "lock", "parts"} & {*file.parts}]
-    return {str(file.relative_to(folder)): file.read_bytes() for file in kept}
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
 def answers(place: Path) -> list[Any]:

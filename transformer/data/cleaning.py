@@ -10,7 +10,7 @@ import numpy as np
 
 from transformer.config import DataConfig
 from transformer.data.held_out import HeldOut
-from transformer.data.left_out import LeftOutPair, sample_of
+from transformer.data.left_out import Found, LeftOutPair, sample_of
 from transformer.data.overlap import EvaluationSets
 from transformer.data.pair_blocks import NumberedBlock, Pairs
 from transformer.data.parallel_text import Corpus, parse_corpora
@@ -68,13 +68,13 @@ class KeepPairs:
         pairs, repairs = block.decode()
         overlap = self.evaluation.find(pairs)
         overlapping = overlap[0].keys() | overlap[1].keys() if self.config.drop_overlap else ()
-        kept, by_reason = [], dict[str, list[int]]()
-        for index, (source, target) in enumerate(pairs):
-            reason = self._reason_to_skip(source, target)
+        kept, by_reason = [], dict[str, list[Found]]()
+        for index, pair in enumerate(pairs):
+            reason = self._reason_to_skip(*pair)
             if not reason and index in overlapping:
                 reason = "a sentence of the validation or test set"
             if reason:
-                by_reason.setdefault(reason, []).append(index)
+                by_reason.setdefault(reason, []).append((index, pair))
             else:
                 kept.append(index)
         return KeptPairs(
@@ -82,8 +82,8 @@ class KeepPairs:
             np.array(kept, np.uint32),
             overlap,
             repairs,
-            Counter({reason: len(indices) for reason, indices in by_reason.items()}),
-            sample_of(pairs, block.name, block.first, by_reason),
+            Counter({reason: len(found) for reason, found in by_reason.items()}),
+            sample_of(block.name, block.first, by_reason),
         )
 
     def _reason_to_skip(self, source: str, target: str) -> str:

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
+from typing import NamedTuple, TypeVar
 
 LEFT_OUT = "left_out.tsv"
 COLUMNS = "reason", "file", "number", "source", "target"
 MOST = 20  # pairs of a reason
 LONGEST = 500  # characters of a sentence that are shown
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio
+Thing = TypeVar("Thing")
+Found = tuple[int, tuple[str, str]]  # (index of a pair in its block, the pair)
 ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
@@ -28,43 +27,33 @@ class LeftOutPair(NamedTuple):
     target: str
 
 
-def choose(numbers: np.ndarray) -> np.ndarray:
-    """Returns the indices of at most `MOST` numbers of lines, evenly spread over the file.
-
-    They are those n for which n times the golden ratio is least above a whole number. What is
-    chosen of a whole therefore is chosen of each part, too.
-    """
-    return np.sort(np.argsort(numbers.astype(np.uint64) * GOLDEN, kind="stable")[:MOST])
+def spread(things: Sequence[Thing]) -> list[Thing]:
+    """Returns at most `MOST` of the things, from the first on, with as many between each two."""
+    if len(things) <= MOST:
+        return list(things)
+    return [things[n * len(things) // MOST] for n in range(MOST)]
 
 
-def choose_of_each(sample: Sequence[LeftOutPair]) -> list[LeftOutPair]:
+def spread_each(sample: Iterable[LeftOutPair]) -> list[LeftOutPair]:
     """Returns at most `MOST` pairs of each reason, in their order, of one reason after another."""
-    chosen: list[LeftOutPair] = []
-    for reason in dict.fromkeys(pair.reason for pair in sample):
-        pairs = [pair for pair in sample if pair.reason == reason]
-        chosen += [pairs[i] for i in choose(np.array([pair.number for pair in pairs]))]
-    return chosen
+    by_reason: dict[str, list[LeftOutPair]] = {}
+    for pair in sample:
+        by_reason.setdefault(pair.reason, []).append(pair)
+    return [pair for pairs in by_reason.values() for pair in spread(pairs)]
 
 
-def sample_of(
-    pairs: Sequence[tuple[str, str]] | Mapping[int, tuple[str, str]],
-    name: str,
-    first: int,
-    by_reason: Mapping[str, Sequence[int] | np.ndarray],
-) -> list[LeftOutPair]:
+def sample_of(name: str, first: int, by_reason: Mapping[str, Sequence[Found]]) -> list[LeftOutPair]:
     """Returns at most `MOST` pairs of each reason.
 
-    pairs: of a block, by their indices in it. name: of its file or corpus. first: the number of its
-    first pair there. by_reason: indices of pairs.
+    name: of the file or corpus that a block is from. first: the number of its first pair there.
+    by_reason: the pairs that are left out, with their indices in the block.
     """
     short = "/".join(Path(name).parts[-2:])
-    sample = []
-    for reason, indices in by_reason.items():
-        where = np.asarray(indices, np.int64)
-        for i in where[choose(where + first)].tolist():
-            source, target = (side[: LONGEST + 1] for side in pairs[i])
-            sample.append(LeftOutPair(reason, short, first + i, source, target))
-    return sample
+    return [
+        LeftOutPair(reason, short, first + index, *(side[: LONGEST + 1] for side in pair))
+        for reason, found in by_reason.items()
+        for index, pair in spread(found)
+    ]
 
 
 def format_sample(sample: Iterable[LeftOutPair]) -> str:

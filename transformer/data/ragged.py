@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, Protocol, Self
+from typing import Self
 
 import numpy as np
 
@@ -10,40 +10,6 @@ from transformer.console import counted
 from transformer.data.tokenizer import Tokenizer, encode_flat
 
 CHUNK = 20_000  # sentences tokenised at a time
-
-
-class Indexed(Protocol):
-    """Numbers by their index: an array, or what looks them up in a file or computes them."""
-
-    def __getitem__(self, index: np.ndarray, /) -> np.ndarray: ...
-
-
-class Starts:
-    """Where each sentence begins when they stand one after another, from their lengths alone.
-
-    It takes 0.25 bytes a sentence, an array 8: the starts of every 32nd sentence are kept, and the
-    lengths between are summed when they are asked for. With a start kept for every 2nd sentence:
-
-        lengths   3 1 2 5
-        kept      0   4
-        [3]       kept[1] + lengths[2] = 4 + 2
-    """
-
-    STRIDE = 32
-
-    def __init__(self, lengths: np.ndarray) -> None:
-        self._lengths = lengths
-        sums = np.zeros(0, np.int64)
-        if len(lengths):
-            sums = np.add.reduceat(lengths, np.arange(0, len(lengths), self.STRIDE), dtype=np.int64)
-        self._kept = np.cumsum(sums) - sums
-
-    def __getitem__(self, indices: np.ndarray) -> np.ndarray:
-        block, offset = np.divmod(indices, self.STRIDE)
-        places = np.arange(self.STRIDE)
-        near = np.minimum(block[:, None] * self.STRIDE + places, len(self._lengths) - 1)
-        before = np.where(places < offset[:, None], self._lengths[near], 0)
-        return self._kept[block] + before.sum(1, dtype=np.int64)
 
 
 class Ragged:
@@ -56,11 +22,10 @@ class Ragged:
         lengths  3 1 2
 
     and `take([2, 0])`, which shares `flat`, has starts 4 0 and lengths 2 3. Ids and lengths may be
-    of any type of integers; of a corpus that is mapped into memory, `flat` is no array.
+    of any type of integers.
     """
 
-    def __init__(self, flat: Any, starts: Indexed, lengths: np.ndarray) -> None:
-        """Takes an array of ids, or what can be indexed as one."""
+    def __init__(self, flat: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> None:
         self.flat = flat
         self.starts = starts
         self.lengths = lengths
@@ -120,8 +85,7 @@ class Ragged:
         counts = -(-self.lengths // length)
         nth = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         lengths = np.minimum(np.repeat(self.lengths, counts) - nth * length, length)
-        starts = self.starts[np.arange(len(self))]
-        return Ragged(self.flat, np.repeat(starts, counts) + nth * length, lengths)
+        return Ragged(self.flat, np.repeat(self.starts, counts) + nth * length, lengths)
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -8,7 +8,6 @@ program that was killed.
 
 import os
 import pickle
-import queue
 import subprocess
 import sys
 import traceback
@@ -16,6 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -56,16 +56,13 @@ def in_order(
         yield from map(function, items)
         return
     pending: deque[Future[Result]] = deque()
-    workers = Workers(function, num_workers)
-    try:
+    with closing(Workers(function, num_workers)) as workers:
         for item in items:
             pending.append(workers.submit(item))
             if len(pending) > num_workers + 1:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
-    finally:
-        workers.close()
 
 
 class Workers(Generic[Item, Result]):
@@ -74,15 +71,13 @@ class Workers(Generic[Item, Result]):
     def __init__(self, function: Callable[[Item], Result], number: int) -> None:
         """Starts them; the function has to be picklable."""
         self._processes = [_start(function) for _ in range(number)]
-        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
-        for process in self._processes:
-            self._idle.put(process)
+        self._idle = list(self._processes)
         self._threads = ThreadPoolExecutor(number)
         self._end = weakref.finalize(self, _end, self._processes)
 
     def submit(self, item: Item) -> Future[Result]:
         """Has an idle process apply the function; the result raises what the function raises."""
-        return self._threads.submit(_ask_idle, self._idle, item)
+        return self._threads.submit(_ask, self._idle, item)
 
     def close(self) -> None:
         """Ends the processes; items that none has begun with are not done."""
@@ -90,18 +85,9 @@ class Workers(Generic[Item, Result]):
         self._end()
 
 
-def _ask_idle(idle: queue.SimpleQueue[subprocess.Popen[bytes]], item: Any) -> Any:
-    process = idle.get()
-    try:
-        return _ask(process, item)
-    finally:
-        idle.put(process)
-
-
 def _end(processes: list[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         process.kill()
-    for process in processes:
         process.communicate()
 
 
@@ -129,8 +115,9 @@ def _send(worker: subprocess.Popen[bytes], thing: Any) -> None:
     worker.stdin.flush()
 
 
-def _ask(worker: subprocess.Popen[bytes], item: Any) -> Any:
-    """Returns a worker's result for an item, or raises its error."""
+def _ask(idle: list[subprocess.Popen[bytes]], item: Any) -> Any:
+    """Returns the result of an idle worker for an item, or raises its error."""
+    worker = idle.pop()  # there is one for each thread
     try:
         _send(worker, item)
         assert worker.stdout is not None
@@ -141,6 +128,8 @@ def _ask(worker: subprocess.Popen[bytes], item: Any) -> Any:
             f"A worker process ended before its work was done (exit code {worker.wait()}), perhaps "
             f"for want of memory: let fewer work, with --config.data.prepare_workers."
         ) from None
+    finally:
+        idle.append(worker)
     if error is not None:
         raise error
     return result

@@ -1,25 +1,19 @@
-"""A prepared corpus: the ids of all pairs in files that are mapped into memory.
+"""A prepared corpus: the list of its parts, which are mapped into memory.
 
-header.json         what it was made of, what was left out, size and CRC-32 of the other files; it
-                    is written last, and without it the folder is no prepared corpus
-source_ids.npy      the ids of all source sentences, one after another: uint16, or int32 where the
-                    vocabulary is larger than that
-source_lengths.npy  the number of ids of each: uint16, or int32 for rows longer than that
-target_ids.npy, target_lengths.npy    the same of the other side
-left_out.tsv        some of the pairs that were left out, by reason
-held_out.json       the pairs that are held out of the training text
-verified.json       sizes and times of the files when their checksums were last compared
+header.json    what it was made of, how many parts it has, how many pairs were left out, the pairs
+               that are held out; it is written last: without it the folder is no prepared corpus
+000000.arrow   the pairs of the first block of the text, as ids; and so on
+kept.arrow     with data.drop_duplicates, the indices of the pairs of each part that occur in no
+               earlier place
+left_out.tsv   some of the pairs that were left out, by reason
 """
 
+import functools
 import json
-import mmap
-import os
 import pathlib
 import shutil
-import zlib
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -28,48 +22,59 @@ from etils import epath
 from transformer import storage
 from transformer.console import counted
 from transformer.data.epoch_pairs import CorpusPart
-from transformer.data.held_out import HELD_OUT, read_held_out
+from transformer.data.held_out import HELD_OUT
 from transformer.data.left_out import LEFT_OUT
 from transformer.data.overlap import EvaluationSets, Overlap
 from transformer.data.pair_blocks import Pairs
+from transformer.data.prepared.arrow_files import ARROW, ArrowFile, DamagedFileError
 from transformer.data.prepared.cache import temporary_folder
-from transformer.data.prepared.key import FORMAT
-from transformer.data.ragged import Ragged, Starts
-from transformer.folders import remove_folder
-from transformer.reading import parse_json
+from transformer.data.prepared.parts import INDEX, SIDES
+from transformer.data.ragged import Ragged
+from transformer.files.parts import part_name
+from transformer.reading import PassingError, parse_json
 
-HEADER, VERIFIED = "header.json", "verified.json"
-CHUNK = 2**24  # bytes that are read at a time
-MISSING = FileNotFoundError, NotADirectoryError, IsADirectoryError  # what is no file is damage
-MOST_TOUCHED = 2**13  # ids after whose reading the pages they are on are given back
+HEADER, KEPT = "header.json", "kept.arrow"
+CHUNK = 2**24  # bytes that are copied at a time
 
 
-class DamagedCorpusError(Exception):
-    """A prepared corpus whose files are not what was written; says which and why."""
+class SentencesOfParts(Ragged):
+    """One side of a prepared corpus: the sentences of its parts, one after another."""
 
+    def __init__(
+        self, parts: Sequence[ArrowFile], side: str, kept: Sequence[np.ndarray] | None
+    ) -> None:
+        """Takes the parts and the indices of those pairs of each that it has; None: all pairs."""
+        self._parts, lengths = parts, []
+        # Of memoryviews, numbers and slices are taken in a third of the time that arrays need.
+        self._lists: list[tuple[memoryview, memoryview]] = []
+        self._kept = kept and [indices.data for indices in kept]
+        for number, part in enumerate(parts):
+            ids, offsets = part.lists(side)
+            self._type = ids.dtype
+            self._lists.append((ids.data, offsets.data))
+            every = np.diff(offsets)
+            every = every.astype(np.uint16 if every.max(initial=0) < 2**16 else np.int32)
+            lengths.append(every[kept[number]] if kept else every)
+            part.give_back()
+        self.lengths = np.concatenate(lengths)
+        self._firsts = np.cumsum([0, *map(len, lengths[:-1])])  # the first sentence of each part
 
-class MappedArray:
-    """An array in an .npy file, of which only the pages that are read come into memory.
+    def gather(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        parts = np.searchsorted(self._firsts, indices, side="right") - 1
+        places = indices - self._firsts[parts]
+        sentences = []
+        for part, place in zip(parts.tolist(), places.tolist(), strict=True):
+            ids, offsets = self._lists[part]
+            if self._kept:
+                place = self._kept[part][place]
+            sentences.append(ids[offsets[place] : offsets[place + 1]])
+        found = np.frombuffer(b"".join(sentences), self._type)
+        for part in np.unique(parts):
+            self._parts[part].give_back()
+        return found, self.lengths[indices].astype(np.int64)
 
-    They are given back soon, to be read again from the system's cache of files: the resident memory
-    of a process would else grow to the size of the file, where pages are read here and there.
-    """
-
-    def __init__(self, path: pathlib.Path) -> None:
-        with open(path, "rb") as file:
-            np.lib.format.read_magic(file)
-            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            self.array = np.frombuffer(self._map, dtype, offset=file.tell()).reshape(shape)
-        self._num_touched = 0
-
-    def __getitem__(self, index: np.ndarray) -> np.ndarray:
-        found = self.array[index]
-        self._num_touched += found.size
-        if self._num_touched > MOST_TOUCHED:
-            self._map.madvise(mmap.MADV_DONTNEED)
-            self._num_touched = 0
-        return found
+    def take(self, indices: np.ndarray) -> Ragged:
+        return self.copy(indices)
 
 
 class PreparedCorpus:
@@ -81,17 +86,17 @@ class PreparedCorpus:
     """
 
     def __init__(self, folder: pathlib.Path, header: dict[str, Any]) -> None:
-        """Takes the local folder with the files."""
+        """Takes the local folder with the files; raises DamagedFileError, and PassingError."""
         self.folder, self.header = folder, header
-        self.source, self.target = (self._map_side(side) for side in ("source", "target"))
-        self.held_out: Pairs = read_held_out(epath.Path(folder)) or []
+        parts = [ArrowFile(path) for path in part_files(folder, header["num_parts"])]
+        kept = None
+        if header["has_repeated"]:
+            indices, offsets = ArrowFile(folder / KEPT).lists(INDEX)
+            kept = np.split(indices, offsets[1:-1])
+        self.source, self.target = (SentencesOfParts(parts, side, kept) for side in SIDES)
+        self.held_out: Pairs = [(source, target) for source, target in header["held_out"]]
         self.left_out = Counter[str](header["left_out"])
         self.sample = (folder / LEFT_OUT).read_text(encoding="utf-8")
-
-    def _map_side(self, side: str) -> Ragged:
-        ids = MappedArray(self.folder / f"{side}_ids.npy")
-        lengths = MappedArray(self.folder / f"{side}_lengths.npy").array
-        return Ragged(ids, Starts(lengths), lengths)
 
     def parts(self, weights: Sequence[float]) -> list[CorpusPart]:
         """Returns the corpora that the pairs belong to. weights: of each, in the same order."""
@@ -119,102 +124,49 @@ class PreparedCorpus:
             storage.write_atomically(folder / LEFT_OUT, self.sample)
 
     @property
-    def checksums(self) -> dict[str, Any]:
-        """Sizes and checksums of the files, which are equal for equal contents."""
-        return self.header["files"]
+    def checksums(self) -> list[int]:
+        """Checksums of the ids of each part, which are equal for equal contents."""
+        return self.header["checksums"]
+
+
+def part_files(folder: pathlib.Path, num_parts: int) -> list[pathlib.Path]:
+    """Returns the files of the parts, in order."""
+    return [folder / part_name(number, ARROW) for number in range(num_parts)]
 
 
 def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
-    """Opens a prepared corpus; returns None if the folder holds none, or of another format.
+    """Opens a prepared corpus; returns None if the folder holds none.
 
-    Of gs://… the files are copied to a temporary folder, which is removed at the end of the
-    process. Raises DamagedCorpusError if a file is missing, cut short or altered, and OSError if
-    one cannot be read or copied.
+    Raises DamagedFileError if a file is missing, cut short or no such file, and OSError or
+    PassingError if one cannot be read or copied.
     """
     if not (folder / HEADER).exists():
         return None
     try:
-        header = _read_header(folder)
-        if header.get("format") != FORMAT:
-            return None
-        local = _fetch(folder, header) if storage.is_remote(folder) else pathlib.Path(folder)
-        _verify(local, header["files"])
-        return PreparedCorpus(local, header)
-    except (*MISSING, KeyError, TypeError, ValueError) as error:
-        raise DamagedCorpusError(f"{folder} cannot be used: {error}") from None
-
-
-def _read_header(folder: epath.Path) -> dict[str, Any]:
-    """Returns the header; raises ValueError if it is not what was written."""
-    with suppress(ValueError, KeyError, AttributeError):
         header = parse_json((folder / HEADER).read_text(encoding="utf-8"))
-        if header.pop("crc32") == header_checksum(header):
-            return header
-    raise ValueError(f"{HEADER} was altered or cut short")
-
-
-def header_checksum(header: dict[str, Any]) -> int:
-    """Returns the CRC-32 of a header that does not hold it yet."""
-    return zlib.crc32(json.dumps(header).encode())
-
-
-def _fetch(folder: epath.Path, header: dict[str, Any]) -> pathlib.Path:
-    """Returns a local copy, of which nothing is left if it cannot be made."""
-    local = temporary_folder()
-    try:
-        for name in counted(header["files"], "copying the prepared corpus", len(header["files"])):
-            with (folder / name).open("rb") as source, open(local / name, "wb") as copy:
-                shutil.copyfileobj(source, copy, CHUNK)
-    except OSError:
-        remove_folder(local)
+        return PreparedCorpus(local_files(folder), header)
+    except PassingError:
         raise
+    except FileNotFoundError as error:
+        raise DamagedFileError(pathlib.Path(error.filename)) from None
+    except (KeyError, TypeError, ValueError):
+        raise DamagedFileError(folder / HEADER) from None
+
+
+def local_files(folder: epath.Path) -> pathlib.Path:
+    """Returns a local folder with the files of one, which are copied from gs:// if need be.
+
+    Copies are removed at the end of the process.
+    """
+    local = _local_folder(folder)
+    if storage.is_remote(folder):
+        missing = [file for file in folder.iterdir() if not (local / file.name).exists()]
+        for file in counted(missing, "copying the prepared corpus", len(missing)):
+            with file.open("rb") as source, storage.open_atomically(local / file.name) as copy:
+                shutil.copyfileobj(source, copy, CHUNK)
     return local
 
 
-# ---- verification
-
-
-def _verify(folder: pathlib.Path, files: dict[str, dict[str, int]]) -> None:
-    """Raises ValueError if a file does not have the size and the checksum that the header says.
-
-    Sizes are compared each time. Checksums, which need the whole file, are compared when its size
-    or times are not those of the last comparison: whatever is written into a file changes them.
-    """
-    for name, facts in files.items():
-        size = (folder / name).stat().st_size
-        if size != facts["bytes"]:
-            raise ValueError(f"{name} has {size} bytes instead of {facts['bytes']}")
-    if _read_verified(folder) == _times(folder, files):
-        return
-    for name in counted(files, "verifying the prepared corpus", len(files)):
-        if checksum(folder / name) != files[name]["crc32"]:
-            raise ValueError(f"{name} was altered: its checksum is another one")
-    mark_verified(folder, files)
-
-
-def checksum(path: pathlib.Path) -> int:
-    """Returns the CRC-32 of a file."""
-    crc = 0
-    with open(path, "rb") as file:
-        while chunk := file.read(CHUNK):
-            crc = zlib.crc32(chunk, crc)
-    return crc
-
-
-def mark_verified(folder: pathlib.Path, files: dict[str, dict[str, int]]) -> None:
-    """Notes that the files are what was written; where the folder cannot be written, nothing."""
-    with suppress(OSError):
-        content = json.dumps(_times(folder, files))
-        storage.write_atomically(folder / VERIFIED, content, f".{os.getpid()}")
-
-
-def _times(folder: pathlib.Path, files: dict[str, dict[str, int]]) -> dict[str, list[int]]:
-    """Returns size and the times of the last changes, of content and of anything, of each file."""
-    statuses = {name: os.stat(folder / name) for name in files}
-    return {name: [s.st_size, s.st_mtime_ns, s.st_ctime_ns] for name, s in statuses.items()}
-
-
-def _read_verified(folder: pathlib.Path) -> object:
-    with suppress(OSError, ValueError):
-        return parse_json((folder / VERIFIED).read_text(encoding="utf-8"))
-    return None
+@functools.cache
+def _local_folder(folder: epath.Path) -> pathlib.Path:
+    return temporary_folder() if storage.is_remote(folder) else pathlib.Path(folder)

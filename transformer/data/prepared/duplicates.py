@@ -6,69 +6,63 @@ sentences have the same hash, so that a pair is left out by mistake, with a prob
 n²/2^65: 4 in 100,000 for 36 million.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+import pathlib
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
 
 import numpy as np
-from etils import epath
 
 from transformer.console import counted
-from transformer.data.left_out import LeftOutPair, choose, sample_of
-from transformer.data.prepared.hashes import HASH, REASONS
-from transformer.data.prepared.parts import INDICES, PartFacts, read_part
+from transformer.data.pair_blocks import Pairs
+from transformer.data.prepared.arrow_files import ArrowFile
 
+HASH = np.dtype("<u8")
 NUM_BUCKETS = 16  # which are sorted one after another, so that little memory is needed
-Decode = Callable[[int, np.ndarray], str]  # (side, ids) to a sentence
+REASONS = {  # by the column of hashes in which a pair occurs again, of each data.drop_duplicates
+    "": {},
+    "pair": {"pair_hash": "a repeated pair"},
+    "source": {"source_hash": "a repeated source"},
+    "target": {"target_hash": "a repeated target"},
+    "either": {"source_hash": "a repeated source", "target_hash": "a repeated target"},
+}
+HASHED: dict[str, Callable[[str, str], str]] = {
+    "pair_hash": lambda source, target: f"{source}\n{target}",
+    "source_hash": lambda source, _: source,
+    "target_hash": lambda _, target: target,
+}
 
 
-class Selection(NamedTuple):
-    """The pairs of each part that stay.
+def hash_columns(pairs: Pairs, drop_duplicates: str) -> dict[str, np.ndarray]:
+    """Returns the columns of hashes that the setting needs, [number of pairs] each.
 
-    facts: of the parts, of these pairs alone. stays: bool, [number of pairs] of each part, or None
-    if all of them stay. sample: some of the others.
+    Spaces around a sentence make no difference.
     """
+    stripped = [(source.strip(), target.strip()) for source, target in pairs]
+    return {
+        name: _hashes(HASHED[name](*pair) for pair in stripped) for name in REASONS[drop_duplicates]
+    }
 
-    facts: list[PartFacts]
-    stays: list[np.ndarray] | None
-    sample: list[LeftOutPair]
+
+def _hashes(texts: Iterable[str]) -> np.ndarray:
+    encoded = (text.encode("utf-8", "surrogatepass") for text in texts)
+    return np.frombuffer(b"".join(blake2b(e, digest_size=8).digest() for e in encoded), HASH)
 
 
-def leave_out_repeated(
-    parts: epath.Path, facts: list[PartFacts], drop_duplicates: str, decode: Decode
-) -> Selection:
-    """Returns the pairs that stay; raises DamagedPartError.
+def find_repeated(
+    files: Sequence[pathlib.Path], sizes: Sequence[int], drop_duplicates: str
+) -> list[np.ndarray]:
+    """Returns, for each part, [number of pairs] uint8: 0 stays, n is left out for the n-th reason.
 
-    decode: of the tokenizers, as the parts hold no text.
+    files, sizes: of all parts, in order; a size is the number of pairs. Raises DamagedFileError.
     """
-    reasons = REASONS[drop_duplicates]
-    if not reasons:
-        return Selection(facts, None, [])
-    # [number of pairs] uint8: 0 stays, 1 is left out for the first reason, 2 for the second
-    codes = np.zeros(sum(part.num_pairs for part in facts), np.uint8)
-    for code, name in enumerate(reasons, 1):
-        _mark_repeated(_join(parts, facts, name), codes, code)
-    of_parts = np.split(codes, np.cumsum([part.num_pairs for part in facts])[:-1])
-    smaller = [
-        _facts_of_rest(parts, number, part, of_part, list(reasons.values()))
-        for number, (part, of_part) in enumerate(zip(facts, of_parts, strict=True))
-    ]
-    sample = [
-        pair
-        for code, reason in enumerate(reasons.values(), 1)
-        for pair in _sample(parts, facts, [of == code for of in of_parts], reason, decode)
-    ]
-    return Selection(smaller, [of_part == 0 for of_part in of_parts], sample)
-
-
-def _join(parts: epath.Path, facts: Sequence[PartFacts], name: str) -> np.ndarray:
-    """Returns an array of hashes of all parts, one after another."""
-    hashes = np.empty(sum(part.num_pairs for part in facts), HASH)
-    end = 0
-    for number in counted(range(len(facts)), "looking for what occurs again", len(facts)):
-        (array,) = read_part(parts, number, [name])
-        start, end = end, end + len(array)
-        hashes[start:end] = array
-    return hashes
+    codes, hashes = np.zeros(sum(sizes), np.uint8), np.empty(sum(sizes), HASH)
+    bounds = np.cumsum(sizes)[:-1]
+    for code, name in enumerate(REASONS[drop_duplicates], 1):
+        places = zip(np.split(hashes, bounds), files, strict=True)
+        for place, file in counted(places, "looking for what occurs again", len(files)):
+            place[:] = ArrowFile(file).numbers(name)
+        _mark_repeated(hashes, codes, code)
+    return np.split(codes, bounds)
 
 
 def _mark_repeated(hashes: np.ndarray, codes: np.ndarray, code: int) -> None:
@@ -83,54 +77,3 @@ def _mark_repeated(hashes: np.ndarray, codes: np.ndarray, code: int) -> None:
         order = np.argsort(hashes[where], kind="stable")
         sorted_hashes = hashes[where[order]]
         codes[where[order[1:][sorted_hashes[1:] == sorted_hashes[:-1]]]] = code
-
-
-def _facts_of_rest(
-    parts: epath.Path, number: int, part: PartFacts, codes: np.ndarray, reasons: list[str]
-) -> PartFacts:
-    """Returns the facts of a part without the pairs that are marked."""
-    counts = np.bincount(codes, minlength=len(reasons) + 1).tolist()
-    if counts[0] == part.num_pairs:
-        return part
-    source, target = (
-        int(lengths[codes == 0].sum(dtype=np.int64))
-        for lengths in read_part(parts, number, ["source_lengths", "target_lengths"])
-    )
-    repeated = {reason: count for reason, count in zip(reasons, counts[1:], strict=True) if count}
-    return part._replace(
-        num_pairs=counts[0], num_ids=(source, target), unfit={**part.unfit, **repeated}
-    )
-
-
-def _sample(
-    parts: epath.Path,
-    facts: Sequence[PartFacts],
-    are_marked: Sequence[np.ndarray],
-    reason: str,
-    decode: Decode,
-) -> Iterator[LeftOutPair]:
-    """Yields some of the pairs that are marked."""
-    found: list[tuple[int, int, int]] = []  # (part, index in it, index in its block)
-    for number, (part, is_marked) in enumerate(zip(facts, are_marked, strict=True)):
-        if is_marked.any():
-            (indices,) = read_part(parts, number, [INDICES])
-            where = np.flatnonzero(is_marked)
-            for i in where[choose(indices[where].astype(np.int64) + part.first)].tolist():
-                found.append((number, i, int(indices[i])))
-    lines = np.array([facts[number].first + index for number, _, index in found], np.int64)
-    for number, i, index in (found[which] for which in choose(lines)):
-        sides = _sentences(parts, number, i, decode)
-        yield from sample_of(
-            {index: sides}, facts[number].name, facts[number].first, {reason: [index]}
-        )
-
-
-def _sentences(parts: epath.Path, number: int, index: int, decode: Decode) -> tuple[str, str]:
-    """Returns the source and the target of a pair of a part."""
-    names = ["source_ids", "source_lengths", "target_ids", "target_lengths"]
-    arrays = list(read_part(parts, number, names))
-    sentences = []
-    for side, (ids, lengths) in enumerate((arrays[:2], arrays[2:])):
-        start = int(lengths[:index].sum(dtype=np.int64))
-        sentences.append(decode(side, ids[start : start + int(lengths[index])]))
-    return sentences[0], sentences[1]

@@ -16,7 +16,7 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.data.training_text import TrainingText
 from transformer.storage import absolute, is_remote
 
-FORMAT = 1  # of the files; another one is prepared anew
+FORMAT = 2  # of the files; another one is prepared anew
 LANGUAGES = "source_language", "target_language"
 FILTERS = "cache_key", "train_split", *LANGUAGES, "held_out", "source_noise"
 FILTERS += "drop_identical", "drop_without_letters", "drop_wrong_script", "drop_overlap"

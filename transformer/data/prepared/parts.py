@@ -1,15 +1,13 @@
-"""Parts of a corpus that is being prepared: each is tokenised by itself and kept in a file.
+"""Parts of a prepared corpus: the pairs of one block of the text, as ids, in an Arrow file.
 
-A part is there as a whole or not at all, so a preparation that was killed goes on where it stopped.
+Columns `source` and `target` are lists of uint16, or of uint32 where the vocabulary is larger than
+that. With `data.drop_duplicates` there are also hashes of each pair and its `index` in the block.
 """
 
-import io
 import json
-import re
-import uuid
-import zipfile
+import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,102 +15,56 @@ from typing import Any, NamedTuple
 import numpy as np
 from etils import epath
 
-from transformer import storage
 from transformer.data.cleaning import KeepPairs, KeptPairs
 from transformer.data.left_out import LeftOutPair, sample_of
 from transformer.data.length_filter import Filtered, filter_by_length
-from transformer.data.pair_blocks import Block, NumberedBlock
-from transformer.data.prepared.hashes import hash_arrays
+from transformer.data.pair_blocks import NumberedBlock
+from transformer.data.prepared.arrow_files import ARROW, ArrowFile, arrow_bytes, arrow_lists
+from transformer.data.prepared.duplicates import hash_columns
 from transformer.data.ragged import Ragged
 from transformer.data.text_files import Repairs
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.tokenizer_files import READERS
-from transformer.reading import unreadable
+from transformer.files.parts import Parts, part_name
 
-ARRAYS = "source_ids", "target_ids", "source_lengths", "target_lengths"
-FACTS, SAMPLE, INDICES = "facts", "sample", "indices"
-PART = re.compile(r"(\d{6})\.npz")
-
-
-class DamagedPartError(Exception):
-    """A part that is not what was written; `args` holds its number."""
+SIDES = "source", "target"
+INDEX = "index"
 
 
 class PartFacts(NamedTuple):
-    """What is known of a part besides its arrays.
+    """What is known of a part besides its columns.
 
-    corpus: the index of its corpus. num_pairs: those that may be trained on. repairs: by file,
-    (number of lines by fault, the first of them). left_out and unfit: number of pairs by reason;
-    the latter by their lengths in tokens. name, first: of its block. evaluation: the digest of the
-    evaluation sets, of which it has the sentences with the numbers of `overlap`, of each side.
+    corpus: the index of its corpus. num_pairs: those that may be trained on. checksum: the CRC-32
+    of their ids. repairs: by file, (number of lines by fault, the first of them). left_out and
+    unfit: number of pairs by reason; the latter by their lengths in tokens. sample: some of both.
+    name, first: of its block. evaluation: the digest of the evaluation sets, of which it has the
+    sentences with the numbers of `overlap`, of each side.
     """
 
     corpus: int
     num_pairs: int
-    num_ids: tuple[int, int]
+    checksum: int
     repairs: dict[str, tuple[dict[str, int], dict[str, list[int]]]]
     left_out: dict[str, int]
     unfit: dict[str, int]
+    sample: list[LeftOutPair]
     name: str
     first: int
     evaluation: str
     overlap: tuple[list[int], list[int]]
 
 
-def part_path(folder: epath.Path, number: int) -> epath.Path:
-    """Returns the file of a part."""
-    return folder / f"{number:06}.npz"
-
-
-def finished_parts(folder: epath.Path) -> set[int]:
-    """Returns the numbers of the parts that a folder holds."""
-    names = [path.name for path in folder.iterdir()] if folder.exists() else []
-    return {int(match[1]) for match in map(PART.fullmatch, names) if match}
-
-
-def read_part(folder: epath.Path, number: int, names: Sequence[str]) -> Iterator[np.ndarray]:
-    """Yields the arrays of a part that are named; raises DamagedPartError.
-
-    Each has a checksum in the file, which is verified.
-    """
-    try:
-        with part_path(folder, number).open("rb") as file, np.load(file) as arrays:
-            for name in names:
-                yield arrays[name]
-    except OSError as error:
-        raise unreadable(str(part_path(folder, number)), error) from None
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        raise DamagedPartError(number) from None
-
-
-def read_facts(folder: epath.Path, number: int) -> PartFacts:
-    """Returns the facts of a part; raises DamagedPartError."""
-    (array,) = read_part(folder, number, [FACTS])
-    return PartFacts(*json.loads(array.tobytes()))
-
-
-def id_type(vocab_size: int) -> type[np.unsignedinteger[Any]] | type[np.signedinteger[Any]]:
-    """Returns the smallest of two types that holds every id of a vocabulary."""
-    return np.uint16 if vocab_size <= 2**16 else np.int32
-
-
-def length_type(row_length: int) -> type[np.unsignedinteger[Any]] | type[np.signedinteger[Any]]:
-    """Returns the smallest of two types that holds every length up to that of a row."""
-    return np.uint16 if row_length < 2**16 else np.int32
-
-
-def read_sample(folder: epath.Path, number: int) -> list[LeftOutPair]:
-    """Returns some of the pairs that were left out of a part; raises DamagedPartError."""
-    (array,) = read_part(folder, number, [SAMPLE])
-    return [LeftOutPair(*fields) for fields in json.loads(array.tobytes())]
+def facts_of(part: ArrowFile) -> PartFacts:
+    """Returns the facts of a part."""
+    facts = PartFacts(*json.loads(part.notes))
+    return facts._replace(sample=[LeftOutPair(*fields) for fields in facts.sample])
 
 
 @dataclass
 class WritePart:
     """Tokenises a block of the training text and writes it: `WritePart(…)(block)`.
 
-    tokenizers: (suffix, content) of the file
-    of each side's. folder: where the part is written.
+    tokenizers: (suffix, content) of the file of each side's. folder: where the part is written.
     """
 
     keep: KeepPairs
@@ -124,6 +76,12 @@ class WritePart:
         return [READERS[suffix](content) for suffix, content in self.tokenizers]
 
     def __call__(self, numbered: NumberedBlock) -> None:
+        folder, name = epath.Path(self.folder), part_name(numbered.number, ARROW)
+        if not (folder / name).exists():  # another process may have been sooner
+            Parts(folder).write(name, self._content(numbered))
+
+    def _content(self, numbered: NumberedBlock) -> bytes:
+        """Returns the content of a part's file."""
         block, data = numbered.block, self.keep.config
         kept = self.keep(numbered)
         source, target = (
@@ -131,37 +89,38 @@ class WritePart:
             for side, tokenizer in enumerate(self._tokenizers)
         )
         fitting = filter_by_length(source, target, data.row_length, data.max_length_ratio)
-        pairs = [kept.pairs[index] for index in fitting.kept]
-        arrays = self._tokens(source, target, fitting.kept)
+        columns, checksum = self._columns((source, target), fitting.kept)
         if data.drop_duplicates:
-            arrays[INDICES] = kept.indices[fitting.kept]
-            arrays |= hash_arrays(pairs, data.drop_duplicates)
+            pairs = [kept.pairs[index] for index in fitting.kept]
+            columns |= hash_columns(pairs, data.drop_duplicates)
+            columns[INDEX] = kept.indices[fitting.kept]
+        unfit = {
+            reason: [(int(kept.indices[i]), kept.pairs[i]) for i in where]
+            for reason, where in fitting.by_reason.items()
+        }
         facts = PartFacts(
             numbered.corpus,
-            len(pairs),
-            (len(arrays["source_ids"]), len(arrays["target_ids"])),
+            len(fitting.kept),
+            checksum,
             {name: (found.counts, found.first) for name, found in kept.repairs.items()},
             kept.left_out,
             fitting.skipped,
+            kept.sample + sample_of(block.name, block.first, unfit),
             block.name,
             block.first,
             self.keep.evaluation.digest,
             _overlap(kept, fitting),
         )
-        sample = kept.sample + _sample_of_unfit(block, kept, fitting)
-        arrays |= {FACTS: _as_array(facts), SAMPLE: _as_array(sample)}
-        file = io.BytesIO()  # as zip files are written to and fro
-        np.savez(file, allow_pickle=False, **arrays)
-        path = part_path(epath.Path(self.folder), numbered.number)
-        storage.write_atomically(path, file.getvalue(), f".{uuid.uuid4().hex}")
+        return arrow_bytes(columns, json.dumps(facts))
 
-    def _tokens(self, source: Ragged, target: Ragged, kept: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns the arrays of the pairs that are kept."""
-        gathered = [side.gather(kept) for side in (source, target)]
-        types = [id_type(tokenizer.vocab_size) for tokenizer in self._tokenizers]
-        ids = [flat.astype(t) for (flat, _), t in zip(gathered, types, strict=True)]
-        lengths = [n.astype(length_type(self.keep.config.row_length)) for _, n in gathered]
-        return dict(zip(ARRAYS, [*ids, *lengths], strict=True))
+    def _columns(self, sides: Sequence[Ragged], kept: np.ndarray) -> tuple[dict[str, Any], int]:
+        """Returns (columns of the ids of the pairs that are kept, their checksum)."""
+        columns, checksum = {}, 0
+        for name, side, tokenizer in zip(SIDES, sides, self._tokenizers, strict=True):
+            ids, lengths = side.gather(kept)
+            ids = ids.astype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
+            columns[name], checksum = arrow_lists(ids, lengths), zlib.crc32(ids.data, checksum)
+        return columns, checksum
 
 
 def _overlap(kept: KeptPairs, fitting: Filtered) -> tuple[list[int], list[int]]:
@@ -171,18 +130,6 @@ def _overlap(kept: KeptPairs, fitting: Filtered) -> tuple[list[int], list[int]]:
         sorted({number for index, number in side.items() if index in stay}) for side in kept.overlap
     )
     return source, target
-
-
-def _sample_of_unfit(block: Block, kept: KeptPairs, fitting: Filtered) -> list[LeftOutPair]:
-    pairs = {
-        int(kept.indices[i]): kept.pairs[i] for where in fitting.by_reason.values() for i in where
-    }
-    by_reason = {reason: kept.indices[where] for reason, where in fitting.by_reason.items()}
-    return sample_of(pairs, block.name, block.first, by_reason)
-
-
-def _as_array(facts: Any) -> np.ndarray:
-    return np.frombuffer(json.dumps(facts).encode(), np.uint8)
 
 
 def total_left_out(facts: Sequence[PartFacts]) -> Counter[str]:

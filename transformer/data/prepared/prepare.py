@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+import numpy as np
 from etils import epath
 
 from transformer import storage
@@ -79,6 +80,7 @@ def _open_or_prepare(
         corpus = Preparation(folder, text, tokenizers, made_of, share).run()
         how = f"prepared in {format_seconds(time.monotonic() - start)}"
     if corpus is not None and len(corpus.source) > PAIRS_OF_BLOCK:
-        pairs, tokens = len(corpus.source), sum(corpus.header["tokens"])
+        sides, pairs = (corpus.source, corpus.target), len(corpus.source)
+        tokens = sum(int(side.lengths.sum(dtype=np.int64)) for side in sides)
         say(f"corpus of {pairs:,} pairs, {tokens:,} tokens, {how}: {folder}")
     return corpus

@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from contextlib import suppress
 from itertools import islice
 
 from etils import epath
@@ -14,9 +13,13 @@ from transformer.data.pair_blocks import Pairs
 from transformer.data.prepared.cache import make_private, say_if_changed
 from transformer.data.tags import Tags
 from transformer.data.tokenizer import Tokenizer
-from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
+from transformer.data.tokenizer_files import (
+    has_tokenizers,
+    load_tokenizers,
+    save_tokenizers,
+    train_tokenizers,
+)
 from transformer.data.training_text import TrainingText
-from transformer.folders import remove_folder
 from transformer.reading import PassingError
 
 MOST_PAIRS = 2_000_000  # that a vocabulary is learnt from
@@ -27,14 +30,15 @@ def vocabularies(
 ) -> tuple[Tokenizer, Tokenizer]:
     """Returns the (source, target) tokenizers of a new run: those kept in `folder`, or learnt now.
 
-    Raises ValueError if the text allows no such vocabulary, or they cannot be written.
+    Raises ValueError if the text allows no such vocabulary, or they cannot be read or written.
     """
-    try:
-        return load_tokenizers(folder)
-    except PassingError:
-        raise
-    except ValueError:  # there are none, or a file is damaged
-        pass
+    if has_tokenizers(folder):
+        try:
+            return load_tokenizers(folder)
+        except PassingError:
+            raise
+        except ValueError as error:
+            raise ValueError(f"{error} Without {folder} the vocabulary is learnt again.") from None
     say_if_changed(folder)
     tokenizers = train_tokenizers(config.tokenizer, sample_pairs(text), Tags(config.data).all)
     try:
@@ -53,17 +57,15 @@ def _keep(folder: epath.Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
     if storage.is_remote(folder):
         save_tokenizers(folder, *tokenizers)
         return
-    remove_folder(folder)  # a damaged one
-    making = tempfile.mkdtemp(prefix="making-", dir=folder.parent)
-    try:
-        save_tokenizers(making, *tokenizers)
-        with suppress(FileExistsError, NotADirectoryError):
-            os.rename(making, folder)
-    except OSError:
-        if not folder.exists():  # if it does, another process was sooner
-            raise
-    finally:
-        remove_folder(making)
+    with tempfile.TemporaryDirectory(prefix="making-", dir=folder.parent) as making:
+        new = epath.Path(making) / folder.name
+        new.mkdir(mode=0o700)
+        save_tokenizers(new, *tokenizers)
+        try:
+            os.rename(new, folder)
+        except OSError:
+            if not folder.exists():  # if it does, another process was sooner
+                raise
 
 
 def sample_pairs(text: TrainingText, most: int = MOST_PAIRS) -> Pairs:

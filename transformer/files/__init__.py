@@ -1,0 +1,1 @@
+"""Files that outlive the process that writes them."""
