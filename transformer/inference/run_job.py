@@ -139,7 +139,7 @@ def wait_for_parts(parts: Parts, checksums: list[str], patience: float, say: Say
         if missing and now - since > patience:
             say(
                 f"error: {count} of other hosts missing in {parts.folder}, and none came "
-                f" within {patience:.0f} s; start the same command on every host again."
+                f"within {patience:.0f} s; start the same command on every host again."
             )
             return False
         if missing and now - said > hosts.SAY_EVERY:

@@ -147,7 +147,7 @@ def _choose_estimates(choices: Choices, facts: rules.Facts) -> None:
         rules.choose_schedule(choices, "given", steps)
     else:
         steps = int(rules.tokens_seen(choices.config, facts) / training.batch_tokens)
-        minutes = f"about what {quantity(training.minutes, 'minute')} can do"
+        minutes = f"about as many as fit into {quantity(training.minutes, 'minute')}"
         rules.choose_schedule(choices, minutes, max(rules.NUM_CHECKPOINTS, steps))
     choices.set("data.max_validation_sentences", rules.HELD_OUT_PAIRS, "at most")
 
