@@ -48,8 +48,8 @@ def write_header(
     left_out, sample = total_left_out(facts), [pair for part in facts for pair in part.sample]
     if reasons := list(REASONS[text.config.drop_duplicates].values()):
         codes = find_repeated(files, sizes, text.config.drop_duplicates)
-        kept = [np.flatnonzero(of_part == 0).astype(np.uint32) for of_part in codes]
-        sizes = [len(of_part) for of_part in kept]
+        kept = [np.flatnonzero(part_codes == 0).astype(np.uint32) for part_codes in codes]
+        sizes = [len(indices) for indices in kept]
         column = arrow_lists(np.concatenate(kept), np.array(sizes))
         write(KEPT, arrow_bytes({INDEX: column}))
         counts = np.bincount(np.concatenate(codes), minlength=len(reasons) + 1)[1:].tolist()
@@ -102,7 +102,7 @@ def _sample_of_repeated(
 ) -> Iterator[LeftOutPair]:
     """Yields some of the repeated pairs of each reason, as their ids spell them."""
     for code, reason in enumerate(reasons, 1):
-        found = [spread(np.flatnonzero(of_part == code).tolist()) for of_part in codes]
+        found = [spread(np.flatnonzero(part_codes == code).tolist()) for part_codes in codes]
         for number, index in spread([(n, i) for n, indices in enumerate(found) for i in indices]):
             part, pair = ArrowFile(files[number]), []
             for side, tokenizer in zip(SIDES, tokenizers, strict=True):
