@@ -9,7 +9,7 @@ from tests.torture import BAD
 from tests.torture.damage import trials
 
 
-@pytest.mark.parametrize("num_trials", others_long([8, 40], 8))
+@pytest.mark.parametrize("num_trials", others_long([4, 40], 4))
 def test_no_damage_is_silent(tmp_path, num_trials):
     """Catches any file or folder whose damage changes what is restored, and tracebacks.
 

@@ -17,6 +17,7 @@ def parse(*words: str):
     return parse_flags_and_config(TrainFlags, ["train.py", *words])
 
 
+@pytest.mark.long
 def test_a_mistake_that_is_found_late_is_one_line_too(tmp_path):
     """Catches an exit code or a stack trace that only a shell sees."""
     code, out, err = run(

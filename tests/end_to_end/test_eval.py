@@ -55,6 +55,7 @@ def test_one_line_out_for_each_line_in(workdir, tmp_path):
     assert "cut" in err
 
 
+@pytest.mark.long
 def test_a_pipe_gives_translations_alone_whatever_the_locale(workdir):
     """Catches words besides translations on standard output, and text decoded by the locale."""
     lines = "".join(f"{n} {n + 1}\n" for n in range(4)).encode()
@@ -136,6 +137,7 @@ def one_at_a_time(monkeypatch):
     monkeypatch.setattr(Translator, "from_checkpoint", restore_alone)
 
 
+@pytest.mark.long
 def test_runs_are_compared_beside_the_report_of_the_run(workdir, one_at_a_time):
     """Catches a comparison that replaces the run's own report, and all models in memory at once."""
     early, *_ = Checkpoints(workdir / "checkpoints", keep=1, read_only=True).steps()
@@ -166,6 +168,7 @@ def test_runs_are_compared_beside_the_report_of_the_run(workdir, one_at_a_time):
     assert differences[1]["p_holm"] == 1 and differences[2]["difference"] == scores[2] - scores[0]
 
 
+@pytest.mark.long
 def test_draws_the_attention_of_a_sentence(workdir, tmp_path):
     """Catches a picture that is not written, or not in the format of its suffix."""
     picture = tmp_path / "map.png"

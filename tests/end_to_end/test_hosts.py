@@ -104,6 +104,7 @@ def test_a_signal_to_one_stops_both_and_a_killed_one_does_not_leave_the_other(pa
     assert "Another host has stopped or cannot be reached" in text.splitlines()[-1]
 
 
+@pytest.mark.long
 def test_hosts_that_were_told_different_things_are_refused(config, tmp_path):
     """Catches a slice of which each host trains another model, and hangs or learns nonsense."""
     said = finish(

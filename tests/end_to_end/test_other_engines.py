@@ -199,6 +199,7 @@ def test_no_translation_of_ctranslate2s_is_better(ours, make_ctranslate2, alpha)
             assert translation.score >= score - 1e-4
 
 
+@pytest.mark.long
 def test_early_stopping_is_ctranslate2s(ours, make_ctranslate2):
     """Catches hypotheses that count though the beam left them out, and an end a step too late."""
     translate, sentences = make_ctranslate2(ours), random_sentences()

@@ -76,6 +76,7 @@ def test_training_uses_what_the_file_registers(own):
     assert f"--register={own / 'own.py'}" in (own / "said.txt").read_text()
 
 
+@pytest.mark.long
 def test_a_run_opens_once_its_names_are_registered(own):
     """Catches code that a run brings along, and a name that stays unknown."""
     words = "eval.py", f"--workdir={own / 'run'}"

@@ -140,6 +140,7 @@ def test_a_stream_is_what_is_generated(text):
     assert model.generate(["abc"], **options | {"seed": 4})[0] != others[1]
 
 
+@pytest.mark.long
 def test_eval_of_a_text(text):
     """Catches a loss of other units, and continuations that ignore the prompt or the options."""
     code, out, err = evaluate(text)
@@ -163,6 +164,7 @@ def test_an_empty_text_is_one_sentence(tmp_path):
 # ---- pre-training
 
 
+@pytest.mark.long
 def test_a_masked_model_learns_and_a_classifier_starts_from_it(tmp_path):
     """Catches a pre-training that learns nothing, and a warm start that takes nothing."""
     corpus = write_sentences(tmp_path / "corpus")

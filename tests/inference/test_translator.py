@@ -234,6 +234,7 @@ def test_more_devices_change_nothing(translator, monkeypatch):
     assert_same(several.score(lines, targets), translator.score(lines, targets))
 
 
+@pytest.mark.long
 def test_samples_do_not_depend_on_neighbours(half):
     """Catches draws by the row of a batch, and a seed without effect."""
     lines, options = sentences(4, seed=6), dict(sample=True, temperature=2.0)

@@ -165,7 +165,7 @@ def test_an_imported_model_scores_words_as_marian_does(tmp_path, name):
         np.testing.assert_allclose(scored.log_probs, theirs, atol=5e-5)
 
 
-@pytest.mark.parametrize("name", LANGUAGES)
+@pytest.mark.parametrize("name", others_long(LANGUAGES, "nllb"))
 def test_models_of_many_languages_give_equal_lists(tmp_path, name):
     """Catches a refusal because `<s>` is a token like others there, and a score in which the
     language counts: it favours longer translations.
@@ -189,6 +189,7 @@ def test_models_of_many_languages_give_equal_lists(tmp_path, name):
         np.testing.assert_allclose([t.score for t in best], others.scores, atol=1e-5)
 
 
+@pytest.mark.long
 def test_the_readme_of_an_imported_model(tmp_path, monkeypatch):
     """Catches a SentencePiece model whose pieces are not those of the vocabulary."""
     model = read_marian(GOLDEN / "marian_pieces")

@@ -16,6 +16,7 @@ from tests.helpers.fake_model import (
     make_rules,
     run_search,
 )
+from tests.helpers.rings import others_long
 from transformer.data.ragged import Ragged
 from transformer.search import continuation, options
 from transformer.search import programs as programs_module
@@ -103,7 +104,9 @@ def record_compiles():
     jax.monitoring.unregister_event_duration_listener(listen)
 
 
-@pytest.mark.parametrize(("batch_size", "num_replicas"), [(1, 1), (3, 2), (64, 1)])
+@pytest.mark.parametrize(
+    ("batch_size", "num_replicas"), others_long([(1, 1), (3, 2), (64, 1)], (3, 2))
+)
 def test_every_sentence_arrives_once_and_as_alone(batch_size, num_replicas, alone):
     """Catches sentences lost, doubled or mixed up where slots are refilled or columns run out.
 
