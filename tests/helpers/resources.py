@@ -1,5 +1,6 @@
 """What a process holds while it works: memory, files, threads and compiled programs."""
 
+import ctypes
 import gc
 import os
 from pathlib import Path
@@ -26,6 +27,7 @@ class Resources:
         To be called after each save, evaluation or chunk, when none is under way.
         """
         gc.collect()  # else it would depend on when that happens by itself
+        ctypes.CDLL(None).malloc_trim(0)  # what is freed: glibc keeps some of it, by its threads
         lines = Path("/proc/self/status").read_text().splitlines()
         status = dict(line.split(":", 1) for line in lines)
         self.samples.append(

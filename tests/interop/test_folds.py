@@ -31,7 +31,7 @@ def make_runs():
     yield TextClassifier(config, VOCAB_SIZE, num_classes=3), (IDS,)
 
 
-@pytest.mark.parametrize("model, inputs", make_runs(), ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize("model, inputs", list(make_runs()), ids=lambda x: type(x).__name__)
 def test_permuted_columns_change_nothing(model, inputs):
     """Catches a kernel, bias, norm or table whose d_model axis is forgotten, or another's taken."""
     params = random_params(model.init, *inputs, deterministic=True)
