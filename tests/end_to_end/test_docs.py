@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.commands import call, one_device
-from tests.helpers.rings import others_long
 from transformer.evaluation.metrics import sentence_chrf
 
 ROOT = Path(__file__).parents[2]
@@ -38,9 +37,8 @@ def runs(finished, classes, text, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(
-    "page", others_long([page for page in PAGES if blocks_of(page)], PAGES[0]), ids=NAMES.get
-)
+@pytest.mark.long
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=NAMES.get)
 def test_python_blocks_run(page, runs, monkeypatch, capsys):
     """Catches a snippet that has not kept up with the code; a page is one program."""
     monkeypatch.chdir(runs)

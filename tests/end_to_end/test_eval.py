@@ -67,6 +67,7 @@ def test_a_pipe_gives_translations_alone_whatever_the_locale(workdir):
     assert again[:2] == (0, out)
 
 
+@pytest.mark.long
 def test_a_closed_pipe_and_a_closed_stdin_end_quietly(workdir):
     """Catches a stack trace where the reader has gone, or where there is nothing to read."""
     process = start("eval.py", f"--workdir={workdir}", "--input=-", stdin=-1)

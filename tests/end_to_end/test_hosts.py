@@ -11,6 +11,7 @@ import pytest
 
 import transformer
 from tests.helpers.commands import call
+from tests.helpers.rings import others_long
 from tests.helpers.scripts import (
     HANGS,
     ROOT,
@@ -185,6 +186,7 @@ def read_until(process, text):
     pytest.fail(f"no {text!r}: {said}")
 
 
+@pytest.mark.long
 def test_hosts_leave_their_work_together_and_say_that_one_is_lost():
     """Catches hosts of two versions that train together, one that works on while another that was
     told to stop waits for it in C++, and an abort with a stack where JAX gives up on a host."""
@@ -261,11 +263,14 @@ def test_share_of_one_host_is_everything():
 
 @pytest.mark.parametrize(
     "chosen, number",
-    [
+    others_long(
+        [
+            ({}, min(8, len(os.sched_getaffinity(0)))),
+            ({"JAX_NUM_CPU_DEVICES": "1"}, 1),
+            ({"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}, 3),
+        ],
         ({}, min(8, len(os.sched_getaffinity(0)))),
-        ({"JAX_NUM_CPU_DEVICES": "1"}, 1),
-        ({"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}, 3),
-    ],
+    ),
 )
 def test_cores_become_devices_unless_the_user_chose(chosen, number):
     """Catches a choice that is overruled, and a crash where JAX runs already."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.commands import call
+from tests.helpers.rings import others_long
 from tests.helpers.tiny_runs import SPLITS, train, write_sentences
 from transformer import Classifier, LanguageModel, Tagger
 from transformer.inference.answer_job import AnswerJob
@@ -77,6 +78,7 @@ def test_bad_labels_are_one_sentence(tmp_path, text, sentence):
     assert sentence in err and err.count("\n") == 1
 
 
+@pytest.mark.long
 def test_words_get_their_labels(tmp_path):
     """Catches labels of other words, a loss over the pieces between, and a cut that is not said."""
     rng, rows = random.Random(0), []
@@ -108,6 +110,7 @@ def test_words_get_their_labels(tmp_path):
 # ---- one text
 
 
+@pytest.mark.long
 def test_a_language_model_continues_a_prompt(text):
     """Catches a prompt that is not heeded, and a window that is lost when it is full."""
     model = LanguageModel.from_checkpoint(text)
@@ -128,6 +131,7 @@ def test_a_language_model_continues_a_prompt(text):
             model.generate(["a"], **wrong)
 
 
+@pytest.mark.long
 def test_a_stream_is_what_is_generated(text):
     """Catches text that is lost or repeated between two pieces of a stream."""
     model = LanguageModel.from_checkpoint(text)
@@ -252,7 +256,7 @@ def test_images_are_learnt_and_other_shapes_refused(tmp_path):
 # ---- files
 
 
-@pytest.mark.parametrize("kind", ["classes", "text"])
+@pytest.mark.parametrize("kind", others_long(["classes", "text"], "classes"))
 def test_a_job_that_was_stopped_is_resumed(kind, request, tmp_path, monkeypatch):
     """Catches half a file under its name, lines answered anew, and repairs that nobody is told."""
     run, source, target = request.getfixturevalue(kind), tmp_path / "in", tmp_path / "out"

@@ -27,6 +27,7 @@ def runs(tmp_path_factory):
     return {task: write_run(folder / task, task, num_layers=LAYERS) for task in TASKS}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", NAMES)
 def test_self_attention_has_a_row_of_weights_for_each_position(runs, task):
     """Catches positions under the names of others, and a causal model that sees what follows."""

@@ -186,6 +186,7 @@ def test_cut_sources_and_search_options_are_kept():
     assert evaluate_translator(translator, test_set, "own").outputs["cut_sources"] == 2
 
 
+@pytest.mark.long
 def test_another_checkpoint_needs_no_compile(run, compiles):
     """Catches a search that is compiled for every checkpoint, a minute each for a large model."""
     test_set, found = pairs(3, longest=4), []

@@ -51,6 +51,7 @@ def test_a_word_has_the_links_of_all_its_tokens():
     assert align_words(weights[:, :1], source[:1], target) == []
 
 
+@pytest.mark.long
 def test_a_translator_aligns_by_the_last_layer_but_one():
     """Catches another layer, heads that are not averaged, and weights of the padding."""
     translator = random_translator(num_layers=3, tokenizers=(PIECES, PIECES))

@@ -22,6 +22,7 @@ def runs(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_scores_and_searches_by_the_mean_probability(runs):
     """Catches logits that are added, a cache of another model, and a mean of logarithms."""
     members = [Translator.from_checkpoint(runs / name, **ONE) for name in "ab"]
@@ -41,7 +42,6 @@ def test_scores_and_searches_by_the_mean_probability(runs):
         both.encode(SOURCES[:1])
 
 
-@pytest.mark.long
 def test_a_model_with_itself_is_that_model(runs):
     """Catches a search that is changed by how an ensemble computes, and an "@" in a path."""
     alone = Translator.from_checkpoint(runs / "a", "20", **ONE).translate(SOURCES, nbest=2)

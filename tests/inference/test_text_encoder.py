@@ -8,7 +8,6 @@ import pytest
 from tests.helpers.imported import GOLDEN
 from tests.helpers.imported import write_run as write_imported
 from tests.helpers.random_runs import write_run
-from tests.helpers.rings import others_long
 from transformer import TextEncoder, restore
 from transformer.data.packing import PackedBatches
 from transformer.data.ragged import Ragged
@@ -28,9 +27,8 @@ def by_hand(run, text):
                                 rows_per_batch=1, seed=0)[0])[0]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "task", others_long(["masked_lm", "classification", "translation"], "translation")
-)
+@pytest.mark.long
+@pytest.mark.parametrize("task", ["masked_lm", "classification", "translation"])
 def test_vectors_are_those_of_the_text_alone(task, tmp_path):
     """Catches a mean over padding, a text in another's row, and positions that are not its own."""
     encoder = TextEncoder.from_checkpoint(write_run(tmp_path / "run", task))

@@ -17,6 +17,7 @@ from transformer.signals import Interruption
 MARIAN, M2M100 = GOLDEN / "marianmt_shared", GOLDEN / "m2m100"
 
 
+@pytest.mark.long
 def test_a_run_of_opus_mt_translates(tmp_path):
     """Catches a run that is not what the folder held, or that nobody tells how to use."""
     run = tmp_path / "run"

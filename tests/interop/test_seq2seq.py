@@ -30,7 +30,7 @@ def orders_of(name):
     return read_vocabulary(folder, read_seq2seq_settings(folder), *languages_of(name)).orders
 
 
-@pytest.fixture(scope="module", params=others_long(MODELS, "marianmt_shared", "nllb"))
+@pytest.fixture(scope="module", params=others_long(MODELS, "marianmt_shared"))
 def golden(request):
     """(name, the imported model, the arrays that transformers computed)."""
     folder = GOLDEN / request.param

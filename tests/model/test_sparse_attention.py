@@ -89,14 +89,16 @@ def full_attention(query, key, value, mask):
     "length, block, kinds, patterns",
     [
         (10, 3, ["none", "keys", "causal", "packed", "heads"], ["local", "fixed"]),
-        (13, 3, ["none", "keys", "packed", "heads"], ["strided"]),
-        (24, 4, ["keys"], PATTERNS),
-        (25, 4, ["packed", "heads"], ["local", "fixed"]),
-        (27, 1, ["causal"], ["local"]),
+        pytest.param(
+            13, 3, ["none", "keys", "packed", "heads"], ["strided"], marks=pytest.mark.long
+        ),
+        pytest.param(24, 4, ["keys"], PATTERNS, marks=pytest.mark.long),
+        pytest.param(25, 4, ["packed", "heads"], ["local", "fixed"], marks=pytest.mark.long),
+        pytest.param(27, 1, ["causal"], ["local"], marks=pytest.mark.long),
         (5, 4, ["none", "packed"], PATTERNS),
-        (9, 3, ["packed"], ["local"]),
-        (70, 17, ["packed"], ["fixed"]),
-        (137, 32, ["packed"], ["fixed"]),
+        pytest.param(9, 3, ["packed"], ["local"], marks=pytest.mark.long),
+        pytest.param(70, 17, ["packed"], ["fixed"], marks=pytest.mark.long),
+        pytest.param(137, 32, ["packed"], ["fixed"], marks=pytest.mark.long),
     ],
 )
 def test_it_is_full_attention_where_the_pattern_lets_it_see(length, block, kinds, patterns):
