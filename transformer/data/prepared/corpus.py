@@ -148,7 +148,7 @@ def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
     except PassingError:
         raise
     except FileNotFoundError as error:
-        raise DamagedFileError(pathlib.Path(error.filename)) from None
+        raise DamagedFileError(pathlib.Path(error.filename or HEADER)) from None
     except (KeyError, TypeError, ValueError):
         raise DamagedFileError(folder / HEADER) from None
 
