@@ -43,6 +43,7 @@ def test_a_step_is_measured_and_written(accelerator, monkeypatch, tmp_path):
     assert f"{row['tokens_per_second']:,.0f}" in table
 
 
+@pytest.mark.long
 def test_what_goes_wrong_is_a_line_and_not_the_end(accelerator, monkeypatch, tmp_path):
     """Catches figures lost with a process that fails, and one that is waited for without end."""
     kinds = "missing", "failing", "slow", "quick"

@@ -75,6 +75,7 @@ def test_a_slice_that_is_copied_counts_as_what_it_is():
     assert costs.add_up(*program.by_operation().values()).num_bytes == 16 * 128 * 4
 
 
+@pytest.mark.long
 def test_a_step_of_a_search_moves_at_least_the_least():
     """Catches a search that the benchmark no longer lowers, and weights or caches left out."""
     programs, costs = map(importlib.import_module, ("tpu_programs", "compiled_costs"))

@@ -70,6 +70,7 @@ def trained(monkeypatch):
     return SimpleNamespace(runs=done, outcomes=outcomes)
 
 
+@pytest.mark.long
 def test_a_row_that_fails_does_not_keep_the_others(call, table, trained, tmp_path):
     """Catches a night of training that ends at the first row that diverges, with exit code 0."""
     trained.outcomes |= {"bad": DIVERGED, "wide": ValueError("no such corpus.")}
@@ -102,6 +103,7 @@ def test_seeds_have_folders_of_their_own(call, table, trained):
     assert "50 steps" in ended.err and "standard deviation over the seeds" in ended.out
 
 
+@pytest.mark.long
 def test_a_saved_run_is_the_run_that_was_scored(tmp_path):
     """Catches scores, sentences or settings that are lost on the way through the files."""
     workdir, result = WorkDir(tmp_path), evaluation()

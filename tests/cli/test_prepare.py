@@ -71,6 +71,7 @@ workers._ask = ask_and_end
 """
 
 
+@pytest.mark.long
 def test_a_killed_process_leaves_parts_and_no_workers(words, tmp_path):
     """Catches parts that are taken for the whole, and processes that go on for ever."""
     words = [*words, "--config.data.prepare_workers=2"]

@@ -148,6 +148,7 @@ def test_a_missing_folder_or_file_says_what_the_folder_holds(tmp_path):
         load_images(DataConfig(corpus=str(tmp_path / "none")), "train")
 
 
+@pytest.mark.long
 def test_digits():
     """Catches images in the order of their writers, labels left in it, and pixels above 1."""
     reason = "scikit-learn is not installed"

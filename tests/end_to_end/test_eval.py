@@ -295,6 +295,7 @@ def test_a_reader_that_leaves_a_stream_early_ends_it_quietly(translate):
     assert process.wait(HANGS) == 0
 
 
+@pytest.mark.long
 def test_jsonl_has_a_record_for_each_line_whatever_is_in_it(workdir):
     """Catches records that control characters or bad bytes break."""
     text = b"\n".join(HARD_LINES)

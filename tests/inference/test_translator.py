@@ -321,6 +321,7 @@ def test_bfloat16_translates(half):
     assert {a.dtype for a in matrices} == {jax.numpy.bfloat16.dtype}
 
 
+@pytest.mark.long
 def test_sources_get_the_tag_of_the_first_corpus_unless_they_have_one(translator, monkeypatch):
     """Catches a sentence without tag, an empty one that a tag has translated, and a sentence that
     is too long with its tag alone and does not count as cut.

@@ -6,6 +6,7 @@ from safetensors.numpy import load_file
 
 import transformer
 from tests.helpers.imported import GOLDEN, build, changed_folder, compute, random_model
+from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import tiny_config
 from transformer.config import Config
 from transformer.data.labels import Labels
@@ -179,7 +180,7 @@ def own_run(masked_lm, task, **changes):
     return random_model(config, masked_lm.tokenizers, labels)
 
 
-@pytest.mark.parametrize("task", ["masked_lm", "classification"])
+@pytest.mark.parametrize("task", others_long(["masked_lm", "classification"], "classification"))
 def test_a_run_of_our_own_becomes_a_bert(masked_lm, task, tmp_path):
     """Catches a scale, positions or biases that the other side would lack."""
     ours = own_run(masked_lm, task)
@@ -190,6 +191,7 @@ def test_a_run_of_our_own_becomes_a_bert(masked_lm, task, tmp_path):
     np.testing.assert_allclose(compute(again, ids), compute(ours, ids), atol=1e-5)
 
 
+@pytest.mark.long
 def test_the_head_of_the_next_sentence_is_written(masked_lm, tmp_path):
     """Catches a head, or vectors of token types, that an export of bert_tiny would lose."""
     ours = own_run(masked_lm, "masked_lm", token_types=True, next_sentence=True)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.random_runs import TASKS, make_config, write_run
+from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import random_params
 from transformer.checkpoint.restore import Restored, restore
 from transformer.checkpoint.task_model import abstract_params, make_model, smallest_batch
@@ -112,7 +113,9 @@ PUBLISHED = dict(  # what models of others have besides
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, PUBLISHED | {"attention": "fused"}, {"attention": "local", "attention_block": 2}],
+    others_long(
+        [{}, PUBLISHED | {"attention": "fused"}, {"attention": "local", "attention_block": 2}], {}
+    ),
 )
 def test_a_program_has_the_products_of_every_platform(run, settings):
     """Catches attention chosen by the devices, or the lengths, of the process that exports."""

@@ -47,6 +47,7 @@ def test_every_way_gives_the_parameters_of_one_device(way):
     assert run.losses == pytest.approx(alone.losses, rel=1e-5)
 
 
+@pytest.mark.long
 def test_dropout_was_on_where_it_should_be():
     """Catches a comparison of runs with dropout of which neither has any."""
     assert trained(ONE).losses != trained(DROPOUT).losses

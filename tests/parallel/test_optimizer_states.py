@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.helpers.rings import others_long
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config, MeshConfig, OptimizerConfig
@@ -59,7 +60,7 @@ def train(name, mesh, folder=None):
     return jax.device_get(state), parallel.bytes_per_device(abstract)
 
 
-@pytest.mark.parametrize("name", ["adafactor", "lion", "muon"])
+@pytest.mark.parametrize("name", others_long(["adafactor", "lion", "muon"], "muon"))
 def test_a_mesh_gives_the_state_of_one_device(name, tmp_path):
     """Catches rows and columns that are mixed up by sharding, and a state that is not restored."""
     alone, whole = train(name, MeshConfig(1, 1, 1))

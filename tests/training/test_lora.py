@@ -43,6 +43,7 @@ def adapting(folder, **training):
     return settings | training
 
 
+@pytest.mark.long
 def test_adapters_begin_at_the_base_and_learn(folder):
     """Catches adapters that change the model before they have learnt anything, or never do."""
     losses = [
