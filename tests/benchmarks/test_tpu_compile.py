@@ -3,6 +3,7 @@
 import importlib
 
 import jax
+import pytest
 
 PROGRAM = """
 %fused (param_0: f32[64,128], param_1: f32[1,128]) -> f32[64,128] {
