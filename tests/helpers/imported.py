@@ -1,9 +1,11 @@
 """Models that readers of foreign folders return, ready to compute; and copies of golden folders."""
 
 import dataclasses
+import io
 import json
 import pathlib
 import shutil
+from contextlib import redirect_stdout
 
 import jax.numpy as jnp
 import numpy as np
@@ -62,3 +64,12 @@ def write_run(imported, folder):
     used_up = dataclasses.replace(imported, params=dict(imported.params))
     import_model.write_run(used_up, WorkDir(folder))
     return folder
+
+
+def run_readme(folder, monkeypatch):
+    """The lines that the program in README.md prints."""
+    monkeypatch.chdir(folder)
+    program, printed = (folder / "README.md").read_text().split("```")[1], io.StringIO()
+    with redirect_stdout(printed):
+        exec(program.removeprefix("python\n"), {})
+    return printed.getvalue().removesuffix("\n").split("\n")

@@ -55,6 +55,7 @@ def test_the_check_says_how_much_is_equal(run, tmp_path):
     pytest.importorskip("ctranslate2")
     said = transformer.export_model(run, tmp_path / "model", "ctranslate2")
     assert "checked: 8 of 8 greedy translations" in said[-1]
+    assert "The run divides log-probabilities by ((5+n)/6)^0.6, CTranslate2 by a power" in said[-2]
     assert float(said[-1].split()[-1]) < 1e-5
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from flax.traverse_util import unflatten_dict
 
+from tests.helpers.imported import run_readme
 from tests.helpers.random_translators import as_written, random_translator
 from tests.helpers.rings import others_long
 from transformer.config import DataConfig
@@ -111,6 +112,25 @@ def test_text_becomes_the_same_text(both):
         assert not ended or " ".join(translation.text.split()) == " ".join(text.split())
         num_ended += ended
     assert num_ended
+
+
+@pytest.mark.parametrize("start", ["zero", "token"])
+def test_the_readme_chooses_by_the_penalty_of_the_run(tmp_path, monkeypatch, start):
+    """Catches instructions that do not run, or that divide by n^α where the run has gnmt."""
+    pytest.importorskip("torch").set_num_threads(1)
+    pytest.importorskip("transformers")
+    model = read_seq2seq(GOLDEN / "marianmt_shared")
+    model.params["shared_embedding/bias"][EOS] += 1  # so that this random model ends
+    model.config.decoding.length_penalty, model.config.decoding.alpha = "gnmt", 1.2
+    save_marian(model, tmp_path / "model", start)
+    ours = Translator(model.config, unflatten_dict(model.params, sep="/"), model.tokenizers)
+    found, others = (
+        ours.translate(["One sentence.", "Another one."], early_stopping=True, length_penalty=kind)
+        for kind in ("gnmt", "power")
+    )
+    texts = [translation.text for translation in found]
+    assert run_readme(tmp_path / "model", monkeypatch) == texts
+    assert texts != [translation.text for translation in others]
 
 
 def test_saving_again_keeps_a_start_token(both, tmp_path):

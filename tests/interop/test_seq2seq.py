@@ -103,7 +103,8 @@ def test_the_configuration_says_how_they_search():
     assert config.decoding.length_penalty == "power"
     assert config.data.row_length == 64
     assert (config.data.source_language, config.data.target_language) == ("en", "de")
-    assert not imported.notes
+    (note,) = imported.notes
+    assert note.startswith("Not used: max_length=512; here a search is exact, and </s> is forced")
 
 
 # ---- other forms of the same model
@@ -381,6 +382,6 @@ def test_what_the_search_does_without_is_said(tmp_path):
     search = json.loads((folder / "generation_config.json").read_text())
     search |= {"no_repeat_ngram_size": 3, "length_penalty": -1.0, "bad_words_ids": [[56], [3, 4]]}
     (folder / "generation_config.json").write_text(json.dumps(search))
-    (note,) = read_seq2seq(folder).notes
+    note, _ = read_seq2seq(folder).notes
     for name in ("no_repeat_ngram_size=3", "length_penalty=-1.0", "bad_words_ids"):
         assert name in note

@@ -7,7 +7,7 @@ FOLDER is new, and what is in it depends on the format:
   huggingface  a model and a tokenizer for the library transformers: MarianMT, BERT or GPT-2
   ctranslate2  a model for CTranslate2, with --quantization=int8 for fast translation on CPUs
   safetensors  the parameters as named arrays
-  program      the search by jax.export, which runs with JAX alone
+  program      the search by jax.export, which runs with JAX and flatbuffers
 FOLDER/README.md of all but the first says how to use it. CHECKPOINT is as eval.py's --checkpoints
 takes it. A run with an attention function or a task of one's own needs --register=FILE, as for
 eval.py.

@@ -6,8 +6,9 @@ from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.interop.imported_model import ImportedModel
 from transformer.interop.written_model import (
     first_pieces,
-    length_penalty_note,
+    is_gnmt,
     longest_translation,
+    search_notes,
     sentencepiece_files,
 )
 from transformer.special_tokens import EOS
@@ -19,10 +20,14 @@ TEXT = """\
 {program}
 ```
 
-It needs `pip install {packages}` and nothing else. The arguments are the settings of the run. A
-search of CTranslate2 ends with the {beam_size}th finished translation, as that of
-`Translator.translate(…, early_stopping=True)` does.
-{note}"""
+It needs `pip install {packages}` and nothing else. The arguments are the settings of the run.
+
+{notes}
+"""
+GNMT = """\
+    lengths = [len(pieces) for pieces in result.hypotheses]
+    scores = [s * (6 * n / (5 + n)) ** {alpha:g} for s, n in zip(result.scores, lengths)]
+    best = result.hypotheses[scores.index(max(scores))]"""
 PROCESSOR = "sentencepiece.SentencePieceProcessor"
 
 
@@ -30,12 +35,14 @@ def readme(model: ImportedModel) -> str:
     """Returns README.md."""
     decoding, (source, target) = model.config.decoding, model.tokenizers
     files = sentencepiece_files(model.tokenizers)
-    languages = first_pieces(target)
+    languages, has_gnmt = first_pieces(target), is_gnmt(decoding)
     options = [
         "pieces",
         *([f"target_prefix=[{languages}] * len(pieces)"] if languages else []),
         f"beam_size={decoding.beam_size}",
         f"length_penalty={decoding.alpha:g}",
+        *([f"num_hypotheses={decoding.beam_size}", "return_scores=True"] if has_gnmt else []),
+        "min_decoding_length=0",
         f"max_decoding_length={longest_translation(model.config)}",
         "return_end_token=True",  # else the length penalty would not count it
     ]
@@ -51,14 +58,15 @@ def readme(model: ImportedModel) -> str:
         *(f"    {option}," for option in options),
         ")",
         "for result in results:",
-        f"    found = [p for p in result.hypotheses[0] if p != {target.pieces([EOS])[0]!r}]",
+        "    best = result.hypotheses[0]",
+        *(GNMT.format(alpha=decoding.alpha).splitlines() if has_gnmt else []),
+        f"    found = [p for p in best if p != {target.pieces([EOS])[0]!r}]",
         f"    print({_join(target)})",
     ]
     return TEXT.format(
         program="\n".join(program),
         packages="ctranslate2 sentencepiece" if files else "ctranslate2",
-        beam_size=decoding.beam_size,
-        note="".join(f"\n{note}\n" for note in length_penalty_note(decoding, "CTranslate2")),
+        notes="\n".join(f"- {note}" for note in search_notes(decoding, "CTranslate2")),
     )
 
 

@@ -23,6 +23,7 @@ from transformer.interop.imported_model import ImportedModel
 from transformer.interop.marian_folder import Start, save_marian
 from transformer.interop.parameters import export_parameters, flat_parameters
 from transformer.interop.program import export_program
+from transformer.interop.written_model import search_notes
 from transformer.registry import task_kind
 from transformer.storage import is_remote, locate
 
@@ -47,7 +48,7 @@ def export_model(
       folder: appears when everything is written; it must not exist, or be empty.
       format: "run", a work directory in bfloat16 without optimizer; "huggingface", a folder of the
         library transformers, by the task MarianMT, BERT or GPT-2; "ctranslate2"; "safetensors",
-        named arrays; "program", a search that runs with JAX alone.
+        named arrays; "program", a search that runs with JAX and flatbuffers.
       quantization: of CTranslate2, the number format of matrices, as "int8"; "": float32.
       start: of MarianMT, how its decoder starts: "token" if it is to be trained further by
         transformers, "zero" for CTranslate2's converter.
@@ -69,6 +70,7 @@ def export_model(
         elif format == "ctranslate2":
             run = restore(workdir, checkpoint)
             said = [save_ctranslate2(as_written(run), Path(place), quantization)]
+            said += search_notes(run.config.decoding, "CTranslate2")
             said += [check_ctranslate2(run, place)] if check else []
         else:
             said = _save_huggingface(restore(workdir, checkpoint), Path(place), start, check)
@@ -91,7 +93,8 @@ def _save_huggingface(run: Restored, folder: Path, start: str, check: bool) -> l
     """Writes a folder of Hugging Face with the model of a run's task; returns what to say."""
     kind, model = task_kind(run.config.task), as_written(run)
     if kind == "translation":
-        said = [save_marian(model, folder, start)]
+        notes = search_notes(run.config.decoding, "transformers")
+        said = [save_marian(model, folder, start), *notes]
         return [*said, check_translation(run, folder)] if check else said
     if start != "zero":
         raise ValueError(f"start={start} is for translation, and this is a run of {kind}.")

@@ -21,6 +21,7 @@ WITHOUT = {  # settings of a search that ours does not have, and what they are w
     "do_sample": (False,),
     "min_length": (0,),
 }
+ENDS = ("max_length", "max_new_tokens", "early_stopping")  # how theirs end; ours has other rules
 
 
 def read_seq2seq_settings(folder: epath.Path) -> dict[str, Any]:
@@ -112,6 +113,12 @@ def describe_settings(
     if without:
         listed = ", ".join(f"{name}={value}" for name, value in without.items())
         notes.append(f"The search here does without {listed}.")
+    ended = [f"{name}={settings[name]}" for name in ENDS if settings.get(name) not in (None, False)]
+    if ended:
+        notes.append(
+            f"Not used: {', '.join(ended)}; here a search is exact, and </s> is forced when a "
+            f"translation has {config.decoding.max_extra_length} tokens more than its source."
+        )
     return notes
 
 

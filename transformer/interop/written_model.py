@@ -68,14 +68,28 @@ def first_pieces(tokenizer: Tokenizer) -> list[str]:
     return tokenizer.pieces(tokenizer.encode([""])[0][:-1])
 
 
-def length_penalty_note(decoding: DecodingConfig, engine: str) -> list[str]:
-    """Returns what a user of an engine that lacks our length penalty should know, if anything."""
-    if decoding.length_penalty != "gnmt" or not decoding.alpha:
-        return []
-    return [
-        f"The run divides log-probabilities by ((5+n)/6)^α; {engine} divides by n^α, so "
-        f"that with the same α a translation of another length can win."
+def is_gnmt(decoding: DecodingConfig) -> bool:
+    """Whether a run's search has the length penalty ((5+n)/6)^α, which other engines lack."""
+    return decoding.length_penalty == "gnmt" and decoding.alpha > 0 and decoding.beam_size > 1
+
+
+def search_notes(decoding: DecodingConfig, engine: str) -> list[str]:
+    """Returns what an engine does otherwise than a run's search, a sentence each."""
+    notes = [
+        f"In {engine} a translation has at most a fixed number of tokens, in the run at most "
+        f"{decoding.max_extra_length} more than its source."
     ]
+    if decoding.beam_size > 1:
+        notes.append(
+            f"The run's beam search is exact; that of {engine} can end earlier with a worse "
+            f"translation, as the run's with early_stopping=True."
+        )
+    if is_gnmt(decoding):
+        notes.append(
+            f"The run divides log-probabilities by ((5+n)/6)^{decoding.alpha:g}, {engine} by a "
+            f"power of n: README.md chooses by the run's rule among the translations that it finds."
+        )
+    return notes
 
 
 def longest_translation(config: Config) -> int:
