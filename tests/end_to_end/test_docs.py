@@ -37,6 +37,7 @@ def runs(finished, classes, text, tmp_path_factory):
     return folder
 
 
+@pytest.mark.filterwarnings("ignore:the prompts have")  # a tiny run stands for that of the page
 @pytest.mark.long
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=NAMES.get)
 def test_python_blocks_run(page, runs, monkeypatch, capsys):
