@@ -164,7 +164,7 @@ def test_fine_tuning_begins_where_the_other_run_ended_and_resumes_without_it(fin
         assert code == 0, err
         assert said in err
         assert "left out: 17 of a repeated pair" in err
-        assert err.count("1 of 20 pairs of val have the source or the target of a pair") == 1
+        assert err.count("1 of 20 pairs of validation have the source or the target of a pair") == 1
     assert "warm start" not in err
     left_out = (workdir / "left_out.tsv").read_text().splitlines()
     assert len(left_out) == 18 and left_out[1].startswith("a repeated pair\tcorpus/train.en\t")
