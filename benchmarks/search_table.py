@@ -5,7 +5,7 @@ from typing import Any
 
 from table import align, ratio
 
-OTHERS = "ctranslate2", "ctranslate2_int8", "marian"
+OTHERS = "ctranslate2", "ctranslate2_int8"
 
 
 def format_searches(results: dict[str, dict[str, Any]], count: int, unit: str) -> str:

@@ -1,10 +1,10 @@
-"""Times translation against CTranslate2 and Hugging Face's Marian with the same weights.
+"""Times translation against CTranslate2 with the same weights.
 
 python benchmarks/translate.py --torch_python=PYTHON
 python benchmarks/translate.py --torch_python=PYTHON --shape=opus --lengths=mixed
 python benchmarks/translate.py --torch_python=PYTHON --workdir=RUN --input=FILE --reference=FILE
 
-PYTHON has ctranslate2, torch, transformers, sentencepiece and etils[epath] (default: this one).
+PYTHON has ctranslate2, sentencepiece and etils[epath] (default: this one).
 A contestant that is not installed is skipped with a message.
 
 Without a run, the model has random weights, and all sources and all translations have the same
@@ -48,9 +48,8 @@ CONTESTANTS = {  # name: (module, options)
     "ours": ("search_ours", {}),
     "ctranslate2": ("search_ctranslate2", {}),
     "ctranslate2_int8": ("search_ctranslate2", {"compute_type": "int8"}),
-    "marian": ("search_marian", {}),
 }
-DEFAULT_CONTESTANTS = "ours,ctranslate2,marian"
+DEFAULT_CONTESTANTS = "ours,ctranslate2"
 SHAPES_OF = {"cpu": ["base", "opus"], "gpu": ["base", "opus", "big"]}
 
 

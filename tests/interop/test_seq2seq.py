@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 
 from tests.helpers.imported import GOLDEN, build, changed_folder
 from tests.helpers.rings import others_long
-from tools.golden_folders.translation import EXTRA, LANGUAGES, MODELS, SENTENCES, TRANSLATIONS
+from tools.golden_translation import EXTRA, LANGUAGES, MODELS, SENTENCES, TRANSLATIONS
 from transformer.inference.translator import Translator
 from transformer.interop.seq2seq import read_seq2seq
 from transformer.interop.seq2seq_settings import read_seq2seq_settings

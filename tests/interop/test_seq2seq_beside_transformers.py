@@ -7,8 +7,8 @@ import pytest
 from flax.traverse_util import unflatten_dict
 
 from tests.helpers.scripts import ROOT
-from tools.golden_folders import translation
-from tools.golden_folders.translation import LANGUAGES, decode, make_fairseq, make_marian, tokenize
+from tools import golden_translation as translation
+from tools.golden_translation import LANGUAGES, decode, make_fairseq, make_marian, tokenize
 from transformer.inference.translator import Translator
 from transformer.interop.seq2seq import read_seq2seq
 from transformer.interop.seq2seq_settings import read_seq2seq_settings

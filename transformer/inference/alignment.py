@@ -12,7 +12,7 @@ Alignment = list[tuple[int, int]]  # (source word, target word), both from 0
 def default_layer(num_layers: int) -> int:
     """Returns the last decoder layer but one, as Garg et al. take of six; of two the last.
 
-    Of two, the last one's errors are half as many (`benchmarks/alignment_error.py`).
+    Of two, the last one makes half as many errors (docs/translating_files.md).
     """
     return num_layers - 2 if num_layers > 2 else num_layers - 1
 

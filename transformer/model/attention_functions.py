@@ -108,8 +108,7 @@ def dot_product_attention(
 ) -> jax.Array:
     """Returns softmax(QKᵀ + bias)V: equation (1) without its scale.
 
-    It is "dot" of Luong et al. (arXiv 1508.04025). `benchmarks/attention_scale.py` shows what the
-    scale is for.
+    It is "dot" of Luong et al. (arXiv 1508.04025). docs/benchmarks.md shows what the scale is for.
     """
     query, key, value = (x.swapaxes(1, 2) for x in (query, key, value))  # heads first: no strides
     logits = attention_logits(query, key)
