@@ -1,15 +1,20 @@
 """The documentation is true: its Python runs, its links lead somewhere, its front page is short."""
 
+import ast
 import gzip
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
+import transformer
 from tests.helpers.commands import call, one_device
 from transformer.evaluation.metrics import sentence_chrf
 
@@ -22,8 +27,12 @@ NAMES = {page: str(page.relative_to(ROOT)) for page in PAGES}
 
 
 def blocks_of(page):
-    """The ```python blocks of a page."""
-    return BLOCK.findall(page.read_text(encoding="utf-8"))
+    """The ```python blocks of a page, or the cells of code of a notebook."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix != ".ipynb":
+        return BLOCK.findall(text)
+    cells = json.loads(text)["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +56,25 @@ def test_python_blocks_run(page, runs, monkeypatch, capsys):
     with one_device():
         for number, block in enumerate(blocks_of(page), 1):
             exec(compile(block, f"{NAMES[page]}, block {number}", "exec"), namespace)
+
+
+PROGRAMS = [page for page in [*PAGES, ROOT / "docs" / "first_model.ipynb"] if blocks_of(page)]
+OF_CONFIG = re.compile(r"config\.(\w+(?:\.\w+)?)")
+
+
+@pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.name)
+def test_python_blocks_name_what_there_is(page):
+    """Catches a public name or a setting that a page still has by its former name."""
+    for node in ast.walk(ast.parse("\n".join(blocks_of(page)))):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("transformer"):
+            for alias in node.names:
+                assert hasattr(import_module(node.module), alias.name), ast.unparse(node)
+        elif isinstance(node, ast.Attribute):
+            text = ast.unparse(node)
+            if text.startswith("transformer."):
+                assert attrgetter(text.removeprefix("transformer."))(transformer)
+            elif setting := OF_CONFIG.fullmatch(text):
+                attrgetter(setting[1])(transformer.Config())
 
 
 PUBLISHED = {  # folders that pages name, and those that stand for them here
