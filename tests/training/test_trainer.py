@@ -20,8 +20,10 @@ import transformer
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.config import Config, ModelConfig, OptimizerConfig, TrainingConfig
 from transformer.evaluation import plots
+from transformer.parallel import hosts
 from transformer.signals import DIVERGED, DONE, RESUMABLE, Interruption, Stopping
 from transformer.tasks.task import Task
+from transformer.training import run as run_module
 from transformer.training import trainer as trainer_module
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
@@ -237,6 +239,22 @@ def test_a_host_stops_when_all_know_that_one_was_told_to(tmp_path, monkeypatch):
     trainer.parallel.sum_over_hosts = sum_that_comes_late
     assert trainer.run() == RESUMABLE
     assert trainer.checkpoints.steps() == [3] and votes == [True] * 3
+
+
+def test_another_host_than_the_first_writes_checkpoints_alone(tmp_path, monkeypatch):
+    """Catches records, reports and settings that every host writes over those of the others."""
+
+    def written():
+        files = set(tmp_path.rglob("*")) - set((tmp_path / "checkpoints").rglob("*"))
+        return {file: file.stat().st_mtime_ns for file in files if file.is_file()}
+
+    transformer.train(make_config(num_train_steps=1), tmp_path, task_type=PointTask, verbose=False)
+    before, second = written(), SimpleNamespace(process_index=lambda: 1, process_count=lambda: 1)
+    monkeypatch.setattr(run_module, "jax", second)
+    monkeypatch.setattr(hosts, "wait_until", lambda is_true: True)  # for what the first writes
+    transformer.train(make_config(num_train_steps=2), tmp_path, task_type=PointTask, verbose=False)
+    assert (tmp_path / "checkpoints" / "2").exists()
+    assert written() == before
 
 
 def test_an_evaluation_that_a_signal_cuts_short_is_made_up_for(tmp_path):
