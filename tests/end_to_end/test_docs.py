@@ -1,6 +1,5 @@
 """The documentation is true: its Python runs, its links lead somewhere, its front page is short."""
 
-import ast
 import gzip
 import json
 import os
@@ -8,14 +7,12 @@ import re
 import shlex
 import subprocess
 import sys
-from importlib import import_module
-from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
-import transformer
 from tests.helpers.commands import call, one_device
+from tests.helpers.used_names import check_names
 from transformer.evaluation.metrics import sentence_chrf
 
 ROOT = Path(__file__).parents[2]
@@ -59,22 +56,12 @@ def test_python_blocks_run(page, runs, monkeypatch, capsys):
 
 
 PROGRAMS = [page for page in [*PAGES, ROOT / "docs" / "first_model.ipynb"] if blocks_of(page)]
-OF_CONFIG = re.compile(r"config\.(\w+(?:\.\w+)?)")
 
 
 @pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.name)
 def test_python_blocks_name_what_there_is(page):
     """Catches a public name or a setting that a page still has by its former name."""
-    for node in ast.walk(ast.parse("\n".join(blocks_of(page)))):
-        if isinstance(node, ast.ImportFrom) and node.module.startswith("transformer"):
-            for alias in node.names:
-                assert hasattr(import_module(node.module), alias.name), ast.unparse(node)
-        elif isinstance(node, ast.Attribute):
-            text = ast.unparse(node)
-            if text.startswith("transformer."):
-                assert attrgetter(text.removeprefix("transformer."))(transformer)
-            elif setting := OF_CONFIG.fullmatch(text):
-                attrgetter(setting[1])(transformer.Config())
+    check_names("\n".join(blocks_of(page)))
 
 
 PUBLISHED = {  # folders that pages name, and those that stand for them here
