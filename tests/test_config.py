@@ -70,16 +70,22 @@ def test_wmt14_follows_the_paper():
         assert config.training.eval_every % config.training.checkpoint_every == 0
 
 
-@pytest.mark.parametrize("row", others_long(table3.ROWS, "base", "big"))
+@pytest.mark.parametrize("row", table3.ROWS)
 def test_table_3_changes_only_what_the_row_says(row):
     """Catches a row that inherits a neighbour's change."""
     config = table3.get_config(row).validate()
     follows = {"optimizer.decay_steps"}  # 0 in the paper's base, and so in all its rows
     assert config.differences(table3.get_config()).keys() == table3.ROWS[row].keys() - follows
-    published = table3.PUBLISHED[row].get("parameters")
-    if published:  # the paper counts about 4,000 pieces more than 37,000
-        num_parameters = count_parameters(config.model, 37_000, 37_000)
-        assert num_parameters == pytest.approx(published, rel=0.07)
+
+
+COUNTED = [row for row, published in table3.PUBLISHED.items() if published.get("parameters")]
+
+
+@pytest.mark.parametrize("row", others_long(COUNTED, "base", "big"))
+def test_table_3_has_the_published_numbers_of_parameters(row):
+    """Catches a row of another size; the paper counts about 4,000 pieces more than 37,000."""
+    num_parameters = count_parameters(table3.get_config(row).model, 37_000, 37_000)
+    assert num_parameters == pytest.approx(table3.PUBLISHED[row]["parameters"], rel=0.07)
 
 
 def test_table_3_differs_from_wmt14_in_what_its_note_says():

@@ -9,6 +9,7 @@ from transformer.registry import (
     METRICS,
     OWN_TASK,
     REGISTRIES,
+    MetricEntry,
     Registry,
     registering_files,
     task_kind,
@@ -80,6 +81,16 @@ def test_a_taken_name_is_refused_but_a_cell_may_run_again():
         transformer.register_metric("own", "BLEU")
     with pytest.raises(ValueError, match="There is no metric 'own' but bleu, line_error_rate"):
         METRICS["own"]
+
+
+def test_a_metric_keeps_its_label_and_its_direction():
+    """Catches a checkpoint that is called the best for the most errors."""
+
+    @transformer.register_metric("own", label="errors", higher_is_better=False)
+    def count_errors(translation, reference):
+        return float(translation != reference)
+
+    assert METRICS["own"] == MetricEntry(count_errors, "errors", False)
 
 
 def test_a_task_that_extends_another_is_of_its_kind():

@@ -88,11 +88,13 @@ def test_a_row_that_fails_does_not_keep_the_others(call, table, trained, tmp_pat
     assert "<h2>Paired tests</h2>" in (tmp_path / "runs" / "report.html").read_text()
 
 
-def test_an_interrupted_row_ends_the_command(call, table, trained, tmp_path):
-    """Catches rows that are begun after the signal that was to end them all."""
-    trained.outcomes["wide"] = RESUMABLE
+def test_a_row_that_is_interrupted_ends_the_command_not_one_that_fails(
+    call, table, trained, tmp_path
+):
+    """Catches rows begun after the signal that was to end them all, or none after a failure."""
+    trained.outcomes |= {"wide": ValueError("no such corpus."), "bad": RESUMABLE}
     assert call(main, *table).code == RESUMABLE
-    assert trained.runs == ["base", "wide"] and not (tmp_path / "runs" / "table.md").exists()
+    assert trained.runs == ["base", "bad"] and not (tmp_path / "runs" / "table.md").exists()
 
 
 def test_seeds_have_folders_of_their_own(call, table, trained):

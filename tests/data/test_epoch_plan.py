@@ -56,7 +56,7 @@ def test_a_batch_is_a_function_of_seed_and_step(small_blocks):
 
 
 def test_only_the_block_of_a_step_is_planned(small_blocks, monkeypatch):
-    """Catches a restart that plans the epoch from its beginning."""
+    """Catches a restart that plans the epoch from its beginning, and plans that are all kept."""
     planned = []
     make = EpochPlan._make_plan
     monkeypatch.setattr(
@@ -73,8 +73,9 @@ def test_only_the_block_of_a_step_is_planned(small_blocks, monkeypatch):
     for thread in set(threading.enumerate()) - before:
         thread.join()
     assert planned == [plan.num_blocks + 3, plan.num_blocks + 4]
-    plan.rows(step + plan.batches_per_block)
-    assert planned == [plan.num_blocks + 3, plan.num_blocks + 4]
+    for blocks in (1, 2, 0):
+        plan.rows(step + blocks * plan.batches_per_block)
+    assert planned == [plan.num_blocks + number for number in (3, 4, 5, 3)]
 
 
 def test_blocks_are_random_parts_of_the_corpus(small_blocks):

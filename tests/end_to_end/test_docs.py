@@ -1,6 +1,7 @@
 """The documentation is true: its Python runs, its links lead somewhere, its front page is short."""
 
 import gzip
+import json
 import os
 import re
 import shlex
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.commands import call, one_device
+from tests.helpers.used_names import check_names
 from transformer.evaluation.metrics import sentence_chrf
 
 ROOT = Path(__file__).parents[2]
@@ -22,8 +24,12 @@ NAMES = {page: str(page.relative_to(ROOT)) for page in PAGES}
 
 
 def blocks_of(page):
-    """The ```python blocks of a page."""
-    return BLOCK.findall(page.read_text(encoding="utf-8"))
+    """The ```python blocks of a page, or the cells of code of a notebook."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix != ".ipynb":
+        return BLOCK.findall(text)
+    cells = json.loads(text)["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +53,15 @@ def test_python_blocks_run(page, runs, monkeypatch, capsys):
     with one_device():
         for number, block in enumerate(blocks_of(page), 1):
             exec(compile(block, f"{NAMES[page]}, block {number}", "exec"), namespace)
+
+
+PROGRAMS = [page for page in [*PAGES, ROOT / "docs" / "first_model.ipynb"] if blocks_of(page)]
+
+
+@pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.name)
+def test_python_blocks_name_what_there_is(page):
+    """Catches a public name or a setting that a page still has by its former name."""
+    check_names("\n".join(blocks_of(page)))
 
 
 PUBLISHED = {  # folders that pages name, and those that stand for them here

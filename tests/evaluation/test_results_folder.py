@@ -49,6 +49,13 @@ def test_every_way_of_scoring_has_a_name_of_its_own(run):
     assert names[0] == "test_beam_size_1" and names[7] == "test_checkpoint_average_2"
 
 
+def test_another_search_or_checkpoint_is_part_of_the_name(run):
+    """Catches scores of another search in the place of the run's own."""
+    how = {"checkpoint": "5", "dtype": "bfloat16", "beam_size": 1}
+    assert scored_otherwise(run, "5", dtype="bfloat16", search={"beam_size": 1}) == how
+    assert results_name("test", how) == "test_checkpoint_5_dtype_bfloat16_beam_size_1"
+
+
 def test_files_of_one_stem_have_names_of_their_own(run, tmp_path):
     """Catches test.en of another folder, or with other references, under results/test."""
     names = set()

@@ -6,7 +6,7 @@ import pytest
 from tests.helpers.random_translators import WORDS, random_sentences, random_translator
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
-from transformer.inference.alignment import align_words, pharaoh, word_numbers
+from transformer.inference.alignment import align_words, default_layer, pharaoh, word_numbers
 from transformer.inference.chunks import Chunk
 from transformer.inference.output_formats import format_chunk
 from transformer.inference.translation import Translation
@@ -40,7 +40,7 @@ def test_tokens_belong_to_the_words_that_they_spell(tokenizer, text):
 
 
 def test_a_word_has_the_links_of_all_its_tokens():
-    """Catches links to the end of a sentence or a tag, and source and target exchanged."""
+    """Catches links to the end of a sentence or a tag, source for target, and another layer."""
     weights = np.array(
         [[0.1, 0.2, 0.3, 0.9], [0.5, 0.2, 0.3, 0.9], [0.1, 0.3, 0.2, 0.0], [1, 0, 0, 0]]
     )
@@ -49,6 +49,7 @@ def test_a_word_has_the_links_of_all_its_tokens():
     weights[1, 1] = 0.4
     assert pharaoh(align_words(weights, source, target)) == "0-0 0-1 1-0"
     assert align_words(weights[:, :1], source[:1], target) == []
+    assert [default_layer(num_layers) for num_layers in (1, 2, 3, 6)] == [0, 1, 1, 4]
 
 
 @pytest.mark.long

@@ -7,6 +7,7 @@ import pytest
 from tests.helpers.random_runs import WORDS, write_run
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.inference.translator import Translator
+from transformer.model.ensemble import log_mean
 
 SOURCES = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w2", ""]
 ONE = dict(devices=jax.local_devices()[:1])
@@ -40,6 +41,12 @@ def test_scores_and_searches_by_the_mean_probability(runs):
     assert both.attention(SOURCES[0], found[0]).encoder_decoder.shape[0] == 1
     with pytest.raises(ValueError, match="no vectors of a source"):
         both.encode(SOURCES[:1])
+
+
+def test_the_mean_is_of_probabilities():
+    """Catches a mean of logits or of logarithms, which a model with itself does not show."""
+    found = np.exp(log_mean(3 + np.log([[0.9, 0.1], [0.3, 0.7]])))
+    np.testing.assert_allclose(found, [0.6, 0.4], rtol=1e-5)
 
 
 def test_a_model_with_itself_is_that_model(runs):

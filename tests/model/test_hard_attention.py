@@ -99,7 +99,8 @@ def test_draws_do_not_depend_on_empty_rows():
 def test_the_score_functions_gradient_is_unbiased():
     """Catches a log-probability of another draw, and a scale or a mask that is missing from it.
 
-    Of a loss that is linear in what is attended to the mean is known: it is soft attention's.
+    Of a loss that is linear in what is attended to the mean is known: it is soft attention's. The
+    gradient of a Gumbel draw points where that does.
     """
     qkv, mask = arrays()
     factors = np.random.default_rng(1).normal(size=(B, T, N, H)).astype(np.float32)
@@ -117,6 +118,12 @@ def test_the_score_functions_gradient_is_unbiased():
     errors = (estimates.mean(0) - expected) / (estimates.std(0) / 4000**0.5 + 1e-6)
     assert np.abs(errors).max() < 4.5, errors
     assert np.abs(expected).max() > 0.1
+
+    def gumbel(query, seed):
+        return (draw(HardGumbelAttention(), [query, *qkv[1:]], mask, seed)[0] * factors).sum()
+
+    biased = jax.jit(jax.vmap(jax.grad(gumbel), (None, 0)))(qkv[0], jnp.arange(1000)).mean(0)
+    assert np.corrcoef(np.ravel(biased), np.ravel(expected))[0, 1] > 0.8
 
 
 def test_a_sample_answers_for_the_later_targets_of_its_sentence():

@@ -1,8 +1,13 @@
 """The training loop, with a task so small that its step compiles in a second."""
 
+import gc
 import json
+import os
 import shutil
 import signal
+import threading
+from functools import partial
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import jax
@@ -11,11 +16,15 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+import transformer
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.config import Config, ModelConfig, OptimizerConfig, TrainingConfig
 from transformer.evaluation import plots
+from transformer.parallel import hosts
 from transformer.signals import DIVERGED, DONE, RESUMABLE, Interruption, Stopping
 from transformer.tasks.task import Task
+from transformer.training import run as run_module
+from transformer.training import trainer as trainer_module
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
@@ -122,9 +131,9 @@ def test_losses_are_means_over_real_rows(tmp_path):
     assert validation["validation_loss"] == pytest.approx(expected, rel=1e-5)
 
 
-def log_of(trainer):
+def log_of(workdir):
     """(step, loss, validation loss) of each line of metrics.jsonl."""
-    records = trainer.workdir.read_metrics()
+    records = WorkDir(workdir).read_metrics()
     return [(r["step"], r.get("loss"), r.get("validation_loss")) for r in records]
 
 
@@ -138,7 +147,7 @@ def whole(tmp_path):
 
 
 def assert_same_run(ours, theirs):
-    assert log_of(ours) == log_of(theirs)
+    assert log_of(ours.workdir.path) == log_of(theirs.workdir.path)
     params = (trainer.checkpoints.load("last").params for trainer in (ours, theirs))
     jax.tree.map(np.testing.assert_array_equal, *params)
 
@@ -169,6 +178,83 @@ def test_a_run_that_crashed_is_resumed(whole, tmp_path):
     resumed = make_trainer(tmp_path / "crashed")
     assert resumed.run() == DONE
     assert_same_run(resumed, whole)
+
+
+def test_a_run_that_was_killed_while_it_saved_is_resumed(tmp_path, monkeypatch):
+    """Catches records that a kill takes along, and a lock or half a checkpoint in the way.
+
+    A copy of the folder, made before a checkpoint gets its name, is what a kill leaves then.
+    """
+    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
+
+    def copy_and(rename, source, target):
+        if target == os.fspath(undisturbed / "checkpoints" / "4"):
+            shutil.copytree(undisturbed, killed)
+        rename(source, target)
+
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(os, name, partial(copy_and, getattr(os, name)))
+    config = make_config(eval_every=5, checkpoint_every=2)
+    for run in undisturbed, killed:
+        assert (run / "checkpoints" / "2").exists() == (run == killed)
+        assert transformer.train(config, run, task_type=PointTask, verbose=False).step == 5
+    assert log_of(killed) == log_of(undisturbed)
+    ours, theirs = (
+        Checkpoints(run / "checkpoints", keep=1, read_only=True) for run in (killed, undisturbed)
+    )
+    assert ours.about(5)["fingerprints"] == theirs.about(5)["fingerprints"]
+
+
+def test_nothing_grows_with_the_steps(tmp_path, monkeypatch):
+    """Catches a file, a thread or an array that is left behind by each step or evaluation."""
+    held, evaluate = {}, Trainer._evaluate
+
+    def evaluate_and_count(trainer, step, params):
+        evaluate(trainer, step, params)
+        trainer.checkpoints.wait()
+        gc.collect()
+        files = len(os.listdir("/dev/fd"))
+        held[step] = files, threading.active_count(), len(jax.live_arrays())
+
+    monkeypatch.setattr(Trainer, "_evaluate", evaluate_and_count)
+    # So that no batch is under way when it is counted.
+    monkeypatch.setattr(trainer_module, "prefetch", lambda make, steps: (make(s) for s in steps))
+    config = make_config(num_train_steps=18, eval_every=6)
+    transformer.train(config, tmp_path, task_type=PointTask, verbose=False)
+    assert held[18] == held[6], held
+
+
+def test_a_host_stops_when_all_know_that_one_was_told_to(tmp_path, monkeypatch):
+    """Catches a host that was told to stop and leaves the others waiting, or tells them nothing."""
+    several = SimpleNamespace(process_count=lambda: 2, tree=jax.tree)
+    monkeypatch.setattr(trainer_module, "jax", several)
+    stopping, votes = Stopping(0), []
+    stopping.signal = signal.SIGTERM
+    trainer = make_trainer(tmp_path, stopping)
+
+    def sum_that_comes_late(vote):
+        votes.append(vote)
+        return np.float32(len(votes) == 3)
+
+    trainer.parallel.sum_over_hosts = sum_that_comes_late
+    assert trainer.run() == RESUMABLE
+    assert trainer.checkpoints.steps() == [3] and votes == [True] * 3
+
+
+def test_another_host_than_the_first_writes_checkpoints_alone(tmp_path, monkeypatch):
+    """Catches records, reports and settings that every host writes over those of the others."""
+
+    def written():
+        files = set(tmp_path.rglob("*")) - set((tmp_path / "checkpoints").rglob("*"))
+        return {file: file.stat().st_mtime_ns for file in files if file.is_file()}
+
+    transformer.train(make_config(num_train_steps=1), tmp_path, task_type=PointTask, verbose=False)
+    before, second = written(), SimpleNamespace(process_index=lambda: 1, process_count=lambda: 1)
+    monkeypatch.setattr(run_module, "jax", second)
+    monkeypatch.setattr(hosts, "wait_until", lambda is_true: True)  # for what the first writes
+    transformer.train(make_config(num_train_steps=2), tmp_path, task_type=PointTask, verbose=False)
+    assert (tmp_path / "checkpoints" / "2").exists()
+    assert written() == before
 
 
 def test_an_evaluation_that_a_signal_cuts_short_is_made_up_for(tmp_path):
