@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 import transformer
-from transformer.checkpoint.restore import Restored
+from transformer.checkpoint.restore import Run
 from transformer.data.lm_batches import encode_text
 from transformer.model.decoder_only import CausalLM
 from transformer.special_tokens import EOS, PAD
@@ -28,13 +28,13 @@ MEMORIES = 64, 128, 256, 512
 ROWS = 16
 
 
-def read_ids(run: Restored) -> np.ndarray:
+def read_ids(run: Run) -> np.ndarray:
     """Returns the ids of the test split, EOS in front."""
     lines = LanguageModelTask.load_split(run.config, run.config.data.test_split).lines
     return np.concatenate([[EOS], encode_text(run.tokenizers[0], lines)]).astype(np.int32)
 
 
-def with_memory(run: Restored, memory: int) -> CausalLM:
+def with_memory(run: Run, memory: int) -> CausalLM:
     """Returns the model of a run with a memory of another length."""
     return CausalLM(replace(run.config.model, memory_length=memory), run.tokenizers[0].vocab_size)
 
@@ -50,7 +50,7 @@ def windows(ids: np.ndarray, length: int, stride: int) -> Iterator[np.ndarray]:
         yield ids[part[:, None] + np.arange(length + 1)]
 
 
-def nats(run: Restored, model: CausalLM, ids: np.ndarray, length: int, stride: int) -> float:
+def nats(run: Run, model: CausalLM, ids: np.ndarray, length: int, stride: int) -> float:
     """Returns the mean loss of the last `stride` targets of each window."""
 
     def losses_of(rows: np.ndarray) -> np.ndarray:
@@ -75,7 +75,7 @@ def seconds(run: Callable[[], object]) -> float:
     return min(times)
 
 
-def milliseconds(run: Restored, model: CausalLM, shape: tuple[int, int], num_scored: int) -> float:
+def milliseconds(run: Run, model: CausalLM, shape: tuple[int, int], num_scored: int) -> float:
     """Returns the time of one pass over ids of a shape, for each character that it scores."""
     ids = np.full(shape, 5, np.int32)
     apply = jax.jit(lambda params: model.apply({"params": params}, ids, deterministic=True))

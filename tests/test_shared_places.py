@@ -7,7 +7,6 @@ import pytest
 from transformer.config import DataConfig
 from transformer.data.prepared.cache import cache_folder, make_private
 from transformer.folders import is_of_stranger
-from transformer.inference.resumable_output import Parts
 from transformer.storage import write_atomically
 
 
@@ -27,13 +26,6 @@ def test_only_what_another_user_made_in_a_shared_place_is_strange(shared):
     (shared / "x" / "y").mkdir(parents=True)
     assert is_of_stranger(shared / "x")
     assert not is_of_stranger(shared / "x" / "y") and not is_of_stranger(shared / "z")
-
-
-def test_parts_of_another_user_are_not_joined(shared):
-    """Catches chunks of an output that somebody else laid beside it before."""
-    (shared / "out.de.parts").mkdir()
-    with pytest.raises(ValueError, match=r"out\.de\.parts is of another user"):
-        Parts(str(shared / "out.de"), {}).open()
 
 
 def test_prepared_corpora_of_another_user_are_not_read(shared, capsys):

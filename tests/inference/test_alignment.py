@@ -8,9 +8,8 @@ from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokeniz
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.inference.alignment import align_words, pharaoh, word_numbers
 from transformer.inference.chunks import Chunk
-from transformer.inference.output_formats import format_chunk
 from transformer.inference.translation import Translation
-from transformer.inference.translation_job import TranslationJob
+from transformer.inference.translation_job import TranslationJob, format_chunk
 
 PIECES = PiecesTokenizer([*WORDS, "a@@", "b"], "@@")
 

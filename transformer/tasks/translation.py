@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from etils import epath
 from flax import linen as nn
 
-from transformer.checkpoint.restore import restore
+from transformer.checkpoint.restore import Run, restore
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.console import quantity
@@ -115,7 +115,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         self.validation_batches, self.num_skipped_validation = self._pack_validation(
             -(-num_rows // training.accumulate_steps),  # rows that a step holds at once
         )
-        self.translator = Translator(config, None, self.tokenizers)
+        self.translator = Translator(Run.in_memory(config, self.tokenizers))
         self.model = with_training_options(self.translator.model, config)
 
     def _open_text(
