@@ -37,7 +37,7 @@ class Run:
     """
 
     model: nn.Module
-    params: Params | None
+    params: Params
     config: Config
     tokenizers: tuple[Tokenizer, ...]
     labels: Labels
@@ -52,7 +52,7 @@ class Run:
         config: Config,
         tokenizers: tuple[Tokenizer, ...] = (),
         labels: Labels | None = None,
-        params: Params | None = None,
+        params: Params = None,
     ) -> Self:
         """Returns a run of given parameters, or of none yet, that is in no folder."""
         labels = labels or Labels([])
