@@ -18,7 +18,7 @@ from embedded_corpus.renderings import Renderings
 
 from transformer import Translator
 from transformer.config import DataConfig
-from transformer.data.parallel_text import load_evaluation_pairs
+from transformer.data.training_text import load_evaluation_pairs
 
 NUM_SENTENCES, SEED = 29_500, 2017  # of tools/make_embedded_corpus.py
 SURE = {"person", "other", "weekday", "month", "city", "town", "language", "tongue"}

@@ -12,8 +12,7 @@ import time
 
 import numpy as np
 
-from transformer.data.epoch_pairs import CorpusPart
-from transformer.data.epoch_plan import EpochPlan
+from transformer.data.epoch_plan import CorpusPart, EpochPlan
 from transformer.data.packing import choose_source_length
 
 CHUNK = 1_000_000  # pairs made at a time

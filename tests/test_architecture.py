@@ -102,7 +102,7 @@ def test_reading_text_starts_no_jax():
     program = (
         "import sys, transformer\n"
         "from transformer import config, workdir\n"
-        "from transformer.data import packing, parallel_text, tokenizer, tokenizer_files\n"
+        "from transformer.data import packing, tokenizer, tokenizer_files, training_text\n"
         "parallel_text.load_evaluation_pairs(config.DataConfig(), 'test')\n"
         "print(sorted({'jax', 'flax', 'orbax', 'tensorflow', 'torch'} & sys.modules.keys()))\n"
     )

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from transformer.config import Config
-from transformer.data import left_out, overlap, pair_blocks, training_text
+from transformer.data import cleaning, held_out, pair_blocks, training_text
+from transformer.data.cleaning import make_is_wrong
 from transformer.data.held_out import position
-from transformer.data.prepared import duplicates
+from transformer.data.prepared import parts
 from transformer.data.prepared.cache import cache_folder
-from transformer.data.prepared.preparation import Share
-from transformer.data.prepared.prepare import training_corpus
-from transformer.data.scripts import make_is_wrong
+from transformer.data.prepared.prepare import Share, training_corpus
 from transformer.data.training_text import TrainingText
 
 
@@ -99,7 +98,7 @@ def test_the_first_of_equal_hashes_in_any_bucket_stays(monkeypatch):
     hashes = hashes[np.random.default_rng(1).integers(0, 50, 400)]
     codes = np.zeros(400, np.uint8)
     codes[:3] = 1  # are left out for another reason, and do not count
-    duplicates._mark_repeated(hashes, codes, 2)
+    parts._mark_repeated(hashes, codes, 2)
     assert codes[:3].tolist() == [1] * 3
     _, first = np.unique(hashes[3:], return_index=True)
     assert np.flatnonzero(codes == 0).tolist() == sorted(first + 3)
@@ -165,9 +164,9 @@ def test_sentences_with_one_key_have_one_outline():
     """Catches an overlap that is missed, as a letter is written by another character."""
     characters = [chr(code) for code in range(sys.maxunicode + 1)]
     folded = [c.casefold() if c.isalnum() else "" for c in characters]
-    assert overlap._outlines(characters) == [
+    assert held_out._outlines(characters) == [
         outline if character.isalnum() else b""
-        for character, outline in zip(characters, overlap._outlines(folded), strict=True)
+        for character, outline in zip(characters, held_out._outlines(folded), strict=True)
     ]
 
 
@@ -298,13 +297,13 @@ def test_a_sample_of_each_reason_says_where_it_was(tmp_path):
     )
     _, found, _ = prepare(config, tmp_path)
     header, *rows = [row.split("\t") for row in found.sample.removesuffix("\n").split("\n")]
-    assert tuple(header) == left_out.COLUMNS
+    assert tuple(header) == cleaning.COLUMNS
     assert {len(row) for row in rows} == {5} and {row[1] for row in rows} == {"folder/train.en"}
     for reason in filter(None, reasons):
         lines = [int(row[2]) for row in rows if row[0] == reason]
-        assert len(lines) == left_out.MOST and lines == sorted(lines), reason
+        assert len(lines) == cleaning.SAMPLE_SIZE and lines == sorted(lines), reason
         assert min(lines) < len(pairs) / 4 and max(lines) > len(pairs) * 3 / 4
     for _, _, line, *sides in rows:
         for side, sentence in zip(sides, pairs[int(line) - 1], strict=True):
             side = side.replace("\\t", "\t").replace("\\\\", "\\")
-            assert side == sentence or side[:-1] == sentence[: left_out.LONGEST]
+            assert side == sentence or side[:-1] == sentence[: cleaning.SHOWN_CHARACTERS]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer.data.epoch_pairs import CorpusPart, EpochPairs, with_temperature
+from transformer.data.epoch_plan import CorpusPart, EpochPairs, with_temperature
 
 
 def counts_of(pairs, num_epochs, num_pairs):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from transformer.data import epoch_plan
-from transformer.data.epoch_pairs import CorpusPart
-from transformer.data.epoch_plan import EpochPlan
+from transformer.data.epoch_plan import CorpusPart, EpochPlan
 
 
 @pytest.fixture

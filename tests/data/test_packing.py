@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from configs import embedded_en_de, multi30k_tiny
-from transformer.data.epoch_pairs import CorpusPart
-from transformer.data.length_filter import filter_by_length, length_warnings
+from transformer.data.cleaning import filter_by_length, length_warnings
+from transformer.data.epoch_plan import CorpusPart
 from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import train_tokenizers

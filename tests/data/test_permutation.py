@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer.data.permutation import permute
+from transformer.data.epoch_plan import permute
 
 
 @pytest.mark.parametrize("size", [*range(1, 40), 97, 1000, 2**16, 2**16 + 1, 99_991])

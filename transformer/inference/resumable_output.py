@@ -201,7 +201,7 @@ class ResumableFile:
         try:
             if self._is_open and not (self.is_started and (self.finished() or not is_alone)):
                 self._remove()
-        except OSError as error:
+        except OSError as error:  # other files may have been put there
             reason = f"{self.folder} could not be removed: {error.strerror}"
             warnings.warn(reason, stacklevel=2)
         finally:
@@ -214,7 +214,7 @@ class ResumableFile:
         for name in ("about.json", "lock"):
             (self.folder / name).unlink(missing_ok=True)
         if not storage.is_remote(self.folder):
-            self.folder.rmdir()
+            os.rmdir(self.folder)
 
     def _remove_chunks(self) -> None:
         for number, checksum in self.finished().items():

@@ -13,8 +13,8 @@ from etils.epath import PathLike
 from transformer.checkpoint.restore import Run, restore
 from transformer.console import counted, phase
 from transformer.data.bucketing import plan_batches
+from transformer.data.corpora import Tags
 from transformer.data.ragged import Ragged
-from transformer.data.tags import Tags
 from transformer.data.tokenizer import check_texts, checked_texts
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.alignment import Alignment, align_words, default_layer, word_numbers

@@ -13,12 +13,12 @@ from etils.epath import PathLike
 from transformer.checkpoint.restore import Run
 from transformer.config import Config, DataConfig
 from transformer.console import quantity
+from transformer.data.cleaning import filter_by_length, length_warnings
 from transformer.data.labelled_text import (
     LabelledTexts,
     load_evaluation_examples,
     load_training_examples,
 )
-from transformer.data.length_filter import filter_by_length, length_warnings
 from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.text_pairs import encode_texts, sides
