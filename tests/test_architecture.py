@@ -103,7 +103,7 @@ def test_reading_text_starts_no_jax():
         "import sys, transformer\n"
         "from transformer import config, workdir\n"
         "from transformer.data import packing, tokenizer, tokenizer_files, training_text\n"
-        "parallel_text.load_evaluation_pairs(config.DataConfig(), 'test')\n"
+        "training_text.load_evaluation_pairs(config.DataConfig(), 'test')\n"
         "print(sorted({'jax', 'flax', 'orbax', 'tensorflow', 'torch'} & sys.modules.keys()))\n"
     )
     result = subprocess.run(

@@ -3,14 +3,12 @@
 import random
 import sys
 
-import numpy as np
 import pytest
 
 from transformer.config import Config
 from transformer.data import cleaning, held_out, pair_blocks, training_text
 from transformer.data.cleaning import make_is_wrong
 from transformer.data.held_out import position
-from transformer.data.prepared import parts
 from transformer.data.prepared.cache import cache_folder
 from transformer.data.prepared.prepare import Share, training_corpus
 from transformer.data.training_text import TrainingText
@@ -90,18 +88,6 @@ def test_the_first_occurrence_stays(repetitive, which, tmp_path):
     assert corpus.left_out == counts
     assert corpus.left_out.total() == 200 - len(pairs) == 200 - header["pairs"]
     assert sum(header["pairs_of_corpora"]) == len(pairs) > header["pairs_of_corpora"][0]
-
-
-def test_the_first_of_equal_hashes_in_any_bucket_stays(monkeypatch):
-    """Catches a sort that is not stable, and a bucket that is forgotten."""
-    hashes = np.random.default_rng(0).integers(0, 2**64, 50, np.uint64).astype("<u8")
-    hashes = hashes[np.random.default_rng(1).integers(0, 50, 400)]
-    codes = np.zeros(400, np.uint8)
-    codes[:3] = 1  # are left out for another reason, and do not count
-    parts._mark_repeated(hashes, codes, 2)
-    assert codes[:3].tolist() == [1] * 3
-    _, first = np.unique(hashes[3:], return_index=True)
-    assert np.flatnonzero(codes == 0).tolist() == sorted(first + 3)
 
 
 LETTERLESS = ["5", "12:30 – 14", "…", "100 %", "😀", "١٢"]

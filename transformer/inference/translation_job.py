@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from transformer.inference.alignment import pharaoh
 from transformer.inference.chunks import Chunk
 from transformer.inference.file_job import FileJob, identity_of
-from transformer.inference.translation import Translation
+from transformer.inference.translation import Translation, pharaoh
 from transformer.inference.translator import Translator
 
 SEPARATORS = re.compile(r"[\t\n\r]")  # between the fields and lines of the text formats

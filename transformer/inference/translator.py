@@ -17,8 +17,6 @@ from transformer.data.corpora import Tags
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer import check_texts, checked_texts
 from transformer.data.tokenizer_files import Tokenizer
-from transformer.inference.alignment import Alignment, align_words, default_layer, word_numbers
-from transformer.inference.minimum_risk import least_risk
 from transformer.inference.predictor import Predictor
 from transformer.inference.scoring import (
     AttentionWeights,
@@ -28,7 +26,15 @@ from transformer.inference.scoring import (
     one_pair_per_row,
     pad_rows,
 )
-from transformer.inference.translation import Translation, best_translations
+from transformer.inference.translation import (
+    Alignment,
+    Translation,
+    align_words,
+    best_translations,
+    default_layer,
+    least_risk,
+    word_numbers,
+)
 from transformer.model import costs
 from transformer.model.ensemble import Ensemble
 from transformer.search.corpus_search import CorpusSearch
