@@ -104,9 +104,10 @@ class ResumableFile:
         if jax.process_index() == 0:
             with _explain_errors(self.folder):
                 self._open_folder()
-        what = f"what they are to do, or in what they see in {self.folder}"
+        hosts.wait_for_all("the folder of the output")
         hosts.check_same(
-            what, lambda: self._about.read_bytes() + json.dumps(self._identity).encode()
+            f"what they are to do, or in what they see in {self.folder}",
+            lambda: json.dumps(self._identity).encode() + self._read_about(),
         )
         self._finished = self.finished()
         return len(self._finished)
@@ -118,10 +119,13 @@ class ResumableFile:
         if not self.is_started:  # what a job that came to its end could not remove
             self._remove_chunks()
         elif self.finished():
-            self._check_identity(parse_json(self._about.read_bytes()))
+            self._check_identity(parse_json(self._read_about()))
         about = self._identity | {"started": time.strftime("%Y-%m-%d %H:%M:%S %Z")}
         storage.write_atomically(self._about, json.dumps(about, indent=2))
         self._is_open = True
+
+    def _read_about(self) -> bytes:
+        return self._about.read_bytes() if self.is_started else b""
 
     def _check_identity(self, before: dict[str, Any]) -> None:
         for name, now in self._identity.items():
