@@ -1,4 +1,4 @@
-"""epoch_plan.py: each pair as often as its weight says, in random order, in blocks planned alone."""
+"""epoch_plan.py: every pair as often as its weight says, in blocks planned apart."""
 
 import threading
 
