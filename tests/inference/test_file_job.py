@@ -392,13 +392,13 @@ def test_hosts_share_a_file_and_do_nothing_twice(source, be_host, monkeypatch):
     job, first, last = make_job(source), FakeTranslator(), FakeTranslator()
     wait_for = Parts.wait_for
 
-    def run_the_last(parts, wanted, patience, show):
+    def run_the_last(parts, wanted, patience, name):
         be_host(1, 2)
         with monkeypatch.context() as patch:
             patch.setattr(ResumableFile, "finish", lambda *_: None)  # which waits for the first
             run_to_end(job, last)
         be_host(0, 2)
-        return wait_for(parts, wanted, 0, show)
+        return wait_for(parts, wanted, 0, name)
 
     monkeypatch.setattr(Parts, "wait_for", run_the_last)
     be_host(0, 2)

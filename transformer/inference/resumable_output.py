@@ -21,7 +21,7 @@ import jax
 from etils.epath import PathLike
 
 from transformer import storage
-from transformer.console import phase, quantity
+from transformer.console import quantity
 from transformer.files.parts import LOOK_EVERY, Parts, part_name
 from transformer.inference.chunks import Chunk
 from transformer.parallel import hosts
@@ -175,14 +175,8 @@ class ResumableFile:
         hosts.wait_for_all("the joined file")
 
     def _wait_for_others(self, num_chunks: int, patience: float) -> None:
-        wanted = set(range(num_chunks))
-        with phase("waiting for the other hosts' chunks", num_chunks) as this:
-
-            def show(number: int) -> None:
-                this.num_done = number
-
-            missing = self._parts.wait_for(wanted, patience, show)
-        if missing:
+        wanted, name = set(range(num_chunks)), "waiting for the other hosts' chunks"
+        if missing := self._parts.wait_for(wanted, patience, name):
             raise ResumableError(
                 f"{quantity(len(missing), 'chunk')} of other hosts missing in {self.folder}, and "
                 f"none came within {patience:.0f} s; start the same command on every host again."

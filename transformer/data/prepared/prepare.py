@@ -16,7 +16,7 @@ from etils import epath
 
 from transformer import storage
 from transformer.config import Config
-from transformer.console import format_seconds, phase, say
+from transformer.console import format_seconds, say
 from transformer.data.cleaning import KeepPairs
 from transformer.data.corpora import Tags
 from transformer.data.pair_blocks import PAIRS_OF_BLOCK
@@ -197,13 +197,7 @@ class Preparation:
         everything = set(range(self.text.num_blocks))
         if everything - self.parts.finished().keys() and not waits:
             return None
-        with phase("waiting for the other hosts' parts", len(everything)) as this:
-
-            def show(number: int) -> None:
-                this.num_done = number
-
-            missing = self.parts.wait_for(everything, PATIENCE, show)
-        if missing:
+        if self.parts.wait_for(everything, PATIENCE, "waiting for the other hosts' parts"):
             self._write_missing()
         return len(everything)
 
