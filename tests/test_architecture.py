@@ -31,6 +31,7 @@ NO_JAX = [
     "libraries",
     "special_tokens",
 ]
+DATA = ["files", "tokenizers", "rows", "corpora", "prepared"]  # its folders: none knows the later
 VAGUE = {"utils", "util", "common", "base", "helpers", "misc", "tools", "core", "types"}
 
 
@@ -73,6 +74,17 @@ def test_imports_go_one_way(name):
     """Catches packages that know each other both ways."""
     others = {package_of(other) for other in own_imports(name)} - {package_of(name)}
     assert [other for other in others if RANK[other] <= RANK[package_of(name)]] == []
+
+
+def test_folders_of_data_go_one_way():
+    """Catches a reader of files that knows batches, and rows that know a corpus."""
+    for name in MODULES:
+        package, folder, *rest = [*name.split("."), ""]
+        if package == "data" and folder in DATA and any(rest):
+            others = {
+                other.split(".")[1] for other in own_imports(name) if other.startswith("data.")
+            }
+            assert {*DATA[DATA.index(folder) + 1 :]}.isdisjoint(others), name
 
 
 def test_seams():

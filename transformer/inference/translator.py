@@ -157,7 +157,7 @@ class Translator(Predictor):
           prefixes: the beginning that each translation must have, "" where it is free; the
             translation may continue its last word.
           attention: whether each `Translation` gets its encoder-decoder attention weights.
-          beam_size, alpha, length_penalty ("gnmt" or "power"): of the beam search; None given, the
+          beam_size, alpha, length_penalty ("gnmt" or "power"): of the beam search; default: the
             configuration's. beam_size=1 is greedy search.
           max_extra_length: tokens that a translation may be longer than its source.
           min_length: tokens that a translation must have, EOS included (0).

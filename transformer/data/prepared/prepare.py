@@ -48,7 +48,7 @@ MOST_PAIRS = 2_000_000  # that a vocabulary is learnt from
 
 
 class Share(NamedTuple):
-    """Which parts this process prepares: those whose number leaves `index` when divided by `count`.
+    """Which parts this process prepares: those with number % count == index.
 
     waits: whether it waits for the other parts, which other hosts of the same run prepare.
     """
@@ -202,7 +202,7 @@ class Preparation:
         return len(everything)
 
     def _write_missing(self, count: int = 1, index: int = 0) -> None:
-        """Writes the parts that are missing, of those whose number leaves `index`."""
+        """Writes the parts that are missing, of those with number % count == index."""
         done = self.parts.finished()
         blocks = self.text.each(
             self.write_part,
