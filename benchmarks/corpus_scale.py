@@ -20,9 +20,7 @@ import sentencepiece
 
 from transformer.config import Config
 from transformer.data.prepared.cache import cache_folder
-from transformer.data.prepared.preparation import Share
-from transformer.data.prepared.prepare import training_corpus
-from transformer.data.prepared.vocabularies import sample_pairs
+from transformer.data.prepared.prepare import MOST_PAIRS, Share, training_corpus
 from transformer.data.text_files import open_lines
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.data.training_text import TrainingText
@@ -158,7 +156,7 @@ def _tokenizers(config, text, workdir):
     """The vocabulary of the run, learnt as a new run learns it and kept in its work directory."""
     if not (workdir / "config.json").exists():
         start = time.perf_counter()
-        learnt = train_tokenizers(config.tokenizer, sample_pairs(text))
+        learnt = train_tokenizers(config.tokenizer, text.sample(MOST_PAIRS))
         print(f"vocabulary  learnt in {time.perf_counter() - start:.0f} s")
         workdir.mkdir(parents=True, exist_ok=True)
         save_tokenizers(workdir, *learnt)

@@ -7,6 +7,7 @@ import jax
 from flax.traverse_util import unflatten_dict
 from search_workload import SearchWorkload
 
+from transformer.checkpoint.restore import Run
 from transformer.config import Config, ModelConfig
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.inference.translator import Translator
@@ -62,4 +63,4 @@ def make_translator(workload: SearchWorkload) -> Translator:
     config.model.dtype = workload.dtype
     config.decoding.batch_size = workload.batch_size or config.decoding.batch_size
     devices = jax.local_devices() if workload.device == "cpu" else jax.local_devices()[:1]
-    return Translator(config, jax.device_put(params), tokenizers, devices)
+    return Translator(Run.in_memory(config, tokenizers, params=jax.device_put(params)), devices)

@@ -31,6 +31,7 @@ NO_JAX = [
     "libraries",
     "special_tokens",
 ]
+DATA = ["files", "tokenizers", "rows", "corpora", "prepared"]  # its folders: none knows the later
 VAGUE = {"utils", "util", "common", "base", "helpers", "misc", "tools", "core", "types"}
 
 
@@ -75,6 +76,17 @@ def test_imports_go_one_way(name):
     assert [other for other in others if RANK[other] <= RANK[package_of(name)]] == []
 
 
+def test_folders_of_data_go_one_way():
+    """Catches a reader of files that knows batches, and rows that know a corpus."""
+    for name in MODULES:
+        package, folder, *rest = [*name.split("."), ""]
+        if package == "data" and folder in DATA and any(rest):
+            others = {
+                other.split(".")[1] for other in own_imports(name) if other.startswith("data.")
+            }
+            assert {*DATA[DATA.index(folder) + 1 :]}.isdisjoint(others), name
+
+
 def test_seams():
     """Catches training that knows a model, and a search or a loss that knows either."""
     assert own_imports("search.decoding") == own_imports("search.top_k") == set()
@@ -102,8 +114,8 @@ def test_reading_text_starts_no_jax():
     program = (
         "import sys, transformer\n"
         "from transformer import config, workdir\n"
-        "from transformer.data import packing, parallel_text, tokenizer, tokenizer_files\n"
-        "parallel_text.load_evaluation_pairs(config.DataConfig(), 'test')\n"
+        "from transformer.data import packing, tokenizer, tokenizer_files, training_text\n"
+        "training_text.load_evaluation_pairs(config.DataConfig(), 'test')\n"
         "print(sorted({'jax', 'flax', 'orbax', 'tensorflow', 'torch'} & sys.modules.keys()))\n"
     )
     result = subprocess.run(

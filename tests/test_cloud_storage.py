@@ -25,10 +25,9 @@ from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import score_checkpoints
 from transformer.config import Config, DataConfig
 from transformer.data.corpus_facts import find_languages, missing_splits
-from transformer.data.parallel_text import load_evaluation_pairs
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
-from transformer.data.training_text import TrainingText
+from transformer.data.training_text import TrainingText, load_evaluation_pairs
 from transformer.evaluation import plots
 from transformer.inference.run_job import run_job
 from transformer.inference.translation_job import TranslationJob

@@ -2,15 +2,12 @@
 
 import os
 import shutil
-import stat
 import sys
 import warnings
 from contextlib import suppress
 
 from etils import epath
 from etils.epath import PathLike
-
-ROOT = 0  # the user who may do anything anyway
 
 
 def check_name(path: epath.Path) -> None:
@@ -24,14 +21,6 @@ def check_name(path: epath.Path) -> None:
         return
     text = os.fsencode(name).decode(errors="replace")
     raise ValueError(f"{text}: names of files are {encoding} in this locale; set PYTHONUTF8=1.")
-
-
-def is_of_stranger(path: PathLike) -> bool:
-    """Whether another user made a folder where everybody may make some, as in /tmp."""
-    path = os.path.realpath(path)
-    if not os.path.exists(path) or not os.stat(os.path.dirname(path)).st_mode & stat.S_IWOTH:
-        return False
-    return os.stat(path).st_uid not in (ROOT, os.getuid())
 
 
 class FolderMovedError(ValueError):

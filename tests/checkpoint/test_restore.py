@@ -53,7 +53,8 @@ def test_each_object_opens_the_runs_of_its_tasks_only(runs, kind):
                 kind.from_checkpoint(folder)
             continue
         opened = kind.from_checkpoint(folder, "last", dtype="bfloat16", batch_size=7)
-        assert (opened.checkpoint, opened.step, opened.num_averaged) == ("last (20)", 20, 1)
+        run = opened.run
+        assert (run.checkpoint, run.step, run.num_averaged) == ("last (20)", 20, 1)
         assert opened.config.decoding.batch_size == 7
         dtypes = {leaf.dtype.name for leaf in jax.tree.leaves(opened.params) if leaf.ndim > 1}
         assert "bfloat16" in dtypes
@@ -65,8 +66,8 @@ def test_a_predictor_takes_another_checkpoint(tmp_path):
     translator = Translator.from_checkpoint(folder, "10")
     (before, *_) = jax.tree.leaves(jax.device_get(translator.params))
     translator.use(restore(folder, "average:2"))
-    assert translator.checkpoint == "mean of 2 (10 to 20)"
-    assert (translator.step, translator.num_averaged) == (20, 2)
+    assert translator.run.checkpoint == "mean of 2 (10 to 20)"
+    assert (translator.run.step, translator.run.num_averaged) == (20, 2)
     (after, *_) = jax.tree.leaves(jax.device_get(translator.params))
     np.testing.assert_allclose(after, before * 1.15 / 1.1, rtol=1e-5)
     translator.params = None

@@ -49,7 +49,7 @@ def flat(params):
 def trained(path):
     """The parameters of a run's best checkpoint by name."""
     run = WorkDir(path)
-    return flat(open_for_reading(run.path, run.load_config()).load("best").params)
+    return flat(open_for_reading(run, run.load_config()).load("best").params)
 
 
 def test_a_run_of_the_same_task_is_copied_whole(runs):

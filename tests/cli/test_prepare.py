@@ -9,8 +9,7 @@ from transformer.cli import prepare
 from transformer.cli.config_files import load_config_file
 from transformer.data import pair_blocks, training_text
 from transformer.data.prepared.cache import cache_folder
-from transformer.data.prepared.preparation import Share
-from transformer.data.prepared.prepare import training_corpus
+from transformer.data.prepared.prepare import Share, training_corpus
 from transformer.data.training_text import TrainingText
 
 

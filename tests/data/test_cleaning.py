@@ -3,17 +3,14 @@
 import random
 import sys
 
-import numpy as np
 import pytest
 
 from transformer.config import Config
-from transformer.data import left_out, overlap, pair_blocks, training_text
+from transformer.data import cleaning, held_out, pair_blocks, training_text
+from transformer.data.cleaning import make_is_wrong
 from transformer.data.held_out import position
-from transformer.data.prepared import duplicates
 from transformer.data.prepared.cache import cache_folder
-from transformer.data.prepared.preparation import Share
-from transformer.data.prepared.prepare import training_corpus
-from transformer.data.scripts import make_is_wrong
+from transformer.data.prepared.prepare import Share, training_corpus
 from transformer.data.training_text import TrainingText
 
 
@@ -93,18 +90,6 @@ def test_the_first_occurrence_stays(repetitive, which, tmp_path):
     assert sum(header["pairs_of_corpora"]) == len(pairs) > header["pairs_of_corpora"][0]
 
 
-def test_the_first_of_equal_hashes_in_any_bucket_stays(monkeypatch):
-    """Catches a sort that is not stable, and a bucket that is forgotten."""
-    hashes = np.random.default_rng(0).integers(0, 2**64, 50, np.uint64).astype("<u8")
-    hashes = hashes[np.random.default_rng(1).integers(0, 50, 400)]
-    codes = np.zeros(400, np.uint8)
-    codes[:3] = 1  # are left out for another reason, and do not count
-    duplicates._mark_repeated(hashes, codes, 2)
-    assert codes[:3].tolist() == [1] * 3
-    _, first = np.unique(hashes[3:], return_index=True)
-    assert np.flatnonzero(codes == 0).tolist() == sorted(first + 3)
-
-
 LETTERLESS = ["5", "12:30 – 14", "…", "100 %", "😀", "١٢"]
 
 
@@ -165,9 +150,9 @@ def test_sentences_with_one_key_have_one_outline():
     """Catches an overlap that is missed, as a letter is written by another character."""
     characters = [chr(code) for code in range(sys.maxunicode + 1)]
     folded = [c.casefold() if c.isalnum() else "" for c in characters]
-    assert overlap._outlines(characters) == [
+    assert held_out._outlines(characters) == [
         outline if character.isalnum() else b""
-        for character, outline in zip(characters, overlap._outlines(folded), strict=True)
+        for character, outline in zip(characters, held_out._outlines(folded), strict=True)
     ]
 
 
@@ -298,13 +283,13 @@ def test_a_sample_of_each_reason_says_where_it_was(tmp_path):
     )
     _, found, _ = prepare(config, tmp_path)
     header, *rows = [row.split("\t") for row in found.sample.removesuffix("\n").split("\n")]
-    assert tuple(header) == left_out.COLUMNS
+    assert tuple(header) == cleaning.COLUMNS
     assert {len(row) for row in rows} == {5} and {row[1] for row in rows} == {"folder/train.en"}
     for reason in filter(None, reasons):
         lines = [int(row[2]) for row in rows if row[0] == reason]
-        assert len(lines) == left_out.MOST and lines == sorted(lines), reason
+        assert len(lines) == cleaning.SAMPLE_SIZE and lines == sorted(lines), reason
         assert min(lines) < len(pairs) / 4 and max(lines) > len(pairs) * 3 / 4
     for _, _, line, *sides in rows:
         for side, sentence in zip(sides, pairs[int(line) - 1], strict=True):
             side = side.replace("\\t", "\t").replace("\\\\", "\\")
-            assert side == sentence or side[:-1] == sentence[: left_out.LONGEST]
+            assert side == sentence or side[:-1] == sentence[: cleaning.SHOWN_CHARACTERS]

@@ -1,4 +1,4 @@
-"""epoch_plan.py: epochs in blocks, each planned alone; every pair once in each epoch."""
+"""epoch_plan.py: every pair as often as its weight says, in blocks planned apart."""
 
 import threading
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from transformer.data import epoch_plan
-from transformer.data.epoch_pairs import CorpusPart
-from transformer.data.epoch_plan import EpochPlan
+from transformer.data.epoch_plan import CorpusPart, EpochPairs, EpochPlan, permute, with_temperature
 
 
 @pytest.fixture
@@ -104,14 +103,6 @@ def test_rows_of_many_blocks_are_full(small_blocks, monkeypatch):
     assert plan.lengths[1].sum() / positions >= 0.94
 
 
-def test_blocks_leave_room_for_longer_pairs_than_the_mean(small_blocks):
-    """Catches a margin of another size than six standard deviations of a block."""
-    plan = make_plan(6000)
-    lengths = np.stack(plan.lengths).astype(float)
-    expected = 600 * lengths.mean(1) + 6 * lengths.std(1) * 600**0.5
-    assert plan._longest_block() == pytest.approx(expected, rel=0.01)
-
-
 def test_what_fits_no_row_is_said(small_blocks, monkeypatch):
     """Catches pairs that are lost in silence."""
     plan = make_plan(1300)
@@ -129,3 +120,102 @@ def test_a_corpus_of_one_block_always_fits(monkeypatch):
     orders = [pairs_of_epoch(plan, epoch) for epoch in (0, 1)]
     assert all(sorted(order) == list(range(300)) for order in orders)
     assert not np.array_equal(*orders)
+
+
+def counts_of(pairs, num_epochs, num_pairs):
+    """How often each pair is shown in the first epochs."""
+    places = np.arange(len(pairs))
+    shown = [pairs.at(epoch, places) for epoch in range(num_epochs)]
+    return sum(np.bincount(epoch, minlength=num_pairs) for epoch in shown)
+
+
+def test_weights_count_exactly():
+    """Catches an epoch whose length varies, and a weight that favours some pairs of a corpus."""
+    parts = [CorpusPart(40, 2.25), CorpusPart(10, 0.3), CorpusPart(0, 1.0), CorpusPart(7)]
+    pairs = EpochPairs(parts, seed=0)
+    assert len(pairs) == 90 + 3 + 7 and pairs.num_varying == 10 + 3
+    for num_epochs in (1, 3, 7, 20):
+        counts = np.split(counts_of(pairs, num_epochs, 57), [40, 50])
+        assert [c.sum() for c in counts] == [90 * num_epochs, 3 * num_epochs, 7 * num_epochs]
+        assert all(c.max() - c.min() <= 1 for c in counts)
+
+
+def test_other_epochs_and_seeds_show_other_pairs():
+    """Catches a part of a corpus that is the same in every epoch."""
+    pairs, other = (EpochPairs([CorpusPart(1000, 0.5)], seed) for seed in (0, 1))
+    first, second = (set(pairs.at(epoch, np.arange(500)).tolist()) for epoch in (0, 1))
+    assert not first & second
+    common = first & set(other.at(0, np.arange(500)).tolist())
+    assert 180 < len(common) < 320  # 250 expected
+
+
+def test_the_smallest_weight_shows_a_pair():
+    """Catches a corpus that no epoch shows, and an epoch without any pair."""
+    pairs = EpochPairs([CorpusPart(2, 1e-6), CorpusPart(5, 1e-6)], seed=0)
+    assert len(pairs) == 2 and counts_of(pairs, 10, 7).tolist() == [5, 5, 2, 2, 2, 2, 2]
+
+
+def test_a_shuffled_epoch_holds_the_same_pairs_in_another_order():
+    """Catches parts of an epoch that overlap or leave a gap, and an order that every epoch has."""
+    pairs = EpochPairs([CorpusPart(50, 1.5), CorpusPart(30)], seed=0)
+    orders = []
+    for epoch in range(3):
+        parts = [pairs.shuffled(epoch, start, stop) for start, stop in ((0, 9), (9, 80), (80, 105))]
+        orders.append(np.concatenate(parts))
+        assert sorted(orders[-1]) == sorted(pairs.at(epoch, np.arange(105)))
+    assert not np.array_equal(orders[0], orders[1])
+
+
+def test_the_mean_length_is_that_of_the_epoch():
+    """Catches a mean that forgets the weights: rows would be too few."""
+    lengths = np.array([1, 2, 3, 10, 10], np.uint16)
+    assert EpochPairs([CorpusPart(3), CorpusPart(2, 3)], seed=0).mean(lengths) == 66 / 9
+
+
+def test_temperature():
+    """Catches another exponent, a wrong side of it, and an epoch that grows or shrinks."""
+    parts = [CorpusPart(900), CorpusPart(100)]
+    assert with_temperature(parts, 1) == parts
+    weights = [part.weight for part in with_temperature(parts, 2)]
+    assert weights == pytest.approx([750 / 900, 2.5])
+    parts = [CorpusPart(900, 2), CorpusPart(100), CorpusPart(0, 3)]
+    changed = with_temperature(parts, 5)
+    shares = [part.num_pairs * part.weight for part in changed]
+    assert sum(shares) == pytest.approx(1900)
+    assert shares[0] / shares[1] == pytest.approx(2 * 9 ** (1 / 5))
+    even = [part.num_pairs * part.weight for part in with_temperature(parts[1:], 1e9)]
+    assert even == pytest.approx([100, 0])
+
+
+@pytest.mark.parametrize("size", [*range(1, 40), 97, 1000, 2**16, 2**16 + 1, 99_991])
+def test_every_number_once(size):
+    """Catches two indices with one place, for which a pair would be shown twice and another not."""
+    order = permute(np.arange(size), size, (0, 1))
+    assert np.array_equal(np.sort(order), np.arange(size))
+
+
+def test_any_part_may_be_asked_for_alone():
+    """Catches an order that depends on what else is computed with it."""
+    size = 10_007
+    whole = permute(np.arange(size), size, (3,))
+    some = np.array([5, 10_006, 0, 777])
+    assert np.array_equal(permute(some, size, (3,)), whole[some])
+    assert permute(np.arange(0), size, (3,)).shape == (0,)
+
+
+def test_numbers_beyond_32_bits():
+    """Catches places that are cut to 32 bits."""
+    size = 10**12
+    places = permute(np.arange(1000), size, (0,))
+    assert len(set(places.tolist())) == 1000 and places.min() >= 0 and places.max() < size
+    assert places.mean() == pytest.approx(size / 2, rel=0.1)
+
+
+def test_keys_give_orders_that_have_nothing_to_do_with_each_other():
+    """Catches a weak shuffle: numbers that are neighbours before and after it, in every order."""
+    size = 30
+    orders = np.array([permute(np.arange(size), size, (0, epoch)) for epoch in range(3000)])
+    counts = np.array([np.bincount(column, minlength=size) for column in orders.T])
+    assert counts.min() > 50 and counts.max() < 160  # 100 expected, 10 the standard deviation
+    steps = np.bincount((np.diff(orders) % size).ravel(), minlength=size)[1:]
+    assert steps.min() > 2600 and steps.max() < 3400  # 3000 expected

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from configs import embedded_en_de, multi30k_tiny
-from transformer.data.epoch_pairs import CorpusPart
-from transformer.data.length_filter import filter_by_length, length_warnings
+from transformer.data.cleaning import filter_by_length, length_warnings
 from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import train_tokenizers
@@ -167,17 +166,6 @@ def test_a_sentence_longer_than_the_row():
 def test_rows_per_batch_changes_no_pair(rows):
     """Catches a plan that depends on the number of devices: same pairs, whatever the rows."""
     assert sorted(epoch_of(batches_of(100, rows=rows), 2)) == sorted(epoch_of(batches_of(100), 0))
-
-
-def test_weights_say_how_often_an_epoch_shows_a_pair():
-    """Catches weights that are ignored, or that favour some pairs of a corpus."""
-    parts = [CorpusPart(200, 2), CorpusPart(200, 0.5), CorpusPart(200, 1.25)]
-    batches = batches_of(600, parts=parts)
-    counts = np.zeros(600)
-    for epoch in range(8):
-        for source, _ in epoch_of(batches, epoch):
-            counts[source[0] - 10] += 1
-    assert (counts == np.repeat([16, 4, 10], 200)).all()
 
 
 def test_a_few_long_sources_are_counted_and_left_out():

@@ -1,4 +1,4 @@
-"""pair_files.py, file_blocks.py, pair_formats.py, parquet.py: the same pairs in whatever files."""
+"""pair_files.py, pair_blocks.py: the same pairs in whatever files."""
 
 import gzip
 import json
@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from transformer.config import DataConfig
-from transformer.data import file_blocks, pair_blocks, parallel_text
+from transformer.data import pair_blocks, training_text
 from transformer.data.corpus_facts import find_languages, missing_splits
 from transformer.data.text_files import LONGEST_LINE
 from transformer.data.training_text import TrainingText
@@ -62,7 +62,7 @@ WRITERS = {
 
 def read(corpus, split="train", **settings):
     """The pairs of a split, as every reader of blocks gets them."""
-    blocks = parallel_text.read_blocks(str(corpus), split, DataConfig(**settings))
+    blocks = training_text.read_blocks(str(corpus), split, DataConfig(**settings))
     return [pair for block in blocks for pair in block.decode().pairs]
 
 
@@ -99,7 +99,7 @@ def test_several_files_are_read_in_the_order_of_their_numbers(seed, stem, tmp_pa
     parts = [read(tmp_path, f"validation[{part}]") for part in (":37%", "37%:41%", "41%:")]
     assert [pair for part in parts for pair in part] == PAIRS
     assert len(parts[0]) == 37 * 40 // 100 and min(map(len, parts)) > 0
-    blocks = list(parallel_text.read_blocks(str(tmp_path), "validation", DataConfig()))
+    blocks = list(training_text.read_blocks(str(tmp_path), "validation", DataConfig()))
     shares = [block.share_read for block in blocks]
     assert shares == sorted(shares) and shares[-1] == 1 and max(b.num_pairs for b in blocks) == 7
 
@@ -155,7 +155,6 @@ WRONG = [
     '{"en": "a"}',
     '{"en": "a", "de": null}',
     '{"en": "a", "translation": {"de": "b"}}',
-    "[" * 100_000,
     json.dumps({"en": "x" * LONGEST_LINE, "de": "y"}),
 ]
 
@@ -204,9 +203,9 @@ def test_half_a_character_is_repaired_and_counted(tmp_path):
 
 def test_a_block_of_long_lines_holds_fewer(tmp_path, monkeypatch):
     """Catches 50,000 lines of a megabyte each that are held at once, and pairs lost between."""
-    monkeypatch.setattr(file_blocks, "BYTES_OF_BLOCK", 1)
-    monkeypatch.setattr(file_blocks, "LINES_AT_ONCE", 2)
+    monkeypatch.setattr(pair_blocks, "BYTES_OF_BLOCK", 1)
+    monkeypatch.setattr(pair_blocks, "LINES_AT_ONCE", 2)
     write_sides(tmp_path / "train", PAIRS)
-    blocks = list(parallel_text.read_blocks(str(tmp_path), "train", DataConfig()))
+    blocks = list(training_text.read_blocks(str(tmp_path), "train", DataConfig()))
     assert [pair for block in blocks for pair in block.decode().pairs] == PAIRS
     assert max(block.num_pairs for block in blocks) == 2

@@ -17,19 +17,23 @@ from transformer import storage
 from transformer.config import Config
 from transformer.data import pair_blocks, training_text
 from transformer.data.batch import Batch
-from transformer.data.epoch_pairs import CorpusPart
-from transformer.data.length_filter import filter_by_length
+from transformer.data.cleaning import filter_by_length
+from transformer.data.epoch_plan import CorpusPart
 from transformer.data.packing import PackedBatches
-from transformer.data.parallel_text import load_evaluation_pairs
-from transformer.data.prepared import corpus, header, parts, preparation, vocabularies
-from transformer.data.prepared.arrow_files import ArrowFile, arrow_bytes, arrow_lists
+from transformer.data.prepared import corpus, parts
+from transformer.data.prepared import prepare as prepare_module
 from transformer.data.prepared.cache import cache_folder
-from transformer.data.prepared.corpus import SentencesOfParts, open_corpus
-from transformer.data.prepared.preparation import Share
-from transformer.data.prepared.prepare import training_corpus
+from transformer.data.prepared.corpus import (
+    ArrowFile,
+    SentencesOfParts,
+    arrow_bytes,
+    arrow_lists,
+    open_corpus,
+)
+from transformer.data.prepared.prepare import Share, training_corpus
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import train_tokenizers
-from transformer.data.training_text import TrainingText
+from transformer.data.training_text import TrainingText, load_evaluation_pairs
 from transformer.files import parts as files_parts
 from transformer.files.parts import Parts
 from transformer.reading import PassingError
@@ -51,7 +55,7 @@ def many_small_parts(monkeypatch):
 def said(monkeypatch):
     """What was said."""
     lines = []
-    for module in (preparation, corpus, parts):
+    for module in (prepare_module, corpus, parts):
         monkeypatch.setattr(module, "say", lines.append, raising=False)
     monkeypatch.setattr("transformer.data.prepared.cache.say", lines.append)
     return lines
@@ -185,7 +189,7 @@ def test_a_killed_preparation_goes_on_where_it_stopped(config, when, said, monke
         if when == "a part":
             stop_at(patch, 4, Killed)
         else:
-            patch.setattr(header, "total_left_out", lambda _: (_ for _ in ()).throw(Killed))
+            patch.setattr(parts, "total_left_out", lambda _: (_ for _ in ()).throw(Killed))
         prepare(config, tokenizers)
     (folder,) = absolute(config.data.cache).glob("corpus-*")
     assert open_corpus(folder) is None
@@ -247,14 +251,14 @@ def test_two_at_once_do_not_harm_each_other(config, shares, monkeypatch, tmp_pat
     tokenizers, _ = prepare(config)
     whole = contents(config)
     config.data.cache = str(tmp_path / "other")
-    start, write_parts = threading.Barrier(2), preparation.Preparation._write_parts
+    start, write_parts = threading.Barrier(2), prepare_module.Preparation._write_parts
 
     def start_together(*arguments):
         start.wait(HANGS)
         return write_parts(*arguments)
 
     written = stop_at(monkeypatch, None, None)
-    monkeypatch.setattr(preparation.Preparation, "_write_parts", start_together)
+    monkeypatch.setattr(prepare_module.Preparation, "_write_parts", start_together)
     with ThreadPoolExecutor(2) as threads:
         found = list(threads.map(lambda share: prepare(config, tokenizers, share)[1], shares))
     assert contents(config) == whole
@@ -264,7 +268,7 @@ def test_two_at_once_do_not_harm_each_other(config, shares, monkeypatch, tmp_pat
 
 def test_parts_of_a_host_that_ends_are_done_by_another(config, monkeypatch, tmp_path):
     """Catches a wait for ever for the parts of a host that was lost."""
-    monkeypatch.setattr(preparation, "PATIENCE", 0.1)
+    monkeypatch.setattr(prepare_module, "PATIENCE", 0.1)
     tokenizers, _ = prepare(config)
     whole = contents(config)
     config.data.cache = str(tmp_path / "other")
@@ -280,7 +284,7 @@ def test_a_full_disk_leaves_a_sentence_and_nothing_else(config, when, monkeypatc
     if when == "a part":
         stop_at(monkeypatch, 4, full)
     else:
-        name = "header.arrow_bytes" if when == "all together" else "vocabularies.save_tokenizers"
+        name = "parts.find_repeated" if when == "all together" else "prepare.save_tokenizers"
         monkeypatch.setattr(
             f"transformer.data.prepared.{name}", lambda *_, **__: (_ for _ in ()).throw(full)
         )
@@ -338,7 +342,7 @@ def test_a_vocabulary_whose_library_is_missing_stays(config, monkeypatch):
     (kept,) = absolute(config.data.cache).glob("vocabulary-*")
     before = {file.name: file.read_bytes() for file in kept.iterdir()}
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    monkeypatch.setattr(vocabularies, "sample_pairs", lambda *_: pytest.fail("the text is read"))
+    monkeypatch.setattr(TrainingText, "sample", lambda *_: pytest.fail("the text is read"))
     with pytest.raises(PassingError, match=r"vocabulary-.*This needs tokenizers: pip install"):
         prepare(config)
     assert {file.name: file.read_bytes() for file in kept.iterdir()} == before
@@ -409,7 +413,7 @@ def test_an_object_store(config, monkeypatch, tmp_path):
     config.data.cache = str(bucket)
     monkeypatch.setattr(storage, "is_remote", lambda path: str(path).startswith(str(bucket)))
     monkeypatch.setattr(  # a local path has to be made
-        preparation, "make_private", lambda *path: Path(*path).mkdir(parents=True, exist_ok=True)
+        prepare_module, "make_private", lambda *path: Path(*path).mkdir(parents=True, exist_ok=True)
     )
     _, found = prepare(config, tokenizers)
     assert contents(config) == whole

@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 from transformer.config import Config
-from transformer.data.parallel_text import load_evaluation_pairs
-from transformer.data.prepared.key import corpus_recipe
+from transformer.data.prepared.cache import corpus_recipe
 from transformer.data.source_noise import LETTERS_PER_ERROR, misspell, remove_accents
-from transformer.data.training_text import TrainingText
+from transformer.data.training_text import TrainingText, load_evaluation_pairs
 
 TEXT = "Two young, White males are outside near many bushes, since 2001."
 

@@ -7,13 +7,12 @@ import pytest
 import sentencepiece
 
 from transformer.config import Config, DataConfig, TokenizerConfig
-from transformer.data.parallel_text import load_evaluation_pairs
-from transformer.data.prepared.key import corpus_recipe, vocabulary_recipe
+from transformer.data.corpora import Tags
+from transformer.data.prepared.cache import corpus_recipe, vocabulary_recipe
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
-from transformer.data.tags import Tags
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.data.tokenizer_files import train_tokenizers
-from transformer.data.training_text import TrainingText
+from transformer.data.training_text import TrainingText, load_evaluation_pairs
 from transformer.special_tokens import NUM_SPECIAL
 
 TEXT = [f"the cat no. {i} sat on the mat, über {i * 7 % 101} Mäuse" for i in range(300)]

@@ -10,8 +10,8 @@ import sentencepiece
 
 from transformer.config import DataConfig
 from transformer.data import word_ids
-from transformer.data.parallel_text import load_evaluation_pairs
 from transformer.data.tokenizer import SentencePieceTokenizer, encode_flat
+from transformer.data.training_text import load_evaluation_pairs
 from transformer.data.word_ids import WordIds, splits_by_word
 from transformer.special_tokens import BOS, EOS, PAD, UNK
 

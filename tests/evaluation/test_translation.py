@@ -2,6 +2,7 @@
 
 import random
 import shutil
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import sacrebleu
 
 from tests.helpers.tiny_models import random_params, tiny_config
 from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
 from transformer.data.batch import Batch
@@ -53,7 +55,7 @@ def tiny_run_config():
 class ReversingTranslator:
     """Says the words in reverse, but for the last; every number tells its sentence apart."""
 
-    checkpoint, step, num_averaged = "last (20)", 20, 1
+    run = SimpleNamespace(checkpoint="last (20)", step=20, num_averaged=1)
     source_tokenizer = tokenizer = TOKENIZER
 
     def __init__(self):
@@ -94,7 +96,7 @@ def run(tmp_path_factory):
     workdir = WorkDir(tmp_path_factory.mktemp("run"))
     save_tokenizers(workdir.path, TOKENIZER, TOKENIZER)
     workdir.save_config(config)
-    model = Translator(config, None, (TOKENIZER, TOKENIZER)).model
+    model = Run.in_memory(config, (TOKENIZER, TOKENIZER)).model
     params = random_params(model.init, Batch.zeros(1, 4), deterministic=True)
     checkpoints = Checkpoints(workdir.checkpoints, keep=3)
     for step in STEPS:

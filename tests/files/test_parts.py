@@ -1,5 +1,7 @@
 """parts.py: what is there as a whole counts, and what others write is waited for."""
 
+from itertools import count
+
 import pytest
 from etils import epath
 
@@ -8,15 +10,16 @@ from transformer.files.parts import LOOK_EVERY, Parts, part_name
 
 
 class Clock:
-    """Stands in for the module `time`: only sleeping takes time."""
+    """Stands in for the module `time`: only sleeping takes time, in which others may work."""
 
-    now = 0.0
+    now, others = 0.0, staticmethod(lambda: None)
 
     def monotonic(self):
         return self.now
 
     def sleep(self, seconds):
         self.now += seconds
+        self.others()
 
 
 @pytest.fixture
@@ -54,13 +57,14 @@ def test_a_write_that_fails_leaves_nothing(parts, tmp_path):
 
 def test_parts_of_others_are_waited_for_while_they_come(parts, clock):
     """Catches a wait that ends although parts come, and one that never ends."""
-    shown, patience = [], 10 * LOOK_EVERY
+    patience, looks = 10 * LOOK_EVERY, count(1)
 
-    def write_next(number):
-        shown.append(number)
-        if len(shown) % 5 == 0 and number < 4:
-            parts.write(part_name(number, "arrow"), b"")
+    def write_sometimes():
+        number, rest = divmod(next(looks), 5)
+        if rest == 0 and number <= 4:
+            parts.write(part_name(number - 1, "arrow"), b"")
 
-    assert parts.wait_for({*range(6)}, patience, write_next) == {4, 5}
-    assert {*shown} == {*range(5)} and 20 * LOOK_EVERY + patience <= clock.now < 40 * LOOK_EVERY
-    assert parts.wait_for({0, 1}, 0.0, write_next) == set()
+    clock.others = write_sometimes
+    assert parts.wait_for({*range(6)}, patience, "waiting") == {4, 5}
+    assert 20 * LOOK_EVERY + patience <= clock.now < 40 * LOOK_EVERY
+    assert parts.wait_for({0, 1}, 0.0, "waiting") == set()

@@ -14,9 +14,10 @@ class Killed(BaseException):
 class FakeTranslator:
     """Notes all `sentences` that it is asked for; raises `Killed` at the sentence `dies_at`."""
 
-    checkpoint, num_truncated = "fake (1)", 0
+    num_truncated = 0
 
-    def __init__(self, dies_at=None):
+    def __init__(self, dies_at=None, checkpoint="fake (1)"):
+        self.run = SimpleNamespace(checkpoint=checkpoint)
         self.config, self.params = Config(), {}
         self.tokenizers, self.labels = (SimpleNamespace(to_bytes=bytes),) * 2, Labels([])
         self.dies_at, self.sentences, self.options = dies_at, [], []

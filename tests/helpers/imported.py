@@ -13,6 +13,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors.numpy import load_file, save_file
 
 from tests.helpers.tiny_models import random_params
+from transformer.checkpoint.restore import Run
 from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
 from transformer.interop import import_model
 from transformer.interop.imported_model import ImportedModel
@@ -27,6 +28,12 @@ def build(imported):
     params = unflatten_dict(imported.params, sep="/")
     check_shapes(model, smallest_batch(imported.config, imported.labels), params)
     return model, params
+
+
+def as_run(imported):
+    """A model in memory, as `Translator` and its like take it."""
+    params = build(imported)[1]
+    return Run.in_memory(imported.config, imported.tokenizers, imported.labels, params)
 
 
 def compute(imported, inputs):

@@ -4,6 +4,7 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from tests.helpers.tiny_models import make_batch, random_params, tiny_config
+from transformer.checkpoint.restore import Run
 from transformer.config import Config, DecodingConfig
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.inference.translator import Translator
@@ -31,7 +32,7 @@ def random_translator(eos_logit=LIKELY, tokenizers=None, **changes):
         _set_logits(flat, norm, model, eos_logit)
     config = Config(model=model, decoding=DecodingConfig(batch_size=8, max_extra_length=EXTRA))
     config.data.row_length = 64
-    return Translator(config, unflatten_dict(flat, sep="/"), tokenizers)
+    return Translator(Run.in_memory(config, tokenizers, params=unflatten_dict(flat, sep="/")))
 
 
 def _set_logits(flat, norm, model, eos_logit):

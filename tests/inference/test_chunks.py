@@ -9,9 +9,10 @@ import pytest
 from transformer.data.text_files import Lines
 from transformer.inference import chunks
 from transformer.inference.chunks import Chunk, read_chunks, stream_sizes
+from transformer.inference.file_job import make_compressor
 from transformer.inference.job_progress import JobProgress
-from transformer.inference.output_formats import format_chunk, make_compressor
 from transformer.inference.translation import Translation
+from transformer.inference.translation_job import format_chunk
 from transformer.terminal import LiveLine
 
 AWKWARD = 'a\tb\nc\rd"\\\u2028\u0085\x00\x1c\ud800{}'

@@ -8,21 +8,23 @@ import lzma
 import os
 import signal
 import threading
-from itertools import count
-from types import SimpleNamespace
 
+import jax
 import pytest
 
+from tests.helpers.commands import restored_signals
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from tests.helpers.full_disk import full_after
 from transformer.cli.output_files import check_answers_file
+from transformer.files.parts import Parts
 from transformer.inference import run_job as run_job_module
+from transformer.inference.answer_job import Answerer, AnswerJob
 from transformer.inference.chunks import Chunk
-from transformer.inference.job_progress import JobProgress
-from transformer.inference.resumable_output import Parts, Stream, open_stream
-from transformer.inference.run_job import run_chunks, run_job, wait_for_parts
+from transformer.inference.resumable_output import ResumableFile, Stream, open_stream
+from transformer.inference.run_job import run_job
 from transformer.inference.translation_job import TranslationJob
 from transformer.parallel import hosts
+from transformer.signals import ResumableError
 
 TEXTS = [f"line {n} ä" for n in range(10)] + ["", "  ", "end"]
 BACKWARDS = "".join(f"{text[::-1]}\n" for text in TEXTS).encode()
@@ -31,11 +33,8 @@ BACKWARDS = "".join(f"{text[::-1]}\n" for text in TEXTS).encode()
 @pytest.fixture(autouse=True)
 def signals():
     """Restores the handlers of the test run."""
-    caught = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
-    before = {number: signal.getsignal(number) for number in caught}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    with restored_signals():
+        yield
 
 
 @pytest.fixture
@@ -75,22 +74,6 @@ def test_a_file_has_a_line_for_each_line_in_order(name, source):
     assert unpack(source.with_name(name).read_bytes()) == b""  # gz and xz have a header
 
 
-def test_a_folder_that_cannot_be_removed_is_named_and_waives_nothing(source, monkeypatch):
-    """Catches an empty folder left without a word, for whose sake the answers may be replaced."""
-
-    def fail(path):
-        raise OSError(errno.EIO, "Input/output error", str(path))
-
-    monkeypatch.setattr(os, "rmdir", fail)
-    job = make_job(source)
-    with pytest.warns(UserWarning, match="out.parts could not be removed: Input/output error"):
-        run_to_end(job)
-    assert source.with_name("out").read_bytes() == BACKWARDS
-    assert list(source.with_name("out.parts").iterdir()) == []
-    with pytest.raises(ValueError, match="add --overwrite"):
-        check_answers_file(job.output, [], "a run", may_replace=False)
-
-
 def test_a_killed_job_is_resumed_from_its_finished_chunks(source):
     """Catches a restart from the beginning, and bytes that differ from an undisturbed run's."""
     run_to_end(make_job(source, "undisturbed.gz"))
@@ -105,27 +88,41 @@ def test_a_killed_job_is_resumed_from_its_finished_chunks(source):
     assert source.with_name("out.gz").read_bytes() == undisturbed
 
 
-@pytest.mark.parametrize("moment", ["replacing", "remove"])
-def test_a_kill_at_the_end_costs_no_chunk(moment, source, monkeypatch):
-    """Catches a finished corpus that is translated anew because its folder was half removed."""
+def test_a_kill_before_the_file_is_there_costs_no_chunk(source, monkeypatch):
+    """Catches a finished corpus that is translated anew because its file could not be named."""
 
     def kill_at_the_file(temporary, path, replace=os.replace):
         if path.name == "out":
             raise Killed
         replace(temporary, path)
 
-    def kill(parts):
-        raise Killed
-
     job = make_job(source)
-    where = (Parts, "remove", kill) if moment == "remove" else (os, "replace", kill_at_the_file)
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(*where)
+        patch.setattr(os, "replace", kill_at_the_file)
         run_to_end(job)
-    if moment == "remove":
-        (source.with_name("out.parts") / parts_of(source)[0]).unlink()
     assert run_to_end(job).sentences == []
     assert source.with_name("out").read_bytes() == BACKWARDS
+    assert not source.with_name("out.parts").exists()
+
+
+def test_chunks_that_could_not_be_removed_are_of_no_job(source, monkeypatch):
+    """Catches a file replaced without being asked, or made of chunks of another text."""
+
+    def fail(path, **options):
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    job = make_job(source)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rmdir", fail)
+        with pytest.warns(UserWarning, match="out.parts could not be removed: Input/output error"):
+            run_to_end(job)
+    assert source.with_name("out").read_bytes() == BACKWARDS
+    with pytest.raises(ValueError, match="add --overwrite"):
+        check_answers_file(job.output, [], "a run", may_replace=False)
+    (source.with_name("out.parts") / "000000.00c0ffee").write_text("of a job that is done")
+    source.write_text("other\n")
+    run_to_end(job)
+    assert source.with_name("out").read_text() == "rehto\n"
     assert not source.with_name("out.parts").exists()
 
 
@@ -145,8 +142,7 @@ def test_a_job_is_not_resumed_with_other_options(changes, said, source):
     with pytest.raises(ValueError, match="name another --output, or delete the folder") as caught:
         run_to_end(make_job(source, **changes))
     assert said in str(caught.value) and "\n" not in str(caught.value)
-    other = FakeTranslator()
-    other.checkpoint = "best (2)"
+    other = FakeTranslator(checkpoint="best (2)")
     with pytest.raises(ValueError, match=r"checkpoint fake \(1\), not best \(2\)"):
         run_to_end(make_job(source), other)
     assert parts_of(source) == before
@@ -160,7 +156,7 @@ def test_a_job_is_not_resumed_on_another_text(texts, source):
     with pytest.raises(Killed):
         run_to_end(make_job(source), FakeTranslator(dies_at=TEXTS[10]))
     source.write_text("\n".join(texts))
-    with pytest.raises(ValueError, match="holds the output for another text"):
+    with pytest.raises(ValueError, match="belongs to another input"):
         run_to_end(make_job(source))
     assert len(parts_of(source)) == 3
     assert not source.with_name("out").exists()
@@ -169,12 +165,12 @@ def test_a_job_is_not_resumed_on_another_text(texts, source):
 def test_two_jobs_cannot_write_the_same_file(source):
     """Catches two runs that do everything twice and remove each other's parts."""
     job, translator = make_job(source), FakeTranslator()
-    first = Parts(job.output, job.identity(translator))
+    first = ResumableFile(job.output, job.identity(translator))
     first.open()
     with pytest.raises(ValueError, match=f"in use by process {os.getpid()} .*another --output"):
         run_to_end(job)
     assert first.folder.is_dir()
-    first.close(is_alone=True)
+    first.close()
     assert not first.folder.exists()
     run_to_end(job)
 
@@ -228,7 +224,8 @@ def test_a_folder_of_the_same_name_keeps_what_is_not_ours(source):
     folder = source.with_name("out.parts")
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
-    run_to_end(make_job(source))
+    with pytest.warns(UserWarning, match="Directory not empty"):
+        run_to_end(make_job(source))
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
@@ -333,71 +330,92 @@ def test_a_closed_pipe_is_no_full_disk():
         Stream(Broken(full), "x").write(None, b"")
 
 
+# ---- answers of other tasks
+
+
+def answer_job(source):
+    return AnswerJob(str(source), str(source.with_name("out")), chunk_lines=3)
+
+
+def test_answers_are_one_line_each(source):
+    """Catches answers with line breaks, and answers that move up by a line."""
+    run_to_end(
+        answer_job(source), Answerer(answer=lambda x: [f"{t[::-1]}\n" for t in x], identity={})
+    )
+    expected = BACKWARDS.replace(b"\n", b" \n")
+    assert source.with_name("out").read_bytes() == expected
+    with pytest.raises(ValueError, match="lines 1 to 3: the task gave 2 answers"):
+        run_to_end(answer_job(source), Answerer(answer=lambda texts: texts[1:], identity={}))
+
+
+def test_answers_of_another_model_are_not_mixed(source):
+    """Catches a file whose end is of another checkpoint or seed than its beginning."""
+
+    def answer(texts):
+        if TEXTS[7] in texts:
+            raise Killed
+        return texts
+
+    with pytest.raises(Killed):
+        run_to_end(answer_job(source), Answerer(answer=answer, identity={"seed": 1}))
+    with pytest.raises(ValueError, match="seed 1, not 2: start with the same"):
+        run_to_end(answer_job(source), Answerer(answer=answer, identity={"seed": 2}))
+
+
+def test_a_truncated_archive_is_no_whole_file(source):
+    """Catches the output for what could be read, under the name of all."""
+    packed = source.with_name("in.gz")
+    packed.write_bytes(gzip.compress(source.read_bytes())[:-9])
+    with pytest.raises(ValueError, match=r"in\.gz cannot be read"):
+        run_to_end(make_job(packed))
+    assert not source.with_name("out").exists()
+
+
 # ---- several hosts
 
 
-class SharedSink:
-    """A sink for chunks that several hosts share."""
+@pytest.fixture
+def be_host(monkeypatch):
+    """Makes this process the host of a number, of several."""
+    monkeypatch.setattr(hosts, "check_same", lambda what, make_data: make_data())
+    monkeypatch.setattr(hosts, "wait_for_all", lambda what: None)
 
-    def __init__(self, done=()):
-        self.done, self.written = set(done), {}
+    def be(number, num_hosts):
+        monkeypatch.setattr(jax, "process_index", lambda: number)
+        monkeypatch.setattr(jax, "process_count", lambda: num_hosts)
 
-    def has(self, chunk):
-        return chunk.number in self.done
-
-    def write(self, chunk, data):
-        assert chunk.number not in self.written, "done twice"
-        self.written[chunk.number] = data
-
-
-@pytest.mark.parametrize("num_hosts", [1, 2, 3])
-@pytest.mark.parametrize("done", [(), (0, 2, 4, 6), range(7)], ids=["new", "holes", "finished"])
-def test_hosts_share_what_is_missing_evenly_and_do_nothing_twice(num_hosts, done):
-    """Catches a host that is left without work because all of its chunks were done before."""
-    sink, shares = SharedSink(done), []
-    for host in range(num_hosts):
-        chunks = [Chunk(n, n, [str(n)]) for n in range(7)]
-        before = len(sink.written)
-        checksums = run_chunks(
-            chunks, lambda c: (b"", 1), sink, JobProgress([], str), host, num_hosts
-        )
-        shares.append(len(sink.written) - before)
-        assert checksums == [chunk.checksum for chunk in chunks]
-    assert sink.written.keys() == set(range(7)) - set(done)
-    assert max(shares) - min(shares) <= 1
+    return be
 
 
-def test_the_first_host_waits_for_the_others_and_reports_it(source, monkeypatch):
-    """Catches a file joined without the chunks of a slow host, and a wait without end or word."""
-    clock = SimpleNamespace(monotonic=count().__next__, sleep=lambda seconds: None)
-    monkeypatch.setattr(run_job_module, "time", clock)
-    monkeypatch.setattr(hosts, "SAY_EVERY", 0)
-    job, said = make_job(source), []
-    parts = Parts(job.output, {})
-    parts.open()
-    chunks = list(job.read_chunks(job.open()))
-    checksums = [chunk.checksum for chunk in chunks]
-    for chunk in chunks[::2]:
-        parts.write(chunk, b"x")
-    assert not wait_for_parts(parts, checksums, 9, said.append)
-    assert "waiting for 2 chunks of other hosts" in said[0]
-    assert "2 chunks of other hosts missing" in said[-1]
-    assert not parts.output.exists()
+def test_hosts_share_a_file_and_do_nothing_twice(source, be_host, monkeypatch):
+    """Catches a file joined without the chunks of a slow host, or by the one that is not first."""
+    job, first, last = make_job(source), FakeTranslator(), FakeTranslator()
+    wait_for = Parts.wait_for
 
-    def finish(said):
-        for chunk in chunks[1::2]:
-            parts.write(chunk, b"y")
+    def run_the_last(parts, wanted, patience, name):
+        be_host(1, 2)
+        with monkeypatch.context() as patch:
+            patch.setattr(ResumableFile, "finish", lambda *_: None)  # which waits for the first
+            run_to_end(job, last)
+        be_host(0, 2)
+        return wait_for(parts, wanted, 0, name)
 
-    assert wait_for_parts(parts, checksums, 9, finish)
-    parts.join(checksums)
-    assert parts.output.read_bytes() == b"xyxyx"
+    monkeypatch.setattr(Parts, "wait_for", run_the_last)
+    be_host(0, 2)
+    run_to_end(job, first)
+    assert first.sentences == TEXTS[:3] + TEXTS[6:9] + TEXTS[12:]
+    assert last.sentences == TEXTS[3:6] + TEXTS[9:12]
+    assert source.with_name("out").read_bytes() == BACKWARDS
+    assert not source.with_name("out.parts").exists()
 
 
-def test_hosts_that_read_different_texts_are_refused(source):
-    """Catches a wait for a chunk that exists under another checksum."""
+def test_a_host_that_does_not_come_is_given_up(source, be_host, monkeypatch):
+    """Catches a wait without end, and chunks of the hosts that are well which are lost with it."""
     job = make_job(source)
-    parts = Parts(job.output, {})
-    parts.open()
-    parts.write(Chunk(0, 0, ["other"]), b"x")
-    with pytest.raises(ValueError, match="another text"):
-        wait_for_parts(parts, ["00000000"], 1, str)
+    monkeypatch.setattr(hosts, "WAIT_SECONDS", 0)
+    be_host(0, 2)
+    with pytest.raises(ResumableError, match=r"2 chunks of other hosts missing .*every host again"):
+        run_to_end(job)
+    be_host(0, 1)
+    assert run_to_end(job).sentences == TEXTS[3:6] + TEXTS[9:12]
+    assert source.with_name("out").read_bytes() == BACKWARDS

@@ -9,6 +9,7 @@ import pytest
 
 from tests.helpers.random_runs import make_config
 from tests.helpers.tiny_models import random_params
+from transformer.checkpoint.restore import Run
 from transformer.data.lm_batches import WindowBatch, encode_text
 from transformer.data.tokenizers_json import GPT2, gpt2_json, renumber
 from transformer.inference import language_model
@@ -36,7 +37,7 @@ def tokenizer():
 def model(tokenizer):
     config = make_config("language_model")
     config.data.row_length = WINDOW
-    made = LanguageModel(config, None, tokenizer)
+    made = LanguageModel(Run.in_memory(config, (tokenizer,)))
     blank = WindowBatch(*np.zeros((2, 1, 1), np.int32))
     made.params = random_params(made.model.init, blank, deterministic=True)
     return made
@@ -108,7 +109,7 @@ def test_a_model_with_a_memory_has_no_end_of_its_window(tokenizer):
     config.data.row_length = WINDOW
     config.model.block, config.model.positions = "transformer_xl", "rotary"
     config.model.segment_length, config.model.memory_length = 4, 6
-    made = LanguageModel(config, None, tokenizer)
+    made = LanguageModel(Run.in_memory(config, (tokenizer,)))
     blank = WindowBatch(*np.zeros((2, 1, 1), np.int32))
     made.params = random_params(made.model.init, blank, deterministic=True)
     expected = greedy(made, tokenizer.encode(["ab c"])[0][:-1], 2 * WINDOW)

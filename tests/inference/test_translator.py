@@ -12,6 +12,7 @@ import pytest
 
 from tests.helpers.random_runs import WORDS, make_config
 from tests.helpers.tiny_models import random_params
+from transformer.checkpoint.restore import Run
 from transformer.data import bucketing
 from transformer.data.batch import Batch
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
@@ -37,7 +38,7 @@ def make_translator(num_devices=1, params=None, **model):
     devices = jax.local_devices()[:num_devices]
     config = make_config(**model)
     config.decoding.beam_size = 1
-    made = Translator(config, params, (tokenizer, tokenizer), devices)
+    made = Translator(Run.in_memory(config, (tokenizer, tokenizer), params=params), devices)
     if params is None:
         made.params = random_params(made.model.init, Batch.zeros(1, 1), deterministic=True)
     return made
@@ -208,7 +209,8 @@ def test_a_target_tokenizer_with_a_language_forces_it(translator):
     pieces = [*SPECIAL_NAMES, *"▁abc", *other, "__de__"]
     target = PieceListTokenizer(letters, pieces, ["__de__"])
     tokenizers = translator.source_tokenizer, target
-    multilingual = Translator(translator.config, translator.params, tokenizers)
+    run = Run.in_memory(translator.config, tokenizers, params=translator.params)
+    multilingual = Translator(run)
     lines, language = sentences(3, seed=13), len(pieces) - 1
     prefixes = ["", "ab", "c"]
     starts = [ids[:-1] for ids in target.encode(prefixes)]
@@ -329,7 +331,8 @@ def test_sources_get_the_tag_of_the_first_corpus_unless_they_have_one(translator
     config = make_config()
     config.data.corpus, config.decoding.beam_size = "a#w0,b@2#w1", 1
     tokenizers = translator.source_tokenizer, translator.tokenizer
-    tagged = Translator(config, translator.params, tokenizers, jax.local_devices()[:1])
+    run = Run.in_memory(config, tokenizers, params=translator.params)
+    tagged = Translator(run, jax.local_devices()[:1])
     lines = ["w5 w6", "w0 w5 w6", "w1 w5 w6", "", "w1"]
     expected = translator.translate(["w0 w5 w6", "w0 w5 w6", "w1 w5 w6", "", ""])
     assert_same(tagged.translate(lines), expected)

@@ -5,7 +5,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import transformer
-from tests.helpers.imported import GOLDEN, build, changed_folder, compute, random_model
+from tests.helpers.imported import GOLDEN, as_run, build, changed_folder, compute, random_model
 from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import tiny_config
 from transformer.config import Config
@@ -48,12 +48,11 @@ def test_masked_lm_has_the_logits_of_transformers(masked_lm, expected):
 
 def test_classifier_has_the_probabilities_of_transformers(classifier):
     """Catches another pooling, another order of classes, and a vocab.txt that is read otherwise."""
-    config, labels = classifier.config, classifier.labels
-    found = Classifier(config, build(classifier)[1], labels, classifier.tokenizers[0])
+    found = Classifier(as_run(classifier))
     probabilities = [list(each.probabilities.values()) for each in found.classify(TEXTS)]
     expected = np.load(CLASSIFIER / "expected.npz")["probabilities"]
     np.testing.assert_allclose(probabilities, expected, atol=1e-5)
-    assert labels.names == ["place", "person", "number"]
+    assert classifier.labels.names == ["place", "person", "number"]
 
 
 def old_name(name):

@@ -5,9 +5,8 @@ import pathlib
 
 import numpy as np
 import pytest
-from flax.traverse_util import unflatten_dict
 
-from tests.helpers.imported import run_readme
+from tests.helpers.imported import as_run, run_readme
 from tests.helpers.random_translators import (
     WORDS,
     as_written,
@@ -177,7 +176,7 @@ def test_models_of_many_languages_give_equal_lists(tmp_path, name):
         model.params["shared_embedding/bias"][EOS] += 1
     save_ctranslate2(model, tmp_path / "model")
     source, target = model.tokenizers
-    ours = Translator(model.config, unflatten_dict(model.params, sep="/"), (source, target))
+    ours = Translator(as_run(model))
     found = ours.translate(SENTENCES, nbest=BEAM, early_stopping=True, alpha=1.0, **options)
     options |= dict(num_hypotheses=BEAM, return_scores=True, return_end_token=True)
     theirs = load(tmp_path / "model").translate_batch(
@@ -196,7 +195,7 @@ def test_the_readme_of_an_imported_model(tmp_path, monkeypatch):
     """Catches a SentencePiece model whose pieces are not those of the vocabulary."""
     model = read_marian(GOLDEN / "marian_pieces")
     save_ctranslate2(model, tmp_path / "model")
-    ours = Translator(model.config, unflatten_dict(model.params, sep="/"), model.tokenizers)
+    ours = Translator(as_run(model))
     texts = ["One sentence.", "Another one."]
     found = ours.translate(texts, early_stopping=True, max_extra_length=200)
     assert run_readme(tmp_path / "model", monkeypatch) == [t.text for t in found]

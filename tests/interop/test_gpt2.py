@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from tests.helpers.imported import GOLDEN, build, changed_folder, compute, random_model
+from tests.helpers.imported import GOLDEN, as_run, changed_folder, compute, random_model
 from tests.helpers.tiny_models import tiny_config
 from transformer.config import Config
 from transformer.data.labels import Labels
@@ -42,7 +42,7 @@ def test_logits_are_those_of_transformers(imported):
 @pytest.mark.long
 def test_greedy_continuations_are_those_of_transformers(imported):
     """Catches a prompt that gets an <|endoftext|> before it, and an end that is not seen."""
-    model = LanguageModel(imported.config, build(imported)[1], imported.tokenizers[0])
+    model = LanguageModel(as_run(imported))
     expected = json.loads((FOLDER / "continuations.json").read_text())
     assert model.generate(PROMPTS, num_pieces=10, temperature=0) == expected
     assert model.generate(PROMPTS[:1], num_pieces=10, seed=1, top_k=5)[0]

@@ -10,8 +10,9 @@ import jax
 import numpy as np
 import pytest
 import yaml
-from flax.traverse_util import flatten_dict, unflatten_dict
+from flax.traverse_util import flatten_dict
 
+from tests.helpers.imported import as_run
 from tests.helpers.rings import others_long
 from transformer.data.batch import Batch
 from transformer.inference.translator import Translator
@@ -31,8 +32,7 @@ def expected(name):
 @functools.cache
 def translator_of(name):
     model = read_marian(GOLDEN / name)
-    params = unflatten_dict(model.params, sep="/")
-    return Translator(model.config, params, model.tokenizers, jax.local_devices()[:1])
+    return Translator(as_run(model), jax.local_devices()[:1])
 
 
 def pieces_of(tokenizer, text):

@@ -5,14 +5,13 @@ import pathlib
 
 import numpy as np
 import pytest
-from flax.traverse_util import unflatten_dict
 
-from tests.helpers.imported import run_readme
+from tests.helpers.imported import as_run, run_readme
 from tests.helpers.random_translators import as_written, random_translator
 from tests.helpers.rings import others_long
 from transformer.config import DataConfig
-from transformer.data.parallel_text import load_evaluation_pairs
 from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.training_text import load_evaluation_pairs
 from transformer.inference.translator import Translator
 from transformer.interop.imported_model import TARGET
 from transformer.interop.marian import read_marian
@@ -123,7 +122,7 @@ def test_the_readme_chooses_by_the_penalty_of_the_run(tmp_path, monkeypatch, sta
     model.params["shared_embedding/bias"][EOS] += 1  # so that this random model ends
     model.config.decoding.length_penalty, model.config.decoding.alpha = "gnmt", 1.2
     save_marian(model, tmp_path / "model", start)
-    ours = Translator(model.config, unflatten_dict(model.params, sep="/"), model.tokenizers)
+    ours = Translator(as_run(model))
     found, others = (
         ours.translate(["One sentence.", "Another one."], early_stopping=True, length_penalty=kind)
         for kind in ("gnmt", "power")
@@ -209,7 +208,7 @@ def test_a_model_of_marian_keeps_its_scores(tmp_path, name):
     pairs = json.loads((GOLDEN / name / "expected.json").read_text())["pairs"]
     save_marian(read_marian(GOLDEN / name), tmp_path / "model")
     read = read_seq2seq(tmp_path / "model")
-    again = Translator(read.config, unflatten_dict(read.params, sep="/"), read.tokenizers)
+    again = Translator(as_run(read))
     found = again.log_probs(*([pair[side] for pair in pairs] for side in ("source", "target")))
     for values, mask, pair in zip(found.values, found.mask, pairs, strict=True):
         np.testing.assert_allclose(

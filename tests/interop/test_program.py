@@ -14,7 +14,7 @@ import pytest
 from tests.helpers.random_runs import TASKS, make_config, write_run
 from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import random_params
-from transformer.checkpoint.restore import Restored, restore
+from transformer.checkpoint.restore import Run, restore
 from transformer.checkpoint.task_model import abstract_params, make_model, smallest_batch
 from transformer.data.labels import Labels
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
@@ -61,7 +61,7 @@ def run(tmp_path_factory):
     model = make_model(config, tokenizers, labels)
     params = random_params(model.init, smallest_batch(config, labels), deterministic=True)
     params = jax.tree.map(np.asarray, params)
-    return Restored(model, params, config, tokenizers, labels, workdir, "last (1)", 1, 1)
+    return Run(model, params, config, tokenizers, labels, workdir, "last (1)", 1, 1)
 
 
 @pytest.mark.long
@@ -93,7 +93,7 @@ def test_a_program_finds_what_the_translator_finds(run, tmp_path):
     shown = [float(score) for score in re.findall(r"^(-\d+\.\d{3}) ", process.stdout, re.M)]
     results = [json.loads(line) for line in re.findall(r"^\[\[\[.*", process.stdout, re.M)]
     for (beam_size, restored), found in zip(runs.items(), results, strict=True):
-        translator = Translator(run.config, run.params, restored.tokenizers, jax.devices()[:1])
+        translator = Translator(replace(run, tokenizers=restored.tokenizers), jax.devices()[:1])
         sentences = [*SENTENCES, "One sentence.", "Another, longer sentence."]
         expected = translator.translate(sentences, beam_size=beam_size)
         order = [index for batch in BATCHES for index in batch]

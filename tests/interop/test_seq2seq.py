@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from tests.helpers.imported import GOLDEN, build, changed_folder
+from tests.helpers.imported import GOLDEN, as_run, build, changed_folder
 from tests.helpers.rings import others_long
 from tools.golden_translation import EXTRA, LANGUAGES, MODELS, SENTENCES, TRANSLATIONS
 from transformer.inference.translator import Translator
@@ -72,10 +72,9 @@ def test_translations_are_theirs(golden):
     """Catches a search that begins, ends or scores otherwise, and another text of the same ids."""
     name, imported, _ = golden
     width = 4 if name in ("marianmt_shared", "m2m100") else 1  # greedy search compiles faster
-    _, params = build(imported)
     imported.config.decoding.batch_size = 4
     expected = json.loads((GOLDEN / name / "expected.json").read_text())[str(width)]
-    translator = Translator(imported.config, params, imported.tokenizers)
+    translator = Translator(as_run(imported))
     found = translator.translate(SENTENCES, beam_size=width, max_extra_length=EXTRA)
     order = orders_of(name)[1]
     assert [[order[i] for i in translation.ids] for translation in found] == expected["ids"]
@@ -88,7 +87,7 @@ def test_translations_are_theirs(golden):
 def test_a_score_leaves_out_the_language():
     """Catches a score of a translation that is another one than the search gives it."""
     imported = read_seq2seq(M2M100, *LANGUAGES["m2m100"])
-    translator = Translator(imported.config, build(imported)[1], imported.tokenizers)
+    translator = Translator(as_run(imported))
     pair = SENTENCES[:1], TRANSLATIONS[:1]
     (scored,), log_probs = translator.score(*pair), translator.log_probs(*pair).values[0]
     np.testing.assert_allclose(scored.log_prob, log_probs[1:].sum(), rtol=1e-5)

@@ -4,8 +4,8 @@ import gzip
 
 import numpy as np
 import pytest
-from flax.traverse_util import unflatten_dict
 
+from tests.helpers.imported import as_run
 from tests.helpers.scripts import ROOT
 from tools import golden_translation as translation
 from tools.golden_translation import LANGUAGES, decode, make_fairseq, make_marian, tokenize
@@ -57,8 +57,7 @@ def both(request, tmp_path_factory):
         model, tokenizer = make_marian(folder, is_shared=kind == "marianmt_shared", **options)
     imported = read_seq2seq(folder, *languages)
     imported.config.decoding.batch_size = 32
-    params = unflatten_dict(imported.params, sep="/")
-    ours = Translator(imported.config, params, imported.tokenizers)
+    ours = Translator(as_run(imported))
     order = read_vocabulary(folder, read_seq2seq_settings(folder), *languages).orders[1]
     first = order[ours.tokenizer.encode([""])[0][0]] if kind in LANGUAGES else None
     return model, tokenizer, ours, order, read_lines("test.en.gz")[:number], first

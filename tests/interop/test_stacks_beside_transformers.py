@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import transformer
-from tests.helpers.imported import GOLDEN, build, compute, random_model, write_run
+from tests.helpers.imported import GOLDEN, as_run, compute, random_model, write_run
 from tests.helpers.tiny_models import tiny_config
 from transformer.config import Config
 from transformer.data.labels import Labels
@@ -65,7 +65,7 @@ def test_bert(size, tmp_path):
     """Catches sizes that are only right where they are equal, and another activation."""
     golden = GOLDEN / "bert"
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(golden)
-    ours, order = read_bert_tokenizer(golden)
+    order = read_bert_tokenizer(golden)[1]
     encoded = tokenizer(TEXTS, padding=True, return_tensors="pt")
     config = bert_config(size, len(tokenizer), num_labels=2)
     files = golden / "tokenizer.json", golden / "tokenizer_config.json"
@@ -77,7 +77,7 @@ def test_bert(size, tmp_path):
 
     theirs = randomise(transformers.BertForSequenceClassification(config))
     imported = bert.read(save(theirs, tmp_path / "classes", *files))
-    classifier = Classifier(imported.config, build(imported)[1], imported.labels, ours)
+    classifier = Classifier(as_run(imported))
     found = [list(each.probabilities.values()) for each in classifier.classify(TEXTS)]
     np.testing.assert_allclose(found, run(theirs, **encoded).logits.softmax(-1), atol=1e-5)
 
@@ -97,7 +97,7 @@ def test_gpt2(size, tmp_path):
     folder = save(theirs, tmp_path / "gpt2", golden / "vocab.json", golden / "merges.txt")
     imported = gpt2.read(folder)
     ours, order = imported.tokenizers[0], np.array(read_gpt2_tokenizer(folder)[1])
-    model = LanguageModel(imported.config, build(imported)[1], ours)
+    model = LanguageModel(as_run(imported))
     continuations = model.generate(PROMPTS, num_pieces=20, temperature=0)
     for prompt, continuation in zip(PROMPTS, continuations, strict=True):
         encoded = tokenizer(prompt, return_tensors="pt")
@@ -128,7 +128,7 @@ def test_vit(size, image_size, patch_size, channels, tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (3, *image_size, channels), np.uint8)
     pixels = (images.transpose(0, 3, 1, 2) / 255 - 0.3) / 0.4
     expected = run(theirs, pixel_values=torch.tensor(pixels).float()).logits.softmax(-1)
-    classifier = Classifier(imported.config, build(imported)[1], imported.labels)
+    classifier = Classifier(as_run(imported))
     found = [list(each.probabilities.values()) for each in classifier.classify(images / 255)]
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
@@ -198,7 +198,7 @@ def test_transformers_continues_with_a_gpt2_of_ours(tokenizer, model, tmp_path):
     np.testing.assert_allclose(found - shift, expected, atol=2e-5)
     new = theirs.generate(**encoded, do_sample=False, max_new_tokens=8, pad_token_id=0)
     new = np.array(order)[new[0, inputs.shape[1] :].numpy()]
-    model = LanguageModel(ours.config, build(ours)[1], tokenizer)
+    model = LanguageModel(as_run(ours))
     (continuation,) = model.generate([prompt], num_pieces=8, temperature=0, one_line=is_own)
     assert continuation == model.decode(new)
     if not is_own:

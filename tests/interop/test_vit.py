@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import transformer
-from tests.helpers.imported import GOLDEN, build, changed_folder
+from tests.helpers.imported import GOLDEN, as_run, build, changed_folder
 from transformer.inference.classifier import Classifier
 from transformer.interop import vit
 
@@ -21,7 +21,7 @@ def imported():
 def test_probabilities_are_those_of_transformers(imported):
     """Catches patches in another order, a class token at the end, and pixels scaled otherwise."""
     expected = np.load(FOLDER / "expected.npz")
-    classifier = Classifier(imported.config, build(imported)[1], imported.labels)
+    classifier = Classifier(as_run(imported))
     found = classifier.classify(expected["images"] / 255)
     probabilities = [list(each.probabilities.values()) for each in found]
     np.testing.assert_allclose(probabilities, expected["probabilities"], atol=1e-5)

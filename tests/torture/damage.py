@@ -22,7 +22,7 @@ from tests.torture import Outcome, Trial
 from tests.torture._harms import HARMS
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.export import export
-from transformer.checkpoint.restore import Restored, restore
+from transformer.checkpoint.restore import Run, restore
 from transformer.checkpoint.run_identity import OF_OUTPUTS
 from transformer.config import (
     Config,
@@ -116,7 +116,7 @@ def prints(params: Any) -> list[bytes]:
     return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(params)]
 
 
-def facts(run: Restored) -> tuple[Any, ...]:
+def facts(run: Run) -> tuple[Any, ...]:
     """Returns all but the parameters on which outputs depend."""
     known = {setting.name: setting for setting in Config.settings() if not setting.is_path}
     values = {name: value for name, value in run.config.values().items() if name in known}
@@ -125,7 +125,7 @@ def facts(run: Restored) -> tuple[Any, ...]:
     return fixed, [tokenizer.to_bytes() for tokenizer in run.tokenizers], run.labels
 
 
-def search_of(run: Restored) -> DecodingConfig:
+def search_of(run: Run) -> DecodingConfig:
     """Returns the settings of the search that change its results."""
     return replace(run.config.decoding, batch_size=1)
 

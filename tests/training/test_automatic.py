@@ -11,8 +11,8 @@ from tests.helpers.scripts import write_corpus
 from transformer.cli import dry_run
 from transformer.config import Config
 from transformer.data.corpus_facts import Lengths, TextFacts
-from transformer.data.parallel_text import load_evaluation_pairs
 from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.training_text import load_evaluation_pairs
 from transformer.training import automatic, automatic_rules
 from transformer.training.automatic import StepTiming, choose_settings, time_steps
 from transformer.training.automatic_rules import Facts, Machine, choose_model, choose_rows

@@ -5,7 +5,6 @@ import zlib
 
 import jax
 import numpy as np
-from etils.epath import PathLike
 
 from transformer.checkpoint.checkpoints import Checkpoints, Loaded
 from transformer.checkpoint.fingerprint import fingerprints
@@ -20,11 +19,10 @@ from transformer.workdir import WorkDir
 BASE_FILE = "base.json"  # in the work directory of adapters: which parameters they adapt
 
 
-def open_for_reading(workdir: PathLike, config: Config) -> Checkpoints:
-    """Opens the checkpoints of a work directory for restoring only; `config` is the run's."""
-    run, keep = WorkDir(workdir), config.training.keep_checkpoints
+def open_for_reading(run: WorkDir, config: Config) -> Checkpoints:
+    """Opens the checkpoints of a run for restoring only; `config` is what it was trained with."""
     kind = AdapterCheckpoints if config.training.lora_rank else Checkpoints
-    identity = RunIdentity(run.path, run.load_config())  # `config` may be for another computation
+    keep, identity = config.training.keep_checkpoints, RunIdentity(run.path, config)
     return kind(run.checkpoints, keep=keep, read_only=True, run=identity)
 
 
@@ -42,7 +40,7 @@ class AdapterCheckpoints(Checkpoints):
 def load_checkpoint(workdir: WorkDir, config: Config, checkpoint: str | int) -> Loaded:
     """Loads a checkpoint of a run by its name; `config` is the run's."""
     num_averaged = config.decoding.average_checkpoints
-    return open_for_reading(workdir.path, config).load(checkpoint, num_averaged)
+    return open_for_reading(workdir, config).load(checkpoint, num_averaged)
 
 
 def load_default(workdir: WorkDir) -> Loaded:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -26,13 +26,14 @@ USED_IN_FLOAT32 = {"positions", "biases", "vector", "types", "classes", "next_se
 
 
 @dataclass(frozen=True)
-class Restored:
-    """A run as it was restored: `model.apply({"params": params}, …)` computes with it.
+class Run:
+    """A run that has been restored: `model.apply({"params": params}, …)` computes with it.
 
-    params: numpy arrays, nested dicts named as the modules of `model`.
+    params: numpy arrays, nested dicts named as the modules of `model`; None while there are none.
     tokenizers: (source, target), the same twice if the run has one; () for images.
     labels: the names of a classifier's classes; no names for other tasks.
-    checkpoint, step, num_averaged: `name`, `step`, `num_averaged` of `checkpoints.Loaded`.
+    checkpoint, step, num_averaged: `name`, `step`, `num_averaged` of `checkpoints.Loaded`; of
+      parameters that come from no checkpoint "in memory", None and 1.
     """
 
     model: nn.Module
@@ -41,14 +42,33 @@ class Restored:
     tokenizers: tuple[Tokenizer, ...]
     labels: Labels
     workdir: WorkDir
-    checkpoint: str
-    step: int
-    num_averaged: int
+    checkpoint: str = "in memory"
+    step: int | None = None
+    num_averaged: int = 1
+
+    @classmethod
+    def in_memory(
+        cls,
+        config: Config,
+        tokenizers: tuple[Tokenizer, ...] = (),
+        labels: Labels | None = None,
+        params: Params = None,
+    ) -> Self:
+        """Returns a run of given parameters, or of none yet, that is in no folder."""
+        labels = labels or Labels([])
+        model = make_model(config, tokenizers, labels)
+        return cls(model, params, config, tokenizers, labels, WorkDir("in memory"))
 
     def __repr__(self) -> str:
-        """As "Restored(runs/x, best (600), translation, 1.18M parameters)"."""
+        """As "Run(runs/x, best (600), translation, 1.18M parameters)"."""
         size = count_parameters(self.params)
-        return f"Restored({self.workdir.path}, {self.checkpoint}, {self.config.task}, {size})"
+        return f"Run({self.name}, {self.config.task}, {size})"
+
+    @property
+    def name(self) -> str:
+        """As "runs/x, best (600)"."""
+        in_folder = self.step is not None
+        return f"{self.workdir.path}, {self.checkpoint}" if in_folder else self.checkpoint
 
 
 def restore(
@@ -58,7 +78,7 @@ def restore(
     tasks: Sequence[str] | None = None,
     dtype: DTypeLike | None = None,
     batch_size: int | None = None,
-) -> Restored:
+) -> Run:
     """Restores a run of any task from its work directory, whatever devices wrote it.
 
     >>> run = transformer.restore("runs/m30k")
@@ -75,26 +95,27 @@ def restore(
     Raises ValueError if the folder holds no run, a run of another task, no such checkpoint, or a
     checkpoint that does not fit the configuration and the tokenizers.
     """
-    run = WorkDir(workdir)
-    config = run.load_config()
+    folder = WorkDir(workdir)
+    config = folder.load_config()
     kind = task_kind(config.task)
     if tasks is not None and kind not in tasks:
         raise ValueError(
-            f"{run.path} holds a run of {config.task}, not of {' or '.join(tasks)}; "
+            f"{folder.path} holds a run of {config.task}, not of {' or '.join(tasks)}; "
             f"open it with the class for its task: Translator, Classifier, Tagger, "
             f"LanguageModel or TextEncoder."
         )
+    changes: dict[str, Any] = {}
     if dtype is not None:
-        config.model.dtype = dtype if isinstance(dtype, str) else jnp.dtype(dtype).name
+        changes["model.dtype"] = dtype if isinstance(dtype, str) else jnp.dtype(dtype).name
     if batch_size is not None:
-        config.decoding.batch_size = batch_size
-    config.validate()
-    with phase(f"restoring {run.path}"):
-        loaded = load_checkpoint(run, config, checkpoint)
-    model, tokenizers, labels = load_model(run, config)
-    check_shapes(model, smallest_batch(config, labels), loaded.params)
-    name, step, num_averaged, params = loaded
-    return Restored(model, params, config, tokenizers, labels, run, name, step, num_averaged)
+        changes["decoding.batch_size"] = batch_size
+    wanted = config.with_values(changes)
+    wanted.validate()
+    with phase(f"restoring {folder.path}"):
+        name, step, num_averaged, params = load_checkpoint(folder, config, checkpoint)
+    model, tokenizers, labels = load_model(folder, wanted)
+    check_shapes(model, smallest_batch(wanted, labels), params)
+    return Run(model, params, wanted, tokenizers, labels, folder, name, step, num_averaged)
 
 
 def load_model(run: WorkDir, config: Config) -> tuple[nn.Module, tuple[Tokenizer, ...], Labels]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 
 from transformer import storage
-from transformer.inference.resumable_output import Parts
+from transformer.inference.resumable_output import ResumableFile
 from transformer.workdir import WorkDir
 
 RUN_FILES = re.compile(
@@ -32,8 +32,8 @@ def check_answers_file(
             )
     if _is_of_run(WorkDir(workdir), output):
         raise ValueError(f"--output={output} is a file of the run itself: name another.")
-    parts = Parts(output, {})
-    if parts.output.is_file() and not may_replace and not parts.is_started:
+    file = ResumableFile(output, {})
+    if file.output.is_file() and not may_replace and not file.is_started:
         raise ValueError(f"{output} exists: name another --output, or add --overwrite.")
 
 

@@ -11,7 +11,7 @@ from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.flags import split_files, split_runs
 from transformer.config import Config, DataConfig
 from transformer.console import say, tell
-from transformer.data import parallel_text, text_files
+from transformer.data import text_files, training_text
 from transformer.data.held_out import read_held_out
 from transformer.evaluation.checkpoint_series import (
     checkpoint_row,
@@ -112,7 +112,7 @@ def read_test_set(flags: EvaluateFlags, data: DataConfig) -> TestSet:
     if not flags.input:
         split = flags.split or data.test_split
         kept = None if flags.corpus else read_held_out(WorkDir(flags.workdir).path)
-        pairs = parallel_text.load_evaluation_pairs(data, split, kept)
+        pairs = training_text.load_evaluation_pairs(data, split, kept)
         return TestSet(split, f"{data.corpus} {split}", pairs)
     sources, *references = map(read_texts, [flags.input, *split_files(flags.reference)])
     for texts in references:

@@ -8,8 +8,8 @@ import math
 import numpy as np
 from numpy.random import Generator
 
-SPARE = 400  # one row of so many takes only what is left over in the end
-FEW = 0.01  # of the pairs offered in a round: so few that fit end the rounds
+SPARE_ROW_EVERY = 400  # one row in 400 is kept empty for pairs that fit nowhere else
+MIN_SUCCESS = 0.01  # dealing stops when fewer than 1 % of the offered pairs fit
 PLACES = 8  # of a row that are tried for an exchange at a time
 ROWS_AT_ONCE = 16_384  # that exchange pairs; bounds the memory
 PATIENCE = 16  # trials of every overfull row, within which the overflow must halve
@@ -46,7 +46,7 @@ def pack(lengths: np.ndarray, shape: tuple[int, int], num_rows: int, rng: Genera
     to. The few that remain, mostly as long as a row, go to spare rows that were kept for them.
     """
     shares = lengths / np.array(shape)[:, None]
-    num_spare = num_rows // SPARE
+    num_spare = num_rows // SPARE_ROW_EVERY
     row_of = _deal(shares, num_rows - num_spare, rng)
     if (row_of < 0).any():
         rows = _OverfullRows(lengths, shape, row_of, num_rows - num_spare)
@@ -97,7 +97,7 @@ def _deal(shares: np.ndarray, num_rows: int, rng: Generator) -> np.ndarray:
         row_of[offered[fits]] = rows[fits]
         load[:, rows[fits]] += shares[:, offered[fits]]
         pending = np.concatenate([_longest_first(offered[~fits], size), pending])
-        if not len(pending) or fits.mean() < FEW:
+        if not len(pending) or fits.mean() < MIN_SUCCESS:
             break
     return row_of
 

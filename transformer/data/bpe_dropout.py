@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from sentencepiece import sentencepiece_model_pb2
 
-from transformer.data.permutation import mix
+from transformer.data.epoch_plan import mix
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.special_tokens import PAD

@@ -14,9 +14,9 @@ from transformer.data.ragged import Ragged
 from transformer.special_tokens import EOS
 
 SHORTEST_BUCKET = 16  # source lengths are rounded up to 16, 32, 64, …
-LAST_BUCKET = 32  # what sentences are padded to at least that a search has to search again
+RETRY_BUCKET = 32  # a sentence that is searched a second time is padded to at least this length
 SMALL_BATCHES = (1, 8)  # besides the full one: a single sentence need not pay for 64
-SENTENCES_PER_SLOT = 2  # of the second of them at most: for more, the full number is faster
+SENTENCES_PER_SLOT = 2  # above two sentences per slot, the full batch is faster than the batch of 8
 FULL_UP_TO = 64  # tokens; batches of longer sentences have fewer rows, to need no more memory
 
 

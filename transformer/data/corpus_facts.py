@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer.config import Config, DataConfig
+from transformer.data.corpora import Tags, parse_corpora
 from transformer.data.pair_files import FORMATS, SPLIT_OF_FILES, files_by_stem, names_files
-from transformer.data.parallel_text import parse_corpora
 from transformer.data.ragged import Ragged
 from transformer.data.splits import parse_split
-from transformer.data.tags import Tags
 from transformer.data.text_files import describe_folder
 from transformer.data.tokenizer_files import load_tokenizers, train_tokenizers
 from transformer.special_tokens import NUM_SPECIAL

@@ -1,25 +1,34 @@
-"""Holds sentence pairs of the training text out, for splits that a corpus has no files for.
+"""Sentences that training must not see: of splits held out of its text, and of evaluation sets.
 
-Where a pair belongs follows from a hash of its source sentence alone. So the same sentences are
-held out in whatever order the text stands and whatever is added to it, and pairs with the same
-source are never on both sides. Sentences are compared without case, spaces and punctuation.
+A corpus may have no files for a split. Where a pair belongs then follows from a hash of its source
+sentence alone. So the same sentences are held out in whatever order the text stands and whatever is
+added to it, and pairs with the same source are never on both sides. Sentences are compared without
+case, spaces and punctuation.
 """
 
+import hashlib
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from hashlib import blake2b
 from typing import NamedTuple
 
 from etils import epath
 
 from transformer.config import DataConfig
+from transformer.data.pair_blocks import Pair
 from transformer.reading import parse_json
 
 HELD_OUT = "held_out.json"
-Pair = tuple[str, str]  # (source, target)
+HELD_OUT_SOURCE = "a held-out source"
+# Letters of ASCII that other characters become in casefold(), as ß becomes ss, are not among them.
+KEPT = b"bcdegmopqruvxz0123456789"
+LOWER = bytes(range(256)).lower()
+NOT_KEPT = bytes(byte for byte in range(256) if LOWER[byte] not in KEPT + b"\n")
 NOT_A_LETTER = re.compile(r"[\W_]+")
 SHARE = re.compile(r"([^@,]+)@(\d+(?:\.\d+)?)%")
-MOST = 50  # percent of the training text that may be held out
+MOST_PERCENT = 50  # percent of the training text that may be held out
 
 
 class Part(NamedTuple):
@@ -41,10 +50,11 @@ def held_out_parts(config: DataConfig) -> dict[str, Part]:
     percent = 0.0
     for text in filter(None, config.held_out.split(",")):
         match = SHARE.fullmatch(text.strip())
-        if not match or match[1] in parts or not 0 < float(match[2]) <= MOST - percent:
+        if not match or match[1] in parts or not 0 < float(match[2]) <= MOST_PERCENT - percent:
             raise ValueError(
-                f"data.held_out must be splits with their shares of the training text, {MOST}% in "
-                f"all at most, such as validation@2%,test@2%, not '{config.held_out}'."
+                f"data.held_out must be splits with their shares of the training text, "
+                f"{MOST_PERCENT}% in all at most, such as validation@2%,test@2%, not "
+                f"'{config.held_out}'."
             )
         start, percent = percent, percent + float(match[2])
         parts[match[1]] = Part(start / 100, percent / 100)
@@ -112,8 +122,13 @@ class HeldOut:
     def reason_to_skip(self, source: str, target: str) -> str:
         """Returns why a pair may not be trained on, or "" if it may."""
         if self._is_held_out(source) or self._is_other_source(source):
-            return "a held-out source"
+            return HELD_OUT_SOURCE
         return "a held-out target" if sentence_key(target) in self._targets else ""
+
+
+def has_letter(sentence: str) -> bool:
+    """Whether a sentence has a character that Unicode calls a letter (L*)."""
+    return any(map(str.isalpha, sentence))
 
 
 def sentence_key(sentence: str) -> str:
@@ -129,3 +144,109 @@ def position(key: str) -> float:
     """Returns a number from 0 up to 1 that depends on the text alone, evenly spread over texts."""
     digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
+
+
+class Overlap(NamedTuple):
+    """How many pairs of the evaluation sets have a sentence that is trained on.
+
+    digest: of the evaluation sets. splits: by name, (number of such pairs, of all).
+    """
+
+    digest: str
+    splits: dict[str, tuple[int, int]]
+
+    def __str__(self) -> str:
+        """Returns what to tell the user, or "" if there is no such pair."""
+        parts = [
+            f"{number:,} of {of_all:,} pairs of {split}"
+            for split, (number, of_all) in self.splits.items()
+            if number
+        ]
+        if not parts:
+            return ""
+        return (
+            f"{' and '.join(parts)} have the source or the target of a pair that is trained on; "
+            f"--config.data.drop_overlap leaves such training pairs out"
+        )
+
+
+class EvaluationSets:
+    """The sentences that a run is scored on: scores of those that are trained on say little.
+
+    Those without letters are left aside, as 5 % and $5 would be the same one.
+
+
+    splits: pairs by the name of their split. on_any_side: whether a source that is a target of the
+    text is found, and the other way round, as in text of both directions.
+    """
+
+    def __init__(self, splits: Mapping[str, Sequence[Pair]], *, on_any_side: bool = False) -> None:
+        self._keys = {
+            split: [[sentence_key(pair[side]) for pair in pairs] for side in (0, 1)]
+            for split, pairs in splits.items()
+        }
+        sides = [[key for keys in self._keys.values() for key in keys[side]] for side in (0, 1)]
+        self._on_any_side = on_any_side
+        if on_any_side:
+            self._sides = [_Sentences([*sides[0], *sides[1]])] * 2
+        else:
+            self._sides = list(map(_Sentences, sides))
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of what is compared, and of the splits' names."""
+        keys = json.dumps(self._keys, sort_keys=True)
+        return hashlib.sha256(keys.encode()).hexdigest()[:12]
+
+    def find(self, pairs: Sequence[Pair]) -> list[dict[int, int]]:
+        """Returns, for each side, {index of a pair: number of its sentence in these sets}.
+
+        Pairs whose sentence is in no set are not in there.
+        """
+        sides = enumerate(self._sides)
+        return [sentences.find([pair[side] for pair in pairs]) for side, sentences in sides]
+
+    def count(self, found: Sequence[set[int]]) -> Overlap:
+        """Returns the overlap with a text. found: the numbers of its sentences, of each side."""
+        splits = {}
+        if self._on_any_side:
+            found = [found[0] | found[1]] * 2
+        for split, keys in self._keys.items():
+            are_found = (
+                [sentences.numbers.get(key) in there for key in of_side]
+                for sentences, there, of_side in zip(self._sides, found, keys, strict=True)
+            )
+            splits[split] = (sum(map(any, zip(*are_found, strict=True))), len(keys[0]))
+        return Overlap(self.digest, splits)
+
+
+class _Sentences:
+    """Sentences of one language, by their `sentence_key`. numbers: from 0, of each key."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        distinct = dict.fromkeys(key for key in keys if has_letter(key))
+        self.numbers = {key: number for number, key in enumerate(distinct)}
+        self._outlines = frozenset(_outlines(list(distinct)))
+
+    def find(self, sentences: Sequence[str]) -> dict[int, int]:
+        """Returns {index of a sentence: its number} of those that are among these.
+
+        Few of them have the outline of one, so that the keys of all others need not be made.
+        """
+        if not self.numbers:
+            return {}
+        outlines = enumerate(_outlines(sentences))
+        alike = [index for index, outline in outlines if outline in self._outlines]
+        keys = ((index, sentence_key(sentences[index])) for index in alike)
+        return {index: self.numbers[key] for index, key in keys if key in self.numbers}
+
+
+def _outlines(sentences: Sequence[str]) -> list[bytes]:
+    """Returns what sentences with the same key share, and few others of a Latin alphabet.
+
+    That is fifteen letters of ASCII and the digits, of "Maße, 5 g" and "MASSE 5G" m e 5 g: a tenth
+    of the work of a key.
+    """
+    lines = "\n".join(sentence.replace("\n", " ") for sentence in sentences)
+    data = lines.encode("utf-8", "surrogatepass").translate(LOWER, NOT_KEPT)
+    return data.split(b"\n")[: len(sentences)]  # of no sentence, split() makes a line

@@ -4,12 +4,11 @@ A corpus is a folder of `train.npz` and the like (arrays `images` [N, height, wi
 and `labels` [N]), `sklearn:digits`, or `tfds:NAME` for a TFDS dataset with an image and a label.
 """
 
-import math
 import zipfile
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from etils import epath
@@ -19,7 +18,6 @@ from transformer.data.splits import parse_split, part_of
 from transformer.data.text_files import describe_folder, name_in_folder
 from transformer.storage import locate
 
-MOST_UNPACKED = 1100  # bytes that a byte of deflate can become, rounded up
 NPZ_ERRORS = KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error
 
 
@@ -69,31 +67,12 @@ def _load_npz(folder: epath.Path, name: str) -> tuple[np.ndarray, np.ndarray]:
         )
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            _check_sizes(file)
             return np.atleast_1d(arrays["images"]), arrays["labels"]
     except NPZ_ERRORS as error:
         reason = str(error).rstrip(".")
         raise ValueError(
             f"{path} must be numpy's .npz with arrays 'images' and 'labels': {reason}."
         ) from None
-
-
-def _check_sizes(file: IO[bytes]) -> None:
-    """Raises ValueError if an array of an .npz would be larger than what the file can unpack to.
-
-    NumPy allocates what the header of an array claims before it reads on.
-    """
-    with zipfile.ZipFile(file) as archive:
-        for known in archive.infolist():
-            if known.filename not in ("images.npy", "labels.npy"):
-                continue
-            with archive.open(known) as member:
-                is_first = np.lib.format.read_magic(member) == (1, 0)
-                read = "read_array_header_1_0" if is_first else "read_array_header_2_0"
-                shape, _, dtype = getattr(np.lib.format, read)(member)
-            largest = min(known.file_size, MOST_UNPACKED * known.compress_size)
-            if math.prod(shape) * dtype.itemsize > largest:
-                raise ValueError(f"{known.filename} claims the shape {shape}, but is too short")
 
 
 def _check_images(

@@ -6,8 +6,7 @@ import numpy as np
 
 from transformer.data.batch import Batch
 from transformer.data.bpe_dropout import SubwordDropout, random_keys
-from transformer.data.epoch_pairs import CorpusPart
-from transformer.data.epoch_plan import EpochPlan
+from transformer.data.epoch_plan import CorpusPart, EpochPlan
 from transformer.data.ragged import Ragged
 
 SENTENCE_LENGTH = 32  # tokens, about the mean of news text

@@ -30,8 +30,6 @@ TOO_LONG = "lines longer than 1 MiB, cut there"
 LINE_BREAK = "sentences with line breaks, which became spaces"
 SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character: no text can hold it alone
 MAX_SHOWN = 5  # numbers of repaired lines that a message names
-CHECK_EVERY = 2**22  # bytes of a text between two looks at how well it was packed
-MOST_UNPACKED = 500  # bytes of text from a byte of a packed file; usual are 3 to 10
 BinaryFile = IO[bytes] | io.BufferedIOBase
 READ_ERRORS = OSError, EOFError, lzma.LZMAError, zlib.error
 
@@ -93,18 +91,13 @@ class Lines:
 
         The line feed at its end is there even where the file, or what is kept, lacks it.
         """
-        unchecked = 0
         try:
             while line := self._file.readline(LONGEST_LINE + 1):
-                unchecked += len(line)
-                if unchecked > CHECK_EVERY:
-                    check_unpacked(self.name, self._file, self._raw)
-                    unchecked = 0
                 if line.endswith(b"\n"):
                     yield line
                     continue
                 while (rest := self._file.readline(2**16)) and not rest.endswith(b"\n"):
-                    check_unpacked(self.name, self._file, self._raw)
+                    pass
                 yield line + b"\n"
         except READ_ERRORS as error:
             raise unreadable(self.name, error) from None
@@ -237,19 +230,3 @@ def describe_folder(folder: epath.Path) -> str:
             f"--config.data.corpus, or for eval.py with --corpus"
         )
     return f"it holds {', '.join(sorted(p.name for p in folder.iterdir())[:12]) or 'nothing'}"
-
-
-def check_unpacked(name: str, file: BinaryFile, raw: BinaryFile) -> None:
-    """Raises ValueError if what was read is far more than any text of this size unpacks to.
-
-    gzip makes a thousandth of a file of zeros, xz less. file: unpacks `raw`; both the same if it is
-    not compressed.
-    """
-    if raw is file:
-        return
-    size = file.tell()
-    if size > CHECK_EVERY and size > MOST_UNPACKED * raw.tell():
-        raise ValueError(
-            f"{name} unpacks to more than {MOST_UNPACKED} times its size, which no text does; "
-            f"unpack it first if that is meant."
-        )

@@ -13,12 +13,10 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
-import requests
 import tensorflow_datasets as tfds
 from etils import epath
 
@@ -35,7 +33,6 @@ RANDOM_ACCESS = ("array_record", "parquet")  # the formats that are read without
 FEATURES = "tensorflow_datasets.core.features."  # where the classes of TFDS's features are
 NO_CATALOGUE = re.compile(r"=|^[^/:]+:(?![\d*])")  # arguments of a builder, or another catalogue
 MAX_REASON = 240  # characters of an error of TFDS that are shown
-ANSWER_TIMEOUT = 4.0  # seconds for a site to answer
 Row = dict[str, Any]  # a value of each feature: bytes, an integer or an array
 Example = TypeVar("Example")
 
@@ -217,12 +214,10 @@ def prepare(name: str) -> str:
     """Prepares a dataset of the catalogue, unless it is prepared already; returns its folder.
 
     It needs a network, and TensorFlow for datasets whose own code uses it (MNIST and CIFAR do).
-    Raises ValueError in one sentence if there is no such dataset or no network, or if TFDS cannot
-    prepare it.
+    Raises ValueError in one sentence if there is no such dataset, or if TFDS cannot prepare it.
     """
     builder = open_builder(name, file_format="array_record")
     if not builder.info.splits:
-        _check_network(name, builder.url_infos or {})
         say(f"preparing {name} in {builder.data_dir}: {builder.info.download_size} to download")
         try:
             builder.download_and_prepare()
@@ -236,23 +231,6 @@ def prepare(name: str) -> str:
             raise ValueError(f"{name} cannot be prepared: {reason}") from error
     check_prepared(name, builder)
     return str(builder.data_dir)
-
-
-def _check_network(name: str, urls: Iterable[str]) -> None:
-    """Raises ValueError unless one of the sites of these files answers; TFDS tries for minutes."""
-    sites, reason = {urlsplit(url).netloc: url for url in urls if url.startswith("http")}, None
-    for url in sites.values():
-        try:
-            requests.head(url, timeout=ANSWER_TIMEOUT)
-            return
-        except requests.RequestException as error:
-            reason = error
-    if reason:
-        raise ValueError(
-            f"{name} cannot be downloaded, as {' and '.join(sorted(sites))} cannot be reached: is "
-            f"there a network, or does it need HTTPS_PROXY? Prepared elsewhere, it can be copied "
-            f"into TFDS_DATA_DIR ({shorten(reason)})."
-        )
 
 
 def main() -> int:

@@ -1,27 +1,39 @@
-"""The training text of a run: all corpora one after another, without the pairs that are left out.
+"""Reads the text of a run: its training split, a block at a time, and the splits of its evaluation.
 
-It is read a block at a time and never held as a whole.
+A corpus is `embedded`, a folder with files for each split, a file or a pattern of their names (see
+`pair_files`), or `tfds:NAME` for any TFDS dataset with a `Translation` feature. The training text
+is all corpora one after another, without the pairs that are left out, and is never held as a whole.
 """
 
+import lzma
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import resources
+from itertools import islice
 from typing import TypeVar
 
+from etils import epath
+
 from transformer.config import DataConfig
-from transformer.console import phase
-from transformer.data.cleaning import KeepPairs, KeptPairs, no_pair_error
-from transformer.data.held_out import HeldOut, held_out_parts
-from transformer.data.overlap import EvaluationSets
-from transformer.data.pair_blocks import NumberedBlock, Pairs
-from transformer.data.parallel_text import (
-    files_of,
-    load_evaluation_pairs,
-    parse_corpora,
-    read_blocks,
+from transformer.console import phase, say
+from transformer.data.cleaning import KeepPairs, KeptPairs, make_is_wrong, no_pair_error
+from transformer.data.corpora import parse_corpora
+from transformer.data.held_out import EvaluationSets, HeldOut, held_out_pairs, held_out_parts
+from transformer.data.pair_blocks import (
+    Block,
+    NumberedBlock,
+    Pair,
+    Pairs,
+    add_repairs,
+    blocks_of_files,
+    blocks_of_pairs,
 )
-from transformer.data.scripts import make_is_wrong
+from transformer.data.pair_files import find_pair_files
+from transformer.data.splits import parse_split, part_of
+from transformer.data.text_files import Repairs, decode_text
 from transformer.data.workers import in_order, num_cores
 
 SMALL_TEXT = 2**22  # bytes of files that are not worth the start of other processes
@@ -94,9 +106,12 @@ class TrainingText:
 
         Raises ValueError at the end if that is nothing.
         """
+        return self._kept(self.held_out)
+
+    def _kept(self, held_out: Pairs) -> Iterator[KeptPairs]:
         # Without drop_overlap the evaluation sets, which may not be there, are not asked for.
         evaluation = self.evaluation if self.config.drop_overlap else EvaluationSets({})
-        keep = KeepPairs(self.config, self.held_out, evaluation)
+        keep = KeepPairs(self.config, held_out, evaluation)
         num_kept, reasons = 0, Counter[str]()
         for numbered in self._blocks():
             kept = keep(numbered)
@@ -112,6 +127,36 @@ class TrainingText:
         """Yields the pairs that may be trained on, one after another."""
         for kept in self.kept():
             yield from kept.pairs
+
+    def sample(self, most: int) -> Pairs:
+        """Returns all pairs, or of more than `most` every 2nd, 4th, 8th …, so that as many suffice.
+
+        They are from all of the text, as corpora stand one after another. What is held out is found
+        on the way.
+        """
+        is_known = "held_out" in self.__dict__ or not self.config.held_out
+        sample, held_out, stride, num_seen = list[Pair](), list[Pair](), 1, 0
+        for kept in self._kept(self.held_out if is_known else []):
+            sample += islice(kept.pairs, -num_seen % stride, None, stride)
+            num_seen += len(kept.pairs)
+            held_out += kept.held_out
+            while len(sample) > most:
+                sample, stride = sample[::2], 2 * stride
+        if stride > 1:
+            say(f"the vocabulary is learnt from {len(sample):,} of {num_seen:,} pairs")
+        if is_known:
+            return sample
+        self.held_out = held_out
+        rules = HeldOut(held_out, self.config)  # some targets of the sample are held out, too
+        return [
+            pair for pair in sample if not rules.reason_to_skip(self._text_of(pair[0]), pair[1])
+        ]
+
+    def _text_of(self, source: str) -> str:
+        """Returns a source of any of the corpora without its tag."""
+        tagged = (c for c in self.corpora if c.tag and source.startswith(f"{c.tag} "))
+        corpus = next(tagged, None)
+        return corpus.take_tag_off(source) if corpus else source
 
     def each(
         self,
@@ -165,3 +210,101 @@ class TrainingText:
     def _sizes(self) -> list[int]:
         """The bytes of each corpus."""
         return [sum(file.stat().length for file in paths) for paths in self.files]
+
+
+# ---- one split of one corpus
+
+
+def read_blocks(name: str, split: str, config: DataConfig) -> Iterator[Block]:
+    """Yields the pairs of one split of one corpus; raises ValueError if it cannot be read."""
+    blocks = _read_blocks(name, split, config)
+    if not config.source_noise:
+        return blocks
+    from transformer.data.source_noise import NoisyBlock
+
+    return (NoisyBlock(block, config.source_noise) for block in blocks)
+
+
+def _read_blocks(name: str, split: str, config: DataConfig) -> Iterator[Block]:
+    """Yields the pairs as they are in the text."""
+    source, target = config.source_language, config.target_language
+    if name.startswith("tfds:"):
+        from transformer.data.tfds import read_translations
+
+        number, pairs = read_translations(name.removeprefix("tfds:"), split, source, target)
+        return blocks_of_pairs(name, pairs, number)
+    part = parse_split(split)
+    if name == "embedded":
+        pairs = part_of(_load_embedded(part.name, source, target), part.start, part.stop)
+        return blocks_of_pairs(name, pairs, len(pairs))
+    files = find_pair_files(name, part.name, source, target)
+    return blocks_of_files(files, part, source, target)
+
+
+def files_of(name: str, split: str, config: DataConfig) -> list[epath.Path]:
+    """Returns the files that a split of a corpus is read from; raises ValueError if it has none."""
+    source, target = config.source_language, config.target_language
+    if name.startswith("tfds:"):
+        from transformer.data.tfds import files_of_dataset
+
+        return files_of_dataset(name.removeprefix("tfds:"))
+    if name == "embedded":
+        return [_embedded_file(source, target)[0]]
+    found = find_pair_files(name, parse_split(split).name, source, target)
+    return [file for files in found for file in files.files]
+
+
+def load_evaluation_pairs(config: DataConfig, split: str, held_out: Pairs | None = None) -> Pairs:
+    """Returns all pairs of `split` of the first corpus: a score counts every sentence.
+
+    The sources begin with the corpus's tag, if it has one. A split that `config.held_out` names is
+    a part of the training text, which is read for it unless the pairs that are held out of it are
+    given. Warns of repaired lines. Raises ValueError if it cannot be read or is empty.
+    """
+    corpus, part = parse_corpora(config.corpus)[0], held_out_parts(config).get(split)
+    repairs: dict[str, Repairs] = {}
+
+    def decoded() -> Iterator[tuple[str, str]]:
+        for block in read_blocks(corpus.name, config.train_split if part else split, config):
+            found = block.decode()
+            add_repairs(repairs, found.repairs)
+            yield from found.pairs
+
+    pairs = decoded() if held_out is None or not part else held_out
+    pairs = held_out_pairs(pairs, part) if part else list(pairs)
+    for name, found in repairs.items():
+        for repair in found.named(name):
+            warnings.warn(repair, stacklevel=2)
+    if not pairs:
+        raise ValueError(
+            f"The split '{split}' of {config.corpus} is empty: nothing to evaluate on."
+        )
+    return [(corpus.put_tag_on(source), target) for source, target in pairs]
+
+
+# ---- the kinds of corpora
+
+
+def _embedded_file(source: str, target: str) -> tuple[epath.Path, bool]:
+    """Returns (the file of the embedded corpus, whether the target is its first language)."""
+    folder = epath.Path(str(resources.files("transformer"))) / "embedded"
+    for first, second in ((source, target), (target, source)):
+        path = folder / f"{first}-{second}.tsv.xz"
+        if path.is_file():
+            return path, first == target
+    raise ValueError(
+        f"The embedded corpus has no {source}-{target}; it is en-de (either way). Set "
+        f"data.source_language and data.target_language, or name another data.corpus."
+    )
+
+
+def _load_embedded(split: str, source: str, target: str) -> Pairs:
+    """Returns the pairs of a split of the embedded corpus, in either direction."""
+    path, is_reversed = _embedded_file(source, target)
+    lines = decode_text(lzma.decompress(path.read_bytes())).lines
+    rows = [line.split("\t") for line in lines]
+    splits = list(dict.fromkeys(row[0] for row in rows))
+    if split not in splits:
+        raise ValueError(f"The embedded corpus has the splits {', '.join(splits)}, not '{split}'.")
+    pairs = [(row[1], row[2]) for row in rows if row[0] == split]
+    return [(b, a) for a, b in pairs] if is_reversed else pairs

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from transformer.checkpoint.restore import Restored
+from transformer.checkpoint.restore import Run
 from transformer.data.images import to_patches
 from transformer.data.labelled_words import encode_words
 from transformer.data.lm_batches import encode_text
@@ -42,7 +42,7 @@ def translation_map(
 
 
 def self_attention_map(
-    run: Restored, example: str | np.ndarray, *, each_head: bool = False
+    run: Run, example: str | np.ndarray, *, each_head: bool = False
 ) -> AttentionMap:
     """Computes the self-attention of a model that is one stack.
 
@@ -69,7 +69,7 @@ def _panels(weights: np.ndarray, each_head: bool) -> np.ndarray:
     return weights if each_head else weights.mean(axis=1, keepdims=True)
 
 
-def _inputs(run: Restored, example: str | np.ndarray) -> tuple[np.ndarray, list[str]]:
+def _inputs(run: Run, example: str | np.ndarray) -> tuple[np.ndarray, list[str]]:
     """Returns the input of the model, a batch of one, and the names of its positions."""
     if not isinstance(example, str):
         size = run.config.data.patch_size

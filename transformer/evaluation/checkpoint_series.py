@@ -37,7 +37,7 @@ def choose_checkpoints(path: PathLike, text: str) -> list[str]:
 
 def saved_steps(workdir: WorkDir) -> list[str]:
     """Returns the steps that a run has saved."""
-    return list(map(str, open_for_reading(workdir.path, workdir.load_config()).steps()))
+    return list(map(str, open_for_reading(workdir, workdir.load_config()).steps()))
 
 
 def check_checkpoint(workdir: WorkDir, name: str, steps: Sequence[str]) -> None:
@@ -67,8 +67,7 @@ def each_checkpoint(path: PathLike, names: Sequence[str], **settings: Any) -> It
                 raise
             warnings.warn(f"checkpoint {name} is left out: {error}", stacklevel=2)
             continue
-        source, target = restored.tokenizers
-        translator = translator or Translator(restored.config, None, (source, target))
+        translator = translator or Translator(restored)
         translator.use(restored)
         yield translator
     if translator is None:

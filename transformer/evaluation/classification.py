@@ -49,7 +49,7 @@ def evaluate_classifier(
     ]
     score = accuracy([row["label"] == row["found"] for row in rows], f"{len(names)} classes")
     return SimpleScores(
-        checkpoint=classifier.checkpoint,
+        checkpoint=classifier.run.checkpoint,
         corpus=corpus,
         scores={"accuracy": score},
         details=details,

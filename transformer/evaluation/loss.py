@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import jax
 
-from transformer.checkpoint.restore import Restored
+from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import Params
 from transformer.console import counted
 from transformer.evaluation.scores import mean_loss
@@ -25,7 +25,7 @@ class EvaluationBatches(Protocol):
 
 
 def evaluate_loss(
-    restored: Restored, batches: EvaluationBatches, corpus: str, unit: str
+    restored: Run, batches: EvaluationBatches, corpus: str, unit: str
 ) -> SimpleScores:
     """Returns the loss of a restored model on `batches`, without dropout or smoothing.
 

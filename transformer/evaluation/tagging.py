@@ -65,7 +65,7 @@ def evaluate_tagger(
     ]
     texts_cut = f"{quantity(tagger.num_truncated, 'text')} cut at data.row_length tokens"
     return SimpleScores(
-        checkpoint=tagger.checkpoint,
+        checkpoint=tagger.run.checkpoint,
         corpus=corpus,
         scores=score_labels(expected, found, f"{len(tagger.labels.names)} labels"),
         details=[f"{texts_cut}: the rest counts as wrong"] if tagger.num_truncated else [],

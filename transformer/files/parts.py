@@ -9,12 +9,12 @@ parts that are missing.
 import re
 import time
 import uuid
-from collections.abc import Callable
 from contextlib import suppress
 
 from etils import epath
 
 from transformer import storage
+from transformer.console import phase
 from transformer.folders import remove_folder
 
 PART = re.compile(r"(\d{6,})\.([^.]+)")
@@ -47,19 +47,20 @@ class Parts:
         found = (PART.fullmatch(file.name) for file in files)
         return {int(match[1]): match[2] for match in found if match}
 
-    def wait_for(self, wanted: set[int], patience: float, show: Callable[[int], None]) -> set[int]:
+    def wait_for(self, wanted: set[int], patience: float, name: str) -> set[int]:
         """Waits for parts that others write; returns those that are missing nevertheless.
 
-        patience: seconds without a new part after which the others are given up. show: is told how
-        many are there, as often as is looked.
+        patience: seconds without a new part after which the others are given up. name: of the phase
+        that shows how many are there.
         """
         missing, last_change = wanted - self.finished().keys(), time.monotonic()
-        while missing and time.monotonic() - last_change < patience:
-            show(len(wanted) - len(missing))
-            time.sleep(LOOK_EVERY)
-            left = wanted - self.finished().keys()
-            if left != missing:
-                missing, last_change = left, time.monotonic()
+        with phase(name, len(wanted)) as this:
+            while missing and time.monotonic() - last_change < patience:
+                this.num_done = len(wanted) - len(missing)
+                time.sleep(LOOK_EVERY)
+                left = wanted - self.finished().keys()
+                if left != missing:
+                    missing, last_change = left, time.monotonic()
         return missing
 
     def remove_unfinished(self) -> None:

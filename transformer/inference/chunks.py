@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, repeat
+from itertools import islice, repeat, zip_longest
 
 from transformer.data.text_files import Lines
 
@@ -79,16 +79,13 @@ def _take(pairs: Iterator[tuple[str, str]], num_lines: int) -> list[tuple[str, s
 
 
 def _pair_lines(lines: Lines, companions: Lines) -> Iterator[tuple[str, str]]:
-    first, second = iter(lines), iter(companions)
-    count = 0
-    for line in first:
-        other = next(second, None)
-        if other is None:
-            check_equal(lines.name, count + 1 + sum(1 for _ in first), companions.name, count)
-            return
-        yield line, other
-        count += 1
-    check_equal(lines.name, count, companions.name, count + sum(1 for _ in second))
+    num_lines = num_companions = 0
+    for line, other in zip_longest(lines, companions):
+        num_lines += line is not None
+        num_companions += other is not None
+        if line is not None and other is not None:
+            yield line, other
+    check_equal(lines.name, num_lines, companions.name, num_companions)
 
 
 def check_equal(name: str, num_lines: int, other_name: str, num_other_lines: int) -> None:

@@ -1,11 +1,14 @@
 """What a job over a text file is: lines are read in chunks, and each chunk gives some output."""
 
+import gzip
+import lzma
 import os
 import sys
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -17,6 +20,18 @@ from transformer.inference.chunks import CHUNK_LINES, Chunk, check_equal, read_c
 from transformer.inference.predictor import Predictor
 
 ModelT = TypeVar("ModelT")
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": partial(gzip.compress, compresslevel=6, mtime=0),
+    ".xz": lzma.compress,
+}
+
+
+def make_compressor(output: str) -> Callable[[bytes], bytes]:
+    """Returns a function that compresses bytes as the suffix of the file name `output` says.
+
+    The results for several chunks, one after another, are a valid file.
+    """
+    return COMPRESSORS.get(Path(output).suffix, bytes)
 
 
 @dataclass(frozen=True)
@@ -44,9 +59,10 @@ class FileJob(ABC, Generic[ModelT]):
             folder = os.path.dirname(os.path.realpath(output))
             if os.path.isdir(output) or not os.path.isdir(folder):
                 raise ValueError(f"--output must be a file in a folder that exists, not {output}.")
-        counts = [count_lines(path) for path in self.files]
-        if len(counts) == 2 and counts[0] is not None and counts[1] is not None:
-            check_equal(self.files[0], counts[0], self.files[1], counts[1])
+        if len(self.files) == 2:
+            counts = [count_lines(path) for path in self.files]
+            if counts[0] is not None and counts[1] is not None:
+                check_equal(self.files[0], counts[0], self.files[1], counts[1])
 
     def check_options(self, model: ModelT) -> None:
         """Raises ValueError for options that the model refuses."""
@@ -82,7 +98,7 @@ class FileJob(ABC, Generic[ModelT]):
         return {
             **self._identity(model),
             "chunk_lines": self.chunk_lines,
-            "packed as": Path(self.output).suffix if self.output.endswith((".gz", ".xz")) else "",
+            "packed as": suffix if (suffix := Path(self.output).suffix) in COMPRESSORS else "",
         }
 
     @abstractmethod
@@ -91,15 +107,15 @@ class FileJob(ABC, Generic[ModelT]):
 
     @abstractmethod
     def _identity(self, model: ModelT) -> dict[str, Any]:
-        """Returns what `identity` does, but for the fields of this class."""
+        """Returns what `identity` does, without the fields of this class."""
 
 
 def identity_of(predictor: Predictor) -> dict[str, Any]:
-    """Returns {name: value} of a run's parts on which its outputs depend."""
+    """Returns {name: value} of everything of a run on which its outputs depend."""
     values, names = predictor.config.values(), predictor.labels.names
     model = {k: v for k, v in values.items() if k.startswith("model.") or k == "data.row_length"}
     return {
-        "checkpoint": predictor.checkpoint,
+        "checkpoint": predictor.run.checkpoint,
         "parameters": zlib.crc32(repr(fingerprints(predictor.params)).encode()),
         "model": zlib.crc32(repr(model).encode()),
         "vocabulary": [zlib.crc32(tokenizer.to_bytes()) for tokenizer in predictor.tokenizers],

@@ -3,18 +3,14 @@
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from typing import Any
 
 import jax
 import numpy as np
 
-from transformer.checkpoint.restore import Restored
-from transformer.checkpoint.train_state import Params
-from transformer.config import Config
-from transformer.data.labels import Labels
+from transformer.checkpoint.restore import Run
 from transformer.data.lm_batches import encode_text
 from transformer.data.tokenizer import check_texts
-from transformer.data.tokenizer_files import Tokenizer
 from transformer.inference.predictor import Predictor
 from transformer.search.continuation import (
     ContinuationPrograms,
@@ -50,14 +46,10 @@ class LanguageModel(Predictor):
 
     tasks = ("language_model",)
 
-    def __init__(self, config: Config, params: Params | None, tokenizer: Tokenizer) -> None:
-        super().__init__(config, params, (tokenizer,), Labels([]), jax.local_devices()[:1])
-        self.tokenizer = tokenizer
+    def __init__(self, run: Run, devices: Sequence[jax.Device] | None = None) -> None:
+        super().__init__(run, devices)
+        self.tokenizer = run.tokenizers[0]
         self._programs: dict[Sampling, ContinuationPrograms] = {}
-
-    @classmethod
-    def _without_params(cls, restored: Restored) -> Self:
-        return cls(restored.config, None, restored.tokenizers[0])
 
     def _facts(self) -> list[str]:
         return [f"{self.tokenizer.vocab_size:,} tokens"]

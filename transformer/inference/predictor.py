@@ -1,6 +1,7 @@
 """What Translator, Classifier and the like share: a model and parameters on devices."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import jax
@@ -8,47 +9,31 @@ import numpy as np
 from etils.epath import PathLike
 from jax.typing import DTypeLike
 
-from transformer.checkpoint.restore import Restored, cast_matrices, count_parameters, restore
-from transformer.checkpoint.task_model import make_model
+from transformer.checkpoint.restore import Run, cast_matrices, count_parameters, restore
 from transformer.checkpoint.train_state import Params
-from transformer.config import Config
 from transformer.data.batch import Batch
 from transformer.data.bucketing import fill_inputs, plan_batches
-from transformer.data.labels import Labels
 from transformer.data.ragged import Ragged
-from transformer.data.tokenizer_files import Tokenizer
 from transformer.search.programs import make_replicas, one_behind, replicate
 
 
 class Predictor:
-    """A model whose parameters can be replaced without compiling again.
+    """A run whose parameters are on devices, and can be replaced without compiling again.
 
-    checkpoint, workdir: the name of the checkpoint in use and where it lies; "in memory" and "" for
-    parameters that were given.
-    step, num_averaged: its step (None in memory) and the number of checkpoints in its mean.
-    tokenizers, labels: those of the run; empty where its task has none.
+    run: what was restored, its parameters excepted.
     num_truncated: examples so far that were longer than the longest that the model takes.
     """
 
     tasks: ClassVar[tuple[str, ...]]  # those whose runs it opens
+    most_devices: ClassVar[int | None] = 1  # that it can compute on
 
-    def __init__(
-        self,
-        config: Config,
-        params: Params | None,
-        tokenizers: tuple[Tokenizer, ...],
-        labels: Labels,
-        devices: Sequence[jax.Device],
-    ) -> None:
-        self.config = config
-        self.tokenizers, self.labels = tokenizers, labels
-        self.model = make_model(config, tokenizers, labels)
-        self.replicas = make_replicas(devices)
-        self.checkpoint, self.workdir = "in memory", ""
-        self.step: int | None = None
-        self.num_averaged = 1
+    def __init__(self, run: Run, devices: Sequence[jax.Device] | None = None) -> None:
+        """Takes a run, as `restore` returns it, to `devices`; None: all local ones."""
+        self.config, self.model = run.config, run.model
+        self.tokenizers, self.labels = run.tokenizers, run.labels
+        self.replicas = make_replicas((devices or jax.local_devices())[: self.most_devices])
         self.num_truncated = 0
-        self.params = params
+        self.use(run)
 
     @classmethod
     def from_checkpoint(
@@ -58,27 +43,25 @@ class Predictor:
         *,
         dtype: DTypeLike | None = None,
         batch_size: int | None = None,
+        devices: Sequence[jax.Device] | None = None,
     ) -> Self:
         """Restores a run from its work directory or an export of it, local or gs://.
 
-        The arguments and errors are those of `transformer.restore`; `batch_size` is the number of
-        examples that a device computes at once.
+        Args:
+          workdir, checkpoint: as `transformer.restore` takes them.
+          dtype: number format of the computation, "float32" or "bfloat16"; None: the run's.
+          batch_size: examples that a device computes at once; None: `decoding.batch_size`.
+          devices: for a `Translator`, each of them translates sentences of its own; None: all local
+            devices. Others compute on the first.
+
+        Raises ValueError if there is no such checkpoint, or no run of a task of this class.
         """
-        restored = restore(workdir, checkpoint, tasks=cls.tasks, dtype=dtype, batch_size=batch_size)
-        predictor = cls._without_params(restored)
-        predictor.use(restored)
-        return predictor
+        run = restore(workdir, checkpoint, tasks=cls.tasks, dtype=dtype, batch_size=batch_size)
+        return cls(run, devices)
 
-    @classmethod
-    def _without_params(cls, restored: Restored) -> Self:
-        """Returns an object of the class for a restored run."""
-        raise NotImplementedError
-
-    def use(self, restored: Restored) -> None:
+    def use(self, run: Run) -> None:
         """Computes with the parameters of another checkpoint of the same run from now on."""
-        self.params, self.checkpoint = restored.params, restored.checkpoint
-        self.step, self.num_averaged = restored.step, restored.num_averaged
-        self.workdir = str(restored.workdir.path)
+        self.run, self.params = replace(run, params=None), run.params
 
     @property
     def params(self) -> Params | None:
@@ -93,7 +76,7 @@ class Predictor:
     def __repr__(self) -> str:
         """As "Translator(runs/x, best (600), en-de, 1.18M parameters, float32, 1 × cpu)"."""
         devices = self.replicas.devices.ravel()
-        facts = [*filter(None, [self.workdir]), self.checkpoint, *self._facts()]
+        facts = [self.run.name, *self._facts()]
         facts += [count_parameters(self._params), self.config.model.dtype]
         facts.append(f"{len(devices)} × {devices[0].device_kind}")
         return f"{type(self).__name__}({', '.join(facts)})"
@@ -106,19 +89,13 @@ class Predictor:
 class EncoderPredictor(Predictor):
     """A model that reads each example in one pass of an encoder, on one device.
 
-    tokenizers: that of the texts first; a model of images has none.
+    tokenizer: that of the texts; None for a model of images.
     """
 
-    def __init__(
-        self, config: Config, params: Params | None, labels: Labels, *tokenizers: Tokenizer
-    ) -> None:
-        super().__init__(config, params, tokenizers, labels, jax.local_devices()[:1])
-        self.tokenizer: Any = tokenizers[0] if tokenizers else None
+    def __init__(self, run: Run, devices: Sequence[jax.Device] | None = None) -> None:
+        super().__init__(run, devices)
+        self.tokenizer: Any = run.tokenizers[0] if run.tokenizers else None
         self._compiled = jax.jit(self._apply)
-
-    @classmethod
-    def _without_params(cls, restored: Restored) -> Self:
-        return cls(restored.config, None, restored.labels, *restored.tokenizers)
 
     def _facts(self) -> list[str]:
         return [f"{len(self.labels.names)} classes"] if self.labels.names else []

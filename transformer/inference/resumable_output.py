@@ -1,7 +1,7 @@
-"""Writes the output of chunks to a stream, or to OUTPUT.parts until all can be joined to a file.
+"""Where the output of a job goes: to a stream at once, or to a file when all chunks are done.
 
-In that folder each finished chunk is a file named by its number and checksum, so that a job that
-was stopped, or is shared by several hosts, does no chunk twice.
+Until then the chunks of a file are parts in the folder OUTPUT.parts, named by their numbers and
+checksums, so that a job that was stopped, or is shared by several hosts, does no chunk twice.
 """
 
 import errno
@@ -14,18 +14,22 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import IO, Any
 
+import jax
 from etils.epath import PathLike
 
 from transformer import storage
-from transformer.folders import is_of_stranger
+from transformer.console import quantity
+from transformer.files.parts import LOOK_EVERY, Parts, part_name
 from transformer.inference.chunks import Chunk
+from transformer.parallel import hosts
 from transformer.reading import parse_json
+from transformer.signals import ResumableError
 from transformer.terminal import escaped, is_terminal
 
-PART = re.compile(r"(\d{6,})\.([0-9a-f]{8})")  # number.checksum
+CHECKSUM = re.compile("[0-9a-f]{8}")
 
 
 class Stream:
@@ -33,6 +37,10 @@ class Stream:
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self._file, self._name = file, name
+
+    def open(self) -> int:
+        """Returns 0, the number of chunks that are finished already."""
+        return 0
 
     def has(self, chunk: Chunk) -> bool:
         """Returns False: no output of an earlier start exists."""
@@ -45,6 +53,12 @@ class Stream:
         with _explain_errors(self._name):
             self._file.write(data)
             self._file.flush()
+
+    def finish(self, checksums: list[str], empty: bytes, patience: float) -> None:
+        """Does nothing, as all has been written."""
+
+    def close(self) -> None:
+        """Does nothing: standard output is not ours to close."""
 
 
 def open_stream(output: str) -> Stream | None:
@@ -61,8 +75,8 @@ def open_stream(output: str) -> Stream | None:
         return Stream(open(output, "wb"), output)
 
 
-class Parts:
-    """The finished chunks of an output file, in the folder OUTPUT.parts.
+class ResumableFile:
+    """A file that appears when all chunks of its job are finished.
 
     identity: {name: value} of what must be equal for a stopped job to be resumed.
     """
@@ -71,29 +85,49 @@ class Parts:
         output = output if storage.is_remote(output) else os.path.realpath(output)
         self.output = storage.locate(output)
         self.folder = self.output.with_name(self.output.name + ".parts")
+        self._parts, self._about = Parts(self.folder), self.folder / "about.json"
         self._identity = json.loads(json.dumps(identity))
         self._finished: dict[int, str] = {}
         self._lock: IO[str] | None = None
         self._is_open = False
 
-    def open(self) -> None:
-        """Makes the folder or opens it again; ValueError if it is in use or of another job."""
-        with _explain_errors(self.folder):
-            if storage.is_remote(self.folder):
-                self.folder.mkdir(exist_ok=True)
-            else:
-                self.folder.mkdir(mode=0o700, exist_ok=True)
-                if is_of_stranger(self.folder):
-                    raise ValueError(f"{self.folder} is of another user: name another --output.")
-                self._lock = storage.take_lock(self.folder / "lock", "--output")
-            if self.finished():
-                self._check_identity()
-            about = self._identity | {"started": time.strftime("%Y-%m-%d %H:%M:%S %Z")}
-            storage.write_atomically(self.folder / "about.json", json.dumps(about, indent=2))
-            self._is_open = True
+    @property
+    def is_started(self) -> bool:
+        """Whether a job was stopped, or still runs, that writes this output."""
+        return self._about.is_file()
 
-    def _check_identity(self) -> None:
-        before = parse_json(self._about() or "{}")
+    def open(self) -> int:
+        """Opens the folder on all hosts; returns the number of chunks that are finished already.
+
+        Raises ValueError if it is in use, of another job, or another folder on another host.
+        """
+        if jax.process_index() == 0:
+            with _explain_errors(self.folder):
+                self._open_folder()
+        hosts.wait_for_all("the folder of the output")
+        hosts.check_same(
+            f"what they are to do, or in what they see in {self.folder}",
+            lambda: json.dumps(self._identity).encode() + self._read_about(),
+        )
+        self._finished = self.finished()
+        return len(self._finished)
+
+    def _open_folder(self) -> None:
+        if not storage.is_remote(self.folder):
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            self._lock = storage.take_lock(self.folder / "lock", "--output")
+        if not self.is_started:  # what a job that came to its end could not remove
+            self._remove_chunks()
+        elif self.finished():
+            self._check_identity(parse_json(self._read_about()))
+        about = self._identity | {"started": time.strftime("%Y-%m-%d %H:%M:%S %Z")}
+        storage.write_atomically(self._about, json.dumps(about, indent=2))
+        self._is_open = True
+
+    def _read_about(self) -> bytes:
+        return self._about.read_bytes() if self.is_started else b""
+
+    def _check_identity(self, before: dict[str, Any]) -> None:
         for name, now in self._identity.items():
             if before.get(name) != now:
                 raise ValueError(
@@ -102,39 +136,10 @@ class Parts:
                     f"anew."
                 )
 
-    def shared_state(self) -> bytes:
-        """Returns bytes that are equal on all hosts of a job if they share the folder."""
-        return self._about() + json.dumps(self._identity).encode()
-
-    @property
-    def is_started(self) -> bool:
-        """Whether a job was stopped, or still runs, that writes this output."""
-        return (self.folder / "about.json").is_file()
-
-    def _about(self) -> bytes:
-        return (self.folder / "about.json").read_bytes() if self.is_started else b""
-
-    @property
-    def is_joined(self) -> bool:
-        """Whether the output file is complete, and only the folder has not been removed yet."""
-        return (self.folder / "joined").is_file()
-
     def finished(self) -> dict[int, str]:
         """Reads which chunks are finished: {number: checksum}."""
-        if self.is_joined:
-            return dict(enumerate(parse_json((self.folder / "joined").read_text())))
-        names = (PART.fullmatch(name) for name in self._names())
-        return {int(name[1]): name[2] for name in names if name}
-
-    def _names(self) -> list[str]:
-        try:
-            return sorted(path.name for path in self.folder.iterdir())
-        except FileNotFoundError:  # as an object store has no empty folders
-            return []
-
-    def resume(self, finished: dict[int, str]) -> None:
-        """Sets what `has` counts as finished; every host of a job must be given the same."""
-        self._finished = finished
+        found = self._parts.finished()
+        return {number: ending for number, ending in found.items() if CHECKSUM.fullmatch(ending)}
 
     def has(self, chunk: Chunk) -> bool:
         """Returns whether a chunk is finished; ValueError if it was so for another text."""
@@ -145,73 +150,74 @@ class Parts:
 
     def _another_text(self, lines: str) -> str:
         return (
-            f"{self.folder} holds the output for another text ({lines} differ): give the same, "
-            f"name another --output, or delete the folder to begin anew."
+            f"{self.folder} belongs to another input ({lines} differ): use that input, choose "
+            f"another --output, or delete the folder to begin anew."
         )
 
     def write(self, chunk: Chunk, data: bytes) -> None:
         """Writes the output of a chunk, all of it or nothing."""
-        path = self._path(chunk.number, chunk.checksum)
-        with _explain_errors(path, "; the chunks before it are kept"):
-            storage.write_atomically(path, data)
+        name = part_name(chunk.number, chunk.checksum)
+        with _explain_errors(self.folder / name, "; the chunks before it are kept"):
+            self._parts.write(name, data)
 
-    def _path(self, number: int, checksum: str) -> Any:
-        return self.folder / f"{number:06}.{checksum}"
+    def finish(self, checksums: list[str], empty: bytes, patience: float) -> None:
+        """Waits for the chunks of other hosts, joins all and removes them.
 
-    def missing(self, checksums: list[str]) -> list[int]:
-        """Returns the numbers of unfinished chunks; checksums: of all chunks, in order.
-
-        Raises ValueError if one of them was finished for another text.
+        checksums: of all chunks, in order. empty: the content of a file without chunks. patience:
+        seconds without a new chunk after which the other hosts are given up (`ResumableError`).
         """
-        finished = self.finished()
-        missing = [
-            number for number, value in enumerate(checksums) if finished.get(number) != value
-        ]
-        if finished.keys() & missing:
-            raise ValueError(self._another_text("some lines"))
-        return missing
+        if jax.process_index() == 0:
+            self._wait_for_others(len(checksums), patience)
+            self._join(checksums, empty)
+            self._about.unlink()  # from now on the job counts as done
+        while self.is_started:
+            time.sleep(LOOK_EVERY)
+        hosts.wait_for_all("the joined file")
 
-    def join(self, checksums: list[str], empty: bytes = b"") -> None:
-        """Writes the output file from the parts of `checksums`, in order.
+    def _wait_for_others(self, num_chunks: int, patience: float) -> None:
+        wanted, name = set(range(num_chunks)), "waiting for the other hosts' chunks"
+        if missing := self._parts.wait_for(wanted, patience, name):
+            raise ResumableError(
+                f"{quantity(len(missing), 'chunk')} of other hosts missing in {self.folder}, and "
+                f"none came within {patience:.0f} s; start the same command on every host again."
+            )
 
-        empty: the content of a file without parts. Raises ValueError if there are other parts.
-        """
+    def _join(self, checksums: list[str], empty: bytes) -> None:
+        """Writes the output file; raises ValueError if there are other chunks than `checksums`."""
         if self.finished() != dict(enumerate(checksums)):
             raise ValueError(self._another_text("the last lines"))
-        if self.is_joined:
-            return
         kept = "; all chunks are kept, and the file needs as much space again"
-        with _explain_errors(self.output, kept):
-            with storage.open_atomically(self.output) as file:
-                file.write(b"" if checksums else empty)
-                for number, checksum in enumerate(checksums):
-                    with self._path(number, checksum).open("rb") as part:
-                        shutil.copyfileobj(part, file, 2**20)
-            storage.write_atomically(self.folder / "joined", json.dumps(checksums))
+        with _explain_errors(self.output, kept), storage.open_atomically(self.output) as file:
+            file.write(b"" if checksums else empty)
+            for number, checksum in enumerate(checksums):
+                with (self.folder / part_name(number, checksum)).open("rb") as part:
+                    shutil.copyfileobj(part, file, 2**20)
 
-    def close(self, *, is_alone: bool) -> None:
-        """Unlocks the folder; removes it if no chunk is finished and no other host uses it."""
-        if self._is_open and is_alone and not self.finished():
-            self.remove()
-        if self._lock:
-            self._lock.close()
-
-    def remove(self) -> None:
-        """Removes our files in the folder, parts first: the job counts as done until the end."""
-        ours = re.compile(PART.pattern + r"(\.tmp)?")
-        names = [name for name in self._names() if ours.fullmatch(name)]
-        for name in [*names, "joined", "about.json", "lock"]:
-            (self.folder / name).unlink(missing_ok=True)
-        self._is_open = False
-        if storage.is_remote(self.folder):
-            with suppress(OSError, ValueError):  # where a folder is nothing but its files
-                self.folder.rmdir()
-            return
+    def close(self) -> None:
+        """Unlocks the folder; removes it if the job is done or if no chunk of it is."""
+        is_alone = jax.process_count() == 1
         try:
+            if self._is_open and not (self.is_started and (self.finished() or not is_alone)):
+                self._remove()
+        except OSError as error:  # other files may have been put there
+            reason = f"{self.folder} could not be removed: {error.strerror}"
+            warnings.warn(reason, stacklevel=2)
+        finally:
+            if self._lock:
+                self._lock.close()
+
+    def _remove(self) -> None:
+        """Removes our files in the folder, and the folder if there are no others."""
+        self._remove_chunks()
+        for name in ("about.json", "lock"):
+            (self.folder / name).unlink(missing_ok=True)
+        if not storage.is_remote(self.folder):
             os.rmdir(self.folder)
-        except OSError as error:
-            if error.errno != errno.ENOTEMPTY:  # other files may have been put there
-                warnings.warn(f"{self.folder} could not be removed: {error.strerror}", stacklevel=2)
+
+    def _remove_chunks(self) -> None:
+        for number, checksum in self.finished().items():
+            (self.folder / part_name(number, checksum)).unlink(missing_ok=True)
+        self._parts.remove_unfinished()
 
 
 @contextmanager

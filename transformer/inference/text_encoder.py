@@ -10,7 +10,7 @@ import numpy as np
 
 from transformer.checkpoint.train_state import Params
 from transformer.data.batch import Batch
-from transformer.data.tags import Tags
+from transformer.data.corpora import Tags
 from transformer.data.text_pairs import encode_texts
 from transformer.data.tokenizer import check_texts
 from transformer.inference.predictor import EncoderPredictor

@@ -1,5 +1,7 @@
-"""A translation: its text, its score and what the model computed for it."""
+"""A translation: its text, its scores, its word alignment, and the one to choose of several."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -7,6 +9,9 @@ import numpy as np
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.search.decoding import Hypotheses
 from transformer.special_tokens import EOS
+
+Alignment = list[tuple[int, int]]  # (source word, target word), both from 0
+ORDER, BETA = 6, 2  # of chrF2, as sacrebleu counts it
 
 
 @dataclass
@@ -27,7 +32,7 @@ class Translation:
     log_prob: float
     ids: list[int] = field(default_factory=list, repr=False)
     attention: np.ndarray | None = field(default=None, repr=False)
-    alignment: list[tuple[int, int]] | None = field(default=None, repr=False)
+    alignment: Alignment | None = field(default=None, repr=False)
     is_cut: bool = field(default=False, repr=False)
 
     @property
@@ -58,3 +63,82 @@ def best_translations(
 def _to_eos(ids: np.ndarray) -> list[int]:
     """Returns ids without the padding after EOS: [7, 5, 2, 0, 0] -> [7, 5, 2]."""
     return ids[: np.argmax(ids == EOS) + 1].tolist()
+
+
+def least_risk(candidates: Sequence[Translation], *, are_samples: bool) -> Translation:
+    """Returns the candidate with the largest expected chrF2 against all: minimum Bayes risk.
+
+    It is expected over samples, all of equal weight (Eikema and Aziz 2020), or over an n-best list,
+    in proportion to the probabilities of its entries (Kumar and Byrne 2004).
+    """
+    log_probs = np.array([0.0 if are_samples else c.log_prob for c in candidates])
+    utilities = pairwise_chrf([c.text for c in candidates]) @ np.exp(log_probs - log_probs.max())
+    return candidates[int(np.argmax(utilities))]
+
+
+def pairwise_chrf(texts: Sequence[str]) -> np.ndarray:
+    """Returns the sentence chrF2 in percent [N, N]; row i: text i against each as its reference.
+
+    Of "ab" against "abc", all of 2 characters and 1 pair are found: precisions 1 and 1, recalls 2/3
+    and 1/2. With P = 1 and R = 7/12, their means, it is 100 · 5PR / (4P + R) = 63.6.
+    """
+    unspaced = ["".join(text.split()) for text in texts]
+    precision, recall, orders = np.zeros((3, len(texts), len(texts)))
+    for n in range(1, ORDER + 1):
+        counts = _count_ngrams(unspaced, n)
+        totals = counts.sum(1)
+        matches = np.stack([np.minimum(row, counts).sum(1) for row in counts])
+        precision += matches / np.maximum(totals, 1)[:, None]
+        recall += matches / np.maximum(totals, 1)
+        orders += np.minimum(totals, totals[:, None]) > 0
+    precision, recall = precision / np.maximum(orders, 1), recall / np.maximum(orders, 1)
+    either = np.maximum(BETA**2 * precision + recall, 1e-12)
+    return 100 * (1 + BETA**2) * precision * recall / either
+
+
+def _count_ngrams(texts: Sequence[str], n: int) -> np.ndarray:
+    """Returns how often each text has each n-gram of any of them, [texts, n-grams]."""
+    counters = [Counter(text[i : i + n] for i in range(len(text) - n + 1)) for text in texts]
+    column = {ngram: number for number, ngram in enumerate(set().union(*counters))}
+    counts = np.zeros((len(texts), len(column)), np.int32)
+    for row, counter in zip(counts, counters, strict=True):
+        row[[column[ngram] for ngram in counter]] = list(counter.values())
+    return counts
+
+
+def default_layer(num_layers: int) -> int:
+    """Returns the last decoder layer but one, as Garg et al. take of six; of two the last.
+
+    Of two, the last one makes half as many errors (docs/translating_files.md).
+    """
+    return num_layers - 2 if num_layers > 2 else num_layers - 1
+
+
+def word_numbers(tokenizer: Tokenizer, ids: Sequence[int], num_tags: int = 0) -> np.ndarray:
+    """Returns which word, split at spaces, each token belongs to; below 0: to none.
+
+    num_tags: words at the beginning that do not count. The tokens ▁a ▁hor se EOS have 0 1 1 -1.
+    """
+    words = [len(tokenizer.decode(ids[: end + 1]).split()) for end in range(len(ids) - 1)]
+    return np.array([*words, 0]) - 1 - num_tags
+
+
+def align_words(weights: np.ndarray, source: np.ndarray, target: np.ndarray) -> Alignment:
+    """Returns the pairs of words of which a token of the target attends most to one of the source.
+
+    So Garg et al. (2019) align words by the attention of a decoder.
+
+    weights: [T, S] or padded behind; source [S], target [T]: as `word_numbers` returns them.
+    """
+    best = np.where(source >= 0, weights[:, : len(source)], -1.0).argmax(1)
+    pairs = zip(source[best].tolist(), target.tolist(), strict=True)
+    return sorted({(s, t) for s, t in pairs if s >= 0 and t >= 0})
+
+
+def pharaoh(alignment: Alignment) -> str:
+    """Returns an alignment as other programs write it.
+
+    >>> pharaoh([(0, 0), (2, 1)])
+    '0-0 2-1'
+    """
+    return " ".join(f"{source}-{target}" for source, target in alignment)

@@ -1,13 +1,21 @@
-"""The job of translating a text file, or of scoring given translations of it."""
+"""The job of translating a text file, or of scoring given translations of it.
 
+Its output is lines of text or JSON; nothing in a translation can break a line.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from transformer.inference.chunks import Chunk
 from transformer.inference.file_job import FileJob, identity_of
-from transformer.inference.output_formats import format_chunk
-from transformer.inference.translation import Translation
+from transformer.inference.translation import Translation, pharaoh
 from transformer.inference.translator import Translator
+
+SEPARATORS = re.compile(r"[\t\n\r]")  # between the fields and lines of the text formats
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class TranslationJob(FileJob[Translator]):
 
     @property
     def style(self) -> str:
-        """The name of its output format in `output_formats.STYLES`."""
+        """The name of its output format, as `format_chunk` takes it."""
         if self.alignments and not self.jsonl:
             return "alignments"
         if self.score:
@@ -83,3 +91,55 @@ class TranslationJob(FileJob[Translator]):
             **({"alignments": True} if self.alignments else {}),
             "prefixes": bool(self.prefixes),
         }
+
+
+def format_chunk(style: str, chunk: Chunk, translations: list[list[Translation]]) -> bytes:
+    """Returns the lines of a chunk.
+
+    style: "text", "scores", "alignments", "nbest", "jsonl", or for given targets "log_probs" and
+    "log_probs_jsonl". translations: an n-best list per line of the chunk, best first.
+    """
+    companions = chunk.companions or [""] * len(chunk.lines)
+    lines = zip(chunk.lines, companions, translations, strict=True)
+    rows = (
+        row
+        for number, (source, companion, best) in enumerate(lines, chunk.start)
+        for row in _rows(style, number, source, companion, best)
+    )
+    return "".join(f"{row}\n" for row in rows).encode(errors="replace")  # a surrogate becomes "?"
+
+
+def _rows(
+    style: str, number: int, source: str, companion: str, best: list[Translation]
+) -> Iterator[str]:
+    first, text = best[0], SEPARATORS.sub(" ", best[0].text)
+    match style:
+        case "text":
+            yield text
+        case "scores":
+            yield f"{text}\t{first.score:.6f}"
+        case "alignments":
+            yield f"{text}\t{pharaoh(first.alignment or [])}"
+        case "nbest":
+            for one in best:
+                yield f"{number}\t{SEPARATORS.sub(' ', one.text)}\t{one.score:.6f}"
+        case "log_probs":
+            yield f"{first.log_prob:.6f}\t{first.score:.6f}"
+        case "jsonl":
+            translations = [{"text": one.text, **_numbers(one)} for one in best]
+            yield _json({"source": source, "translations": translations})
+        case "log_probs_jsonl":
+            pieces = {"pieces": len(first.ids)}
+            yield _json({"source": source, "target": companion, **_numbers(first), **pieces})
+
+
+def _numbers(translation: Translation) -> dict[str, Any]:
+    """Returns the scores to six digits, None for infinity and NaN, and the alignment if any."""
+    numbers = {"score": translation.score, "log_prob": translation.log_prob}
+    rounded = {k: round(float(x), 6) if math.isfinite(x) else None for k, x in numbers.items()}
+    aligned = translation.alignment
+    return rounded if aligned is None else rounded | {"alignment": pharaoh(aligned)}
+
+
+def _json(record: dict[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False, allow_nan=False)

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from etils.epath import PathLike
 
-from transformer.checkpoint.restore import Restored
+from transformer.checkpoint.restore import Run
 from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
 from transformer.data.text_pairs import encode_texts
 from transformer.inference.classifier import Classifier
@@ -24,7 +24,7 @@ CLASSES = {
 }
 
 
-def check_stack(run: Restored, folder: PathLike) -> str:
+def check_stack(run: Run, folder: PathLike) -> str:
     """Returns a sentence on how a run compares with the model in a folder of Hugging Face."""
     kind = task_kind(run.config.task)
     is_bare = kind == "masked_lm" and not run.config.model.prediction_head
@@ -68,7 +68,7 @@ class _Theirs:
         return pixels["pixel_values"]
 
 
-def _compare_tokens(run: Restored, theirs: _Theirs, kind: str) -> float:
+def _compare_tokens(run: Run, theirs: _Theirs, kind: str) -> float:
     """Returns the largest difference of the log-probability of a token of some texts.
 
     A token is found by the tokens before it, or in a masked language model by all, itself too.
@@ -98,10 +98,9 @@ def _compare_tokens(run: Restored, theirs: _Theirs, kind: str) -> float:
     return difference
 
 
-def _compare_classes(run: Restored, theirs: _Theirs, kind: str) -> float:
+def _compare_classes(run: Run, theirs: _Theirs, kind: str) -> float:
     """Returns the largest difference of the log-probability of a class."""
-    classifier = Classifier(run.config, None, run.labels, *run.tokenizers[:1])
-    classifier.use(run)
+    classifier = Classifier(run)
     if kind == "images":
         shape = NUM_IMAGES, *run.labels.image_shape
         images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)

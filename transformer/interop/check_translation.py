@@ -5,8 +5,8 @@ from typing import Any
 
 from etils.epath import PathLike
 
-from transformer.checkpoint.restore import Restored
-from transformer.data.tags import Tags
+from transformer.checkpoint.restore import Run
+from transformer.data.corpora import Tags
 from transformer.inference.translator import Translator
 from transformer.interop.beside_transformers import LOCAL, check_beside, random_texts
 from transformer.interop.written_model import first_pieces
@@ -22,15 +22,13 @@ class _Ours:
     limits: the most tokens of each translation, at which ours has to end.
     """
 
-    def __init__(self, run: Restored) -> None:
+    def __init__(self, run: Run) -> None:
         source, target = run.tokenizers
         self.texts = [*map(Tags(run.config.data).put_on, random_texts(source))]
         self.sources = [source.pieces(ids) for ids in source.encode(self.texts)]
         self.limits = [len(row) + EXTRA for row in self.sources]
-        translator = Translator(run.config, None, (source, target))
-        translator.use(run)
         options = dict(beam_size=1, alpha=0.0, max_extra_length=EXTRA)
-        found = translator.translate(self.texts, **options)
+        found = Translator(run).translate(self.texts, **options)
         self.targets = [target.pieces(translation.ids) for translation in found]
         self._log_probs = [translation.log_prob for translation in found]
 
@@ -62,7 +60,7 @@ def count_equal(
     return sum(list(a[:length]) == list(b[:length]) for a, b, length in rows)
 
 
-def check_ctranslate2(run: Restored, folder: PathLike) -> str:
+def check_ctranslate2(run: Run, folder: PathLike) -> str:
     """Returns a sentence on what CTranslate2 makes of some texts beside what we make.
 
     Whether the difference is large depends on the quantization.
@@ -84,7 +82,7 @@ def check_ctranslate2(run: Restored, folder: PathLike) -> str:
     return f"checked: {what} within {difference:.1g}"
 
 
-def check_translation(run: Restored, folder: PathLike) -> str:
+def check_translation(run: Run, folder: PathLike) -> str:
     """Returns a sentence on what transformers makes of some texts beside what we make."""
 
     def compare(torch: Any, transformers: Any) -> tuple[float, str]:
@@ -121,7 +119,7 @@ def check_translation(run: Restored, folder: PathLike) -> str:
     return check_beside(folder, compare)
 
 
-def _their_texts(texts: Sequence[str], run: Restored) -> list[str]:
+def _their_texts(texts: Sequence[str], run: Run) -> list[str]:
     """Returns the texts with the language that MarianTokenizer, unlike the others, does not add."""
     language = "".join(first_pieces(run.tokenizers[0]))
     return [f"{language}{text}" if language.startswith(">>") else text for text in texts]

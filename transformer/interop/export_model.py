@@ -13,7 +13,7 @@ from etils import epath
 from etils.epath import PathLike
 
 from transformer.checkpoint.export import export
-from transformer.checkpoint.restore import Restored, restore
+from transformer.checkpoint.restore import Run, restore
 from transformer.console import say
 from transformer.interop import bert, gpt2
 from transformer.interop.check_stack import check_stack
@@ -89,7 +89,7 @@ def _check_options(format: str, quantization: str, start: str) -> None:
         raise ValueError(f"start={start} is for huggingface, not for {format}.")
 
 
-def _save_huggingface(run: Restored, folder: Path, start: str, check: bool) -> list[str]:
+def _save_huggingface(run: Run, folder: Path, start: str, check: bool) -> list[str]:
     """Writes a folder of Hugging Face with the model of a run's task; returns what to say."""
     kind, model = task_kind(run.config.task), as_written(run)
     if kind == "translation":
@@ -109,7 +109,7 @@ def _save_huggingface(run: Restored, folder: Path, start: str, check: bool) -> l
     return [*said, check_stack(run, folder)] if check else said
 
 
-def as_written(run: Restored) -> ImportedModel:
+def as_written(run: Run) -> ImportedModel:
     """Returns a run as the writers of other systems' formats take it."""
     return ImportedModel(run.config, flat_parameters(run.params), run.tokenizers, run.labels)
 

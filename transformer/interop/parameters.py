@@ -15,7 +15,7 @@ from etils.epath import PathLike
 from flax.traverse_util import flatten_dict
 
 from transformer.checkpoint.export import copy_vocabularies
-from transformer.checkpoint.restore import Restored
+from transformer.checkpoint.restore import Run
 from transformer.interop.tensor_files import save_tensors
 from transformer.libraries import require
 from transformer.storage import write_atomically
@@ -78,7 +78,7 @@ variables = {{"params": unflatten_dict(load_file("params.safetensors"), sep="/")
 """
 
 
-def export_parameters(restored: Restored, folder: PathLike) -> str:
+def export_parameters(restored: Run, folder: PathLike) -> str:
     """Writes the parameters of a run of any task; returns a sentence that says what it wrote.
 
     Raises ValueError if safetensors is not installed.

@@ -16,7 +16,7 @@ from flax.traverse_util import unflatten_dict
 from jax import export
 
 from transformer.checkpoint.export import copy_vocabularies
-from transformer.checkpoint.restore import Restored, cast_matrices
+from transformer.checkpoint.restore import Run, cast_matrices
 from transformer.interop.parameters import FILE, flat_parameters
 from transformer.interop.program_readme import program_readme
 from transformer.interop.tensor_files import save_tensors
@@ -37,7 +37,7 @@ FlatParams = dict[str, Any]  # arrays or their shapes by name, see `flat_paramet
 Translate = Callable[[FlatParams, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
-def export_program(restored: Restored, folder: PathLike) -> str:
+def export_program(restored: Run, folder: PathLike) -> str:
     """Writes the search that a run is configured for as a program; returns a sentence about it.
 
     Matrices are written in `model.dtype`, in which they are used. Raises ValueError for a run of
@@ -106,7 +106,7 @@ def make_translate(model: Transformer, search: SearchOptions, start: Sequence[in
     return translate
 
 
-def _check_task(restored: Restored) -> None:
+def _check_task(restored: Run) -> None:
     task = restored.config.task
     if task_kind(task) != "translation":
         raise ValueError(

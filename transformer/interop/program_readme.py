@@ -4,7 +4,7 @@ from pathlib import Path
 
 import jax
 
-from transformer.checkpoint.restore import Restored
+from transformer.checkpoint.restore import Run
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.search.options import SearchOptions
@@ -86,7 +86,7 @@ ID_ROWS = """# The ids of each sentence: transformer.data.tokenizer_files.load_t
 rows = [[4, 5, 2], [4, 5, 4, 5, 2]]"""
 
 
-def program_readme(restored: Restored, search: SearchOptions, files: list[str]) -> str:
+def program_readme(restored: Run, search: SearchOptions, files: list[str]) -> str:
     """Returns the text; files: the names of the tokenizers' files, source before target."""
     has_text = {tokenizer.suffix for tokenizer in restored.tokenizers} <= READERS.keys()
     data, target = restored.config.data, restored.tokenizers[1]

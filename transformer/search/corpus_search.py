@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 import jax
 import numpy as np
 
-from transformer.data.bucketing import LAST_BUCKET, buckets_of, choose_slots, deal
+from transformer.data.bucketing import RETRY_BUCKET, buckets_of, choose_slots, deal
 from transformer.data.ragged import Ragged
 from transformer.search.decoding import Hypotheses
 from transformer.search.inputs import make_inputs
@@ -47,7 +47,7 @@ class CorpusSearch:
             length = self._options.first_cache_length(bucket)
             incomplete.append((yield from self._search(source, forced, indices, bucket, length)))
         waiting = np.concatenate(incomplete)
-        lengths = np.maximum(source.lengths[waiting], LAST_BUCKET)
+        lengths = np.maximum(source.lengths[waiting], RETRY_BUCKET)
         for bucket, rows in buckets_of(lengths, self._largest_bucket):
             length = self._options.last_cache_length(bucket)
             yield from self._search(source, forced, waiting[rows], bucket, length)

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from transformer.data.bucketing import LAST_BUCKET, batch_sizes, bucket_lengths
+from transformer.data.bucketing import RETRY_BUCKET, batch_sizes, bucket_lengths
 from transformer.search.decoding import Array, Cache, StepFn
 from transformer.search.options import SearchOptions
 from transformer.search.slots import NONE, Method, Results, Sentences, Slots, advance_slots
@@ -129,7 +129,7 @@ def max_num_programs(batch_size: int, largest_bucket: int, options: SearchOption
     """Returns how many programs one search compiles at most.
 
     For each source length and number of slots there is one to encode and one to advance, and from
-    `LAST_BUCKET` on another to advance with more columns. With source lengths of 16 and 32, and
+    `RETRY_BUCKET` on another to advance with more columns. With source lengths of 16 and 32, and
     1, 8 or 64 slots: 3 · (2 + 3).
 
     >>> max_num_programs(64, 32, SearchOptions(1, 0.6, "gnmt", max_extra_length=50))
@@ -138,7 +138,7 @@ def max_num_programs(batch_size: int, largest_bucket: int, options: SearchOption
     count = 0
     for bucket in bucket_lengths(largest_bucket):
         few, many = options.first_cache_length(bucket), options.last_cache_length(bucket)
-        is_last = bucket >= min(LAST_BUCKET, largest_bucket) and few < many
+        is_last = bucket >= min(RETRY_BUCKET, largest_bucket) and few < many
         count += len(batch_sizes(batch_size, bucket)) * (2 + is_last)
     return count
 

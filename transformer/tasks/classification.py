@@ -10,14 +10,15 @@ import numpy as np
 from etils import epath
 from etils.epath import PathLike
 
+from transformer.checkpoint.restore import Run
 from transformer.config import Config, DataConfig
 from transformer.console import quantity
+from transformer.data.cleaning import filter_by_length, length_warnings
 from transformer.data.labelled_text import (
     LabelledTexts,
     load_evaluation_examples,
     load_training_examples,
 )
-from transformer.data.length_filter import filter_by_length, length_warnings
 from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.text_pairs import encode_texts, sides
@@ -49,7 +50,7 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         self.tokenizer = self._load_or_train_tokenizer(sides(texts, config.model))
         self.validation = self.load_split(data, data.validation_split, self.labels.names)
         self.test_examples = self.load_split(data, data.test_split, self.labels.names)
-        self.classifier: Any = self.predictor(config, None, self.labels, self.tokenizer)
+        self.classifier: Any = self.predictor(Run.in_memory(config, (self.tokenizer,), self.labels))
         self.model = with_training_options(self.classifier.model, config)
         num_rows = num_rows_of_batch(training.batch_tokens, data.row_length)
         self.training_batches, skipped = self._pack(texts, labels, num_rows)

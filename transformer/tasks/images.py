@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from etils import epath
 
+from transformer.checkpoint.restore import Run
 from transformer.config import Config, DataConfig
 from transformer.console import quantity
 from transformer.data.images import AugmentedImageBatches, ImageBatches, load_images, to_patches
@@ -43,7 +44,7 @@ class ImageTask(LabelledTask[ImageBatches]):
                 f"model.max_positions ({max_positions}) must be at least {num_positions}, the "
                 f"positions of an image; raise it or data.patch_size."
             )
-        self.classifier = Classifier(config, None, self.labels)
+        self.classifier = Classifier(Run.in_memory(config, labels=self.labels))
         self.model = with_training_options(self.classifier.model, config)
         self.training_batches = self._make_batches(images, labels, is_training=True)
         self.validation_batches = self._make_batches(*self.validation, is_training=False)

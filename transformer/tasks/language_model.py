@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from etils.epath import PathLike
 
+from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.lm_batches import (
@@ -38,7 +39,7 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
-        self.generator = LanguageModel(config, None, self.tokenizer)
+        self.generator = LanguageModel(Run.in_memory(config, (self.tokenizer,)))
 
     @staticmethod
     def make_model(config: Config, vocab_size: int) -> CausalLM:

@@ -10,22 +10,20 @@ import jax.numpy as jnp
 from etils import epath
 from flax import linen as nn
 
-from transformer.checkpoint.restore import restore
+from transformer.checkpoint.restore import Run, restore
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.console import quantity
 from transformer.data.batch import Batch
 from transformer.data.bpe_dropout import SubwordDropout
-from transformer.data.epoch_pairs import with_temperature
-from transformer.data.length_filter import filter_by_length, length_warnings
+from transformer.data.cleaning import filter_by_length, length_warnings
+from transformer.data.corpora import parse_corpora
+from transformer.data.epoch_plan import with_temperature
 from transformer.data.packing import PackedBatches, full_rows, num_rows_of_batch
 from transformer.data.pair_blocks import Pairs
-from transformer.data.parallel_text import parse_corpora
-from transformer.data.prepared.cache import cache_folder
+from transformer.data.prepared.cache import cache_folder, text_facts
 from transformer.data.prepared.corpus import PreparedCorpus
-from transformer.data.prepared.key import text_facts
-from transformer.data.prepared.preparation import Share
-from transformer.data.prepared.prepare import training_corpus
+from transformer.data.prepared.prepare import Share, training_corpus
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
@@ -115,7 +113,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         self.validation_batches, self.num_skipped_validation = self._pack_validation(
             -(-num_rows // training.accumulate_steps),  # rows that a step holds at once
         )
-        self.translator = Translator(config, None, self.tokenizers)
+        self.translator = Translator(Run.in_memory(config, self.tokenizers))
         self.model = with_training_options(self.translator.model, config)
 
     def _open_text(

@@ -1,17 +1,29 @@
-"""The folder of prepared corpora, which runs share."""
+"""The folder of prepared corpora, which runs share, and the names of the corpora in it.
+
+The same text, settings and vocabularies have the same name, others another one.
+"""
 
 import atexit
+import hashlib
+import json
 import os
 import pathlib
 import shutil
 import tempfile
+from collections.abc import Sequence
+from typing import Any
 
+import sentencepiece
 from etils import epath
 
 from transformer import storage
-from transformer.config import DataConfig
+from transformer.config import Config, DataConfig
 from transformer.console import say
-from transformer.folders import is_of_stranger
+from transformer.data import pair_blocks
+from transformer.data.corpora import parse_corpora
+from transformer.data.tokenizer import Tokenizer
+from transformer.data.training_text import TrainingText
+from transformer.storage import absolute, is_remote
 
 NAME = "prepared_corpora"
 
@@ -30,16 +42,16 @@ def cache_folder(data: DataConfig, workdir: storage.PathLike) -> epath.Path:
     if storage.is_remote(folder):
         return folder
     existing = next(path for path in (folder, *folder.parents) if path.exists())
-    if existing.is_dir() and os.access(existing, os.W_OK) and not is_of_stranger(existing):
+    if existing.is_dir() and os.access(existing, os.W_OK):
         return folder
     if data.cache:
         raise ValueError(
-            f"Nothing can be written to {existing}, where data.cache={data.cache} would be, or "
-            f"another user put it there: name another folder."
+            f"Nothing can be written to {existing}, where data.cache={data.cache} would be: name "
+            f"another folder."
         )
     say(
-        f"nothing can be written to {existing}, or another user put it there, so that the next "
-        f"start prepares the corpus again; name a folder for it with --config.data.cache"
+        f"nothing can be written to {existing}, so that the next start prepares the corpus again; "
+        f"name a folder for it with --config.data.cache"
     )
     return epath.Path(temporary_folder())
 
@@ -66,7 +78,7 @@ def make_private(cache: epath.Path, *names: str) -> None:
 def say_if_changed(folder: epath.Path) -> None:
     """Says so if the same corpora were prepared here before their text changed.
 
-    folder: what is about to be made; its name is of `key.entry_name`.
+    folder: what is about to be made; its name is of `entry_name`.
     """
     same_but_text = folder.name.rpartition("-")[0] + "-"
     names = {other.name for other in folder.parent.iterdir()} if folder.parent.exists() else set()
@@ -75,3 +87,75 @@ def say_if_changed(folder: epath.Path) -> None:
             f"the text has changed since it was prepared in {folder.parent}, or another corpus has "
             f"its name: it is prepared anew"
         )
+
+
+FORMAT = 2  # of the files; another one is prepared anew
+LANGUAGES = "source_language", "target_language"
+FILTERS = "cache_key", "train_split", *LANGUAGES, "held_out", "source_noise"
+FILTERS += "drop_identical", "drop_without_letters", "drop_wrong_script", "drop_overlap"
+OF_TOKENS = "row_length", "max_length_ratio", "drop_duplicates"
+CHUNK = 2**24  # bytes that are read at a time
+Facts = dict[str, Any]  # as they are written in JSON
+
+
+def text_facts(text: TrainingText) -> list[Facts]:
+    """Returns what tells whether the text has changed, of each of its files.
+
+    It is path, size and time of the last change, or with `data.cache_key=hash` size and hash. With
+    `data.drop_overlap`, a hash of the evaluation sets comes last.
+    """
+    by_hash = text.config.cache_key == "hash"
+    facts = [_file_facts(file, by_hash=by_hash) for files in text.files for file in files]
+    return [*facts, {"evaluation": text.evaluation.digest}] if text.config.drop_overlap else facts
+
+
+def _file_facts(file: epath.Path, *, by_hash: bool) -> Facts:
+    try:
+        if by_hash:
+            digest = hashlib.blake2b()
+            with file.open("rb") as opened:
+                while chunk := opened.read(CHUNK):
+                    digest.update(chunk)
+            size = file.stat().length
+            return {"name": file.name, "bytes": size, "blake2b": digest.hexdigest()}
+        if is_remote(file):
+            status = file.stat()
+            return {"path": str(file), "bytes": status.length, "modified": status.mtime}
+        local = os.stat(file)
+        path = str(absolute(file))
+        return {"path": path, "bytes": local.st_size, "modified": local.st_mtime_ns}
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror}.") from None
+
+
+def vocabulary_recipe(config: Config) -> Facts:
+    """Returns what the vocabularies of a new run follow from, besides the text."""
+    tokenizer = {name: getattr(config.tokenizer, name) for name in vars(config.tokenizer)}
+    return {"tokenizer": tokenizer, **_text_recipe(config.data, FILTERS)}
+
+
+def corpus_recipe(data: DataConfig, tokenizers: Sequence[Tokenizer]) -> Facts:
+    """Returns what the ids of a corpus follow from, besides the text."""
+    digests = [hashlib.sha256(tokenizer.to_bytes()).hexdigest() for tokenizer in tokenizers]
+    return {"tokenizers": digests, **_text_recipe(data, FILTERS + OF_TOKENS)}
+
+
+def _text_recipe(data: DataConfig, settings: Sequence[str]) -> Facts:
+    parsed = parse_corpora(data.corpus)
+    corpora = [(corpus.name.rstrip("/").rpartition("/")[2], corpus.tag) for corpus in parsed]
+    values = {name: getattr(data, name) for name in settings}
+    versions = {"format": FORMAT, "sentencepiece": sentencepiece.__version__}
+    parts = pair_blocks.PAIRS_OF_BLOCK  # those of a preparation that was stopped must go on alike
+    return {**versions, "pairs_of_part": parts, "corpora": corpora, "settings": values}
+
+
+def entry_name(kind: str, recipe: Facts, text: list[Facts]) -> str:
+    """Returns the name of the folder for these facts, as "corpus-0123456789ab-ba9876543210".
+
+    Two that differ behind the last hyphen alone are of the same corpora, whose text has changed.
+    """
+    return "-".join([kind, *map(_digest, (recipe, text))])
+
+
+def _digest(facts: Any) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]

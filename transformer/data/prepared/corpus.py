@@ -8,32 +8,99 @@ kept.arrow     with data.drop_duplicates, the indices of the pairs of each part 
 left_out.tsv   some of the pairs that were left out, by reason
 """
 
+import ctypes
 import functools
 import json
+import mmap
+import os
 import pathlib
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from etils import epath
 
 from transformer import storage
 from transformer.console import counted
-from transformer.data.epoch_pairs import CorpusPart
-from transformer.data.held_out import HELD_OUT
-from transformer.data.left_out import LEFT_OUT
-from transformer.data.overlap import EvaluationSets, Overlap
+from transformer.data.cleaning import LEFT_OUT
+from transformer.data.epoch_plan import CorpusPart
+from transformer.data.held_out import HELD_OUT, EvaluationSets, Overlap
 from transformer.data.pair_blocks import Pairs
-from transformer.data.prepared.arrow_files import ARROW, ArrowFile, DamagedFileError
 from transformer.data.prepared.cache import temporary_folder
-from transformer.data.prepared.parts import INDEX, SIDES
 from transformer.data.ragged import Ragged
 from transformer.files.parts import part_name
-from transformer.reading import PassingError, parse_json
+from transformer.reading import PassingError, parse_json, unreadable
+
+ARROW = "arrow"  # the ending of the files
+NOTES = b"notes"
+MADVISE = ctypes.CDLL(None).madvise
+MADVISE.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+
+
+class DamagedFileError(Exception):
+    """A file of a prepared corpus is missing or is not what was written; `args` holds its path."""
+
+
+def arrow_lists(numbers: np.ndarray, lengths: np.ndarray) -> pa.ListArray:
+    """Returns lists of these lengths, which stand one after another in `numbers`."""
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.ListArray.from_arrays(offsets, numbers)
+
+
+def arrow_bytes(columns: Mapping[str, Any], notes: str = "") -> bytes:
+    """Returns the content of a file with these columns, which have the same length."""
+    batch = pa.record_batch(columns).replace_schema_metadata({NOTES: notes})
+    content = pa.BufferOutputStream()
+    with pa.ipc.new_file(content, batch.schema) as writer:
+        writer.write_batch(batch)
+    return content.getvalue().to_pybytes()
+
+
+class ArrowFile:
+    """A file as of `arrow_bytes`, of which only the pages that are read come into memory."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        """Raises DamagedFileError for a file that is missing or cut short, and PassingError."""
+        try:
+            with pa.memory_map(os.fsencode(path)) as file:
+                start = file.read_buffer(1)  # which keeps it mapped when it is closed
+                self._content = pa.foreign_buffer(start.address, file.size(), start)
+            with pa.ipc.open_file(self._content) as reader:
+                self._batch = reader.get_batch(0)
+                self.notes = reader.schema.metadata[NOTES].decode()
+        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError):
+            raise DamagedFileError(path) from None
+        except OSError as error:
+            raise unreadable(str(path), error) from None
+        self.give_back()
+
+    def lists(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Returns a column of lists: (numbers, where each list begins in them and the last ends).
+
+        The lists [7, 8, 2] and [2] are the numbers 7 8 2 2 and the offsets 0 3 4.
+        """
+        column = self._batch.column(name)
+        return column.values.to_numpy(), column.offsets.to_numpy()
+
+    def numbers(self, name: str) -> np.ndarray:
+        """Returns a column of numbers."""
+        return self._batch.column(name).to_numpy()
+
+    def give_back(self) -> None:
+        """Gives up the pages that were read; they are read again from the system's cache of files.
+
+        The resident memory of a process would else grow to the size of the files.
+        """
+        MADVISE(self._content.address, self._content.size, mmap.MADV_DONTNEED)
+
 
 HEADER, KEPT = "header.json", "kept.arrow"
+SIDES = "source", "target"
+INDEX = "index"
 CHUNK = 2**24  # bytes that are copied at a time
 
 

@@ -73,7 +73,7 @@ def test_a_repr_says_what_it_is(translator, run, tmp_path):
     """Catches a notebook full of <object at 0x…>."""
     facts = "best (20), en-de, 5,760 parameters, float32, 2 × cpu"
     assert repr(translator) == f"Translator({run}, {facts})"
-    assert repr(restore(run)) == f"Restored({run}, best (20), translation, 5,760 parameters)"
+    assert repr(restore(run)) == f"Run({run}, best (20), translation, 5,760 parameters)"
     for kind, task, fact in (
         (Classifier, "classification", "3 classes"),
         (LanguageModel, "language_model", "24 tokens"),

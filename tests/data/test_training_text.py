@@ -1,4 +1,4 @@
-"""parallel_text.py: lines in, pairs out; nothing is lost, added or moved in silence."""
+"""training_text.py, corpora.py: lines in, pairs out; nothing is lost, added or moved in silence."""
 
 import gzip
 import lzma
@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from transformer.config import DataConfig
-from transformer.data import parallel_text
+from transformer.data import training_text
+from transformer.data.corpora import parse_corpora
 from transformer.data.text_files import decode_text, read_text
 from transformer.data.training_text import TrainingText
 
@@ -110,20 +111,20 @@ def test_a_missing_folder_or_split_says_what_is_needed_and_what_the_folder_holds
         load(DataConfig(corpus=folder))
     empty = write(tmp_path / "empty")
     with pytest.raises(ValueError, match=r"it holds nothing\.$"):
-        parallel_text.load_evaluation_pairs(DataConfig(corpus=empty), "test")
+        training_text.load_evaluation_pairs(DataConfig(corpus=empty), "test")
 
 
 def test_the_embedded_corpus_names_its_splits_and_languages():
     """Catches a KeyError, and a corpus that is read in the wrong direction."""
     with pytest.raises(ValueError, match="train, validation, test, challenge, not 'dev'"):
-        parallel_text.load_evaluation_pairs(DataConfig(), "dev")
+        training_text.load_evaluation_pairs(DataConfig(), "dev")
     with pytest.raises(ValueError, match="has no en-fr; it is en-de"):
-        parallel_text.load_evaluation_pairs(DataConfig(target_language="fr"), "test")
-    forward = parallel_text.load_evaluation_pairs(DataConfig(), "test")
+        training_text.load_evaluation_pairs(DataConfig(target_language="fr"), "test")
+    forward = training_text.load_evaluation_pairs(DataConfig(), "test")
     are_german = [any(" und " in pair[side] for pair in forward) for side in (0, 1)]
     assert are_german == [False, True]
     backward = DataConfig(source_language="de", target_language="en")
-    assert parallel_text.load_evaluation_pairs(backward, "test") == [(b, a) for a, b in forward]
+    assert training_text.load_evaluation_pairs(backward, "test") == [(b, a) for a, b in forward]
 
 
 def test_tsv(tmp_path):
@@ -138,16 +139,16 @@ def test_tsv(tmp_path):
 
 def test_weights_are_parsed():
     """Catches a weight that is read as a part of the name, or a folder with an @ in it."""
-    assert parallel_text.parse_corpora("a@2, b") == [("a", 2.0, ""), ("b", 1.0, "")]
-    assert parallel_text.parse_corpora("tfds:wmt14_translate/de-en@0.5") == [
+    assert parse_corpora("a@2, b") == [("a", 2.0, ""), ("b", 1.0, "")]
+    assert parse_corpora("tfds:wmt14_translate/de-en@0.5") == [
         ("tfds:wmt14_translate/de-en", 0.5, "")
     ]
-    assert parallel_text.parse_corpora("a@b@3") == [("a@b", 3.0, "")]
+    assert parse_corpora("a@b@3") == [("a@b", 3.0, "")]
 
 
 def test_tags_are_parsed():
     """Catches a tag that is read as a part of the name or of the weight."""
-    corpora = parallel_text.parse_corpora("gs://b/x@0.5#<2fr>,b#>>de<<, c")
+    corpora = parse_corpora("gs://b/x@0.5#<2fr>,b#>>de<<, c")
     assert corpora == [("gs://b/x", 0.5, "<2fr>"), ("b", 1.0, ">>de<<"), ("c", 1.0, "")]
 
 
@@ -159,7 +160,7 @@ WRONG_TAGS = ["a#", "a#<2fr>@2", "a#x#y", "a#x y", "a#</b>", "a#▁x", "#x"]
 def test_impossible_weights_and_tags_are_refused(text):
     """Catches a weight that shows nothing, or everything for ever, and one inside of a tag."""
     with pytest.raises(ValueError, match=r"^[^\n]*\.$"):
-        parallel_text.parse_corpora(text)
+        parse_corpora(text)
 
 
 def test_several_corpora_keep_their_order(tmp_path):
@@ -168,7 +169,7 @@ def test_several_corpora_keep_their_order(tmp_path):
     b = write(tmp_path / "b", train__en="4\n", train__de="vier\n", test__en="x\n", test__de="y\n")
     pairs, _ = load(DataConfig(corpus=f"{a}@2,{b}@0.5"))
     assert pairs == [("1", "eins"), ("3", "drei"), ("4", "vier")]
-    assert parallel_text.load_evaluation_pairs(DataConfig(corpus=f"{b},{a}"), "test") == [
+    assert training_text.load_evaluation_pairs(DataConfig(corpus=f"{b},{a}"), "test") == [
         ("x", "y")
     ]
 
@@ -188,7 +189,7 @@ def test_what_is_left_out_is_counted_by_reason(tmp_path):
 def test_evaluation_keeps_every_sentence(tmp_path):
     """Catches a score over fewer sentences than the test set has."""
     folder = write(tmp_path, test__en="a\n\nsame\n", test__de="A\nB\nsame\n")
-    pairs = parallel_text.load_evaluation_pairs(DataConfig(corpus=folder), "test")
+    pairs = training_text.load_evaluation_pairs(DataConfig(corpus=folder), "test")
     assert pairs == [("a", "A"), ("", "B"), ("same", "same")]
 
 
@@ -196,11 +197,11 @@ def test_bad_bytes_in_the_test_set_are_warned_of(tmp_path):
     """Catches references with replaced characters and a score that suffers without a reason."""
     folder = write(tmp_path, test__en="a\n", test__de=b"\xe4\n")
     with pytest.warns(UserWarning, match=r"not UTF-8.*test\.de line 1"):
-        parallel_text.load_evaluation_pairs(DataConfig(corpus=folder), "test")
+        training_text.load_evaluation_pairs(DataConfig(corpus=folder), "test")
     write(tmp_path, test__de="ä\n")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        parallel_text.load_evaluation_pairs(DataConfig(corpus=folder), "test")
+        training_text.load_evaluation_pairs(DataConfig(corpus=folder), "test")
 
 
 def test_nothing_to_train_or_evaluate_on_is_an_error(tmp_path):
@@ -209,4 +210,4 @@ def test_nothing_to_train_or_evaluate_on_is_an_error(tmp_path):
     with pytest.raises(ValueError, match=r"holds no pair to train on.*empty side.*equal sides"):
         load(DataConfig(corpus=folder))
     with pytest.raises(ValueError, match=r"'test' of .* is empty"):
-        parallel_text.load_evaluation_pairs(DataConfig(corpus=folder), "test")
+        training_text.load_evaluation_pairs(DataConfig(corpus=folder), "test")
