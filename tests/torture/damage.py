@@ -23,7 +23,6 @@ from tests.torture._harms import HARMS
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.export import export
 from transformer.checkpoint.restore import Restored, restore
-from transformer.checkpoint.run_identity import OF_OUTPUTS
 from transformer.config import (
     Config,
     DataConfig,
@@ -34,6 +33,7 @@ from transformer.config import (
 )
 
 HARM = "something in a work directory damaged, removed, exchanged or renamed"
+OF_OUTPUTS = ("task", "model.", "tokenizer.", "data.", "training.lora_rank")  # begin the names
 STEPS = 20, 40, 60
 TRAINED, TRAINED_ON = 4, 6  # steps of the run that goes on
 SHARE_OF_TRAINING = 0.03  # of the trials: one takes as long as ten others

@@ -15,8 +15,13 @@ from transformer.data.parallel_text import load_evaluation_pairs
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.training import automatic, automatic_rules
 from transformer.training.automatic import StepTiming, choose_settings, time_steps
-from transformer.training.automatic_rules import Facts, Machine, choose_model, choose_rows
-from transformer.training.choices import Choices
+from transformer.training.automatic_rules import (
+    Choices,
+    Facts,
+    Machine,
+    choose_model,
+    choose_rows,
+)
 from transformer.workdir import WorkDir
 
 CPU = Machine(num_devices=1, is_cpu=True, flops=1e11, has_bfloat16=False)

@@ -10,7 +10,6 @@ from etils.epath import PathLike
 from transformer.checkpoint.checkpoints import Checkpoints, Loaded
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.lora import merge
-from transformer.checkpoint.run_identity import RunIdentity
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.reading import parse_json
@@ -24,8 +23,7 @@ def open_for_reading(workdir: PathLike, config: Config) -> Checkpoints:
     """Opens the checkpoints of a work directory for restoring only; `config` is the run's."""
     run, keep = WorkDir(workdir), config.training.keep_checkpoints
     kind = AdapterCheckpoints if config.training.lora_rank else Checkpoints
-    identity = RunIdentity(run.path, run.load_config())  # `config` may be for another computation
-    return kind(run.checkpoints, keep=keep, read_only=True, run=identity)
+    return kind(run.checkpoints, keep=keep, read_only=True)
 
 
 class AdapterCheckpoints(Checkpoints):

@@ -1,6 +1,7 @@
 """Schedules of the learning rate and optimizers, as one optax transformation (section 5.3)."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -29,20 +30,50 @@ def make_schedule(
     `DECAYS` replaces the inverse square root. The schedule takes optax's count, which is 0 at the
     first step: the paper's step is count + 1.
     """
-    warmup, decay_steps, final = config.warmup_steps, config.decay_steps, config.final_share
-    scale = d_model**-0.5
+    return partial(_rate, decay=_decay(config), **_numbers(config, d_model))
+
+
+def _decay(config: OptimizerConfig) -> str:
+    return config.decay if config.decay_steps else ""
+
+
+def _numbers(config: OptimizerConfig, d_model: int) -> dict[str, float]:
+    """Returns the numbers that `_rate` takes, rounded as late as possible."""
+    warmup, final = config.warmup_steps, config.final_share
+    factor = d_model**-0.5
     if config.peak_learning_rate:
-        scale = config.peak_learning_rate * warmup**0.5
+        factor = config.peak_learning_rate * warmup**0.5
+    return {
+        "factor": factor * warmup**-0.5 if config.decay_steps else factor,
+        "warmup": float(warmup),
+        "rise": warmup**-1.5,
+        "num_decaying": float(max(1, config.decay_steps - warmup)),
+        "final": final,
+        "falling": 1 - final,
+    }
 
-    def schedule(count: jax.typing.ArrayLike) -> jax.Array:
-        step = jnp.asarray(count, jnp.float32) + 1
-        if not decay_steps:
-            return scale * jnp.minimum(step**-0.5, step * warmup**-1.5)
-        passed = jnp.clip((step - warmup) / max(1, decay_steps - warmup), 0, 1)
-        decayed = final + (1 - final) * DECAYS[config.decay](passed)
-        return scale * warmup**-0.5 * jnp.minimum(step / warmup, decayed)
 
-    return schedule
+def _rate(
+    count: jax.typing.ArrayLike,
+    *,
+    decay: str,
+    factor: Any,
+    warmup: Any,
+    rise: Any,
+    num_decaying: Any,
+    final: Any,
+    falling: Any,
+) -> jax.Array:
+    """Returns the learning rate of a step; see `make_schedule`."""
+    step = jnp.asarray(count, jnp.float32) + 1
+    if not decay:
+        return factor * jnp.minimum(step**-0.5, step * rise)
+    passed = jnp.clip((step - warmup) / num_decaying, 0, 1)
+    return factor * jnp.minimum(step / warmup, final + falling * DECAYS[decay](passed))
+
+
+def _scale_by_schedule(decay: str, **numbers: float) -> optax.GradientTransformation:
+    return optax.scale_by_learning_rate(partial(_rate, decay=decay, **numbers))
 
 
 def make_optimizer(config: OptimizerConfig, d_model: int) -> optax.GradientTransformation:
@@ -54,8 +85,11 @@ def make_optimizer(config: OptimizerConfig, d_model: int) -> optax.GradientTrans
     steps = [_make_direction(config)]
     if config.weight_decay:
         steps.append(optax.add_decayed_weights(config.weight_decay, mask=_is_matrix))
-    schedule = make_schedule(config, d_model)
-    optimizer = optax.chain(*steps, optax.scale_by_learning_rate(schedule))
+    # Its numbers are in the state: another schedule, as of other steps, is the same program.
+    schedule = optax.inject_hyperparams(_scale_by_schedule)(
+        decay=_decay(config), **_numbers(config, d_model)
+    )
+    optimizer = optax.chain(*steps, schedule)
     if config.clip_norm:
         optimizer = optax.chain(optax.clip_by_global_norm(config.clip_norm), optimizer)
     return _keep_ema(optimizer, config.ema_decay) if config.ema_decay else optimizer

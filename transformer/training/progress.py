@@ -4,15 +4,15 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
+from transformer.checkpoint.about import lost_records
 from transformer.config import Config
 from transformer.console import Pace, live_line, phase, say
 from transformer.evaluation import plots
 from transformer.terminal import LiveLine
 from transformer.training.environment import describe_environment
 from transformer.training.event_files import EventFile
-from transformer.training.same_run import describe_records
 from transformer.workdir import WorkDir
 
 OnReport = Callable[[int, dict[str, float]], object]
@@ -125,21 +125,17 @@ def open_progress(
     workdir: WorkDir,
     config: Config,
     step: int,
-    trained: Mapping[str, float],
+    about: Mapping[str, Any],
     on_report: OnReport | None,
 ) -> Progress:
     """Returns the progress of a run that goes on after `step`, and notes this start of it.
 
-    What an interrupted run logged of later steps is forgotten. trained: what the checkpoint of that
-    step notes; if records that were in metrics.jsonl then are lost, that is said.
+    What an interrupted run logged of later steps is forgotten. about: what the checkpoint of that
+    step holds; if records that were in metrics.jsonl then are lost, that is said.
     """
     workdir.forget_metrics_after(step)
-    num = int(trained.get("records", 0))
-    if num and not describe_records(workdir, num).items() <= trained.items():
-        say(
-            f"warning: {workdir / 'metrics.jsonl'} no longer holds the {num:,} records that it had "
-            f"at step {step:,}: curves and patience go on with those that are there"
-        )
+    if lost := lost_records(workdir, about):
+        say(f"warning: {lost}")
     workdir.append_start(step, describe_environment())
     return Progress(workdir, config.training.num_train_steps, step, on_report, config)
 

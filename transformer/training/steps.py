@@ -128,7 +128,7 @@ class TrainStep:
     ) -> None:
         self.parallel, self.model, self.loss_fn = parallel, model, loss_fn
         self.example_batch = batch
-        self.optimizer = make_optimizer(config.optimizer, config.model.d_model)
+        self.take_schedule(config)
         self._seed, self._lora_rank = config.training.seed, config.training.lora_rank
         self._accumulate_steps = config.training.accumulate_steps
         self.abstract_state = parallel.abstract(self._init_state)
@@ -136,6 +136,10 @@ class TrainStep:
             make_train_step, loss_fn, self.optimizer, self._seed, self._accumulate_steps
         )
         self._mapped = parallel.map_step(make_step, self.abstract_state)
+
+    def take_schedule(self, config: Config) -> None:
+        """Makes states from now on that are trained by another schedule, in the same program."""
+        self.optimizer = make_optimizer(config.optimizer, config.model.d_model)
 
     def _init_state(self) -> TrainState:
         return init_state(
