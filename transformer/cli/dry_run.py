@@ -12,7 +12,7 @@ from transformer.signals import DONE, Stopping
 from transformer.training import startup_summary
 from transformer.training.automatic import choose_micro_batches, choose_settings
 from transformer.training.automatic_rules import Choices
-from transformer.training.dry_run import estimate_lines, make_step_without_data
+from transformer.training.startup_summary import estimate_lines, make_step_without_data
 from transformer.training.steps import TrainStep
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir

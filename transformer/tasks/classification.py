@@ -28,7 +28,7 @@ from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
 from transformer.tasks.next_commands import NextCommands, commands_for_text
-from transformer.tasks.task import with_training_options
+from transformer.tasks.task import make_training_model
 from transformer.workdir import WorkDir
 
 
@@ -49,14 +49,17 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         self.tokenizer = self._load_or_train_tokenizer(sides(texts, config.model))
         self.validation = self.load_split(data, data.validation_split, self.labels.names)
         self.test_examples = self.load_split(data, data.test_split, self.labels.names)
-        self.classifier: Any = self.predictor(config, None, self.labels, self.tokenizer)
-        self.model = with_training_options(self.classifier.model, config)
+        self.model = make_training_model(config, (self.tokenizer,), self.labels)
         num_rows = num_rows_of_batch(training.batch_tokens, data.row_length)
         self.training_batches, skipped = self._pack(texts, labels, num_rows)
         self.num_skipped = problems + skipped
         self.validation_batches, self.num_skipped_validation = self._pack(
             *self.validation, -(-num_rows // training.accumulate_steps)
         )
+
+    @cached_property
+    def classifier(self) -> Any:
+        return self.predictor(self.config, None, self.labels, self.tokenizer)
 
     def _pack(
         self, texts: Sequence[str], labels: Sequence[str], num_rows: int

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from etils import epath
@@ -14,7 +15,7 @@ from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
 from transformer.tasks.next_commands import NextCommands
-from transformer.tasks.task import with_training_options
+from transformer.tasks.task import make_training_model
 from transformer.workdir import WorkDir
 
 
@@ -43,10 +44,13 @@ class ImageTask(LabelledTask[ImageBatches]):
                 f"model.max_positions ({max_positions}) must be at least {num_positions}, the "
                 f"positions of an image; raise it or data.patch_size."
             )
-        self.classifier = Classifier(config, None, self.labels)
-        self.model = with_training_options(self.classifier.model, config)
+        self.model = make_training_model(config, labels=self.labels)
         self.training_batches = self._make_batches(images, labels, is_training=True)
         self.validation_batches = self._make_batches(*self.validation, is_training=False)
+
+    @cached_property
+    def classifier(self) -> Classifier:
+        return Classifier(self.config, None, self.labels)
 
     def _make_batches(
         self, images: np.ndarray, labels: Sequence[str], *, is_training: bool

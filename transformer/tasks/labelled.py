@@ -18,13 +18,13 @@ from transformer.tasks.task import Metrics, Task
 
 
 class LabelledTask(Task[TrainingT, TrainingT], ABC):
-    """Validates by accuracy; a subclass's constructor also sets the three attributes below."""
+    """Validates by accuracy; a subclass also sets the three attributes below."""
 
     selection_key, higher_is_better = "validation_accuracy", True
     predictor: ClassVar[Any] = Classifier
     score: ClassVar[Callable[..., SimpleScores]] = staticmethod(evaluate_classifier)
     labels: Labels
-    classifier: Any  # a `predictor`
+    classifier: Any  # a `predictor`, which validation computes with
     validation: tuple[Any, Sequence[str]]  # examples as `Classifier.classify` takes them, labels
 
     @staticmethod
