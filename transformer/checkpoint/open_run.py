@@ -9,8 +9,7 @@ from etils.epath import PathLike
 
 from transformer.checkpoint.checkpoints import Checkpoints, Loaded
 from transformer.checkpoint.fingerprint import fingerprints
-from transformer.checkpoint.lora import merge
-from transformer.checkpoint.train_state import Params
+from transformer.checkpoint.train_state import Params, merge
 from transformer.config import Config
 from transformer.reading import parse_json
 from transformer.storage import absolute, write_atomically

@@ -2,19 +2,39 @@
 
 import math
 import os
+import platform
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
 from typing import Any, TextIO
 
+import jax
+
+import transformer
 from transformer.checkpoint.about import lost_records
 from transformer.config import Config
 from transformer.console import Pace, live_line, phase, say
 from transformer.evaluation import plots
 from transformer.terminal import LiveLine
-from transformer.training.environment import describe_environment
 from transformer.training.event_files import EventFile
 from transformer.workdir import WorkDir
 
+ROOT = Path(transformer.__file__).parents[1]
+PACKAGES = [
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "orbax-checkpoint",
+    "numpy",
+    "sacrebleu",
+    "sentencepiece",
+]
 OnReport = Callable[[int, dict[str, float]], object]
 SHOW_EVERY = 1.0, 20.0  # seconds between two lines on a terminal and in a file, if steps take long
 DRAWING_SHARE = 0.02  # of the time, at most, goes into drawing curves
@@ -146,3 +166,30 @@ def _format_shares(metrics: Mapping[str, float]) -> str:
     if metrics["input_wait"] > 0.01:
         text += f"  {metrics['input_wait']:.0%} waiting for data"
     return text + (f"  {metrics['skipped']:.0f} skipped" if metrics["skipped"] else "")
+
+
+def describe_environment() -> dict[str, Any]:
+    """Returns a JSON object that describes this process and its machine."""
+    kinds = [device.device_kind for device in jax.devices()]
+    return {
+        "command": sys.orig_argv,
+        "host": socket.gethostname(),
+        "num_hosts": jax.process_count(),
+        "devices": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "packages": {"transformer": transformer.__version__}
+        | {name: metadata.version(name) for name in PACKAGES},
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str | None:
+    """Returns the commit of the checkout, "…-dirty" if files differ; None if there is none."""
+    if not (ROOT / ".git").exists():
+        return None
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40"]
+    with suppress(OSError, subprocess.SubprocessError):
+        found = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+        return found.stdout.strip()
+    return None

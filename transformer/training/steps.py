@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from transformer.checkpoint.lora import AdapterState, init_adapters
-from transformer.checkpoint.train_state import Params, TrainState
+from transformer.checkpoint.train_state import AdapterState, Params, TrainState, init_adapters
 from transformer.config import Config
 from transformer.parallel.mapping import Parallel
 from transformer.parallel.mesh import rows_of_host
