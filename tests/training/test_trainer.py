@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 from typing import NamedTuple
+from unittest.mock import MagicMock
 
 import jax
 import jax.numpy as jnp
@@ -16,14 +17,16 @@ from transformer.config import Config, ModelConfig, OptimizerConfig, TrainingCon
 from transformer.evaluation import plots
 from transformer.signals import DIVERGED, DONE, RESUMABLE, Interruption, Stopping
 from transformer.tasks.task import Task
+from transformer.training import progress
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
-    """Curves take longer to draw than these runs to train."""
+    """Curves take longer to draw than these runs to train; events outlive a trainer."""
     monkeypatch.setattr(plots, "render", lambda *_, **__: b"")
+    monkeypatch.setattr(progress, "EventFile", MagicMock())
 
 
 class PointBatch(NamedTuple):
@@ -100,6 +103,22 @@ def test_a_task_is_learnt_and_logged(tmp_path):
     assert trainer.checkpoints.best_step() == min(scores, key=scores.get)
     kernel = trainer.checkpoints.load("best").params["Dense_0"]["kernel"]
     np.testing.assert_allclose(kernel, [[1], [1]], atol=0.2)
+
+
+def test_another_schedule_is_the_same_program(tmp_path):
+    """Catches a step that is compiled anew once the steps of a run are known, or goes on by the
+    schedule that it was compiled with."""
+    trainer, learnt = make_trainer(tmp_path), []
+    for peak in (0.5, 0.25):
+        config = trainer.config.with_values({"optimizer.peak_learning_rate": peak})
+        trainer.take_schedule(config)
+        state = trainer.train_step.init_state()
+        batch = trainer.train_step.make_batch(trainer.task.training_batches, 0)
+        begun = state.params["Dense_0"]["bias"]
+        state, _ = trainer.train_step(state, batch)
+        learnt.append(float(abs(state.params["Dense_0"]["bias"] - begun)[0]))
+    assert learnt == pytest.approx([0.25, 0.125], rel=1e-4)  # Adam's first update is the rate
+    assert trainer.train_step._mapped._compiled._cache_size() == 1
 
 
 def squared_error(params, batches):

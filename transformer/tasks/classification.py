@@ -49,17 +49,14 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         self.tokenizer = self._load_or_train_tokenizer(sides(texts, config.model))
         self.validation = self.load_split(data, data.validation_split, self.labels.names)
         self.test_examples = self.load_split(data, data.test_split, self.labels.names)
-        self.model = make_training_model(config, (self.tokenizer,), self.labels)
+        self.tokenizers = (self.tokenizer,)
+        self.model = make_training_model(config, self.tokenizers, self.labels)
         num_rows = num_rows_of_batch(training.batch_tokens, data.row_length)
         self.training_batches, skipped = self._pack(texts, labels, num_rows)
         self.num_skipped = problems + skipped
         self.validation_batches, self.num_skipped_validation = self._pack(
             *self.validation, -(-num_rows // training.accumulate_steps)
         )
-
-    @cached_property
-    def classifier(self) -> Any:
-        return self.predictor(self.config, None, self.labels, self.tokenizer)
 
     def _pack(
         self, texts: Sequence[str], labels: Sequence[str], num_rows: int

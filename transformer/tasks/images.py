@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 from etils import epath
@@ -10,7 +9,6 @@ from etils import epath
 from transformer.config import Config, DataConfig
 from transformer.console import quantity
 from transformer.data.images import AugmentedImageBatches, ImageBatches, load_images, to_patches
-from transformer.inference.classifier import Classifier
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
@@ -47,10 +45,6 @@ class ImageTask(LabelledTask[ImageBatches]):
         self.model = make_training_model(config, labels=self.labels)
         self.training_batches = self._make_batches(images, labels, is_training=True)
         self.validation_batches = self._make_batches(*self.validation, is_training=False)
-
-    @cached_property
-    def classifier(self) -> Classifier:
-        return Classifier(self.config, None, self.labels)
 
     def _make_batches(
         self, images: np.ndarray, labels: Sequence[str], *, is_training: bool
