@@ -14,7 +14,7 @@ from transformer.config import Config
 from transformer.data.batch import Batch
 from transformer.data.ragged import Ragged
 from transformer.parallel.mapping import make_parallel
-from transformer.training.dry_run import make_step_without_data
+from transformer.training.startup_summary import make_step_without_data
 
 
 def make_step(

@@ -28,6 +28,7 @@ import time
 from typing import Any
 
 import jax
+from collectives import find_collectives
 from compiled_costs import CompiledProgram, Costs, add_up
 from referee import write_json
 from settings import add_settings, read_settings
@@ -35,7 +36,6 @@ from table import align
 from tpu_programs import PROGRAMS, lower_program
 
 from transformer.parallel.topology import topology_devices
-from transformer.training.startup_summary import find_collectives
 
 CYCLES_PER_MS = 1.5e6  # of a v5e: 197 TFLOP/s are 4 units of 128 × 128 products at 1.5 GHz
 NUM_OPERATIONS = 40  # of --by_operation

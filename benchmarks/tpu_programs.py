@@ -22,7 +22,7 @@ from transformer.search.decoding import Limits
 from transformer.search.options import SearchOptions
 from transformer.search.programs import REPLICA, SearchPrograms, make_replicas
 from transformer.search.slots import Sentences
-from transformer.training.dry_run import make_step_without_data
+from transformer.training.startup_summary import make_step_without_data
 
 VOCAB_SIZE, ROWS, ROW_LENGTH = 32_000, 32, 256  # rows of a chip
 SOURCE_LENGTH, LONGEST, NUM_COLUMNS = 32, 82, 64  # of a search: of a translation; of its cache

@@ -33,7 +33,7 @@ from transformer.inference.run_job import run_job
 from transformer.inference.translation_job import TranslationJob
 from transformer.inference.translator import Translator
 from transformer.training.progress import Progress
-from transformer.training.run import begin_run, conclude_run
+from transformer.training.run import conclude_run
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
@@ -308,9 +308,7 @@ def start_run(config: Config) -> Trainer:
     workdir = WorkDir("gs://bucket/run")
     assert not workdir.is_finished(config)
     workdir.open_for_training(config)
-    trainer = Trainer(config, workdir)
-    begin_run(trainer, accept_changed_text=False)
-    return trainer
+    return Trainer(config, workdir)
 
 
 def test_trains_resumes_and_evaluates(cloud, tmp_path, capsys):
@@ -319,7 +317,9 @@ def test_trains_resumes_and_evaluates(cloud, tmp_path, capsys):
     start_run(config).run()
     config.training.num_train_steps = 5
     trainer = start_run(config)
-    assert trainer.run(partial(conclude_run, trainer)) == 0
+    assert trainer.run() == 0
+    conclude_run(trainer)
+    trainer.close()
     assert trainer.workdir.is_finished(config)
     err = capsys.readouterr().err
     assert "resuming at step 3" in err

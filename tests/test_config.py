@@ -216,16 +216,6 @@ def test_settings_that_exclude_each_other(fields):
         changed(**fields).validate()
 
 
-def test_a_run_of_an_earlier_version_is_read_without_what_nothing_reads():
-    """Catches a run that neither opens nor resumes, as its setting had no effect."""
-    config = Config(task="classification")
-    config.data.drop_overlap, config.model.evaluation_memory = True, 8
-    read = Config.from_json(config.to_json())
-    assert not read.data.drop_overlap and not read.model.evaluation_memory
-    with pytest.raises(ValueError, match="drop_overlap is for task=translation"):
-        config.with_values({"model.evaluation_memory": 0}).validate()
-
-
 def test_an_int_is_a_float_but_not_the_reverse():
     """Catches alpha=1 refused, or num_layers=2.0 accepted."""
     assert type(changed(decoding__alpha=1).validate().decoding.alpha) is float
@@ -306,14 +296,6 @@ def test_an_unknown_field_is_named():
     data["model"]["d_modle"] = 8
     with pytest.raises(ValueError, match="d_modle"):
         Config.from_json(json.dumps(data))
-
-
-def test_names_of_an_older_version_are_read():
-    """Catches work directories of the last release that this one cannot open."""
-    data = json.loads(Config().to_json())
-    del data["data"]["selection_metric"]
-    data["data"]["measure"] = "word_error_rate"
-    assert Config.from_json(json.dumps(data)).data.selection_metric == "line_error_rate"
 
 
 def test_differences_names_fields_and_both_values():

@@ -190,21 +190,17 @@ def test_a_folder_of_another_system_says_how_it_becomes_a_run(tmp_path, name, co
 
 
 @pytest.mark.parametrize("known", [{}, {"attention": "of_the_future"}])
-def test_a_run_of_a_newer_version_says_which_one_to_install(tmp_path, known):
+def test_a_run_of_a_newer_version_says_so(tmp_path, known):
     """Catches a run of tomorrow that is refused as if it were damaged."""
     workdir = make_run(tmp_path / "run")
     values = json.loads((workdir / "config.json").read_text())
     values["model"] |= known or {"flux_capacitor": 1}
     (workdir / "config.json").write_text(json.dumps(values))
-    name = "attention must be" if known else "flux_capacitor is no setting of version"
-    with pytest.raises(ValueError, match=rf"config\.json: model\.{name}") as refused:
+    name = (
+        "attention must be" if known else "flux_capacitor is no setting .* newer version wrote it"
+    )
+    with pytest.raises(ValueError, match=rf"config\.json: model\.{name}"):
         workdir.load_config()
-    assert "install version" not in str(refused.value)
-    for version, is_newer in (("0.1.0", False), ("10.2.0", True)):
-        workdir.append_start(0, {"packages": {"transformer": version}})
-        with pytest.raises(ValueError, match=name) as refused:
-            workdir.load_config()
-        assert ("install version 10.2.0 or a newer one" in str(refused.value)) == is_newer
 
 
 @pytest.mark.parametrize("is_deleted", [True, False])

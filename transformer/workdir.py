@@ -28,7 +28,6 @@ from etils import epath
 
 from transformer import storage
 from transformer.config import Config
-from transformer.config.versions import newer_writer
 from transformer.folders import FolderInPlace, check_name
 from transformer.growing_files import GrowingFiles
 from transformer.reading import parse_json, read_file
@@ -67,7 +66,7 @@ class WorkDir:
         return (self.path / "config.json").is_file()
 
     def load_config(self) -> Config:
-        """Returns the configuration of the run, with absolute paths.
+        """Returns the configuration of the run, whose paths are absolute.
 
         Raises ValueError if the folder holds none.
         """
@@ -81,16 +80,12 @@ class WorkDir:
             )
         content = read_file(file)
         try:
-            config = Config.from_json(content.decode())
+            return Config.from_json(content.decode())
         except ValueError as error:
             if b'"model_type"' in content:  # no setting of ours has this name
                 raise ValueError(FOREIGN.format("Hugging Face", self.path)) from None
-            newer = newer_writer(self.read_starts())
             mistakes = str(error).replace("\n", f"\n{file}: ")
-            raise ValueError(f"{file}: {mistakes}{newer}") from None
-        # Paths that version 0.2 wrote are relative: to where the run was started, often above it.
-        above = [] if storage.is_remote(self.path) else storage.absolute(self.path).parents
-        return config.with_absolute_paths(os.getcwd(), *map(str, above))
+            raise ValueError(f"{file}: {mistakes}") from None
 
     def with_choices(self, config: Config) -> Config:
         """Returns a configuration with what the run has chosen, if the folder holds one."""
@@ -140,7 +135,7 @@ class WorkDir:
 
     def save_config(self, config: Config) -> None:
         """Writes config.json, with absolute paths; from then on the folder `has_run`."""
-        self._write("config.json", config.with_absolute_paths(os.getcwd()).to_json())
+        self._write("config.json", config.with_absolute_paths().to_json())
 
     def _make_and_lock(self) -> None:
         try:
@@ -161,7 +156,7 @@ class WorkDir:
 
     def _check_same(self, config: Config) -> None:
         settings = {known.name: known for known in config.settings()}
-        config = config.with_absolute_paths(os.getcwd())
+        config = config.with_absolute_paths()
         differences = {
             f"--config.{name}": f"{name} is {there!r} there, {here!r} here"
             for name, (there, here) in self.load_config().differences(config).items()

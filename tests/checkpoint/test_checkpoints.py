@@ -20,12 +20,13 @@ from jax.sharding import PartitionSpec as P
 
 from tests.helpers.full_disk import no_file_beyond
 from transformer.checkpoint import fingerprint
-from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.about import make_about
+from transformer.checkpoint.checkpoints import SCORE, Checkpoints
 from transformer.checkpoint.fingerprint import fingerprints
-from transformer.checkpoint.notes import make_notes
 from transformer.checkpoint.orbax_manager import make_manager
 from transformer.checkpoint.train_state import TrainState
 from transformer.signals import ResumableError
+from transformer.workdir import WorkDir
 
 
 def make_state(step):
@@ -39,32 +40,36 @@ def save(folder, steps, keep=3):
     for step, score in steps:
         checkpoints.save(make_state(step))
         if score is not None:
-            checkpoints.record_score(step, score)
+            record_score(checkpoints, step, score)
     checkpoints.wait()
     return checkpoints
+
+
+def record_score(checkpoints, step, score, loss=math.inf):
+    """As training does after an evaluation."""
+    checkpoints.record_score(step, score, loss)
+    record = {"step": step, SCORE: score, "validation_loss": loss}
+    WorkDir(checkpoints.folder.parent).append_metrics(record)
 
 
 def test_keeps_the_last_and_the_best(tmp_path):
     """Catches a best step that is deleted, as its score came after it, and a score that is lost."""
     steps = [(1, 5.0), (2, 9.0), (3, None), (4, 7.0), (5, None), (6, 0.0)]
-    checkpoints = save(tmp_path, steps, keep=2)
+    checkpoints = save(tmp_path / "run", steps, keep=2)
     assert checkpoints.steps() == [2, 5, 6]
     assert checkpoints.best_step() == 2
-    assert Checkpoints(tmp_path, keep=1, read_only=True).best_step() == 2
+    assert Checkpoints(tmp_path / "run", keep=1, read_only=True).best_step() == 2
 
 
 def test_of_equal_scores_the_lower_loss_and_then_the_earlier_step_is_best(tmp_path):
     """Catches a run that never improves whose newest checkpoint is kept and called the best."""
-    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints = Checkpoints(tmp_path / "run", keep=1)
     for step, loss in ((1, 0.5), (2, 0.25), (3, 0.25), (4, math.nan), (5, 0.75)):
         checkpoints.save(make_state(step))
-        checkpoints.record_score(step, 9.0, loss)
+        record_score(checkpoints, step, 9.0, loss)
     checkpoints.wait()
     assert checkpoints.steps() == [2, 5]
-    assert Checkpoints(tmp_path, keep=1, read_only=True).best_step() == 2
-    scores = {"1": 9.0, "2": 9.0, "5": 3.0}  # as they were written until November 2026
-    (tmp_path / "scores.json").write_text(json.dumps(scores))
-    assert Checkpoints(tmp_path, keep=1).best_step() == 2
+    assert Checkpoints(tmp_path / "run", keep=1, read_only=True).best_step() == 2
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -78,16 +83,6 @@ def test_a_failed_save_costs_one_checkpoint(tmp_path):
     checkpoints.save(make_state(3))
     checkpoints.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "3"]
-
-
-def test_the_scores_of_version_0_2_still_count(tmp_path):
-    """Catches a run of before, with its scores in Orbax's own files, that has no best step."""
-    save(tmp_path, [(1, None), (2, None)])
-    for step, score in ((1, 7.0), (2, 3.0)):
-        (tmp_path / str(step) / "metrics").mkdir()
-        (tmp_path / str(step) / "metrics" / "metrics").write_text(json.dumps({"score": score}))
-    assert Checkpoints(tmp_path, keep=1, read_only=True).best_step() == 1
-    assert save(tmp_path, [(3, 5.0)], keep=1).steps() == [1, 3]
 
 
 def test_only_a_damaged_checkpoint_is_replaced(tmp_path):
@@ -142,8 +137,8 @@ def test_restores_every_bit_and_type(tmp_path):
 )
 def test_loads_by_name(tmp_path, name, what, value):
     """Catches the name or step of another checkpoint than the one that was loaded."""
-    save(tmp_path, [(2, 9.0), (4, None), (6, 1.0)], keep=2)
-    loaded = Checkpoints(tmp_path, keep=2, read_only=True).load(name)
+    save(tmp_path / "run", [(2, 9.0), (4, None), (6, 1.0)], keep=2)
+    loaded = Checkpoints(tmp_path / "run", keep=2, read_only=True).load(name)
     assert loaded[:3] == what
     assert loaded.params["a"]["w"][0, 0] == value
 
@@ -210,7 +205,7 @@ def test_arrays_that_do_not_fit_their_fingerprints_are_not_restored(tmp_path):
     about = json.loads(file.read_text())
     about["fingerprints"]["params"][0] ^= 1
     del about["format"], about["version"], about["checksum"]
-    file.write_text(json.dumps(make_notes(**about)))
+    file.write_text(json.dumps(make_about(**about)))
     with pytest.warns(UserWarning, match="Checkpoint 2 cannot be used: the params on disk are not"):
         restored = Checkpoints(tmp_path, keep=3).restore(make_state(0))
     assert int(restored.step) == 1
@@ -257,21 +252,6 @@ def test_a_fingerprint_of_a_split_array_gathers_nothing():
     assert "all-gather" not in program and "all-to-all" not in program
 
 
-def test_a_score_that_cannot_be_written_waits(tmp_path):
-    """Catches a full disk at an evaluation, which ends the run or loses the score."""
-    checkpoints = save(tmp_path, [(1, 5.0), (2, None)])
-    (tmp_path / "scores.json").unlink()
-    (tmp_path / "scores.json").mkdir()
-    with pytest.warns(UserWarning, match="score of step 2 could not be written"):
-        checkpoints.record_score(2, 6.0)
-    assert checkpoints.best_step() == 2
-    with pytest.raises(OSError, match="scores"):
-        checkpoints.wait()
-    (tmp_path / "scores.json").rmdir()
-    checkpoints.wait()
-    assert Checkpoints(tmp_path, keep=3, read_only=True).best_step() == 2
-
-
 def test_the_fingerprint_of_the_docstring():
     """Catches a worked example that is not what is computed: [5, 9] -> 5·1 + 9·3."""
     arrays = [jnp.array([5, 9], jnp.uint32), jnp.array([5, 8], jnp.uint32)]
@@ -289,7 +269,7 @@ def test_a_save_that_fails_on_one_of_several_hosts_ends_the_run_in_a_sentence(
     tmp_path, monkeypatch
 ):
     """Catches a traceback of Orbax's, and a lost host that is taken for a full disk."""
-    manager = make_manager(epath.Path(tmp_path), 1, {}, read_only=False)
+    manager = make_manager(epath.Path(tmp_path), 1, lambda steps: None, read_only=False)
     monkeypatch.setattr(jax, "process_count", lambda: 2)
 
     def fail_with(error):
@@ -304,7 +284,7 @@ def test_a_save_that_fails_on_one_of_several_hosts_ends_the_run_in_a_sentence(
 
 def test_a_host_does_not_wait_for_others_that_wait_for_its_failed_save(tmp_path, monkeypatch):
     """Catches ten minutes in which all hosts stand still after a full disk of one of them."""
-    manager = make_manager(epath.Path(tmp_path), 1, {}, read_only=False)
+    manager = make_manager(epath.Path(tmp_path), 1, lambda steps: None, read_only=False)
     never = threading.Event()
     manager._orbax = Mock(own_error=RuntimeError("no space"), wait_until_finished=never.wait)
     monkeypatch.setattr(jax, "process_count", lambda: 2)

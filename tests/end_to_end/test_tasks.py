@@ -187,7 +187,7 @@ def test_a_masked_model_learns_and_a_classifier_starts_from_it(tmp_path):
         f"training.init_from={tmp_path / 'masked'}",
     )  # fmt: skip
     assert code == 0, err
-    assert re.search("warm start from .*; fresh: classes\n", err)
+    assert re.search("warm start from .*, 2 others begin fresh\n", err)
 
 
 @pytest.mark.long
@@ -218,7 +218,7 @@ def test_pairs_are_pre_trained_and_classified(tmp_path):
         f"training.init_from={tmp_path / 'masked'}",
     )  # fmt: skip
     assert code == 0, err
-    assert re.search("warm start from .*; fresh: classes; not used: next_sentence\n", err)
+    assert re.search("warm start from .*, 2 others begin fresh\n", err)
     code, out, err = evaluate(tmp_path / "tuned", "--input=-", stdin=b"a x\ta y\na\n")
     assert code == 0 and len(out.split()) == 2, err
 

@@ -11,7 +11,8 @@ import pytest
 import sacrebleu
 
 from tests.helpers.tiny_models import random_params, tiny_config
-from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.about import describe_run
+from transformer.checkpoint.checkpoints import SCORE, Checkpoints
 from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
@@ -101,8 +102,9 @@ def run(tmp_path_factory):
     checkpoints = Checkpoints(workdir.checkpoints, keep=3)
     for step in STEPS:
         scaled = jax.tree.map(lambda x, step=step: np.asarray(x) * (1 + step / 100), params)
-        checkpoints.save(TrainState(jnp.array(step), scaled, opt_state=()))
-        checkpoints.record_score(step, float(-step))
+        state = TrainState(jnp.array(step), scaled, opt_state=())
+        checkpoints.save(state, **describe_run(workdir.path, config))
+        workdir.append_metrics({"step": step, SCORE: float(-step)})
     checkpoints.close()
     return workdir.path
 

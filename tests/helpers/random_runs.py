@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from tests.helpers.tiny_models import random_params, tiny_config
-from transformer.checkpoint.checkpoints import Checkpoints
-from transformer.checkpoint.run_identity import RunIdentity
+from transformer.checkpoint.about import describe_records, describe_run
+from transformer.checkpoint.checkpoints import SCORE, Checkpoints
 from transformer.checkpoint.task_model import make_model, smallest_batch
 from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
@@ -62,13 +62,13 @@ def write_run(
         save_tokenizers(workdir.path, *tokenizers)
     model = make_model(config, tokenizers, labels)
     params = random_params(model.init, smallest_batch(config, labels), deterministic=True)
-    identity = RunIdentity(workdir.path, config)
-    checkpoints = Checkpoints(workdir.checkpoints, keep=len(steps), run=identity)
+    checkpoints = Checkpoints(workdir.checkpoints, keep=len(steps))
+    notes = describe_run(workdir.path, config)
     for step in steps:
         scaled = jax.tree.map(lambda x, step=step: x * (1 + step / 100), params)
         state = TrainState(jnp.array(step), scaled, opt_state={"mu": scaled, "nu": scaled})
-        checkpoints.save(state)
-        checkpoints.record_score(step, float(-step))
+        checkpoints.save(state, **notes, trained=describe_records(workdir))
+        workdir.append_metrics({"step": step, SCORE: float(-step)})
     checkpoints.close()
     workdir.save_config(config)
     return folder

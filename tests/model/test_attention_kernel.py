@@ -18,7 +18,7 @@ from transformer.model.attention_kernel import (
 )
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.mesh import ACTIVATION_AXES, AXES
-from transformer.training.dry_run import make_step_without_data
+from transformer.training.startup_summary import make_step_without_data
 from transformer.training.steps import make_train_step
 
 

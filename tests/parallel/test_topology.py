@@ -19,7 +19,7 @@ from transformer.search.decoding import Limits
 from transformer.search.options import SearchOptions
 from transformer.search.programs import REPLICA, SearchPrograms, make_replicas
 from transformer.search.slots import Sentences
-from transformer.training.dry_run import make_step_without_data
+from transformer.training.startup_summary import make_step_without_data
 from transformer.training.steps import make_train_step
 
 needs_libtpu = pytest.mark.skipif(

@@ -12,11 +12,16 @@ from transformer.cli import dry_run
 from transformer.config import Config
 from transformer.data.corpus_facts import Lengths, TextFacts
 from transformer.data.tokenizer import SentencePieceTokenizer
-from transformer.data.training_text import load_evaluation_pairs
+from transformer.data.training_text import TrainingText
 from transformer.training import automatic, automatic_rules
-from transformer.training.automatic import StepTiming, choose_settings, time_steps
-from transformer.training.automatic_rules import Facts, Machine, choose_model, choose_rows
-from transformer.training.choices import Choices
+from transformer.training.automatic import choose_settings, time_step
+from transformer.training.automatic_rules import (
+    Choices,
+    Facts,
+    Machine,
+    choose_model,
+    choose_rows,
+)
 from transformer.workdir import WorkDir
 
 CPU = Machine(num_devices=1, is_cpu=True, flops=1e11, has_bfloat16=False)
@@ -141,7 +146,7 @@ class FakeTrainer:
 def test_steps_are_timed_without_compiling():
     """Catches the first step's compiling in the time of a step, and a timing that never ends."""
     trainer = FakeTrainer()
-    assert time_steps(trainer, lambda: trainer.now) == StepTiming(compiling=10.0, step=0.25)
+    assert time_step(trainer, lambda: trainer.now) == 0.25
     assert trainer.now < 30
 
 
@@ -168,8 +173,7 @@ class StopAtOnce(Exception):
 @pytest.mark.long
 def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, monkeypatch, capfd):
     """Catches a missed budget, choices made anew, a split lost, a dry run without choices."""
-    timing = StepTiming(compiling=3.0, step=80.0)
-    monkeypatch.setattr(automatic, "time_steps", lambda trainer, clock: timing)
+    monkeypatch.setattr(automatic, "time_step", lambda trainer, clock: 80.0)
     monkeypatch.setattr(automatic_rules, "NUM_CHECKPOINTS", 5)
     monkeypatch.setattr(automatic, "TRANSLATION_COST", 1e-9)
     own_text.training.minutes = 20.0
@@ -179,10 +183,10 @@ def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, mon
     assert "chosen" in said and "20 minutes at 80 s a step" in said
     config = WorkDir(tmp_path / "run").load_config()
     assert config.automatic_settings() == []
-    # 1,200 s less 26 s and the start: 14 steps, as five equal periods
+    # 1,200 s less 126 s and the start: 13 steps, as five equal periods
     assert config.training.num_train_steps == config.optimizer.decay_steps == 10
     assert config.data.held_out == "validation@10%,test@10%"
-    monkeypatch.setattr(automatic, "time_steps", None)  # a run that exists is not timed again
+    monkeypatch.setattr(automatic, "time_step", None)  # a run that exists is not timed again
     with pytest.raises(StopAtOnce):
         transformer.train(own_text, tmp_path / "run", on_report=StopAtOnce.at, verbose=False)
     assert WorkDir(tmp_path / "run").load_config() == config
@@ -224,13 +228,14 @@ def test_rules_between_settings_that_are_chosen_hold_before_the_text_is_prepared
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_summary_says_how_many_pairs_are_held_out(own_text):
-    """Catches "about 9 of 95 pairs", where the hash draws two."""
+def test_the_text_is_read_once_to_choose_by(own_text, monkeypatch):
+    """Catches a corpus of millions of lines that is decoded again for each question."""
+    reads, blocks = [], TrainingText._blocks
+    monkeypatch.setattr(TrainingText, "_blocks", lambda text: reads.append(1) or blocks(text))
     choices = choose_settings(own_text.with_values({"training.num_train_steps": 10}))
-    data = choices.config.data
-    validation, test = (len(load_evaluation_pairs(data, split)) for split in ("validation", "test"))
-    said = f"no validation and test files: {validation} and {test} of 400 pairs, drawn by a hash"
-    assert choices.reasons["data.held_out"] == said and validation != test
+    assert len(reads) == 1
+    said = "no validation and test files: of 400 pairs, drawn by a hash"
+    assert choices.reasons["data.held_out"] == said
 
 
 def test_the_vocabulary_of_a_given_file_is_not_chosen(own_text, tmp_path):

@@ -4,18 +4,12 @@ import jax
 import numpy as np
 import pytest
 
-from tests.training.test_trainer import PointTask, assert_same_run, make_config
+from tests.training.test_trainer import PointTask, assert_same_run, make_config, no_pictures  # noqa: F401
 from transformer.checkpoint.open_run import load_checkpoint
 from transformer.evaluation import plots
 from transformer.signals import DONE
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
-
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
-    """Curves take longer to draw than these runs to train."""
-    monkeypatch.setattr(plots, "render", lambda *_, **__: b"")
 
 
 def run(path, ema_decay=0.5, **training):

@@ -6,8 +6,12 @@ from flax import linen as nn
 
 from tests.training.test_trainer import PointBatch, PointBatches, PointTask, make_config
 from transformer.signals import Stopping
-from transformer.training.automatic import choose_settings
-from transformer.training.fit_memory import GIB, make_fitting_trainer, step_memory
+from transformer.training.automatic import (
+    GIB,
+    choose_micro_batches,
+    choose_settings,
+    step_memory,
+)
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
@@ -45,7 +49,10 @@ def fit(path, **training):
     def make_trainer(config):
         return Trainer(config, WorkDir(path), Stopping(0), WideTask)
 
-    return make_fitting_trainer(choices, make_trainer), choices
+    trainer = make_trainer(choices.config)
+    if choose_micro_batches(choices, trainer):
+        trainer = make_trainer(choices.config)
+    return trainer, choices
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 from tests.training.test_trainer import PointTask, assert_same_run, make_config
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.export import export
-from transformer.checkpoint.lora import init_adapters, merge
 from transformer.checkpoint.open_run import BASE_FILE, load_default
+from transformer.checkpoint.train_state import init_adapters, merge
 from transformer.signals import DONE
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir

@@ -18,20 +18,22 @@ def test_schedule_is_equation_3():
     np.testing.assert_allclose(ours, expected, rtol=1e-5)
 
 
-def test_peak_is_reached_at_the_end_of_the_warmup():
-    """Catches a peak that is scaled by d_model too, or reached at another step."""
-    config = OptimizerConfig(warmup_steps=100, peak_learning_rate=0.005)
-    rates = np.asarray(make_schedule(config, 512)(np.array([50, 99, 100, 101, 400]) - 1))
-    np.testing.assert_allclose(rates[2], 0.005, rtol=1e-5)
-    assert rates.max() == rates[2]
-    np.testing.assert_allclose([rates[0], rates[4]], 0.0025, rtol=1e-5)
+PEAK = dict(warmup_steps=100, peak_learning_rate=0.5)
+DECAYS = [  # settings, and the rate at the steps 50, 100, 200, 300, 400
+    ({}, [0.25, 0.5, 0.5 / 2**0.5, 0.5 / 3**0.5, 0.25]),
+    ({"decay_steps": 300}, [0.25, 0.5, 0.275, 0.05, 0.05]),
+    ({"decay": "linear", "decay_steps": 300, "final_share": 0.2}, [0.25, 0.5, 0.3, 0.1, 0.1]),
+    ({"decay": "wsd", "decay_steps": 300, "final_share": 0.2}, [0.25, 0.5, 0.5, 0.1, 0.1]),
+]
 
 
-def test_cosine_falls_from_the_peak_to_a_tenth_after_the_warmup():
-    """Catches a decay that is measured from step 0, and one that ends at 0."""
-    config = OptimizerConfig(warmup_steps=100, peak_learning_rate=0.5, decay_steps=300)
-    rates = make_schedule(config, 512)(np.array([50, 100, 200, 300, 400]) - 1)
-    np.testing.assert_allclose(rates, [0.25, 0.5, 0.275, 0.05, 0.05], rtol=1e-5)
+@pytest.mark.parametrize(("settings", "expected"), DECAYS)
+def test_a_decay_begins_at_the_peak_after_the_warmup(settings, expected):
+    """Catches a peak that is scaled by d_model, and a decay that is measured from step 0, ends
+    elsewhere or at 0, or begins too early."""
+    schedule = make_schedule(OptimizerConfig(**PEAK, **settings), 512)
+    rates = schedule(np.array([50, 100, 200, 300, 400]) - 1)
+    np.testing.assert_allclose(rates, expected, rtol=1e-5)
 
 
 def test_only_matrices_decay():
@@ -84,17 +86,6 @@ def test_clipping_bounds_the_norm_and_keeps_the_direction():
     clipped = train([[30.0, 40.0], [0.3, 0.4]], clip_norm=5.0)
     np.testing.assert_allclose(clipped, train([[3.0, 4.0], [0.3, 0.4]]), rtol=1e-5)
     assert not np.allclose(clipped, train([[30.0, 40.0], [0.3, 0.4]]))
-
-
-def test_linear_decay_and_one_at_the_end_of_the_budget():
-    """Catches a decay that ends elsewhere, and a constant part that begins to fall too early."""
-    steps = np.array([50, 100, 200, 300, 400]) - 1
-    common = dict(warmup_steps=100, peak_learning_rate=0.5, decay_steps=300, final_share=0.2)
-    linear = make_schedule(OptimizerConfig(decay="linear", **common), 512)
-    np.testing.assert_allclose(linear(steps), [0.25, 0.5, 0.3, 0.1, 0.1], rtol=1e-5)
-    wsd = make_schedule(OptimizerConfig(decay="wsd", **common), 512)
-    np.testing.assert_allclose(wsd(steps), [0.25, 0.5, 0.5, 0.1, 0.1], rtol=1e-5)
-    np.testing.assert_allclose(wsd(np.array([260, 280]) - 1), [0.5, 0.3], rtol=1e-5)
 
 
 PARAMS = {

@@ -4,8 +4,10 @@ import pytest
 
 import transformer
 from transformer.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainingConfig
-from transformer.training.same_run import FLAG
+from transformer.training.start import FLAG
+from transformer.workdir import WorkDir
 
+MORE = {"training.num_train_steps": 4}
 TEXT = "abcdefgh\n" * 60
 
 
@@ -59,6 +61,21 @@ def test_a_changed_text_that_is_meant_becomes_that_of_the_run(begun):
     text.write_text("abcd\n" * 100)
     with pytest.raises(ValueError, match="that step 5 was trained on"):
         train(begun, 6)
+
+
+def test_settings_and_files_of_another_run_are_not_trained_on(begun):
+    """Catches a run that goes on with a seed or a vocabulary that was changed in its folder."""
+    file = begun / "run" / "config.json"
+    written = file.read_text()
+    file.write_text(written.replace('"seed": 0', '"seed": 7'))
+    with pytest.raises(
+        ValueError, match=r"config.json has training.seed=7, but the .* with 0: put"
+    ):
+        transformer.train(WorkDir(begun / "run").load_config().with_values(MORE), begun / "run")
+    file.write_text(written)
+    (begun / "run" / "classes.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"classes.json is not the file that the checkpoints"):
+        train(begun, 4)
 
 
 def test_checkpoints_without_a_configuration_are_not_taken_for_another_run(begun):

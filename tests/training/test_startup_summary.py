@@ -1,50 +1,20 @@
 """What the start-up summary says of a run."""
 
+from types import SimpleNamespace
+
 import numpy as np
+import pytest
 
 from tests.parallel.test_topology import small_config
+from transformer.model.costs import StepCost
 from transformer.parallel.mapping import make_parallel
-from transformer.training.dry_run import make_step_without_data
+from transformer.registry import TASKS
 from transformer.training.startup_summary import (
-    Collectives,
-    find_collectives,
+    estimate_lines,
+    make_step_without_data,
     parameter_table,
     summary_lines,
 )
-
-PROGRAM = """
-  %all-reduce.1 = (f32[512,8]{1,0:T(8,128)}, bf16[16]{0}) all-reduce(%a, %b), channel_id=1
-  %ar-start = f32[4]{0} all-reduce-start(%c), channel_id=2
-  %ar-done = f32[4]{0} all-reduce-done(%ar-start)
-  %all-reduce.2 = f32[2]{0} all-reduce(%e), channel_id=1
-  %ag-start = (f32[2]{0}, f32[8]{0}) all-gather-start(%d), dimensions={0}
-  %ag-done = f32[8]{0:T(128)S(1)} all-gather-done(%ag-start)
-  ROOT %sum = f32[] add(%all-reduce.1, %ag-done)
-}
-
-%async_collective_fusion.1 (p: f32[2]) -> f32[16] {
-  %part.1 = f32[16]{0} all-gather(%p), channel_id=7, dimensions={0}
-}
-
-%async_collective_fusion.2 (p: f32[2]) -> f32[16] {
-  %part.2 = f32[16]{0} all-gather(%p), channel_id=7, dimensions={0}
-}
-
-%all-reduce-scatter.1 (p: bf16[8]) -> bf16[2] {
-  %reduced = bf16[8]{0} all-reduce(%p), channel_id=1, to_apply=%add
-}
-"""
-
-
-def test_collectives_are_counted_once_with_the_bytes_of_their_results():
-    """Catches tuples cut at a layout's brackets, and an asynchronous one counted several times."""
-    assert find_collectives(PROGRAM) == {
-        "all-reduce bf16+f32": Collectives(1, 512 * 8 * 4 + 16 * 2),
-        "all-reduce f32": Collectives(2, 4 * 4 + 2 * 4),
-        "all-gather f32": Collectives(2, 8 * 4 + 16 * 4),
-        "reduce-scatter bf16": Collectives(1, 8 * 2),
-    }
-    assert find_collectives("%x = f32[2]{0} add(%all-reduce, %y)") == {}
 
 
 def test_the_table_of_parameters_adds_up():
@@ -77,3 +47,55 @@ def test_a_warm_up_that_is_longer_than_the_run_is_warned_of():
     assert not any("warning" in line for line in summary_lines(config, step))
     config.training.num_train_steps = 20
     assert summary_lines(config, step)[-1].startswith("warning     the learning rate rises for 1,2")
+
+
+def devices(kind, num_chips, cores_per_chip):
+    """Devices as JAX describes them."""
+    return [
+        SimpleNamespace(device_kind=kind, platform="tpu", coords=[chip, 0, 0], core_on_chip=core)
+        for chip in range(num_chips)
+        for core in range(cores_per_chip)
+    ]
+
+
+def test_hours_count_chips_and_not_cores():
+    """Catches chip-hours twice too many where JAX counts two devices on a chip, as on a v3."""
+    # 2 chips of 123 TFLOP/s: at 20%, a step of 49.2 TFLOP takes a second.
+    lines = estimate_lines(StepCost(49.2e12, 1), 7200, devices("TPU v3", 2, 2))
+    assert lines[0].endswith("7,200 steps of 49,200.0 GFLOP, on 2 chips of 123 TFLOP/s:")
+    assert lines[1].strip() == "at 20% of peak: 1,000.0 ms per step, 2 h 00 min, 4.0 chip-hours"
+    assert lines[2].strip() == "at 40% of peak: 500.0 ms per step, 1 h 00 min, 2.0 chip-hours"
+
+
+def test_gpus_have_no_coordinates():
+    """Catches eight GPUs counted as one."""
+    kind = "NVIDIA H100 80GB HBM3"
+    gpus = [SimpleNamespace(device_kind=kind, platform="gpu", id=i) for i in range(8)]
+    assert "on 8 chips of 989 TFLOP/s" in estimate_lines(StepCost(1e12, 1), 10, gpus)[0]
+
+
+def test_what_is_not_known_is_not_estimated():
+    """Catches a CPU's time by the peak of another device, and a crash for a task without costs."""
+    cpu, gpu = ([SimpleNamespace(device_kind=k, platform=k, id=0)] for k in ("cpu", "gpu"))
+    assert estimate_lines(StepCost(1e12, 1), 10, cpu) == []
+    (line,) = estimate_lines(StepCost(1e12, 1), 10, gpu)
+    assert line == "estimate    none, as the peak of gpu is not known"
+    (line,) = estimate_lines(None, 10, devices("TPU v4", 1, 1))
+    assert line == "estimate    none, as what a step costs is not known"
+
+
+@pytest.mark.parametrize(
+    ("task", "share_of_targets"), [("translation", 1), ("language_model", 1), ("masked_lm", 0.15)]
+)
+def test_cost_without_data_is_that_of_full_rows(task, share_of_targets):
+    """Catches hours that are estimated for half of a batch, the source alone, or unused scores."""
+    config = small_config()
+    config.task = task
+    _, batch = TASKS[task].model_and_blank_batch(config)
+    cost, rows = TASKS[task].cost_without_data(config), batch[0].shape[0]
+    assert cost.num_targets == pytest.approx(share_of_targets * rows * config.data.row_length)
+    # 2 FLOPs forward and 4 backward for each weight that a token meets, and some for attention.
+    of_layers = (4 * 64 * 64 + 2 * 64 * 128) * (2.5 if task == "translation" else 1)
+    weights = share_of_targets * 64 * 512 + of_layers
+    expected = 6 * weights * rows * config.data.row_length
+    assert expected < cost.flops < 1.3 * expected

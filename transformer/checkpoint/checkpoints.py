@@ -2,12 +2,15 @@
 
 Orbax does not notice a flipped bit and takes a stray folder for the newest step. Each step
 therefore carries a fingerprint of every array, and restoring falls back, with a warning, to the
-newest step that is intact. A score comes after its checkpoint, and so into a file of its own.
+newest step that is intact. Scores come after their checkpoints, and are read in metrics.jsonl.
 """
 
+import errno
 import math
+import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -16,15 +19,18 @@ import orbax.checkpoint as ocp
 from etils.epath import PathLike
 
 from transformer import storage
+from transformer.checkpoint.about import NewerFormatError, check_about, lost_records, make_about
 from transformer.checkpoint.fingerprint import fingerprints
-from transformer.checkpoint.intact import each_intact
-from transformer.checkpoint.notes import check_notes, make_notes
-from transformer.checkpoint.orbax_manager import best_first, best_of, make_manager
-from transformer.checkpoint.run_identity import RunIdentity
-from transformer.checkpoint.score_file import ScoreFile
+from transformer.checkpoint.orbax_manager import make_manager
 from transformer.checkpoint.train_state import Params, TrainState
+from transformer.signals import ResumableError
+from transformer.workdir import WorkDir
 
 T = TypeVar("T")
+SCORE = "selection_score"  # in a record of metrics.jsonl: higher for a better checkpoint
+# Errors that say nothing of the file: it may be read at another time. Those of stores are text.
+PASSING = errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE, errno.ENFILE, errno.ENOMEM
+PASSING_TEXTS = *map(os.strerror, PASSING), "DEADLINE_EXCEEDED", "UNAVAILABLE"
 
 
 class Loaded(NamedTuple):
@@ -32,42 +38,39 @@ class Loaded(NamedTuple):
 
     name: what was loaded, as shown to users: "best (1200)", "1200" or "mean of 5 (1000 to 1200)".
     step: its step, of a mean the newest. num_averaged: number of checkpoints in the mean, or 1.
+    about: what the step holds beside arrays, see `about.make_about`.
     """
 
     name: str
     step: int
     num_averaged: int
     params: Params
+    about: dict[str, Any]
 
 
 class Checkpoints:
-    """The checkpoints in one folder, named by their steps.
+    """The checkpoints in one folder of a work directory, named by their steps.
 
     keep: the number of newest ones to keep besides the best. read_only: nothing is saved or
-    deleted. run: what they belong to, which each notes and which is checked when one is read.
+    deleted. scores: (score, validation loss) of the steps that were evaluated.
     """
 
-    def __init__(
-        self,
-        folder: PathLike,
-        *,
-        keep: int,
-        read_only: bool = False,
-        run: RunIdentity | None = None,
-    ) -> None:
+    def __init__(self, folder: PathLike, *, keep: int, read_only: bool = False) -> None:
         self.folder, self.keep = storage.absolute(folder), keep
-        self._run, self._read_only = run, read_only
-        self._scores = ScoreFile(self.folder)
-        self._manager = make_manager(self.folder, keep, self._scores.by_step, read_only)
-        self._scores.read(self._manager)
+        self._workdir = WorkDir(self.folder.parent)
+        self.scores: dict[int, tuple[float, float]] = {}
+        for record in self._workdir.read_metrics():
+            if isinstance(score := record.get(SCORE), float):
+                self.record_score(record["step"], score, record.get("validation_loss", math.inf))
+        self._manager = make_manager(self.folder, keep, self._best_of, read_only)
         self._known_good: set[int] = set()  # saved or restored by this object
         self._abstract_params: Params = None  # shapes and types, once they have been read
 
-    def save(self, state: TrainState, trained: Mapping[str, float] | None = None) -> None:
-        """Starts to save a state under its step.
+    def save(self, state: TrainState, **notes: Any) -> None:
+        """Starts to save a state under its step; notes: what is saved beside it, as JSON.
 
         A step that exists already is replaced only if it may be damaged, and only while there is
-        another step to fall back on. trained: how much training led to the state, for `about`.
+        another step to fall back on.
         """
         step = int(state.step)
         params, rest = state.split()
@@ -75,33 +78,24 @@ class Checkpoints:
             if step in self._known_good or len(self.steps()) == 1:
                 return
             self._manager.delete(step)
-        about = make_notes(
-            step,
-            trained=dict(trained or {}),
-            fingerprints={"params": fingerprints(params), "rest": fingerprints(rest)},
-            run=self._run.notes() if self._run else None,
-            num_scores=len(self._scores.by_step),
-        )
+        prints = {"params": fingerprints(params), "rest": fingerprints(rest)}
+        about = make_about(step, fingerprints=prints, **notes)
         arrays = {"params": ocp.args.PyTreeSave(params), "rest": ocp.args.PyTreeSave(rest)}
         items = ocp.args.Composite(about=ocp.args.JsonSave(about), **arrays)
         self._manager.save(step, args=items)
         self._known_good.add(step)
 
     def record_score(self, step: int, score: float, loss: float = math.inf) -> None:
-        """Notes the score of a step; the highest one marks the best checkpoint, which is kept.
+        """Takes the score of a step, unless it is no number; the highest marks the best checkpoint.
 
-        Of equal scores the lower validation loss is better, then the earlier step. loss: infinite
-        if it is not known.
+        Of equal scores the lower validation loss is better, then the earlier step.
         """
-        self._scores.record(step, score, loss)
+        if math.isfinite(score):
+            self.scores[step] = score, loss if math.isfinite(loss) else math.inf
 
     def wait(self) -> None:
-        """Waits until every save is on disk, and writes scores that could not be written before.
-
-        Raises the error of what failed.
-        """
+        """Waits until every save is on disk; raises the error of one that failed."""
         self._manager.wait_until_finished()
-        self._scores.write()
 
     def close(self) -> None:
         """Waits for every save and ends Orbax's threads."""
@@ -113,19 +107,20 @@ class Checkpoints:
 
     def best_step(self) -> int | None:
         """Returns the best step, as `record_score` says; None if no step has a score."""
-        return best_of(self.steps(), self._scores.by_step)
+        return self._best_of(self.steps())
+
+    def _best_of(self, steps: Sequence[int]) -> int | None:
+        return next((step for step in self._ranked() if step in steps), None)
+
+    def _ranked(self) -> list[int]:
+        """Returns the steps that have a score, the best first."""
+        scores = self.scores
+        return sorted(scores, key=lambda step: (-scores[step][0], scores[step][1], step))
 
     def about(self, step: int) -> dict[str, Any]:
-        """Returns the notes beside the arrays of a step, as `make_notes` made them in `save`."""
-        return self._checked(step, self._manager.notes(step))
-
-    def _checked(self, step: int, about: dict[str, Any]) -> dict[str, Any]:
-        """Returns the notes of a step; raises ValueError if they are damaged or of another run."""
-        check_notes(step, about)
-        if self._run and about.get("run"):
-            self._run.check(about["run"], resumes=not self._read_only)
-            if self._read_only and (changed := self._run.changed_decoding(about["run"])):
-                warnings.warn(f"{self._run.folder}: {changed}.", stacklevel=4)
+        """Returns what a step holds beside its arrays; raises ValueError if that is damaged."""
+        about = self._manager.about(step)
+        check_about(step, about)
         return about
 
     def restore(self, like: TrainState, step: int | None = None) -> TrainState:
@@ -165,19 +160,17 @@ class Checkpoints:
         best, else the last. In place of a damaged one, unless a step is asked for, comes the next
         best, or the next older, and a warning. Raises ValueError if there is no such checkpoint.
         """
-        name, best = str(name), self.best_step()
-        if name == "default":
-            name = f"average:{num_averaged}" if num_averaged > 1 else "best"
-            if name == "best" and best is None:
-                name = "last"
-        if name == "best" and best is None:
-            raise ValueError(f"No checkpoint of {self.folder} has a score yet; use 'last'.")
+        name = str(name)
+        if name == "default" and num_averaged > 1:
+            name = f"average:{num_averaged}"
+        if name in ("default", "best"):
+            name = self._check_scores(name)
         kind, _, number = name.rpartition(":")
         if kind == "average" and number.isdigit() and int(number):
             return self._load_average(int(number))
         if name.isdigit():
             step, params = self._first_intact([int(name)], self.restore_params)
-            return Loaded(name, step, 1, params)
+            return Loaded(name, step, 1, params, self.about(step))
         if name not in ("last", "best"):
             raise ValueError(
                 f"A checkpoint is 'last', 'best', a step or 'average:N', not '{name}'."
@@ -185,11 +178,22 @@ class Checkpoints:
         wanted = self.steps()[::-1] if name == "last" else self._best_first()
         step, params = self._first_intact(wanted, self.restore_params)
         of_intact = "" if step == wanted[0] else " of those intact"
-        return Loaded(f"{name}{of_intact} ({step})", step, 1, params)
+        return Loaded(f"{name}{of_intact} ({step})", step, 1, params, self.about(step))
+
+    def _check_scores(self, name: str) -> str:
+        """Returns "best", or "last" for a "default" without scores; warns if some are lost."""
+        with suppress(Exception):  # any type: restoring will say what is damaged
+            if lost := lost_records(self._workdir, self.about(self.steps()[-1])):
+                warnings.warn(lost, stacklevel=4)
+        if self.best_step() is not None:
+            return "best"
+        if name == "best":
+            raise ValueError(f"No checkpoint of {self.folder} has a score yet; use 'last'.")
+        return "last"
 
     def _best_first(self) -> list[int]:
-        """Returns the steps that have a score, the best first."""
-        ranked, steps = best_first(self._scores.by_step), self.steps()
+        """Returns the steps that have a score and a checkpoint, the best first."""
+        ranked, steps = self._ranked(), self.steps()
         if ranked[0] not in steps:
             warnings.warn(
                 f"The step with the best score, {ranked[0]}, has no checkpoint in {self.folder}: "
@@ -207,12 +211,12 @@ class Checkpoints:
             )
         total: Params = None
         steps = []
-        for step, params in each_intact(self.steps()[-count:], self.restore_params, self.folder):
+        for step, params in self._each_intact(self.steps()[-count:], self.restore_params):
             total = jax.tree.map(np.add, total, params) if steps else params
             steps.append(step)
         mean = jax.tree.map(lambda x: x / np.asarray(len(steps), x.dtype), total)
         name = f"mean of {len(steps)} ({steps[0]} to {steps[-1]})"
-        return Loaded(name, steps[-1], len(steps), mean)
+        return Loaded(name, steps[-1], len(steps), mean, self.about(steps[-1]))
 
     def _read(self, step: int, targets: dict[str, Any]) -> Any:
         """Restores the items {name: abstract tree} of a step and compares their fingerprints."""
@@ -225,9 +229,9 @@ class Checkpoints:
         restored = self._manager.restore(
             step, args=ocp.args.Composite(about=ocp.args.JsonRestore(), **items)
         )
-        about = self._checked(step, restored["about"])
+        check_about(step, restored["about"])
         for name in targets:
-            if fingerprints(restored[name]) != about["fingerprints"][name]:
+            if fingerprints(restored[name]) != restored["about"]["fingerprints"][name]:
                 raise ValueError(f"the {name} on disk are not those that were saved")
         return restored
 
@@ -235,4 +239,52 @@ class Checkpoints:
         """Returns (step, `read(step)`) of the first of some steps for which it does not fail."""
         if missing := set(steps) - set(self.steps()):
             raise ValueError(f"{self.folder} holds the steps {self.steps()}, not {min(missing)}.")
-        return next(each_intact(steps, read, self.folder))
+        return next(self._each_intact(steps, read))
+
+    def _each_intact(
+        self, steps: Sequence[int], read: Callable[[int], T]
+    ) -> Iterator[tuple[int, T]]:
+        """Yields (step, `read(step)`) of each step for which it does not fail; warns of others.
+
+        Raises ValueError if there are no steps or all fail. A checkpoint of a newer version, or one
+        that cannot be read at the moment (ResumableError), raises at once: to train on from an
+        older step would undo its training.
+        """
+        if not steps:
+            raise ValueError(
+                f"{self.folder} holds no checkpoint; train first, or name another work directory."
+            )
+        has_any = False
+        for step in steps:
+            try:
+                result = read(step)
+            except NewerFormatError as error:
+                raise ValueError(
+                    f"Checkpoint {step} of {self.folder} cannot be used: {error}."
+                ) from None
+            except Exception as error:  # Orbax raises eight types of error for damaged files
+                self._raise_if_passing(step, error)
+                reason = _first_line(error)
+                warnings.warn(f"Checkpoint {step} cannot be used: {reason}", stacklevel=5)
+                continue
+            has_any = True
+            yield step, result
+        if not has_any:
+            raise ValueError(
+                f"No checkpoint of {self.folder} could be restored; see the warnings above."
+            )
+
+    def _raise_if_passing(self, step: int, error: Exception) -> None:
+        """Raises a ResumableError if a checkpoint may be read at another time."""
+        if not any(text in str(error) for text in PASSING_TEXTS):
+            return
+        if isinstance(error, jax.errors.JaxRuntimeError):  # another host is lost
+            raise error
+        raise ResumableError(
+            f"{self.folder}/{step} cannot be read at the moment ({_first_line(error)}): start "
+            f"again, or remove this checkpoint to use an older one."
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n")[0][:300]

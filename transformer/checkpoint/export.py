@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 from etils.epath import PathLike
 
+from transformer.checkpoint.about import FILES, as_trained, describe_run, files_of
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.open_run import load_checkpoint
-from transformer.checkpoint.run_identity import VOCABULARY_FILES, RunIdentity
+from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import TrainState
+from transformer.data.tokenizer_files import save_tokenizers
 from transformer.storage import write_atomically
 from transformer.workdir import WorkDir
 
@@ -24,12 +26,14 @@ def export(workdir: PathLike, folder: PathLike, checkpoint: str | int = "default
     loaded = load_checkpoint(source, config, checkpoint)
     params = jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), loaded.params)
     target.open_for_training(config)
-    copy_vocabularies(source, target)
+    config = as_trained(config, loaded.about, source.path)
+    for name, content in files_of(loaded.about).items():
+        write_atomically(target / name, content)
     config.model.dtype, config.decoding.average_checkpoints = "bfloat16", 1
     config.training.lora_rank = 0  # adapters are merged
-    identity = RunIdentity(target.path, config)
-    checkpoints = Checkpoints(target.checkpoints, keep=1, run=identity)
-    checkpoints.save(TrainState(jnp.array(loaded.step), params, opt_state=()))
+    checkpoints = Checkpoints(target.checkpoints, keep=1)
+    state = TrainState(jnp.array(loaded.step), params, opt_state=())
+    checkpoints.save(state, **describe_run(target.path, config))
     checkpoints.close()
     target.save_config(config)
     target.close()
@@ -37,12 +41,13 @@ def export(workdir: PathLike, folder: PathLike, checkpoint: str | int = "default
     return f"{loaded.name} of {source.path} in bfloat16, {mib:,.1f} MiB of parameters"
 
 
-def copy_vocabularies(source: WorkDir, target: WorkDir) -> list[str]:
-    """Copies the tokenizers and the names of the classes of a run; returns the names of the files.
+def save_vocabularies(run: Run, target: WorkDir) -> list[str]:
+    """Writes the tokenizers and the names of the classes of a run; returns the files' names.
 
     Raises OSError if `target` is no folder.
     """
-    files = [file for file in source.path.iterdir() if file.stem in VOCABULARY_FILES]
-    for file in files:
-        write_atomically(target / file.name, file.read_bytes())
-    return sorted(file.name for file in files)
+    if run.tokenizers:
+        save_tokenizers(target.path, run.tokenizers[0], run.tokenizers[-1])
+    if run.labels.names:
+        run.labels.save(target.path)
+    return sorted(file.name for file in target.path.iterdir() if file.stem in FILES)

@@ -8,9 +8,7 @@ import numpy as np
 
 from transformer.checkpoint.checkpoints import Checkpoints, Loaded
 from transformer.checkpoint.fingerprint import fingerprints
-from transformer.checkpoint.lora import merge
-from transformer.checkpoint.run_identity import RunIdentity
-from transformer.checkpoint.train_state import Params
+from transformer.checkpoint.train_state import Params, merge
 from transformer.config import Config
 from transformer.reading import parse_json
 from transformer.storage import absolute, write_atomically
@@ -22,8 +20,8 @@ BASE_FILE = "base.json"  # in the work directory of adapters: which parameters t
 def open_for_reading(run: WorkDir, config: Config) -> Checkpoints:
     """Opens the checkpoints of a run for restoring only; `config` is what it was trained with."""
     kind = AdapterCheckpoints if config.training.lora_rank else Checkpoints
-    keep, identity = config.training.keep_checkpoints, RunIdentity(run.path, config)
-    return kind(run.checkpoints, keep=keep, read_only=True, run=identity)
+    keep = config.training.keep_checkpoints
+    return kind(run.checkpoints, keep=keep, read_only=True)
 
 
 class AdapterCheckpoints(Checkpoints):

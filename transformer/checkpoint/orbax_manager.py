@@ -3,7 +3,7 @@
 import logging
 import threading
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -16,7 +16,7 @@ from transformer.folders import remove_unfinished
 from transformer.signals import ResumableError
 from transformer.storage import is_remote
 
-Scores = Mapping[int, tuple[float, float]]  # (score, validation loss) by step
+BestOf = Callable[[Sequence[int]], int | None]  # the best of some steps; None if none has a score
 ENDS = (
     "A checkpoint could not be written: {}. Start the same command on every host again: the run "
     "continues from the checkpoint before."
@@ -24,27 +24,14 @@ ENDS = (
 
 
 class _Best(preservation_policy.PreservationPolicy):
-    """Keeps the best step; scores: may grow."""
+    """Keeps the best step, which may be another one at each save."""
 
-    def __init__(self, scores: Scores) -> None:
-        self._scores = scores
+    def __init__(self, best_of: BestOf) -> None:
+        self._best_of = best_of
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
-        best = best_of([checkpoint.step for checkpoint in checkpoints], self._scores)
+        best = self._best_of([checkpoint.step for checkpoint in checkpoints])
         return [checkpoint.step == best for checkpoint in checkpoints]
-
-
-def best_of(steps: Sequence[int], scores: Scores) -> int | None:
-    """Returns the best of some steps; None if none has a score."""
-    return next((step for step in best_first(scores) if step in steps), None)
-
-
-def best_first(scores: Scores) -> list[int]:
-    """Returns the steps that have a score, the highest first.
-
-    Of equal scores the one with the lower validation loss comes first, then the earlier step.
-    """
-    return sorted(scores, key=lambda step: (-scores[step][0], scores[step][1], step))
 
 
 class _NotingManager(ocp.CheckpointManager):
@@ -92,8 +79,8 @@ class Manager:
         with self._beginning_anew():
             self._orbax.save(step, args=args, force=True)
 
-    def notes(self, step: int) -> dict[str, Any]:
-        """Returns what is noted beside the arrays of a step, unchecked."""
+    def about(self, step: int) -> dict[str, Any]:
+        """Returns the JSON beside the arrays of a step, unchecked."""
         items = ocp.args.Composite(about=ocp.args.JsonRestore())
         return self._orbax.restore(step, args=items)["about"]
 
@@ -147,12 +134,12 @@ def reason_of(error: Exception) -> str:
     return str(error).split("\n")[0].split(" [tensorstore_spec=")[0]
 
 
-def make_manager(folder: epath.Path, keep: int, scores: Scores, read_only: bool) -> Manager:
-    """Returns a manager that keeps the `keep` newest steps and the best one by `scores`.
+def make_manager(folder: epath.Path, keep: int, best_of: BestOf, read_only: bool) -> Manager:
+    """Returns a manager that keeps the `keep` newest steps and the best one.
 
     A step holds "params", "rest" (the step number and the optimizer) and "about" (JSON).
     """
-    policies = [preservation_policy.LatestN(keep), _Best(scores)]
+    policies = [preservation_policy.LatestN(keep), _Best(best_of)]
     options = ocp.CheckpointManagerOptions(
         preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
         read_only=read_only,

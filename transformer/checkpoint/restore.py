@@ -1,6 +1,6 @@
 """Loads the configuration, model, parameters and tokenizers of a run from its work directory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,13 +10,16 @@ from etils.epath import PathLike
 from flax import linen as nn
 from jax.typing import DTypeLike
 
+from transformer.checkpoint.about import FILES, as_trained, files_of
 from transformer.checkpoint.open_run import load_checkpoint
 from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.console import phase
+from transformer.data.labels import FILE as CLASSES
 from transformer.data.labels import Labels
-from transformer.data.tokenizer_files import Tokenizer, has_tokenizers, load_tokenizers
+from transformer.data.tokenizer_files import Tokenizer, parse_tokenizers
+from transformer.reading import read_file
 from transformer.registry import OWN_TASK, task_kind
 from transformer.workdir import WorkDir
 
@@ -95,15 +98,18 @@ def restore(
     Raises ValueError if the folder holds no run, a run of another task, no such checkpoint, or a
     checkpoint that does not fit the configuration and the tokenizers.
     """
-    folder = WorkDir(workdir)
-    config = folder.load_config()
+    run = WorkDir(workdir)
+    config = run.load_config()
     kind = task_kind(config.task)
     if tasks is not None and kind not in tasks:
         raise ValueError(
-            f"{folder.path} holds a run of {config.task}, not of {' or '.join(tasks)}; "
+            f"{run.path} holds a run of {config.task}, not of {' or '.join(tasks)}; "
             f"open it with the class for its task: Translator, Classifier, Tagger, "
             f"LanguageModel or TextEncoder."
         )
+    with phase(f"restoring {run.path}"):
+        name, step, num_averaged, params, about = load_checkpoint(run, config, checkpoint)
+    config = as_trained(config, about, run.path)
     changes: dict[str, Any] = {}
     if dtype is not None:
         changes["model.dtype"] = dtype if isinstance(dtype, str) else jnp.dtype(dtype).name
@@ -111,20 +117,29 @@ def restore(
         changes["decoding.batch_size"] = batch_size
     wanted = config.with_values(changes)
     wanted.validate()
-    with phase(f"restoring {folder.path}"):
-        name, step, num_averaged, params = load_checkpoint(folder, config, checkpoint)
-    model, tokenizers, labels = load_model(folder, wanted)
+    model, tokenizers, labels = _make_model(wanted, files_of(about), run)
     check_shapes(model, smallest_batch(wanted, labels), params)
-    return Run(model, params, wanted, tokenizers, labels, folder, name, step, num_averaged)
+    return Run(model, params, wanted, tokenizers, labels, run, name, step, num_averaged)
 
 
 def load_model(run: WorkDir, config: Config) -> tuple[nn.Module, tuple[Tokenizer, ...], Labels]:
-    """Returns the model of a run, its tokenizers and its classes, without any parameters."""
+    """Returns the model of a run, its tokenizers and its classes, without any parameters.
+
+    They are those of the files in its work directory.
+    """
+    files = {file.name: read_file(file) for file in run.path.iterdir() if file.stem in FILES}
+    return _make_model(config, files, run)
+
+
+def _make_model(
+    config: Config, files: Mapping[str, bytes], run: WorkDir
+) -> tuple[nn.Module, tuple[Tokenizer, ...], Labels]:
+    """Returns as `load_model` what is made of the vocabularies and the classes in `files`."""
     kind = task_kind(config.task)
-    has_text = kind not in ("images", OWN_TASK) or has_tokenizers(run.path)
-    tokenizers = load_tokenizers(run.path) if has_text else ()
+    has_text = kind not in ("images", OWN_TASK) or any("tokenizer" in name for name in files)
+    tokenizers = parse_tokenizers(files, run.path) if has_text else ()
     has_classes = kind in ("classification", "token_classification", "images")
-    labels = Labels.load(run.path) if has_classes else Labels([])
+    labels = Labels.parse(lambda: files.get(CLASSES, b""), run.path) if has_classes else Labels([])
     return make_model(config, tokenizers, labels), tokenizers, labels
 
 

@@ -1,5 +1,6 @@
 """The state of training that is carried from step to step and saved in checkpoints."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import jax
@@ -27,7 +28,7 @@ class TrainState(struct.PyTreeNode):
     params: Params
     opt_state: Any  # a pytree of arrays, optax's
 
-    frozen = None  # no parameters of the model are left untrained; see `lora.AdapterState`
+    frozen = None  # no parameters of the model are left untrained; see `AdapterState`
 
     @property
     def model_params(self) -> Params:
@@ -62,3 +63,47 @@ class TrainState(struct.PyTreeNode):
     def join(self, params: Params) -> Self:
         """Returns the state of which `split` made `params` and this rest."""
         return self._with_ema(params) if self._has_ema else self.replace(params=params)
+
+
+class AdapterState(TrainState):
+    """A `TrainState` whose `params` are low-rank adapters (LoRA, Hu et al. 2021) of another run.
+
+    They are {…: {"a": [in, rank], "b": [rank, out]}}: W + A·B takes the place of every matrix W of
+    that run, which is not trained. B begins as 0, so that training begins with its outputs.
+
+    frozen: the parameters of the base, by the names of the model; None in a checkpoint.
+    """
+
+    frozen: Params = None
+
+    @property
+    def model_params(self) -> Params:
+        return jax.jit(merge)(self.frozen, self.params)
+
+    def split(self) -> tuple[Params, Self]:
+        params, rest = super().split()
+        return params, rest.replace(frozen=None)
+
+
+def init_adapters(params: Params, rank: int, rng: jax.Array) -> Params:
+    """Returns adapters for every matrix named "kernel": those of attention and feed-forward."""
+    adapters = {}
+    for number, (name, part) in enumerate(sorted(params.items())):
+        part_rng = jax.random.fold_in(rng, number)
+        if isinstance(part, Mapping):
+            adapters[name] = init_adapters(part, rank, part_rng)
+        elif name == "kernel" and part.ndim == 2:
+            rows, columns = part.shape
+            noise = jax.random.normal(part_rng, (rows, rank)) / rows**0.5
+            adapters[name] = {"a": noise, "b": jnp.zeros((rank, columns))}
+    return {name: part for name, part in adapters.items() if part}
+
+
+def merge(params: Params, adapters: Params) -> Params:
+    """Returns `params` with W + A·B in place of every W that has an adapter."""
+    if not isinstance(params, Mapping):
+        return params + jnp.matmul(adapters["a"], adapters["b"], precision="highest")
+    return {
+        name: merge(part, adapters[name]) if name in adapters else part
+        for name, part in params.items()
+    }

@@ -8,7 +8,6 @@ import re
 from typing import Any
 
 import jax
-import numpy as np
 from etils import epath
 from etils.epath import PathLike
 
@@ -50,7 +49,7 @@ def check_init_from(config: Config) -> None:
         differences = [f"{n} is {value!r} there, {here[n]!r} here" for n, value in wanted.items()]
         flags = [f"--config.{name}={value}" for name, value in wanted.items()]
         raise ValueError(
-            f"training.init_from={source.path} is of no use with another network or vocabulary: "
+            f"training.init_from={source.path} needs the same network and vocabulary: "
             f"{'; '.join(differences)}. Set {' '.join(flags)}, or take all settings of that run: "
             f"--config=configs/fine_tune.py:{source.path}"
         )
@@ -96,14 +95,17 @@ def warm_start(params: Params, ours: WorkDir, init_from: PathLike) -> tuple[Para
             )
         return found if found is ours else jax.device_put(found.astype(ours.dtype), ours.sharding)
 
-    copied = jax.tree_util.tree_map_with_path(choose, params)
-    note = _describe_copy(params, theirs)
-    if not note:
+    names = {_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)}
+    num_copied = len(names & theirs.keys())
+    if not num_copied:
         raise ValueError(
             f"training.init_from={source.path} has no parameter of the same name: nothing to "
             f"start from."
         )
-    return copied, f"warm start from {source.path}, {loaded.name}: {note}"
+    return jax.tree_util.tree_map_with_path(choose, params), (
+        f"warm start from {source.path}, {loaded.name}: {num_copied} of its {len(theirs)} arrays "
+        f"are copied, {len(names) - num_copied} others begin fresh"
+    )
 
 
 def _name(path: tuple[Any, ...]) -> str:
@@ -116,17 +118,3 @@ def _have_same_classes(ours: WorkDir, source: WorkDir) -> bool:
     if not all(file.is_file() for file in files):
         return True
     return Labels.load(ours.path).names == Labels.load(source.path).names
-
-
-def _describe_copy(params: Params, theirs: dict[str, np.ndarray]) -> str:
-    """Returns which of `params` are taken from `theirs`; "" if none is.
-
-    Of others it says the module or layer, as classes or encoder/layer_1.
-    """
-    sizes = {_name(path): x.size for path, x in jax.tree_util.tree_leaves_with_path(params)}
-    copied = [size for name, size in sizes.items() if name in theirs]
-    note = f"{len(copied)} of {len(sizes)} arrays, {sum(copied):,} parameters"
-    for what, names in (("fresh", sizes.keys() - theirs), ("not used", theirs.keys() - sizes)):
-        parts = {"/".join(name.split("/")[: 1 + (name.count("/") > 1)]) for name in names}
-        note += f"; {what}: {', '.join(sorted(parts))}" if parts else ""
-    return note if copied else ""

@@ -10,10 +10,9 @@ from transformer.parallel.topology import topology_devices
 from transformer.registry import TASKS
 from transformer.signals import DONE, Stopping
 from transformer.training import startup_summary
-from transformer.training.automatic import choose_settings
-from transformer.training.choices import Choices
-from transformer.training.dry_run import estimate_lines, make_step_without_data
-from transformer.training.fit_memory import make_fitting_trainer
+from transformer.training.automatic import choose_micro_batches, choose_settings
+from transformer.training.automatic_rules import Choices
+from transformer.training.startup_summary import estimate_lines, make_step_without_data
 from transformer.training.steps import TrainStep
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
@@ -37,7 +36,9 @@ def describe_run(config: Config, workdir: str, topology: str, *, every_layer: bo
         folder = WorkDir(workdir, writes=False)
         config = folder.with_choices(config)
         choices = Choices(config) if folder.has_run else choose_settings(config)
-        trainer = make_fitting_trainer(choices, lambda c: Trainer(c, folder, Stopping(0)))
+        trainer = Trainer(choices.config.validate(), folder, Stopping(0))
+        if choose_micro_batches(choices, trainer):
+            trainer = Trainer(choices.config.validate(), folder, Stopping(0))
         config = choices.config
         step, cost = trainer.train_step, trainer.task.cost_per_step
         lines = startup_summary.summary_lines(config, step, trainer.task)

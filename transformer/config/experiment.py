@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import partial
 from operator import attrgetter
 from typing import Any, get_type_hints
 
@@ -16,7 +15,7 @@ import transformer
 from transformer.config.data import DataConfig, TokenizerConfig
 from transformer.config.groups import DecodingConfig, MeshConfig, OptimizerConfig, TrainingConfig
 from transformer.config.model import ModelConfig
-from transformer.config.rules import broken_rules, forget_unread
+from transformer.config.rules import broken_rules
 from transformer.config.setting import Setting, Settings, setting, settings_of
 from transformer.registry import TASKS
 
@@ -113,14 +112,11 @@ class Config(Settings):
         chosen = run.values()
         return self.with_values({name: chosen[name] for name in self.automatic_settings()})
 
-    def with_absolute_paths(self, *folders: str) -> "Config":
-        """Returns a copy that names the same files in any working directory.
-
-        folders: where relative paths may start, as `Setting.absolute` takes them.
-        """
+    def with_absolute_paths(self) -> "Config":
+        """Returns a copy that names the same files in any working directory."""
         copy = deepcopy(self)
         for known in copy.settings():
-            copy._change(known, partial(known.absolute, folders=folders))
+            copy._change(known, known.absolute)
         return copy
 
     def _change(self, known: Setting, change: Callable[[Any], Any]) -> None:
@@ -135,22 +131,19 @@ class Config(Settings):
 
     @classmethod
     def from_json(cls, text: str) -> "Config":
-        """Reads what `to_json` wrote, in this version or since 0.1.0.
+        """Reads what `to_json` wrote, in this version or an earlier one.
 
         Settings that are missing get their defaults; raises ValueError for unknown ones.
         """
         try:
-            data = _with_present_names(json.loads(text))
+            data = json.loads(text)
             cls._check_names(data)
             groups: dict[str, Any] = {
                 name: group(**data.pop(name, {}))
                 for name, group in get_type_hints(cls).items()
                 if dataclasses.is_dataclass(group)
             }
-            config = cls(**groups, **data)
-            if config.task in TASKS:  # else `validate` says that it is none
-                forget_unread(config)
-            return config.validate()
+            return cls(**groups, **data).validate()
         except (json.JSONDecodeError, RecursionError, TypeError, AttributeError) as error:
             raise ValueError(f"This is not a configuration of this version: {error}.") from error
 
@@ -174,12 +167,3 @@ class Config(Settings):
             for name, value in self.values().items()
             if value != theirs[name]
         }
-
-
-def _with_present_names(data: dict[str, Any]) -> dict[str, Any]:
-    """Renames the settings of version 0.1.0 in the parsed JSON of a configuration."""
-    group = data.get("data", {})
-    if "measure" in group:
-        metric = group.pop("measure")
-        group["selection_metric"] = {"word_error_rate": "line_error_rate"}.get(metric, metric)
-    return data

@@ -223,12 +223,3 @@ def broken_rules(config: "Config") -> Iterator[str]:
         with suppress(_NotChosenError):
             if is_broken(chosen):
                 yield sentence.format(c=config)
-
-
-def forget_unread(config: "Config") -> None:
-    """Resets what nothing reads, which runs of earlier versions may have set."""
-    if not _is_of_pairs(config.task):
-        for name in _OF_PAIRS:
-            setattr(config.data, name, getattr(DataConfig, name))
-    if not config.model.has_memory:
-        config.model.evaluation_memory = 0

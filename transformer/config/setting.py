@@ -8,7 +8,7 @@ import difflib
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_type_hints
 
@@ -144,17 +144,16 @@ class Setting:
         is_high_enough = self.at_least is None or value >= self.at_least
         return is_high_enough and (self.below is None or value < self.below)
 
-    def absolute(self, value: Any, folders: Sequence[str]) -> Any:
+    def absolute(self, value: Any) -> Any:
         """Returns the value with each local path in it from the root on.
 
-        folders: where a relative path may start; the first in which it exists counts, else the
-        first of all. Values of settings that are no path, and names as "tfds:…", stay.
+        Values of settings that are no path, and names as "tfds:…", stay.
         """
         if not self.is_path:
             return value
         if not self.is_list:
-            return _absolute(value, folders)
-        return ",".join(_absolute(part.strip(), folders) for part in value.split(","))
+            return _absolute(value)
+        return ",".join(_absolute(part.strip()) for part in value.split(","))
 
     def is_same(self, value: Any, other: Any) -> bool:
         """Whether two values mean the same; paths do if they end in the same name.
@@ -183,14 +182,12 @@ def _name_of_path(part: str) -> str:
     return path.rstrip("/").rpartition("/")[2] + part[len(path) :]
 
 
-def _absolute(part: str, folders: Sequence[str]) -> str:
+def _absolute(part: str) -> str:
     """Returns an absolute path, perhaps with @WEIGHT#TAG at its end; see `Setting.absolute`."""
     if NO_PATH.match(part):
         return part
     path = WEIGHT_AND_TAG.sub("", part, count=1)
-    names = [os.path.join(folder, os.path.expanduser(path)) for folder in folders]
-    found = next(filter(os.path.exists, names), names[0])
-    return os.path.abspath(found) + part[len(path) :]
+    return os.path.abspath(os.path.expanduser(path)) + part[len(path) :]
 
 
 @dataclasses.dataclass

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from transformer.config import Config, DataConfig
 from transformer.data.corpora import Tags, parse_corpora
+from transformer.data.pair_blocks import Pairs
 from transformer.data.pair_files import FORMATS, SPLIT_OF_FILES, files_by_stem, names_files
 from transformer.data.ragged import Ragged
 from transformer.data.splits import parse_split
@@ -110,32 +110,37 @@ def _endings(corpus: str, split: str) -> set[str]:
     return {ending for files in files_by_stem(corpus, split).values() for ending in files}
 
 
-def measure_text(pairs: Iterable[tuple[str, str]]) -> TextFacts:
-    """Returns the amount of a training text."""
+def measure_text(pairs: Iterable[tuple[str, str]]) -> tuple[TextFacts, Pairs]:
+    """Returns the amount of a training text, and about `SAMPLE` of its pairs, evenly spread."""
     characters: set[str] = set()
     words: set[str] = set()
+    sample: Pairs = []
     num_pairs = num_bytes = 0
+    every = 1
     for pair in pairs:
+        if num_pairs % every == 0:
+            sample.append(pair)
+        if len(sample) > SAMPLE:
+            sample, every = sample[::2], 2 * every
         num_pairs += 1
         for side in pair:
             characters.update(side)
             if len(words) < MOST_WORDS:
                 words.update(WORD.findall(side))
             num_bytes += len(side.encode(errors="replace"))
-    return TextFacts(num_pairs, num_bytes, len(characters), len(words))
+    return TextFacts(num_pairs, num_bytes, len(characters), len(words)), sample
 
 
-def measure_lengths(pairs: Iterable[tuple[str, str]], num_pairs: int, config: Config) -> Lengths:
-    """Returns the lengths in tokens of a sample of so many pairs.
+def measure_lengths(sample: Pairs, config: Config) -> Lengths:
+    """Returns the lengths in tokens of some pairs.
 
-    They are counted by the tokenizers of the run to start from, or by some that are trained on that
-    sample.
+    They are counted by the tokenizers of the run to start from, or by some that are trained on
+    these pairs.
     """
-    sample = list(islice(pairs, 0, None, -(-num_pairs // SAMPLE)))
     if config.training.init_from:
         tokenizers = load_tokenizers(locate(config.training.init_from))
     else:
-        size = min(config.tokenizer.vocab_size, measure_text(sample).largest_vocabulary)
+        size = min(config.tokenizer.vocab_size, measure_text(sample)[0].largest_vocabulary)
         tokenizer, tags = replace(config.tokenizer, vocab_size=size), Tags(config.data).all
         tokenizers = train_tokenizers(tokenizer, sample, tags)
     source, target = (

@@ -1,8 +1,9 @@
 """The classes of a run, by name and by number; saved beside its checkpoints."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -43,8 +44,13 @@ class Labels:
     @classmethod
     def load(cls, folder: epath.Path) -> Self:
         """Reads the classes of a work directory; raises ValueError if they are missing or bad."""
+        return cls.parse(partial(read_file, folder / FILE), folder)
+
+    @classmethod
+    def parse(cls, read: Callable[[], bytes], folder: epath.Path) -> Self:
+        """Returns the classes in what `read` returns; folder: where it is, for messages."""
         try:
-            labels = cls(**parse_json(read_file(folder / FILE)))
+            labels = cls(**parse_json(read()))
             if not isinstance(labels.names, list) or len(set(labels.names)) < len(labels.names):
                 raise TypeError("names must be a list without repetition")
             return labels

@@ -1,6 +1,7 @@
 """Trains, saves and loads the tokenizers of a run: one for each language, or one for both."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
 
 from etils import epath
 
@@ -88,17 +89,28 @@ def load_tokenizers(folder: PathLike) -> tuple[Tokenizer, Tokenizer]:
 
     Raises ValueError if one is missing or damaged.
     """
-    files = _files(folder)
-    if "tokenizer" not in files and not files.keys() >= PAIR:
+    return parse_tokenizers({p.name: _read(p) for p in _files(folder).values()}, folder)
+
+
+def parse_tokenizers(
+    contents: Mapping[str, bytes], folder: PathLike
+) -> tuple[Tokenizer, Tokenizer]:
+    """Returns the (source, target) tokenizers of files, which are given by their names.
+
+    folder: where they are, for messages. Raises ValueError if one is missing or damaged.
+    """
+    names = {PurePath(name).stem: name for name in contents if _is_tokenizer(PurePath(name))}
+    if "tokenizer" not in names and not names.keys() >= PAIR:
         raise ValueError(
             f"{folder} holds no tokenizer: neither tokenizer{', tokenizer'.join(READERS)} nor "
             f"a source_ and a target_tokenizer."
         )
-    if "tokenizer" in files:
-        tokenizer = _load(files["tokenizer"], READERS[files["tokenizer"].suffix])
-        return tokenizer, tokenizer
-    source, target = (_load(files[name], READERS[files[name].suffix]) for name in sorted(PAIR))
-    return source, target
+    chosen = [names[stem] for stem in (["tokenizer"] if "tokenizer" in names else sorted(PAIR))]
+    found = [
+        _parse(contents[name], READERS[PurePath(name).suffix], epath.Path(folder) / name)
+        for name in chosen
+    ]
+    return found[0], found[-1]
 
 
 def vocabulary_of(workdir: WorkDir, init_from: str) -> WorkDir | None:
@@ -120,16 +132,27 @@ def _files(folder: PathLike) -> dict[str, epath.Path]:
     """Returns the tokenizer files of a folder by their names without suffix."""
     folder = epath.Path(folder)
     files = folder.iterdir() if folder.is_dir() else ()
-    return {p.stem: p for p in files if p.stem.endswith("tokenizer") and p.suffix in READERS}
+    return {path.stem: path for path in files if _is_tokenizer(path)}
 
 
-def _load(path: epath.Path, read: Callable[[bytes], Tokenizer]) -> Tokenizer:
+def _is_tokenizer(path: PurePath) -> bool:
+    return path.stem.endswith("tokenizer") and path.suffix in READERS
+
+
+def _load(path: epath.Path, parse: Callable[[bytes], Tokenizer]) -> Tokenizer:
+    return _parse(_read(path), parse, path)
+
+
+def _read(path: epath.Path) -> bytes:
     try:
-        data = read_file(path)
+        return read_file(path)
     except OSError as error:
         raise unreadable(f"The tokenizer {path}", error) from None
+
+
+def _parse(data: bytes, parse: Callable[[bytes], Tokenizer], path: epath.Path) -> Tokenizer:
     try:
-        return read(data)
+        return parse(data)
     except PassingError as error:  # a library is not installed
         raise PassingError(f"{path}: {error}") from None
     except ValueError as error:

@@ -11,9 +11,9 @@ from etils import epath
 from etils.epath import PathLike
 from flax.traverse_util import unflatten_dict
 
+from transformer.checkpoint.about import describe_run
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.restore import count_parameters, restore
-from transformer.checkpoint.run_identity import RunIdentity
 from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
 from transformer.checkpoint.train_state import TrainState
 from transformer.console import phase
@@ -161,8 +161,9 @@ def write_run(imported: ImportedModel, run: WorkDir) -> str:
     if imported.labels.names:
         imported.labels.save(run.path)
     with phase("writing the run"):
-        checkpoints = Checkpoints(run.checkpoints, keep=1, run=RunIdentity(run.path, config))
-        checkpoints.save(TrainState(jnp.array(0), params, opt_state=()))
+        checkpoints = Checkpoints(run.checkpoints, keep=1)
+        state = TrainState(jnp.array(0), params, opt_state=())
+        checkpoints.save(state, **describe_run(run.path, config))
         checkpoints.close()
     run.save_config(config)
     run.close()

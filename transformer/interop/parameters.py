@@ -14,7 +14,7 @@ import numpy as np
 from etils.epath import PathLike
 from flax.traverse_util import flatten_dict
 
-from transformer.checkpoint.export import copy_vocabularies
+from transformer.checkpoint.export import save_vocabularies
 from transformer.checkpoint.restore import Run
 from transformer.interop.tensor_files import save_tensors
 from transformer.libraries import require
@@ -88,7 +88,7 @@ def export_parameters(restored: Run, folder: PathLike) -> str:
     target.path.mkdir(parents=True, exist_ok=True)
     params = flat_parameters(restored.params)
     save_tensors(target.path / FILE, params)
-    vocabularies = copy_vocabularies(restored.workdir, target)
+    vocabularies = save_vocabularies(restored, target)
     rows = "\n".join(map(_row, params, params.values()))
     facts = dict(name=target.path.name, checkpoint=restored.checkpoint, task=restored.config.task)
     text = README.format(

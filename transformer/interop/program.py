@@ -15,7 +15,7 @@ from etils.epath import PathLike
 from flax.traverse_util import unflatten_dict
 from jax import export
 
-from transformer.checkpoint.export import copy_vocabularies
+from transformer.checkpoint.export import save_vocabularies
 from transformer.checkpoint.restore import Run, cast_matrices
 from transformer.interop.parameters import FILE, flat_parameters
 from transformer.interop.program_readme import program_readme
@@ -53,7 +53,7 @@ def export_program(restored: Run, folder: PathLike) -> str:
     program = export_search(restored.model, search, params, start).serialize()
     write_atomically(target.path / "program.jaxexport", bytes(program))
     save_tensors(target.path / FILE, params)
-    files = copy_vocabularies(restored.workdir, target)
+    files = save_vocabularies(restored, target)
     write_atomically(target.path / "README.md", program_readme(restored, search, files))
     target.save_config(restored.config)
     return (

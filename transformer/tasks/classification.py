@@ -10,7 +10,6 @@ import numpy as np
 from etils import epath
 from etils.epath import PathLike
 
-from transformer.checkpoint.restore import Run
 from transformer.config import Config, DataConfig
 from transformer.console import quantity
 from transformer.data.cleaning import filter_by_length, length_warnings
@@ -29,7 +28,7 @@ from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
 from transformer.tasks.next_commands import NextCommands, commands_for_text
-from transformer.tasks.task import with_training_options
+from transformer.tasks.task import make_training_model
 from transformer.workdir import WorkDir
 
 
@@ -50,8 +49,8 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         self.tokenizer = self._load_or_train_tokenizer(sides(texts, config.model))
         self.validation = self.load_split(data, data.validation_split, self.labels.names)
         self.test_examples = self.load_split(data, data.test_split, self.labels.names)
-        self.classifier: Any = self.predictor(Run.in_memory(config, (self.tokenizer,), self.labels))
-        self.model = with_training_options(self.classifier.model, config)
+        self.tokenizers = (self.tokenizer,)
+        self.model = make_training_model(config, self.tokenizers, self.labels)
         num_rows = num_rows_of_batch(training.batch_tokens, data.row_length)
         self.training_batches, skipped = self._pack(texts, labels, num_rows)
         self.num_skipped = problems + skipped

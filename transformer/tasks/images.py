@@ -6,16 +6,14 @@ from collections.abc import Sequence
 import numpy as np
 from etils import epath
 
-from transformer.checkpoint.restore import Run
 from transformer.config import Config, DataConfig
 from transformer.console import quantity
 from transformer.data.images import AugmentedImageBatches, ImageBatches, load_images, to_patches
-from transformer.inference.classifier import Classifier
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
 from transformer.tasks.next_commands import NextCommands
-from transformer.tasks.task import with_training_options
+from transformer.tasks.task import make_training_model
 from transformer.workdir import WorkDir
 
 
@@ -44,8 +42,7 @@ class ImageTask(LabelledTask[ImageBatches]):
                 f"model.max_positions ({max_positions}) must be at least {num_positions}, the "
                 f"positions of an image; raise it or data.patch_size."
             )
-        self.classifier = Classifier(Run.in_memory(config, labels=self.labels))
-        self.model = with_training_options(self.classifier.model, config)
+        self.model = make_training_model(config, labels=self.labels)
         self.training_batches = self._make_batches(images, labels, is_training=True)
         self.validation_batches = self._make_batches(*self.validation, is_training=False)
 

@@ -3,13 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 from etils.epath import PathLike
 
+from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import Params
 from transformer.config import DataConfig
 from transformer.data.labels import FILE, Labels
+from transformer.data.tokenizer_files import Tokenizer
 from transformer.evaluation.classification import evaluate_classifier
 from transformer.evaluation.task_scores import SimpleScores, TaskScores
 from transformer.inference.classifier import Classifier
@@ -18,14 +21,19 @@ from transformer.tasks.task import Metrics, Task
 
 
 class LabelledTask(Task[TrainingT, TrainingT], ABC):
-    """Validates by accuracy; a subclass's constructor also sets the three attributes below."""
+    """Validates by accuracy; a subclass's constructor also sets the attributes below."""
 
     selection_key, higher_is_better = "validation_accuracy", True
     predictor: ClassVar[Any] = Classifier
     score: ClassVar[Callable[..., SimpleScores]] = staticmethod(evaluate_classifier)
     labels: Labels
-    classifier: Any  # a `predictor`
+    tokenizers: tuple[Tokenizer, ...] = ()
     validation: tuple[Any, Sequence[str]]  # examples as `Classifier.classify` takes them, labels
+
+    @cached_property
+    def classifier(self) -> Any:
+        """The `predictor` that validation computes with."""
+        return self.predictor(Run.in_memory(self.config, self.tokenizers, self.labels))
 
     @staticmethod
     @abstractmethod

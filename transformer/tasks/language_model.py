@@ -1,7 +1,7 @@
 """The task of causal language modelling: each token is predicted from those before it."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,9 @@ from transformer.inference.file_job import identity_of
 from transformer.inference.language_model import LanguageModel
 from transformer.model.costs import StepCost, stack_flops
 from transformer.model.decoder_only import CausalLM
-from transformer.parallel.mapping import Parallel
 from transformer.tasks.next_commands import NextCommands, commands_for_text
 from transformer.tasks.plain_text import PlainTextTask
 from transformer.tasks.task import Metrics, with_training_options
-from transformer.workdir import WorkDir
 
 MAX_SAMPLE_TOKENS = 200
 ROWS_OF_MEMORY = 8  # an evaluated row has so many times the tokens of `model.evaluation_memory`
@@ -37,13 +35,10 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
 
     config_name, target_unit = "language_model", "piece"
 
-    def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
-        super().__init__(config, parallel, workdir)
-        self.generator = LanguageModel(Run.in_memory(config, (self.tokenizer,)))
-
-    @staticmethod
-    def make_model(config: Config, vocab_size: int) -> CausalLM:
-        return CausalLM(config.model, vocab_size)
+    @cached_property
+    def generator(self) -> LanguageModel:
+        """Continues a text, as a sample of what is learnt."""
+        return LanguageModel(Run.in_memory(self.config, (self.tokenizer,)))
 
     @staticmethod
     def make_training_batches(
@@ -70,7 +65,7 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
 
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[CausalLM, WindowBatch]:
-        model = cls.make_model(config, config.tokenizer.vocab_size)
+        model = CausalLM(config.model, config.tokenizer.vocab_size)
         ids = np.zeros((rows_per_batch(config), config.data.row_length), np.int32)
         return with_training_options(model, config), WindowBatch(inputs=ids, targets=ids)
 

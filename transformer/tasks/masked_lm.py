@@ -47,10 +47,6 @@ class MaskedLMTask(PlainTextTask[MaskedBatches, MaskedBatches]):
         return Text([line for line in lines if line.strip()], repairs)
 
     @staticmethod
-    def make_model(config: Config, vocab_size: int) -> MaskedLM:
-        return MaskedLM(config.model, vocab_size)
-
-    @staticmethod
     def make_training_batches(
         config: Config, tokenizer: Tokenizer, lines: Sequence[str]
     ) -> MaskedBatches:
@@ -99,7 +95,7 @@ class MaskedLMTask(PlainTextTask[MaskedBatches, MaskedBatches]):
 
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[MaskedLM, MaskedBatch]:
-        model = cls.make_model(config, config.tokenizer.vocab_size)
+        model = MaskedLM(config.model, config.tokenizer.vocab_size)
         data = config.data
         batch = MaskedBatch.zeros(rows_per_batch(config), data.row_length, data.mask_rate)
         return with_training_options(model, config), batch

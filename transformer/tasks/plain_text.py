@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 from etils import epath
 from etils.epath import PathLike
-from flax import linen as nn
 
 from transformer.checkpoint.restore import restore
 from transformer.config import Config
@@ -17,7 +16,7 @@ from transformer.evaluation.loss import evaluate_loss
 from transformer.evaluation.task_scores import TaskScores
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.batches import TrainingT, ValidationT
-from transformer.tasks.task import Task, with_training_options
+from transformer.tasks.task import Task, make_training_model
 from transformer.workdir import WorkDir
 
 
@@ -40,9 +39,7 @@ class PlainTextTask(Task[TrainingT, ValidationT], ABC):
             self.num_skipped.update(text.repairs)
         training_lines = texts[data.train_split].lines
         self.tokenizer = self._load_or_train_tokenizer(training_lines)
-        self.model = with_training_options(
-            self.make_model(config, self.tokenizer.vocab_size), config
-        )
+        self.model = make_training_model(config, (self.tokenizer,))
         self.training_batches = self.make_training_batches(config, self.tokenizer, training_lines)
         self.validation_batches = self.make_evaluation_batches(
             config,
@@ -55,11 +52,6 @@ class PlainTextTask(Task[TrainingT, ValidationT], ABC):
     def load_split(config: Config, split: str) -> Text:
         """Returns the lines of a split that the task uses."""
         return load_text_lines(config.data, split)
-
-    @staticmethod
-    @abstractmethod
-    def make_model(config: Config, vocab_size: int) -> nn.Module:
-        """Returns the network."""
 
     @staticmethod
     @abstractmethod

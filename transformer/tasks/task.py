@@ -11,10 +11,12 @@ from etils import epath
 from etils.epath import PathLike
 from flax import linen as nn
 
+from transformer.checkpoint.task_model import make_model
 from transformer.checkpoint.train_state import Params
 from transformer.checkpoint.warm_start import check_init_from
 from transformer.config import Config
 from transformer.console import quantity
+from transformer.data.labels import Labels
 from transformer.data.tokenizer_files import (
     Tokenizer,
     load_tokenizers,
@@ -39,6 +41,13 @@ ModelT = TypeVar("ModelT", bound=nn.Module)
 def with_training_options(model: ModelT, config: Config) -> ModelT:
     """Returns the model with the options that only matter in training."""
     return model.clone(remat=config.remat, scan_layers=config.scan_layers)
+
+
+def make_training_model(
+    config: Config, tokenizers: tuple[Tokenizer, ...] = (), labels: Labels | None = None
+) -> nn.Module:
+    """Returns the network of `config.task`, as it is trained; see `make_model`."""
+    return with_training_options(make_model(config, tokenizers, labels or Labels([])), config)
 
 
 class Task(Generic[TrainingT, ValidationT]):

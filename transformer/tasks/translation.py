@@ -41,7 +41,7 @@ from transformer.parallel.hosts import check_same, split_over_hosts
 from transformer.parallel.mapping import Parallel
 from transformer.registry import METRICS
 from transformer.tasks.next_commands import NextCommands, commands_for_text
-from transformer.tasks.task import Metrics, Task, with_training_options
+from transformer.tasks.task import Metrics, Task, make_training_model, with_training_options
 from transformer.workdir import WorkDir
 
 FACTS = "path, size or time of change of the text (data.cache_key=hash compares what is in it)"
@@ -113,8 +113,12 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         self.validation_batches, self.num_skipped_validation = self._pack_validation(
             -(-num_rows // training.accumulate_steps),  # rows that a step holds at once
         )
-        self.translator = Translator(Run.in_memory(config, self.tokenizers))
-        self.model = with_training_options(self.translator.model, config)
+        self.model = make_training_model(config, self.tokenizers)
+
+    @cached_property
+    def translator(self) -> Translator:
+        """Translates the validation and the test split."""
+        return Translator(Run.in_memory(self.config, self.tokenizers))
 
     def _open_text(
         self,

@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import replace
 
 import jax
 
@@ -22,23 +22,25 @@ from transformer.parallel import hosts
 from transformer.parallel.devices import find_chip
 from transformer.tasks.translation import TranslationTask
 from transformer.training import automatic_rules as rules
-from transformer.training.choices import Choices
-from transformer.training.fit_memory import NUM_PARTS
+from transformer.training.automatic_rules import Choices
 from transformer.training.prefetch import prefetch
+from transformer.training.steps import TrainStep
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
+NUM_PARTS = "training.accumulate_steps"
+MEMORY_SHARE = 0.9  # of a device's memory; the rest is for the batches that follow
+GIB = 2**30
 Clock = Callable[[], float]  # seconds, from any start
 TIMED_SECONDS = 5.0
 WARM_STEPS = 3  # that fill caches; they are not timed
 DEFAULT_MINUTES = 10.0
-TRAINING_SHARE = 0.7  # of the minutes, while nothing is measured
+TRAINING_SHARE = 0.7  # of the minutes, by which the size of the model is chosen
 FLOPS_PER_CORE = 50e9  # that training sustains; measured on AMD EPYC
 CHIP_SHARE = 0.3  # of a chip's peak that training sustains
 UNKNOWN_CHIP = 10e12  # FLOP/s
 TRANSLATION_COST = 5  # translating a sentence takes as long as training on so many pairs
-COMPILING_SEARCH = 5.0  # times as long as compiling the training step, in all
-FINISHING_SECONDS = 8.0  # restoring, bootstrap, pictures
+FINISHING_SECONDS = 30.0  # compiling the search, restoring, bootstrap, pictures
 NETWORK = ("model.d_model", "model.d_ff", "model.num_heads", "model.num_layers")
 VALIDATION_SHARE = 0.08  # of the minutes
 
@@ -59,26 +61,34 @@ def choose_settings(config: Config) -> Choices:
             raise ValueError(f"Only task=translation chooses settings by itself: set {names}.")
         return choices
     _choose_budget(choices)
-    _choose_data(choices)
+    _choose_languages(choices)
     if config.training.init_from:
         run = WorkDir(config.training.init_from).load_config()
         choices.take((*NETWORK, "tokenizer.vocab_size"), run, "as in the run to start from")
+    missing = corpus_facts.missing_splits(choices.config.data)
+    if not missing:
+        choices.set("data.held_out", "", "all splits have files")
     if choices.config.automatic_settings():
         with phase("choosing settings for the text"):
-            _choose_sizes(choices)
+            _choose_for_text(choices, missing)
     return _as_first_host(choices)
 
 
-def _choose_sizes(choices: Choices) -> None:
-    """Chooses vocabulary, batch and model, and a schedule by an estimate of the speed."""
-    training_text = TrainingText(choices.config.data)
-    text = corpus_facts.measure_text(training_text.pairs())
+def _choose_for_text(choices: Choices, missing: list[str]) -> None:
+    """Reads the text once and chooses what depends on it; missing: splits without files."""
+    data = choices.config.data
+    if choices.is_open("data.held_out"):  # and so are the splits that drop_overlap compares with
+        data = replace(data, held_out="", drop_overlap=False)
+    text, sample = corpus_facts.measure_text(TrainingText(data).pairs())
+    share = rules.share_to_hold_out(text.num_pairs)
+    reason = f"no {' and '.join(missing)} files: of {text.num_pairs:,} pairs, drawn by a hash"
+    choices.set("data.held_out", ",".join(f"{split}@{share}" for split in missing), reason)
     if file := choices.config.tokenizer.model:
         tokenizer = train_tokenizer(choices.config.tokenizer, [])  # which reads the file
         choices.set("tokenizer.vocab_size", tokenizer.vocab_size, f"that of {file}")
     else:
         rules.choose_vocabulary(choices, text)
-    lengths = corpus_facts.measure_lengths(training_text.pairs(), text.num_pairs, choices.config)
+    lengths = corpus_facts.measure_lengths(sample, choices.config)
     seconds = 60 * choices.config.training.minutes * TRAINING_SHARE
     facts = rules.Facts(text, lengths, describe_machine(), seconds)
     rules.choose_rows(choices, facts)
@@ -107,8 +117,8 @@ def _choose_budget(choices: Choices) -> None:
     choices.set("training.minutes", value, reason)
 
 
-def _choose_data(choices: Choices) -> None:
-    """Chooses the languages, the tokenisation of BLEU, and what is held out."""
+def _choose_languages(choices: Choices) -> None:
+    """Chooses the languages and the tokenisation of BLEU."""
     source, target = corpus_facts.find_languages(choices.config.data)
     reason = "from the files' names"
     choices.set("data.target_language", target, reason)
@@ -116,25 +126,6 @@ def _choose_data(choices: Choices) -> None:
     choices.set("data.source_language", source, reason)
     tokenize, reason = choose_tokenisation(target)
     choices.set("data.bleu_tokenize", tokenize, reason)
-    if choices.is_open("data.held_out"):
-        _choose_held_out(choices, corpus_facts.missing_splits(choices.config.data))
-
-
-def _choose_held_out(choices: Choices, missing: list[str]) -> None:
-    """Holds pairs out for the splits that are missing, and says how many the hash drew."""
-    if not missing:
-        choices.set("data.held_out", "", "all splits have files")
-        return
-    # The splits that drop_overlap compares with may be those that are missing.
-    whole = choices.config.with_values({"data.held_out": "", "data.drop_overlap": False})
-    num_pairs = sum(len(kept.pairs) for kept in TrainingText(whole.data).kept())
-    share = rules.share_to_hold_out(num_pairs)
-    value = ",".join(f"{split}@{share}" for split in missing)
-    text = TrainingText(choices.config.with_values({"data.held_out": value}).data)
-    drawn = text.held_out_splits(text.held_out)
-    numbers = " and ".join(f"{len(drawn[split]):,}" for split in missing)
-    reason = f"no {' and '.join(missing)} files: {numbers} of {num_pairs:,} pairs, drawn by a hash"
-    choices.set("data.held_out", value, reason)
 
 
 def _choose_estimates(choices: Choices, facts: rules.Facts) -> None:
@@ -189,21 +180,19 @@ def fix_steps(
         return
     assert isinstance(task, TranslationTask)  # no other chooses its settings
     with phase("timing the training step"):
-        timing = time_steps(trainer, clock)
-    batches = task.training_batches
+        step_seconds = time_step(trainer, clock)
+    batches, minutes = task.training_batches, quantity(training.minutes, "minute")
     pairs_per_step = batches.plan.pairs_per_epoch / batches.batches_per_epoch
-    per_sentence = TRANSLATION_COST * timing.step / pairs_per_step
-    _choose_validation(choices, per_sentence)
-    left = 60 * training.minutes - (clock() - started) - FINISHING_SECONDS
-    left -= (1 + COMPILING_SEARCH) * timing.compiling  # the step once more, with its schedule
-    left -= len(task.test_pairs) * per_sentence
-    validation = _num_validated(choices.config, task) * per_sentence
-    if choices.is_open("training.eval_every"):
-        steps = (left - rules.NUM_EVALUATIONS * validation) / timing.step
-    else:
-        steps = left / (timing.step + validation / training.eval_every)
+    per_sentence = TRANSLATION_COST * step_seconds / pairs_per_step
+    validation = 60 * training.minutes * VALIDATION_SHARE
+    number = int(validation / rules.NUM_EVALUATIONS / per_sentence) // 50 * 50
+    number = min(rules.HELD_OUT_PAIRS, max(100, number))
+    reason = f"all validations take about {VALIDATION_SHARE:.0%} of the time"
+    choices.set("data.max_validation_sentences", number, reason)
+    left = 60 * training.minutes - validation - (clock() - started) - FINISHING_SECONDS
+    steps = (left - len(task.test_pairs) * per_sentence) / step_seconds
     most = rules.MAX_EPOCHS * batches.batches_per_epoch
-    reason = f"{quantity(training.minutes, 'minute')} at {timing.step:.3g} s a step"
+    reason = f"{minutes} at {step_seconds:.3g} s a step"
     if steps < rules.NUM_CHECKPOINTS:
         reason = f"the fewest; too little time: {reason}"
     elif steps > most:
@@ -212,31 +201,10 @@ def fix_steps(
     trainer.take_schedule(_as_first_host(choices).config)
 
 
-def _choose_validation(choices: Choices, per_sentence: float) -> None:
-    """Chooses how many sentences a validation translates. per_sentence: seconds for one."""
-    seconds = 60 * choices.config.training.minutes * VALIDATION_SHARE / rules.NUM_EVALUATIONS
-    number = min(rules.HELD_OUT_PAIRS, max(100, int(seconds / per_sentence) // 50 * 50))
-    reason = f"all validations take about {VALIDATION_SHARE:.0%} of the time"
-    choices.set("data.max_validation_sentences", number, reason)
+def time_step(trainer: Trainer, clock: Clock = time.monotonic) -> float:
+    """Returns the seconds of a training step, measured for `TIMED_SECONDS`; all hosts agree.
 
-
-def _num_validated(config: Config, task: TranslationTask) -> int:
-    """Returns how many sentences a validation translates."""
-    available = len(task.validation_pairs)
-    return min(config.data.max_validation_sentences or available, available)
-
-
-class StepTiming(NamedTuple):
-    """What was measured. compiling: seconds to compile the step; step: seconds that one takes."""
-
-    compiling: float
-    step: float
-
-
-def time_steps(trainer: Trainer, clock: Clock = time.monotonic) -> StepTiming:
-    """Compiles the training step and times it for about `TIMED_SECONDS`; all hosts agree.
-
-    What it learns is thrown away.
+    What it learns is thrown away; the compiled step serves the run.
     """
     state = trainer.train_step.init_state()
     make_batch, training_batches = trainer.train_step.make_batch, trainer.task.training_batches
@@ -248,12 +216,63 @@ def time_steps(trainer: Trainer, clock: Clock = time.monotonic) -> StepTiming:
         for _ in range(num_steps):
             state, _ = trainer.train_step(state, next(batches))
         jax.block_until_ready(state)
-        seconds = clock() - start
+        seconds = (clock() - start) / num_steps
         return float(hosts.gather_from_hosts(repr(seconds).encode())[0])
 
-    first = run(1)
-    warm = run(WARM_STEPS) / WARM_STEPS
-    num_steps = max(WARM_STEPS, min(1000, int(TIMED_SECONDS / max(warm, 1e-6))))
-    seconds = run(num_steps) / num_steps
+    run(1)  # which compiles it
+    warm = run(WARM_STEPS)
+    seconds = run(max(WARM_STEPS, min(1000, int(TIMED_SECONDS / max(warm, 1e-6)))))
     batches.close()
-    return StepTiming(max(0.0, first - seconds), seconds)
+    return seconds
+
+
+# ---- by the memory
+
+
+def choose_micro_batches(choices: Choices, trainer: Trainer) -> bool:
+    """Raises an open `training.accumulate_steps` until the step fits; returns whether it changed.
+
+    It fits if the compiler's figure for the step is at most the memory, if that is known. Raises
+    ValueError if even micro-batches of one row for each device are too large.
+    """
+    limit = _memory_limit(choices.config)
+    if not (limit and choices.is_open(NUM_PARTS)):
+        return False
+    parts = choices.config.training.accumulate_steps
+    num_rows, num_devices = (
+        trainer.task.training_batches.rows_per_batch,
+        trainer.parallel.num_row_shards,
+    )
+    with phase("choosing micro-batches that fit the memory"):
+        while (needed := step_memory(_step_in_parts(trainer, parts))) > limit:
+            if parts >= -(-num_rows // num_devices):
+                raise ValueError(
+                    f"A step in {parts} micro-batches still needs {needed / GIB:.3g} GiB of the "
+                    f"{limit / GIB:.3g} GiB on each device: set remat=True, raise mesh.fsdp, or "
+                    f"lower data.row_length."
+                )
+            parts *= 2
+    choices.set(NUM_PARTS, parts, f"{needed / GIB:.3g} of {limit / GIB:.3g} GiB on each device")
+    return choices.config != trainer.config
+
+
+def step_memory(step: TrainStep) -> int:
+    """Returns the bytes that the compiled step needs on each device, its state included."""
+    memory = step.lower().compile().memory_analysis()
+    assert memory  # every backend that we compile for knows it
+    results = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return memory.argument_size_in_bytes + results + memory.temp_size_in_bytes
+
+
+def _step_in_parts(trainer: Trainer, num_parts: int) -> TrainStep:
+    task, batch = trainer.task, trainer.train_step.example_batch
+    config = trainer.config.with_values({NUM_PARTS: num_parts})
+    return TrainStep(config, trainer.parallel, task.model, task.loss_fn, batch)
+
+
+def _memory_limit(config: Config) -> float:
+    """Returns the bytes that a step may take on the smallest device; 0 if nothing is known."""
+    if config.training.memory_gib:
+        return config.training.memory_gib * GIB
+    found = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 0)
+    return MEMORY_SHARE * min(map(float, hosts.gather_from_hosts(str(found).encode())))

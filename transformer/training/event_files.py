@@ -23,6 +23,7 @@ GROUPS = {  # of the names that do not begin with that of a split; None: not for
     "device_hours": "progress",
     "target_tokens": "progress",
     "num_train_steps": None,
+    "selection_score": None,
 }
 SCHEME = "events"  # by which tensorboardX knows that we write its files
 NUM_SAMPLES = 8  # per validation

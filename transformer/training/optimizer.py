@@ -1,7 +1,8 @@
 """Schedules of the learning rate and optimizers, as one optax transformation (section 5.3)."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,20 +30,65 @@ def make_schedule(
     `DECAYS` replaces the inverse square root. The schedule takes optax's count, which is 0 at the
     first step: the paper's step is count + 1.
     """
-    warmup, decay_steps, final = config.warmup_steps, config.decay_steps, config.final_share
-    scale = d_model**-0.5
+    decay, numbers = _schedule(config, d_model)
+    return partial(_rate, decay, numbers)
+
+
+class Numbers(NamedTuple):
+    """The numbers of a schedule; `_rate` computes with them. As Python's, or as arrays []."""
+
+    factor: Any
+    warmup: Any
+    rise: Any  # warmup^-1.5
+    num_decaying: Any
+    final: Any
+    falling: Any  # 1 - final
+
+
+class ScheduleState(NamedTuple):
+    """How many updates there were, and the schedule of their learning rate."""
+
+    count: jax.Array
+    numbers: Numbers
+
+
+def _schedule(config: OptimizerConfig, d_model: int) -> tuple[str, Numbers]:
+    """Returns the name of the decay, "" for the paper's, and the numbers."""
+    warmup, final = config.warmup_steps, config.final_share
+    factor = d_model**-0.5
     if config.peak_learning_rate:
-        scale = config.peak_learning_rate * warmup**0.5
+        factor = config.peak_learning_rate * warmup**0.5
+    num_decaying = max(1, config.decay_steps - warmup)
+    if config.decay_steps:
+        factor *= warmup**-0.5
+    numbers = Numbers(factor, warmup, warmup**-1.5, num_decaying, final, 1 - final)
+    return config.decay if config.decay_steps else "", numbers
 
-    def schedule(count: jax.typing.ArrayLike) -> jax.Array:
-        step = jnp.asarray(count, jnp.float32) + 1
-        if not decay_steps:
-            return scale * jnp.minimum(step**-0.5, step * warmup**-1.5)
-        passed = jnp.clip((step - warmup) / max(1, decay_steps - warmup), 0, 1)
-        decayed = final + (1 - final) * DECAYS[config.decay](passed)
-        return scale * warmup**-0.5 * jnp.minimum(step / warmup, decayed)
 
-    return schedule
+def _rate(decay: str, of: Numbers, count: jax.typing.ArrayLike) -> jax.Array:
+    step = jnp.asarray(count, jnp.float32) + 1
+    if not decay:
+        return of.factor * jnp.minimum(step**-0.5, step * of.rise)
+    passed = jnp.clip((step - of.warmup) / of.num_decaying, 0, 1)
+    decayed = of.final + of.falling * DECAYS[decay](passed)
+    return of.factor * jnp.minimum(step / of.warmup, decayed)
+
+
+def _scale_by_schedule(decay: str, numbers: Numbers) -> optax.GradientTransformation:
+    """Returns `optax.scale_by_learning_rate` of a schedule whose numbers are in the state.
+
+    So another schedule, as of other steps, is the same program.
+    """
+
+    def init(params: Any) -> ScheduleState:
+        return ScheduleState(jnp.zeros((), jnp.int32), Numbers(*map(jnp.float32, numbers)))
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, ScheduleState]:
+        rate = -1 * _rate(decay, state.numbers, state.count)
+        updates = jax.tree.map(lambda u: rate.astype(u.dtype) * u, updates)
+        return updates, state._replace(count=state.count + 1)
+
+    return optax.GradientTransformation(init, update)
 
 
 def make_optimizer(config: OptimizerConfig, d_model: int) -> optax.GradientTransformation:
@@ -54,8 +100,7 @@ def make_optimizer(config: OptimizerConfig, d_model: int) -> optax.GradientTrans
     steps = [_make_direction(config)]
     if config.weight_decay:
         steps.append(optax.add_decayed_weights(config.weight_decay, mask=_is_matrix))
-    schedule = make_schedule(config, d_model)
-    optimizer = optax.chain(*steps, optax.scale_by_learning_rate(schedule))
+    optimizer = optax.chain(*steps, _scale_by_schedule(*_schedule(config, d_model)))
     if config.clip_norm:
         optimizer = optax.chain(optax.clip_by_global_norm(config.clip_norm), optimizer)
     return _keep_ema(optimizer, config.ema_decay) if config.ema_decay else optimizer

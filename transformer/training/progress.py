@@ -2,19 +2,39 @@
 
 import math
 import os
+import platform
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TextIO
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TextIO
 
+import jax
+
+import transformer
+from transformer.checkpoint.about import lost_records
 from transformer.config import Config
 from transformer.console import Pace, live_line, phase, say
 from transformer.evaluation import plots
 from transformer.terminal import LiveLine
-from transformer.training.environment import describe_environment
 from transformer.training.event_files import EventFile
-from transformer.training.same_run import describe_records
 from transformer.workdir import WorkDir
 
+ROOT = Path(transformer.__file__).parents[1]
+PACKAGES = [
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "orbax-checkpoint",
+    "numpy",
+    "sacrebleu",
+    "sentencepiece",
+]
 OnReport = Callable[[int, dict[str, float]], object]
 SHOW_EVERY = 1.0, 20.0  # seconds between two lines on a terminal and in a file, if steps take long
 DRAWING_SHARE = 0.02  # of the time, at most, goes into drawing curves
@@ -125,21 +145,17 @@ def open_progress(
     workdir: WorkDir,
     config: Config,
     step: int,
-    trained: Mapping[str, float],
+    about: Mapping[str, Any],
     on_report: OnReport | None,
 ) -> Progress:
     """Returns the progress of a run that goes on after `step`, and notes this start of it.
 
-    What an interrupted run logged of later steps is forgotten. trained: what the checkpoint of that
-    step notes; if records that were in metrics.jsonl then are lost, that is said.
+    What an interrupted run logged of later steps is forgotten. about: what the checkpoint of that
+    step holds; if records that were in metrics.jsonl then are lost, that is said.
     """
     workdir.forget_metrics_after(step)
-    num = int(trained.get("records", 0))
-    if num and not describe_records(workdir, num).items() <= trained.items():
-        say(
-            f"warning: {workdir / 'metrics.jsonl'} no longer holds the {num:,} records that it had "
-            f"at step {step:,}: curves and patience go on with those that are there"
-        )
+    if lost := lost_records(workdir, about):
+        say(f"warning: {lost}")
     workdir.append_start(step, describe_environment())
     return Progress(workdir, config.training.num_train_steps, step, on_report, config)
 
@@ -150,3 +166,30 @@ def _format_shares(metrics: Mapping[str, float]) -> str:
     if metrics["input_wait"] > 0.01:
         text += f"  {metrics['input_wait']:.0%} waiting for data"
     return text + (f"  {metrics['skipped']:.0f} skipped" if metrics["skipped"] else "")
+
+
+def describe_environment() -> dict[str, Any]:
+    """Returns a JSON object that describes this process and its machine."""
+    kinds = [device.device_kind for device in jax.devices()]
+    return {
+        "command": sys.orig_argv,
+        "host": socket.gethostname(),
+        "num_hosts": jax.process_count(),
+        "devices": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "packages": {"transformer": transformer.__version__}
+        | {name: metadata.version(name) for name in PACKAGES},
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str | None:
+    """Returns the commit of the checkout, "…-dirty" if files differ; None if there is none."""
+    if not (ROOT / ".git").exists():
+        return None
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40"]
+    with suppress(OSError, subprocess.SubprocessError):
+        found = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+        return found.stdout.strip()
+    return None

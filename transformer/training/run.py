@@ -2,7 +2,7 @@
 
 import math
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,21 +12,27 @@ from etils import epath
 from etils.epath import PathLike
 
 from transformer.config import Config
-from transformer.console import format_seconds, keeping_log, phase, say, showing_phases, silence
+from transformer.console import (
+    format_seconds,
+    keeping_log,
+    phase,
+    quantity,
+    say,
+    showing_phases,
+    silence,
+)
 from transformer.evaluation.task_scores import TaskScores
 from transformer.parallel import devices, hosts
 from transformer.parallel.shared_signals import catching_signals
 from transformer.signals import DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
 from transformer.tasks.task import Task
 from transformer.training import next_commands, startup_summary
-from transformer.training.automatic import choose_settings, fix_steps
-from transformer.training.choices import Choices
-from transformer.training.fit_memory import make_fitting_trainer
+from transformer.training.automatic import choose_micro_batches, choose_settings, fix_steps
+from transformer.training.automatic_rules import Choices
 from transformer.training.moved_folder import ending_saves
 from transformer.training.next_commands import this_command
 from transformer.training.profile import Profile, make_profile
 from transformer.training.progress import OnReport
-from transformer.training.same_run import check_same_run, summary
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
@@ -154,11 +160,12 @@ def _make_trainer(
 
     start: by `time.monotonic`. Raises `Interruption` if a signal comes before it is done.
     """
+    options = workdir, stopping, task_type, on_report
     with stopping.at_once():
         choices = Choices(config) if workdir.has_run else choose_settings(config)
-        trainer = make_fitting_trainer(
-            choices, lambda config: Trainer(config, workdir, stopping, task_type, on_report)
-        )
+        trainer = Trainer(choices.config.validate(), *options)
+        if choose_micro_batches(choices, trainer):
+            trainer = Trainer(choices.config.validate(), *options)
         fix_steps(trainer, choices, start)
         return trainer, choices
 
@@ -167,14 +174,18 @@ def _train(
     trainer: Trainer, choices: Choices, profile: Profile, accept_changed_text: bool
 ) -> TrainingResult:
     """Trains a run to its end, or until a signal stops it."""
-    workdir = trainer.workdir
-    begin_run(trainer, accept_changed_text=accept_changed_text)
+    workdir, stopping = trainer.workdir, trainer.stopping
     lines = startup_summary.summary_lines(trainer.config, trainer.train_step, trainer.task)
     say("\n".join([*lines, *choices.lines()]))
     with ending_saves(trainer):
-        code = trainer.run(partial(conclude_run, trainer), profile)
+        code = trainer.run(profile, accept_changed_text=accept_changed_text)
+        if code == DONE:
+            code = stopping.exit_code
+            with suppress(Interruption), stopping.at_once():
+                conclude_run(trainer)
+                code = DONE
     step = max(trainer.checkpoints.steps(), default=0)
-    trainer.checkpoints.close()
+    trainer.close()
     if code != DONE:
         return TrainingResult(workdir.path, step, code, {})
     hosts.wait_until(partial(workdir.is_finished, trainer.config))  # the first host writes that
@@ -191,33 +202,19 @@ def is_finished(workdir: WorkDir, config: Config) -> bool:
     return finished
 
 
-def begin_run(trainer: Trainer, *, accept_changed_text: bool) -> None:
-    """Writes what the work directory needs before the first step; every host waits for it.
-
-    accept_changed_text: as of `train`.
-    """
-    workdir = trainer.workdir
-    hosts.check_same("the text that they read", lambda: summary(trainer.task.data_contents()))
-    if note := check_same_run(workdir, trainer.task, accept_changed_text=accept_changed_text):
-        say(note)
-    if workdir.writes and (note or not workdir.has_run):
-        trainer.task.save(workdir.path)
-    workdir.save_config(trainer.config)
-    hosts.wait_for_all("the work directory")
-    if not hosts.wait_until(lambda: workdir.has_run):
-        raise ValueError(f"{workdir.path} is not shared by the hosts: name a folder that all see.")
-
-
-def conclude_run(trainer: Trainer, step: int) -> None:
+def conclude_run(trainer: Trainer) -> None:
     """Scores the test set, draws the curves, and marks the run as finished."""
-    workdir = trainer.workdir
+    workdir, step = trainer.workdir, trainer.step
+    num_steps = trainer.config.training.num_train_steps
+    if step < num_steps:
+        since = quantity(trainer.stopping.num_worse, "evaluation")
+        say(f"stopped at step {step:,}: no better {trainer.task.selection_key} since {since}")
     with phase("scoring the test set"):
         result = trainer.task.score_test_split()
     if not workdir.writes:
         return
     scores = _save_scores(workdir, result, trainer.config.data.test_split) if result else {}
     # `WorkDir.is_finished` takes this last line of metrics.jsonl as the mark of a finished run.
-    num_steps = trainer.config.training.num_train_steps
     trainer.progress.log(step, scores | {"num_train_steps": num_steps})
     path = str(workdir.path)
     say("\n".join(next_commands.next_command_lines(path, trainer.task.next_commands())))

@@ -1,37 +1,26 @@
-"""Formats what is printed about a run: its summary and its compiled step."""
+"""What is known of a run before it starts: its summary, its compiled step, how long it takes."""
 
-import math
 import re
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 from tabulate import tabulate
 
 from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
+from transformer.console import format_seconds
 from transformer.model.costs import StepCost
 from transformer.parallel.devices import find_chip
 from transformer.parallel.mapping import Parallel
-from transformer.registry import task_kind
+from transformer.registry import TASKS, task_kind
 from transformer.tasks.task import Task
 from transformer.training.steps import TrainStep
 
 Params = Any  # a pytree of parameters, or of their shapes
 MIB = 2**20
-COLLECTIVE = re.compile(
-    r" = (.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-done)?\("
-)
+UTILISATIONS = (0.2, 0.4, 0.6)  # shares of the peak, from a small model to a large one
 LAYER = re.compile(r"/layer_\d+/")
-COMPUTATION = re.compile(r"(?:ENTRY )?%(\S+) .*\{$")
-CHANNEL = re.compile(r"channel_id=(\d+)")
-ARRAY = re.compile(r"([a-z]+)(\d+)\[([\d,]*)\]")
-
-
-class Collectives(NamedTuple):
-    """The collective operations of one kind and type in a program."""
-
-    count: int
-    num_bytes: int  # of their results
 
 
 def summary_lines(config: Config, step: TrainStep, task: Task | None = None) -> list[str]:
@@ -133,7 +122,7 @@ def work_line(cost: StepCost) -> str:
 
 
 def compiled_lines(compiled: jax.stages.Compiled, device_kind: str) -> list[str]:
-    """Returns what the compiler says of a step: memory and FLOPs per device, collectives.
+    """Returns what the compiler says of a step: memory and FLOPs per device.
 
     The compiler counts the body of a loop (micro-batches, scanned layers) once.
     """
@@ -144,49 +133,58 @@ def compiled_lines(compiled: jax.stages.Compiled, device_kind: str) -> list[str]
     if chip:
         fits = "fits" if kept + work < chip.memory_gib * 1024 else "DOES NOT FIT"
         verdict = f": {fits} into {chip.memory_gib} GiB"
-    collectives = ", ".join(
-        f"{found.count} {kind} ({found.num_bytes / MIB:,.1f} MiB)"
-        for kind, found in find_collectives(compiled.as_text() or "").items()
-    )
     return [
         f"compiled    {kept:,.0f} MiB of state and batch + {work:,.0f} MiB of work space on each "
         f"device{verdict}",
         f"            {cost.get('flops', 0) / 1e9:,.1f} GFLOP per step on each device, by the "
         f"compiler's count (loops once)",
-        f"            collectives: {collectives or 'none'}",
     ]
 
 
-def find_collectives(program: str) -> dict[str, Collectives]:
-    """Returns the collective operations in the text of a compiled program, by kind and types.
+def make_step_without_data(config: Config, parallel: Parallel) -> TrainStep:
+    """Makes the TrainStep from shapes alone; vocabularies are as large as `tokenizer.vocab_size`.
 
-    One inside a loop counts once. Of an asynchronous one only the `-done` half counts, and of one
-    that TPUs do beside other operations, in several fusions with one channel, the first part. For
-    TPUs a reduce-scatter is an all-reduce that is fused with a slice, before which it is counted.
-
-    >>> find_collectives(" %x = (f32[2,8]{1,0}, bf16[16]{0}) all-reduce(%a, %b)")
-    {'all-reduce bf16+f32': Collectives(count=1, num_bytes=96)}
+    Raises ValueError for a task whose shapes depend on its data.
     """
-    found: dict[str, Collectives] = {}
-    computation, seen = "", set()
-    for line in program.split("\n"):
-        if head := COMPUTATION.match(line):
-            computation = head[1]
-        if not (collective := COLLECTIVE.search(line)):
-            continue
-        kind, channel = collective[2], CHANNEL.search(line)
-        if computation.startswith("all-reduce-scatter"):
-            kind = "reduce-scatter"
-        elif channel and "fus" in computation:  # elsewhere all of a shard_map have one channel
-            if (kind, channel[1]) in seen:
-                continue
-            seen.add((kind, channel[1]))
-        arrays = ARRAY.findall(collective[1])
-        name = f"{kind} {'+'.join(sorted({letters + bits for letters, bits, _ in arrays}))}"
-        num_bytes = sum(
-            math.prod(map(int, filter(None, shape.split(",")))) * int(bits) // 8
-            for _, bits, shape in arrays
+    if config.automatic_settings():
+        raise ValueError(
+            f"What is chosen depends on the text, which --topology does not read: set "
+            f"{', '.join(config.automatic_settings())}, or leave out --topology."
         )
-        before = found.get(name, Collectives(0, 0))
-        found[name] = Collectives(before.count + 1, before.num_bytes + num_bytes)
-    return found
+    task = TASKS[config.task]
+    model, batch = task.model_and_blank_batch(config)
+    loss_fn = task.make_loss_fn(model, config.training.label_smoothing)
+    return TrainStep(config, parallel, model, loss_fn, batch)
+
+
+def estimate_lines(
+    cost: StepCost | None, num_steps: int, devices: Sequence[jax.Device]
+) -> list[str]:
+    """Returns lines on what all steps of a run take, in time and chip-hours.
+
+    They assume several utilisations: the share of the peak that the model's arithmetic on real
+    tokens reaches, which the reports of training give. Evaluations come on top. None for CPUs.
+    cost: of a step; None if unknown.
+    """
+    kind = devices[0].device_kind
+    chip = find_chip(kind)
+    if devices[0].platform == "cpu":  # which has no peak to speak of
+        return []
+    if not chip or not cost:
+        reason = f"the peak of {kind}" if not chip else "what a step costs"
+        return [f"estimate    none, as {reason} is not known"]
+    has_cores = devices[0].platform == "tpu"  # of some TPUs, the two of a chip are two devices
+    num_chips = len({str(device.coords) if has_cores else device.id for device in devices})
+    peak = chip.peak_tflops * 1e12 * len(devices)
+    lines = [
+        f"estimate    {num_steps:,} steps of {cost.flops / 1e9:,.1f} GFLOP, on {num_chips} "
+        f"chip{'s' * (num_chips > 1)} of {peak / num_chips / 1e12:,.4g} TFLOP/s:"
+    ]
+    for utilisation in UTILISATIONS:
+        seconds = cost.flops / (utilisation * peak)
+        chip_hours = num_chips * num_steps * seconds / 3600
+        lines.append(
+            f"            at {utilisation:.0%} of peak: {1000 * seconds:,.1f} ms per step, "
+            f"{format_seconds(num_steps * seconds)}, {chip_hours:,.1f} chip-hours"
+        )
+    return lines

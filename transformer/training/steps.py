@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from transformer.checkpoint.lora import AdapterState, init_adapters
-from transformer.checkpoint.train_state import Params, TrainState
+from transformer.checkpoint.train_state import AdapterState, Params, TrainState, init_adapters
 from transformer.config import Config
 from transformer.parallel.mapping import Parallel
 from transformer.parallel.mesh import rows_of_host
@@ -128,7 +127,7 @@ class TrainStep:
     ) -> None:
         self.parallel, self.model, self.loss_fn = parallel, model, loss_fn
         self.example_batch = batch
-        self.optimizer = make_optimizer(config.optimizer, config.model.d_model)
+        self.take_schedule(config)
         self._seed, self._lora_rank = config.training.seed, config.training.lora_rank
         self._accumulate_steps = config.training.accumulate_steps
         self.abstract_state = parallel.abstract(self._init_state)
@@ -136,6 +135,10 @@ class TrainStep:
             make_train_step, loss_fn, self.optimizer, self._seed, self._accumulate_steps
         )
         self._mapped = parallel.map_step(make_step, self.abstract_state)
+
+    def take_schedule(self, config: Config) -> None:
+        """Makes states from now on that are trained by another schedule, in the same program."""
+        self.optimizer = make_optimizer(config.optimizer, config.model.d_model)
 
     def _init_state(self) -> TrainState:
         return init_state(

@@ -2,20 +2,16 @@
 
 import math
 import signal
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
-from typing import Any
+from contextlib import closing, nullcontext
 
 import jax
 
-from transformer.checkpoint.checkpoints import Checkpoints
-from transformer.checkpoint.open_run import choose_base, load_base
+from transformer.checkpoint.about import describe_records
+from transformer.checkpoint.checkpoints import SCORE, Checkpoints
 from transformer.checkpoint.orbax_manager import reason_of
 from transformer.checkpoint.train_state import Params, TrainState
-from transformer.checkpoint.warm_start import warm_start
 from transformer.config import Config
-from transformer.console import phase, quantity, say
-from transformer.parallel import hosts
+from transformer.console import phase, say
 from transformer.parallel.mapping import make_parallel
 from transformer.registry import TASKS
 from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption, Stopping
@@ -25,11 +21,9 @@ from transformer.training.optimizer import make_schedule
 from transformer.training.prefetch import prefetch
 from transformer.training.profile import NO_PROFILE, Profile, annotate
 from transformer.training.progress import OnReport, open_progress
-from transformer.training.same_run import describe_records, open_checkpoints
+from transformer.training.start import first_state
 from transformer.training.steps import Batch, Sums, TrainStep
 from transformer.workdir import WorkDir
-
-Conclude = Callable[[int], None]
 
 
 class Trainer:
@@ -49,68 +43,71 @@ class Trainer:
         task_type: type[Task] | None = None,
         on_report: OnReport | None = None,
     ) -> None:
-        self.workdir, self.on_report = workdir, on_report
+        self.config, self.workdir, self.on_report = config, workdir, on_report
         self.stopping = stopping or Stopping(config.training.patience)
         self.parallel = make_parallel(config)
         make_task = task_type or TASKS[config.task]
         with phase("reading the corpus"):
             self.task = make_task(config, self.parallel, workdir)
-        self.take_schedule(config)
+        with phase("making the first batch"):
+            batch = self.task.training_batches[0]
+        self.train_step = TrainStep(
+            config, self.parallel, self.task.model, self.task.loss_fn, batch
+        )
+        self.learning_rate = make_schedule(config.optimizer, config.model.d_model)
 
     def take_schedule(self, config: Config) -> None:
         """Takes a configuration that may differ in its steps, periods and schedule."""
-        task = self.task
-        self.config = task.config = config
+        self.config = self.task.config = config
+        self.train_step.take_schedule(config)
         self.learning_rate = make_schedule(config.optimizer, config.model.d_model)
-        with phase("making the first batch"):
-            batch = task.training_batches[0]
-        self.train_step = TrainStep(config, self.parallel, task.model, task.loss_fn, batch)
 
-    def run(self, conclude: Conclude | None = None, profile: Profile = NO_PROFILE) -> int:
-        """Trains to the last step or until told to stop; returns the exit code for the process.
+    def run(self, profile: Profile = NO_PROFILE, *, accept_changed_text: bool = False) -> int:
+        """Trains to the last step or until told to stop, and saves; returns the exit code so far.
 
-        conclude(step) is called at the end of a run that was not interrupted, to score a test
-        split for example. profile: traces some of the steps.
+        `close` ends what it has opened. profile: traces some of the steps.
         """
-        training = self.config.training
-        state = self._start()
-        step = int(state.step)
-        batches = prefetch(self._make_batch, range(step, training.num_train_steps))
-        while step < training.num_train_steps and not self._must_end():
-            is_first = step == self.first_step
-            with phase("compiling the training step") if is_first else nullcontext():
-                with profile.step(step + 1, self.meter.paused):
-                    with self.meter.waiting(), annotate("input"):
-                        batch = next(batches)
-                    state, sums = self.train_step(state, batch)
-                step += 1
-                self.meter.add(step, sums | self._vote_to_stop(), wait=is_first)
-            self._report(step)
-            self._warn_of_skipped_updates()
-            self._save_and_evaluate(step, state)
-        batches.close()
+        state = self._start(accept_changed_text)
+        self.step = self.first_step = int(state.step)
+        num_train_steps = self.config.training.num_train_steps
+        with closing(prefetch(self._make_batch, range(self.step, num_train_steps))) as batches:
+            while self.step < num_train_steps and not self._must_end():
+                is_first = self.step == self.first_step
+                with phase("compiling the training step") if is_first else nullcontext():
+                    with profile.step(self.step + 1, self.meter.paused):
+                        with self.meter.waiting(), annotate("input"):
+                            batch = next(batches)
+                        state, sums = self.train_step(state, batch)
+                    self.step += 1
+                    self.meter.add(self.step, sums | self._vote_to_stop(), wait=is_first)
+                self._report(self.step)
+                self._warn_of_skipped_updates()
+                self._save_and_evaluate(self.step, state)
         profile.close(self.meter.paused)
-        return self._finish(step, state, conclude)
+        return self._finish(self.step, state)
 
-    def _start(self) -> TrainState:
+    def _start(self, accept_changed_text: bool) -> TrainState:
         """Opens checkpoints and logs; returns the state to continue from."""
-        self.checkpoints = open_checkpoints(self.config, self.workdir, self.task)
-        state = _restore_or_init(self.config, self.workdir, self.checkpoints, self.train_step)
-        self.first_step = step = int(state.step)
-        trained = self.checkpoints.about(step).get("trained", {}) if step else {}
-        self.progress = open_progress(self.workdir, self.config, step, trained, self.on_report)
-        self.meter = make_meter(step, self.task.cost_per_step, trained)
-        self._recall_evaluations(step, state)
+        keep = self.config.training.keep_checkpoints
+        self.checkpoints = checkpoints = Checkpoints(self.workdir.checkpoints, keep=keep)
+        state, self._notes = first_state(
+            self.config,
+            self.task,
+            self.train_step,
+            checkpoints,
+            accept_changed_text=accept_changed_text,
+        )
+        step = int(state.step)
+        about = checkpoints.about(step) if step else {}
+        self.progress = open_progress(self.workdir, self.config, step, about, self.on_report)
+        self.meter = make_meter(step, self.task.cost_per_step, about.get("trained", {}))
+        for evaluated in [n for n in sorted(checkpoints.scores) if n > step]:
+            del checkpoints.scores[evaluated]  # of steps that are done again
+        for evaluated in sorted(checkpoints.scores):
+            self.stopping.record_score(checkpoints.scores[evaluated][0])
+        if step not in checkpoints.scores and (step or self.config.training.init_from):
+            self._save_and_evaluate(step, state)  # as an evaluation was cut short
         return state
-
-    def _recall_evaluations(self, step: int, state: TrainState) -> None:
-        """Counts the evaluations before a resumption, and makes up for one that was cut short."""
-        scores = _scores_until(step, self.task, self.workdir)
-        for scored_step, (score, loss) in scores.items():
-            self.stopping.record_score(score)
-            self.checkpoints.record_score(scored_step, score, loss)
-        if step not in scores and (step or self.config.training.init_from):
-            self._save_and_evaluate(step, state)
 
     def _make_batch(self, step: int) -> Batch:
         self.task.training_batches.plan_ahead(step)
@@ -173,14 +170,14 @@ class Trainer:
                 metrics, samples = self.task.evaluate(params)
         except Interruption:
             return
-        self._log(step, metrics)
+        score = self.task.selection_score(metrics)
+        self._log(step, {**metrics, SCORE: score})
         self.progress.say(f"step {step:>6,}  validation: {self.task.format_metrics(metrics)}")
         if samples:
             self.progress.say(samples[step % len(samples)])
             self.progress.log_samples(step, samples)
-        score, loss = _score_and_loss(self.task, metrics)
         self.stopping.record_score(score)
-        self.checkpoints.record_score(step, score, loss)
+        self.checkpoints.record_score(step, score, metrics.get("validation_loss", math.inf))
         self.progress.draw_curves()
 
     def _save(self, state: TrainState, *, is_last: bool = False) -> None:
@@ -191,14 +188,15 @@ class Trainer:
         self.workdir.check_in_place()
         try:
             self.workdir.flush("metrics.jsonl")  # first: what it holds is not logged again
-            self.checkpoints.save(state, self.meter.trained() | describe_records(self.workdir))
+            trained = self.meter.trained() | describe_records(self.workdir)
+            self.checkpoints.save(state, **self._notes, trained=trained)
         except Exception as error:  # any type
             if is_last or jax.process_count() > 1:
                 raise
             self.progress.say(f"warning: a checkpoint could not be written: {reason_of(error)}")
 
-    def _finish(self, step: int, state: TrainState, conclude: Conclude | None) -> int:
-        """Saves the last state, closes the logs and concludes; returns the exit code."""
+    def _finish(self, step: int, state: TrainState) -> int:
+        """Saves the last state; returns the exit code."""
         self.meter.settle()
         self._warn_of_skipped_updates()
         if self.meter.has_diverged:
@@ -216,26 +214,17 @@ class Trainer:
             say(f"error: the last checkpoint could not be written: {reason_of(error)}")
             return FAILED
         self.progress.draw_curves(is_last=True)
-        is_done = not self._is_interrupted() and self._conclude(step, conclude)
-        self.progress.close()
-        return DONE if is_done else self.stopping.exit_code
+        return self.stopping.exit_code if self._is_interrupted() else DONE
 
-    def _conclude(self, step: int, conclude: Conclude | None) -> bool:
-        """Calls conclude(step); returns False if a signal cut it short."""
-        if step < self.config.training.num_train_steps:
-            since = quantity(self.stopping.num_worse, "evaluation")
-            say(f"stopped at step {step:,}: no better {self.task.selection_key} since {since}")
-        with suppress(Interruption), self.stopping.at_once():
-            if conclude:
-                conclude(step)
-            return True
-        return False
+    def close(self) -> None:
+        """Closes the logs, and the checkpoints, whose saves it waits for."""
+        self.progress.close()
+        self.checkpoints.close()
 
     def _give_up(self, step: int) -> int:
         """Ends a run that has diverged; returns its exit code."""
         self.checkpoints.wait()
         self.progress.draw_curves(is_last=True)
-        self.progress.close()
         last = max(self.checkpoints.steps(), default=0)
         say(
             f"error: gave up at step {step:,} after {MAX_SKIPPED} updates in a row that are not "
@@ -243,56 +232,3 @@ class Trainer:
             f"optimizer.peak_learning_rate or set optimizer.clip_norm, in another --workdir."
         )
         return DIVERGED
-
-
-def _restore_or_init(
-    config: Config, workdir: WorkDir, checkpoints: Checkpoints, train_step: TrainStep
-) -> TrainState:
-    """Returns the newest good checkpoint, or a fresh state, or one with another run's weights."""
-    note, training, resumes = "", config.training, bool(checkpoints.steps())
-    if resumes:
-        with phase("restoring the checkpoint"):
-            state = checkpoints.restore(train_step.abstract_state)
-        note = f"resuming at step {int(state.step):,}"
-    else:
-        with phase("initialising the parameters"):
-            state = train_step.init_state()
-        if training.init_from and not training.lora_rank:
-            params, note = warm_start(state.params, workdir, training.init_from)
-            state = state.with_params(params)
-    if training.lora_rank:
-        base = load_base(workdir) if resumes else choose_base(workdir, training.init_from)
-        state = state.replace(frozen=_put_like(train_step.abstract_state.frozen, base))
-        note = note or f"adapters of rank {training.lora_rank} to {training.init_from}"
-    hosts.check_same("the checkpoint that they can read", note.encode)
-    if note:
-        say(note)
-    return state
-
-
-def _put_like(like: Params, base: Params) -> Params:
-    """Puts the parameters of a base on the devices; like: their shapes and shardings."""
-
-    def shapes(params: Params) -> Any:
-        return jax.tree.map(lambda x: x.shape, params)
-
-    if shapes(like) != shapes(base):
-        raise ValueError(
-            "training.lora_rank adapts a model of the same shape and task as that of "
-            "training.init_from; set --config.training.lora_rank=0 to train a model that differs."
-        )
-    return jax.tree.map(lambda x, y: jax.device_put(y.astype(x.dtype), x.sharding), like, base)
-
-
-def _score_and_loss(task: Task, metrics: Mapping[str, float]) -> tuple[float, float]:
-    """Returns the score and the loss of a validation, which is infinite where there is none."""
-    return task.selection_score(metrics), metrics.get("validation_loss", math.inf)
-
-
-def _scores_until(step: int, task: Task, workdir: WorkDir) -> dict[int, tuple[float, float]]:
-    """Returns score and loss of the validations that were logged up to a step, by their steps."""
-    return {
-        record["step"]: _score_and_loss(task, record)
-        for record in workdir.read_metrics()
-        if task.selection_key in record and record["step"] <= step
-    }

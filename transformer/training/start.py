@@ -1,0 +1,159 @@
+"""The start of a run: its first state, restored, initialised or copied from another run.
+
+A run that is resumed must go on with the settings, the vocabularies and the text that its
+checkpoint was trained on; a new one writes them into its work directory.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+import transformer
+from transformer.checkpoint.about import SETTINGS, changed_settings, describe_run, files_of
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.open_run import choose_base, load_base
+from transformer.checkpoint.train_state import Params, TrainState
+from transformer.checkpoint.warm_start import warm_start
+from transformer.config import Config
+from transformer.console import phase, say
+from transformer.parallel import hosts
+from transformer.tasks.task import Task
+from transformer.training.steps import TrainStep
+from transformer.workdir import WorkDir
+
+FLAG = "--accept_changed_text"  # of train.py, and without the dashes an argument of `train`
+
+
+def summary(contents: Sequence[Any]) -> bytes:
+    """Returns arrays, as their checksums, and other objects as text."""
+    return repr(
+        [
+            zlib.crc32(np.ascontiguousarray(item).data) if isinstance(item, np.ndarray) else item
+            for item in contents
+        ]
+    ).encode()
+
+
+def first_state(
+    config: Config,
+    task: Task,
+    train_step: TrainStep,
+    checkpoints: Checkpoints,
+    *,
+    accept_changed_text: bool,
+) -> tuple[TrainState, dict[str, Any]]:
+    """Returns (the state to train on from, the notes on the run that its checkpoints hold).
+
+    Every host waits until the work directory holds what restoring needs. accept_changed_text: the
+    user has said that the text was changed on purpose. Raises ValueError for a run that cannot go
+    on, and if the hosts differ.
+    """
+    workdir, resumes = task.workdir, bool(checkpoints.steps())
+    hosts.check_same("the text that they read", lambda: summary(task.data_contents()))
+    if resumes and not workdir.has_run:
+        raise ValueError(
+            f"{workdir.path} holds checkpoints but no config.json, which says what they are of: "
+            f"put it back, or name another --workdir."
+        )
+    contents = task.training_contents()
+    text = zlib.crc32(summary(contents)) if contents else None
+    note, state = "", None
+    if resumes:
+        with phase("restoring the checkpoint"):
+            state = checkpoints.restore(train_step.abstract_state)
+        about = checkpoints.about(int(state.step))
+        _check_files_and_settings(about, config, workdir)
+        note = _check_text(about, text, config, accept=accept_changed_text)
+    if note:
+        say(note)
+    _write_run(config, task, is_new=bool(note) or not workdir.has_run)
+    if state is None:
+        state, said = _new_state(config, workdir, train_step)
+    else:
+        said = f"resuming at step {int(state.step):,}"
+    if config.training.lora_rank:
+        base = load_base(workdir) if resumes else choose_base(workdir, config.training.init_from)
+        state = state.replace(frozen=_put_like(train_step.abstract_state.frozen, base))
+    hosts.check_same("the checkpoint that they can read", said.encode)
+    if said:
+        say(said)
+    return state, describe_run(workdir.path, config, text)
+
+
+def _check_files_and_settings(about: Mapping[str, Any], config: Config, workdir: WorkDir) -> None:
+    """Raises ValueError if a run does not go on with what its checkpoint was trained with."""
+    for name, (there, here) in changed_settings(about, config).items():
+        if not SETTINGS[name].resumable:
+            raise ValueError(
+                f"{workdir / 'config.json'} has {name}={here!r}, but the checkpoints were trained "
+                f"with {there!r}: put back the former value."
+            )
+    there, here = files_of(about), files_of(describe_run(workdir.path, config))
+    if changed := sorted(n for n in there.keys() | here.keys() if there.get(n) != here.get(n)):
+        raise ValueError(
+            f"{workdir / changed[0]} is not the file that the checkpoints were trained with: put "
+            f"the former one back, or remove what was not there."
+        )
+
+
+def _check_text(about: Mapping[str, Any], text: int | None, config: Config, *, accept: bool) -> str:
+    """Compares the training text with that of a checkpoint; returns what to say, or "".
+
+    Another version of this program may prepare the same text differently, so that it warns instead.
+    """
+    if about["text"] in (None, text):
+        return ""
+    changed = f"the training text is not the one that step {about['step']:,} was trained on"
+    if accept:
+        return f"{changed}; going on with the changed text, as asked by {FLAG}"
+    if about["version"] != transformer.__version__:
+        return (
+            f"warning: {changed}, or version {about['version']}, which wrote that checkpoint, "
+            f"prepared it differently"
+        )
+    raise ValueError(
+        f"{changed[0].upper()}{changed[1:]} (data.corpus={config.data.corpus}): put the former "
+        f"text back, start a new run in another --workdir, or go on with the changed text with "
+        f"{FLAG} (in Python, accept_changed_text=True)."
+    )
+
+
+def _write_run(config: Config, task: Task, *, is_new: bool) -> None:
+    """Writes what restoring needs besides a checkpoint; is_new: all of it, and not config.json."""
+    workdir = task.workdir
+    if workdir.writes and is_new:
+        task.save(workdir.path)
+    workdir.save_config(config)
+    hosts.wait_for_all("the work directory")
+    if not hosts.wait_until(lambda: workdir.has_run):
+        raise ValueError(f"{workdir.path} is not shared by the hosts: name a folder that all see.")
+
+
+def _new_state(config: Config, workdir: WorkDir, train_step: TrainStep) -> tuple[TrainState, str]:
+    """Returns (a state of step 0, perhaps with another run's weights; what to say of these)."""
+    training = config.training
+    with phase("initialising the parameters"):
+        state = train_step.init_state()
+    if not training.init_from:
+        return state, ""
+    if training.lora_rank:
+        return state, f"adapters of rank {training.lora_rank} to {training.init_from}"
+    params, note = warm_start(state.params, workdir, training.init_from)
+    return state.with_params(params), note
+
+
+def _put_like(like: Params, base: Params) -> Params:
+    """Puts the parameters of a base on the devices; like: their shapes and shardings."""
+
+    def shapes(params: Params) -> Any:
+        return jax.tree.map(lambda x: x.shape, params)
+
+    if shapes(like) != shapes(base):
+        raise ValueError(
+            "training.lora_rank adapts a model of the same shape and task as that of "
+            "training.init_from; set --config.training.lora_rank=0 to train a model that differs."
+        )
+    return jax.tree.map(lambda x, y: jax.device_put(y.astype(x.dtype), x.sharding), like, base)
