@@ -17,6 +17,7 @@ from transformer.data.bucketing import fill_inputs, plan_batches
 from transformer.data.labels import Labels
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import Tokenizer
+from transformer.parallel.hosts import leave_if_told
 from transformer.search.programs import make_replicas, one_behind, replicate
 
 
@@ -133,6 +134,7 @@ class EncoderPredictor(Predictor):
         """Yields (index, answer) of each example; batches: (indices [B], -1 for none; B rows)."""
         given = ((indices, self._compiled(self._params, batch)) for indices, batch in batches)
         for indices, results in one_behind(given):
+            leave_if_told()
             answers = jax.device_get(results)
             for row in np.flatnonzero(indices >= 0):
                 yield int(indices[row]), answers[row]

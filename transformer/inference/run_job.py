@@ -17,7 +17,7 @@ from transformer.inference.job_progress import JobProgress
 from transformer.inference.output_formats import make_compressor
 from transformer.inference.resumable_output import Parts, Stream, open_stream
 from transformer.parallel import hosts
-from transformer.signals import DONE, RESUMABLE, Interruption, Stopping
+from transformer.signals import DONE, RESUMABLE, Interruption, exit_code_of
 
 POLL_EVERY = 1  # seconds
 
@@ -37,15 +37,13 @@ class Sink(Protocol):
 
 
 def run_job(model: ModelT, job: FileJob[ModelT], *, say: Say, command: str) -> int:
-    """Runs a job to its end or to a signal; returns an exit code of `signals`.
+    """Runs a job to its end or to an `Interruption`; returns an exit code of `signals`.
 
     model: what computes the output. command: the command that resumes the job, to be shown when a
     signal stops it. Other code than `DONE` means that other hosts may be left waiting: the caller
     should end the process. Raises ValueError for options that the model refuses and files that
     cannot be read or written.
     """
-    stopping = Stopping(patience=0)
-    stopping.catch_signals()
     job.check_options(model)
     stream, is_alone = open_stream(job.output), jax.process_count() == 1
     if not is_alone and (stream or "-" in job.files):
@@ -53,11 +51,10 @@ def run_job(model: ModelT, job: FileJob[ModelT], *, say: Say, command: str) -> i
     sink = stream or Parts(job.output, job.identity(model))
     parts = sink if isinstance(sink, Parts) else None
     try:
-        with stopping.at_once():
-            return _run(model, job, sink, say)
-    except Interruption:
+        return _run(model, job, sink, say)
+    except Interruption as interruption:
         say("stopped" + (f"; finished chunks are kept; resume with: {command}" if parts else ""))
-        return stopping.exit_code
+        return exit_code_of(interruption.number)
     finally:
         if parts:
             parts.close(is_alone=is_alone)

@@ -30,6 +30,7 @@ from transformer.inference.scoring import (
     pad_rows,
 )
 from transformer.inference.translation import Translation
+from transformer.parallel.hosts import leave_if_told
 from transformer.search.decoding import make_length_penalty
 from transformer.search.programs import one_behind, split_rows
 
@@ -216,6 +217,7 @@ class TranslationModel(Predictor):
             if function is not self._functions.logits:  # of which a device may not hold two
                 begun = one_behind(begun)
             for rows, result in begun:
+                leave_if_told()
                 values = jax.device_get(result)
                 for row in np.flatnonzero(rows >= 0):
                     found[rows[row]] = values[row, : lengths[rows[row]]]

@@ -19,6 +19,7 @@ from transformer.inference.translation import Translation, best_translations
 from transformer.inference.translation_model import TranslationModel
 from transformer.model import costs
 from transformer.model.ensemble import Ensemble
+from transformer.parallel.hosts import leave_if_told
 from transformer.search.corpus_search import CorpusSearch
 from transformer.search.inputs import pair_with_prefixes
 from transformer.search.options import SearchOptions
@@ -156,6 +157,7 @@ class Translator(TranslationModel):
         corpus = CorpusSearch(self._programs(search), self._params, search, *sizes)
         found = corpus.run(source, forced)
         for index, hypotheses in counted(found, "translating", len(nonempty)):
+            leave_if_told()
             best = best_translations(hypotheses, search.nbest, self.tokenizer)
             if search.mbr:
                 best = [least_risk(best, are_samples=search.sample)]

@@ -3,7 +3,7 @@
 import math
 import signal
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -51,6 +51,7 @@ class Trainer:
     ) -> None:
         self.workdir, self.on_report = workdir, on_report
         self.stopping = stopping or Stopping(config.training.patience)
+        self._has_left = False  # whether a signal ended an evaluation
         self.parallel = make_parallel(config)
         make_task = task_type or TASKS[config.task]
         with phase("reading the corpus"):
@@ -128,7 +129,7 @@ class Trainer:
     def _is_interrupted(self) -> bool:
         is_alone = jax.process_count() == 1
         told = self.stopping.signal if is_alone else self.meter.num_hosts_stopping
-        return self.stopping.has_left or bool(told)
+        return self._has_left or bool(told)
 
     def _report(self, step: int) -> None:
         """Logs and shows the metrics every `log_every` steps, and shows them if steps take long."""
@@ -166,12 +167,13 @@ class Trainer:
         return step % training.eval_every == 0 or step == training.num_train_steps
 
     def _evaluate(self, step: int, params: Params) -> None:
-        """Scores the validation split, unless a signal cuts that short."""
+        """Scores the validation split; if a signal ends that, the next start makes up for it."""
         self.progress.pause()
         try:
-            with self.stopping.at_once(), annotate("evaluation"), phase("validating"):
+            with hosts.interruptible(self.stopping), annotate("evaluation"), phase("validating"):
                 metrics, samples = self.task.evaluate(params)
         except Interruption:
+            self._has_left = True
             return
         self._log(step, metrics)
         self.progress.say(f"step {step:>6,}  validation: {self.task.format_metrics(metrics)}")
@@ -188,7 +190,6 @@ class Trainer:
         self.meter.settle()
         if self.meter.num_skipped_in_a_row:
             return
-        self.workdir.check_in_place()
         try:
             self.workdir.flush("metrics.jsonl")  # first: what it holds is not logged again
             self.checkpoints.save(state, self.meter.trained() | describe_records(self.workdir))
@@ -221,15 +222,17 @@ class Trainer:
         return DONE if is_done else self.stopping.exit_code
 
     def _conclude(self, step: int, conclude: Conclude | None) -> bool:
-        """Calls conclude(step); returns False if a signal cut it short."""
+        """Calls conclude(step); returns whether it came to its end."""
         if step < self.config.training.num_train_steps:
             since = quantity(self.stopping.num_worse, "evaluation")
             say(f"stopped at step {step:,}: no better {self.task.selection_key} since {since}")
-        with suppress(Interruption), self.stopping.at_once():
-            if conclude:
-                conclude(step)
-            return True
-        return False
+        try:
+            with hosts.interruptible(self.stopping):
+                if conclude:
+                    conclude(step)
+        except Interruption:
+            return False
+        return True
 
     def _give_up(self, step: int) -> int:
         """Ends a run that has diverged; returns its exit code."""
