@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import transformer
 from transformer.cli.flags import flag
-from transformer.console import be_quiet, say
+from transformer.console import be_quiet, phase, say
 from transformer.signals import RESUMABLE
 
 MARGIN = 30  # seconds after which JAX gives up later than we do
@@ -50,18 +50,17 @@ def connect_hosts(flags: HostFlags) -> bool:
         )
         os._exit(RESUMABLE)
 
-    if flags.coordinator:
-        say(f"waiting up to {flags.wait_seconds} s for {who}")
     timer = threading.Timer(flags.wait_seconds, give_up)
     timer.daemon = True
     timer.start()
     try:
-        is_first = hosts.connect(
-            flags.coordinator,
-            flags.num_processes,
-            flags.process_id,
-            wait_seconds=flags.wait_seconds + MARGIN,
-        )
+        with phase(f"waiting for {who}"):
+            is_first = hosts.connect(
+                flags.coordinator,
+                flags.num_processes,
+                flags.process_id,
+                wait_seconds=flags.wait_seconds + MARGIN,
+            )
     finally:
         timer.cancel()
     if not is_first:

@@ -20,10 +20,10 @@ from typing import IO, Any
 from etils.epath import PathLike
 
 from transformer import storage
+from transformer.console import escaped, is_terminal
 from transformer.folders import is_of_stranger
 from transformer.inference.chunks import Chunk
 from transformer.reading import parse_json
-from transformer.terminal import escaped, is_terminal
 
 PART = re.compile(r"(\d{6,})\.([0-9a-f]{8})")  # number.checksum
 

@@ -62,7 +62,9 @@ def connect(
     jax.config.update("jax_enable_preemption_service", False)
     try:
         jax.distributed.initialize(
-            *(coordinator, num_processes, process_id) if all(given) else (),
+            coordinator_address=coordinator or None,
+            num_processes=num_processes or None,
+            process_id=process_id if all(given) else None,
             initialization_timeout=int(wait_seconds),
             heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
             shutdown_timeout_seconds=HEARTBEAT_SECONDS,

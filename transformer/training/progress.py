@@ -1,22 +1,19 @@
 """Shows, logs and draws the metrics of a run: a live line on a terminal, plain lines elsewhere."""
 
 import math
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
 from transformer.config import Config
-from transformer.console import Pace, live_line, phase, say
+from transformer.console import LiveLine, Pace, live_line, phase, say
 from transformer.evaluation import plots
-from transformer.terminal import LiveLine
 from transformer.training.environment import describe_environment
 from transformer.training.event_files import EventFile
 from transformer.training.same_run import describe_records
 from transformer.workdir import WorkDir
 
 OnReport = Callable[[int, dict[str, float]], object]
-SHOW_EVERY = 1.0, 20.0  # seconds between two lines on a terminal and in a file, if steps take long
 DRAWING_SHARE = 0.02  # of the time, at most, goes into drawing curves
 
 
@@ -43,13 +40,12 @@ class Progress:
     ) -> None:
         self._workdir, self._num_steps, self._clock = workdir, num_steps, clock
         self._on_report = on_report if workdir.writes else None
-        if stream is None and not workdir.writes:
-            stream = open(os.devnull, "w")  # noqa: SIM115
-        self._line = LiveLine(stream) if stream else live_line()
+        self._line = live_line() if workdir.writes and not stream else LiveLine(stream, clock)
+        self._line.is_silent |= not workdir.writes
         self._events = EventFile(workdir, num_steps_done, config)
         self._last_step = num_steps_done
         self._pace = Pace(clock)  # of the steps since the first line
-        self._last_shown = self._last_drawn = clock()
+        self._last_drawn = clock()
         self._drawing_seconds = 0.5  # of the last picture; a guess for the first
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -67,8 +63,7 @@ class Progress:
     @property
     def is_due(self) -> bool:
         """Whether so much time has passed since the last line that a person wants another."""
-        now = self._clock()
-        return now - self._last_shown >= SHOW_EVERY[0 if self._line.is_live else 1]
+        return self._line.is_due
 
     def show(self, step: int, metrics: Mapping[str, float], *, is_passing: bool = False) -> None:
         """Shows the line of a training step: step, loss, learning rate, tokens/s, time left.
@@ -77,7 +72,7 @@ class Progress:
         """
         self._pace.add(step - self._last_step)
         self._pace.start()
-        self._last_step, self._last_shown = step, self._clock()
+        self._last_step = step
         loss = "" if math.isnan(metrics["loss"]) and is_passing else f"loss {metrics['loss']:.4f}  "
         time_left = self._pace.time_left(self._num_steps - step)
         text = (
