@@ -13,7 +13,7 @@ PACKAGE = ROOT / "transformer"
 # Those between bars have no order among each other and may not import each other.
 LAYERS = """cli > training > tasks > evaluation > interop > inference > checkpoint > search | model
     > data > parallel | workdir > config | growing_files | files > registry | storage | console
-    | signals | libraries | folders | special_tokens > reading | terminal"""
+    | signals | libraries | folders | special_tokens > reading"""
 RANK = {
     name.strip(): rank for rank, layer in enumerate(LAYERS.split(">")) for name in layer.split("|")
 }

@@ -1,15 +1,26 @@
 """What is said, the pace of work, and the phases of a command."""
 
 import io
+import re
 import sys
 import threading
+from contextlib import contextmanager
 
 import pytest
 
 from tests.helpers.terminal import Terminal
 from transformer import console
-from transformer.console import Pace, PhaseDisplay, format_seconds, keeping_log, quantity, say
-from transformer.terminal import LiveLine
+from transformer.console import (
+    ERASE,
+    UNWRAPPED,
+    LiveLine,
+    Pace,
+    escaped,
+    format_seconds,
+    keeping_log,
+    quantity,
+    say,
+)
 
 
 class Clock:
@@ -85,50 +96,61 @@ def test_a_person_is_told_what_to_type(is_typed, said, monkeypatch, capsys):
     assert capsys.readouterr().err.partition(";")[0].strip() == said
 
 
-def phases(stream):
-    """(display of phases on a stream, its clock, which only the test moves)."""
+# ---- lines, and the row below them
+
+
+def line_on(stream):
+    """(line of a stream, its clock, which only the test moves)."""
     clock = Clock()
-    return PhaseDisplay(LiveLine(stream), clock), clock
+    return LiveLine(stream, clock), clock
+
+
+@contextmanager
+def lasting(line, name, total=0):
+    """A phase of a line for as long as the block lasts."""
+    phase = console.Phase(name, total, line.clock)
+    line.phases.append(phase)
+    line.tick()
+    yield phase
+    line.phases.remove(phase)
+    line.tick()
 
 
 def test_a_phase_is_live_on_a_terminal_and_leaves_nothing():
-    """Catches a phase that stays on the screen when it is over, and a count without the rest."""
+    """Catches a phase that stays on the screen when it is over, a count without the rest, and a
+    name with a line break that leaves a row behind at each tick."""
     stream = Terminal()
-    display, clock = phases(stream)
-    with display.lasting(console.Phase("validating", 0, clock)):
-        inner = console.Phase("translating", 100, clock)
-        with display.lasting(inner):
+    line, clock = line_on(stream)
+    with lasting(line, "validating"):
+        with lasting(line, "translating", 100) as inner:
             for clock.now in (5.0, 6.0):
                 inner.advance(10)
-            display.show()
+            line.tick()
             assert stream.row() == "validating: translating 20/100 (6 s, 8 s left)"
         assert stream.row() == "validating (6 s)"
+    with lasting(line, "restoring a\nb"):
+        assert stream.row() == "restoring a\\nb"
     assert stream.row() == "" and "\n" not in stream.getvalue()
 
 
-def test_a_file_gets_a_line_of_a_phase_that_takes_long(monkeypatch):
+def test_a_file_gets_a_line_of_a_phase_where_nothing_else_is_said():
     """Catches a log that fills with phases of a moment, and one that is silent for minutes."""
-    monkeypatch.setattr(console, "TICK", 1e9)  # only the test looks
     stream = io.StringIO()
-    display, clock = phases(stream)
+    line, clock = line_on(stream)
     for _ in range(3):
-        with display.lasting(console.Phase("reading", 0, clock)):
+        with lasting(line, "reading"):
             clock.now += 3
-    with display.lasting(console.Phase("on any host", 0, clock), is_logged=False):
-        clock.now += 30
-        display.show()
-    assert stream.getvalue() == ""
-    with display.lasting(console.Phase("compiling", 0, clock)):
-        for _ in range(60):
+    line.say("read")
+    with lasting(line, "compiling"):
+        for _ in range(29):
             clock.now += 1
-            display.show()
-    said = [f"compiling ({seconds})" for seconds in ("4 s", "19 s", "34 s", "49 s")]
-    assert stream.getvalue().splitlines() == said
+            line.tick()
+    assert stream.getvalue().splitlines() == ["read", "compiling (10 s)", "compiling (20 s)"]
 
 
 def test_a_phase_is_shown_where_a_command_asks_for_it(capsys, monkeypatch):
     """Catches a library that writes to the standard error of a program that calls it."""
-    monkeypatch.setattr(console, "FIRST_REMARK", 0.0)
+    monkeypatch.setattr(console, "SHOW_EVERY", (0.0, 0.0))
     with console.phase("in a program"):
         pass
     with console.showing_phases():
@@ -136,5 +158,64 @@ def test_a_phase_is_shown_where_a_command_asks_for_it(capsys, monkeypatch):
         thread = threading.Thread(target=lambda: list(console.counted("c", "in a thread", 1)))
         thread.start()
         thread.join()
-    assert capsys.readouterr().err.startswith("in a command 0/2\n")
+    said = capsys.readouterr().err
+    assert said.startswith("in a command 0/2\n")
+    assert "in a program" not in said and "in a thread" not in said
     assert not [thread for thread in threading.enumerate() if thread.name == "phases"]
+
+
+def test_a_row_never_wraps_and_stays_above_what_is_said():
+    """Catches a line that is longer than the terminal, of which each report leaves a row behind."""
+    stream, text = Terminal(), "x" * 200
+    line, _ = line_on(stream)
+    for step in (1, 2):
+        line.show(f"step {step}  {text}")
+    assert stream.getvalue().endswith(UNWRAPPED.format(f"step 2  {text}"))
+    assert "\n" not in stream.getvalue()
+    line.say("done")
+    assert stream.getvalue().endswith(f"{ERASE}step 2  {text}\ndone\n")
+
+
+def test_lines_of_a_file_have_dates_where_a_command_asks_for_it():
+    """Catches a log of a cluster that cannot say when a run stalled."""
+    stream = io.StringIO()
+    line = LiveLine(stream)
+    line.show("plain")
+    line.has_stamps = True
+    line.say("one\ntwo")
+    plain, *stamped = stream.getvalue().splitlines()
+    assert plain == "plain"
+    assert [(text[4], text[13], text[19:]) for text in stamped] == [
+        ("-", ":", " one"),
+        ("-", ":", " two"),
+    ]
+
+
+def test_a_terminal_that_has_gone_ends_nothing():
+    """Catches a run that ends because its terminal was closed."""
+    stream = io.StringIO()
+    line = LiveLine(stream)
+    stream.close()
+    line.show("step 1")
+    line.say("done")
+
+
+HOSTILE = "a\x1b]0;title\x07 \r over \x9b2J \u202etxt.exe\u2066 \x7f \udc9b b"
+RAW = set(HOSTILE) - set(escaped(HOSTILE))
+
+
+def test_texts_cannot_command_a_terminal():
+    """Catches sentences and names that clear the screen, rewrite a line or turn its order."""
+    assert set("\x1b\x07\r\x9b\u202e\u2066\x7f\udc9b") == RAW
+    assert escaped("a\tb\n\u200fשלום 👩\u200d🔬 e\u0301") == "a\tb\n\u200fשלום 👩\u200d🔬 e\u0301"
+    for stream in (Terminal(), io.StringIO()):
+        line, log = LiveLine(stream), []
+        line.log = log.append
+        line.say(HOSTILE)
+        line.show(HOSTILE)
+        with lasting(line, HOSTILE):
+            pass
+        line.close()
+        shown = re.sub(r"\r\x1b\[2K|\x1b\[\?7[lh]", "", stream.getvalue())
+        assert not RAW & set(shown + "".join(log))
+        assert "\\x1b]0;title\\x07 \\r over" in stream.getvalue()

@@ -1,4 +1,4 @@
-"""Signals are noted or raise at once; patience counts evaluations; exit codes say why."""
+"""Signals are noted or end a command at once; patience counts evaluations."""
 
 import math
 import os
@@ -8,15 +8,15 @@ import subprocess
 import pytest
 
 from tests.helpers.scripts import finish, run_python, signals_are_heard, start
-from transformer.signals import INTERRUPTED, RESUMABLE, Interruption, Stopping, sentence_of
+from transformer.signals import INTERRUPTED, RESUMABLE, Stopping, sentence_of
 
 
 @pytest.fixture
 def stopping():
-    """A `Stopping` that catches signals."""
+    """A `Stopping` that notes signals."""
     stopping = Stopping(patience=2)
-    stopping.catch_signals()
-    return stopping
+    with stopping.noting_signals():
+        yield stopping
 
 
 @pytest.mark.parametrize(
@@ -32,12 +32,14 @@ def test_signal_is_noted_and_gives_the_exit_code(number, code, stopping):
 @pytest.mark.parametrize(
     ("before", "noted"), [(signal.SIG_IGN, None), (signal.SIG_DFL, signal.SIGHUP)]
 )
-def test_hangup_stops_a_run_unless_under_nohup(before, noted, stopping):
-    """Catches a run that ends with its terminal unsaved, or although it was started by nohup."""
+def test_hangup_stops_a_run_unless_under_nohup(before, noted):
+    """Catches a run that ends with its terminal unsaved, or although it was started by nohup, and
+    handlers that outlive it."""
     signal.signal(signal.SIGHUP, before)
-    stopping.catch_signals()
-    os.kill(os.getpid(), signal.SIGHUP)
-    assert stopping.signal == noted
+    stopping = Stopping(patience=2)
+    with stopping.noting_signals():
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert stopping.signal == noted and signal.getsignal(signal.SIGHUP) == before
 
 
 def test_second_interrupt_ends_at_once(stopping):
@@ -46,22 +48,6 @@ def test_second_interrupt_ends_at_once(stopping):
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
     os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_evaluation_is_cut_short_where_that_is_allowed(stopping):
-    """Catches a preempted machine that finishes its evaluation, is killed, and saves nothing."""
-    with pytest.raises(Interruption), stopping.at_once():
-        os.kill(os.getpid(), signal.SIGTERM)
-    with pytest.raises(Interruption), stopping.at_once():  # it came before the block
-        pytest.fail("the block has begun")
-
-
-def test_on_several_hosts_a_block_is_finished_together(stopping):
-    """Catches one host that leaves an evaluation in which the others wait for it."""
-    stopping.is_alone = False
-    with stopping.at_once():
-        os.kill(os.getpid(), signal.SIGTERM)
-    assert stopping.signal == signal.SIGTERM
 
 
 def test_patience_counts_evaluations_since_the_best():

@@ -1,22 +1,230 @@
 """What a person reads while a command runs: lines on standard error, results on standard output."""
 
+import re
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from typing import TypeVar
-
-from transformer.terminal import LiveLine, escaped, is_terminal, stamp_lines
+from contextlib import contextmanager, suppress
+from typing import IO, Any, TextIO, TypeVar
 
 T = TypeVar("T")
-TICK = 0.5  # seconds between two looks at the phase that lasts
-FIRST_REMARK = 4.0  # seconds after which a phase is worth a line in a file
-REMARK_EVERY = 15.0  # seconds between two such lines, at least
+SHOW_EVERY = 1.0, 10.0  # seconds between two states that are shown, on a terminal and in a file
+TICK = 0.5  # seconds after which the row of a terminal is drawn anew
+ERASE = "\r\x1b[2K"  # the row of a terminal that the cursor is in
+UNWRAPPED = "\x1b[?7l{}\x1b[?7h"  # the terminal cuts off what is too long for its row
+# Commands of a terminal, what reorders or breaks a line, and bytes of file names that are commands.
+COMMANDS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\udc80-\udc9f]"
+)
+
+
+def escaped(text: str) -> str:
+    r"""Returns a text in which nothing commands a terminal but the ends of lines and tabs.
+
+    Sentences, names and values of settings may come from anybody.
+
+    >>> escaped("red \x1b[31m text")
+    'red \\x1b[31m text'
+    """
+    return COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def is_terminal(stream: IO[Any] | None) -> bool:
+    """Whether a stream is there and open, and a terminal."""
+    return stream is not None and not stream.closed and stream.isatty()
+
+
+# ---- the pace of work
+
+
+class Pace:
+    """The mean pace of some work, and the time that the rest of it will take.
+
+    Only work that is added after `start` counts, as a first step also compiles. The unit of
+    amounts is the caller's; clock returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._start: float | None = None
+        self._amount = 0.0
+
+    def start(self) -> None:
+        """Starts the clock, unless it is running."""
+        if self._start is None:
+            self._start = self._clock()
+
+    def add(self, amount: float) -> None:
+        """Counts work that was done, if the clock is running."""
+        if self._start is not None:
+            self._amount += amount
+
+    def per_second(self) -> float:
+        """Returns the mean pace; 0 before any work was counted."""
+        if self._start is None or not self._amount:
+            return 0.0
+        return self._amount / max(self._clock() - self._start, 1e-9)
+
+    def time_left(self, remaining: float) -> str:
+        """Returns the time for a remaining amount, as "1 h 02 min left"; "" if unknown or none."""
+        pace = self.per_second()
+        return f"{format_seconds(remaining / pace)} left" if pace and remaining else ""
+
+
+def quantity(number: float, noun: str) -> str:
+    """Returns a number with its noun: "1 pair", "1,000 batches"."""
+    plural = noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")
+    return f"{number:,.15g} {noun if number == 1 else plural}"
+
+
+def format_seconds(seconds: float) -> str:
+    """Formats a duration in at most two units: 3725 -> "1 h 02 min"."""
+    minutes, seconds = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60:02} min"
+    return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
+
+
+# ---- lines, and the row below them
+
+
+class Phase:
+    """What is being done, since when and how far it is. total: of what `advance` counts, or 0."""
+
+    def __init__(self, name: str, total: int, clock: Callable[[], float]) -> None:
+        self.name, self.total, self.num_done = name, total, 0
+        self.unit = ""  # of what is counted, as "pairs", if the pace is to be shown
+        self._clock, self._start, self._pace = clock, clock(), Pace(clock)
+
+    def advance(self, amount: int = 1) -> None:
+        """Counts what was done; the clock of the pace starts now, as what came before compiled."""
+        self.num_done += amount
+        self._pace.add(amount)
+        self._pace.start()
+
+    def __str__(self) -> str:
+        """As "translating 320/1,000 (12 s, 25 s left)"."""
+        count = f" {min(self.num_done, self.total):,}/{self.total:,}" if self.total else ""
+        seconds, pace = self._clock() - self._start, self._pace.per_second()
+        times = [format_seconds(seconds)] if seconds >= 1 else []
+        times += [f"{pace:,.0f} {self.unit}/s"] if pace and self.unit else []
+        times += filter(None, [self._pace.time_left(max(0, self.total - self.num_done))])
+        return f"{self.name}{count}" + (f" ({', '.join(times)})" if times else "")
+
+
+class LiveLine:
+    """Lines that stay, and below them on a terminal a row that is rewritten; for several threads.
+
+    The row has the phases that last, outermost first, or else what was shown last. A file gets a
+    line of the phases whenever nothing was said for some seconds (`SHOW_EVERY`).
+
+    stream: None for standard error, whatever that is at the time. has_stamps: whether lines in a
+    file begin with date and time. log: takes every line that stays and the states that a file would
+    get, with date and time; each ends with a newline. is_silent: whether nothing is printed, but
+    only kept in the log. has_spoken: whether it said anything yet.
+    """
+
+    def __init__(
+        self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._given_stream, self.clock, self._lock = stream, clock, threading.RLock()
+        self.phases: list[Phase] = []
+        self._text = self._row = ""  # what was shown last; what the terminal's row holds
+        self._last = clock()  # when something was shown or said
+        self.has_stamps = self.is_silent = self.has_spoken = False
+        self.log: Callable[[str], object] | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the stream is a terminal, on which a line can be rewritten."""
+        return is_terminal(self._stream)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether so much time has passed since the last state that a person wants another."""
+        return self.clock() - self._last >= SHOW_EVERY[0 if self.is_live else 1]
+
+    def show(self, text: str, *, is_passing: bool = False) -> None:
+        """Replaces what was shown before, on a terminal; a file gets a line.
+
+        is_passing: whether the log can do without it, as another will soon follow.
+        """
+        text = escaped(text)
+        with self._lock:
+            self._last = self.clock()
+            if not (is_passing and self.is_live):
+                self._record(text)
+            self._text = text
+            self._draw()
+
+    def say(self, text: str) -> None:
+        """Prints a line that stays."""
+        text = escaped(text)
+        with self._lock:
+            self.close()
+            self._record(text)
+            if self.is_live:
+                self._print(f"{text}\n")
+                self._draw()
+
+    def tick(self) -> None:
+        """Shows the phases as they are now."""
+        with self._lock:
+            if self.phases and self.clock() - self._last >= SHOW_EVERY[1]:
+                self._record(self._state())
+            self._draw()
+
+    def close(self) -> None:
+        """Keeps what is shown and begins a new line."""
+        with self._lock:
+            if self.is_live and (self._row or self._text):
+                self._print(ERASE + (self._text and f"{self._text}\n"))
+            self._text = self._row = ""
+
+    @property
+    def _stream(self) -> TextIO | None:
+        if self.is_silent:
+            return None
+        return self._given_stream or sys.stderr  # None if standard error is closed
+
+    def _state(self) -> str:
+        *outer, last = self.phases or [self._text]
+        return escaped(": ".join([*(phase.name for phase in outer), str(last)]))
+
+    def _draw(self) -> None:
+        row = self._state().replace("\n", "\\n")
+        if self.is_live and row != self._row:
+            self._print(ERASE + (row and UNWRAPPED.format(row)))
+            self._row = row
+
+    def _record(self, text: str) -> None:
+        """Writes lines to the log, and to the stream if it is a file."""
+        stamped, self.has_spoken, self._last = stamp_lines(text), True, self.clock()
+        if not self.is_live:
+            self._print(stamped if self.has_stamps else f"{text}\n")
+        if self.log:
+            with suppress(OSError):  # a full disk: the run may find space again
+                self.log(stamped)
+
+    def _print(self, text: str) -> None:
+        if self._stream:
+            with suppress(OSError, ValueError):  # the terminal has gone: the run is worth more
+                print(text, end="", file=self._stream, flush=True)
+
+
+def stamp_lines(text: str) -> str:
+    """Returns each line of a text behind the local date and time, with a newline at the end."""
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+    return "".join(f"{stamp} {line}".rstrip() + "\n" for line in text.split("\n"))
+
+
+# ---- those of this process
 
 _line = LiveLine()  # at the end of standard error
-_is_quiet = False  # of the process: which host it is holds for every caller of `say`
+_is_quiet = False  # which host it is holds for every caller of `say`
+_is_showing = False  # whether phases are shown
 
 
 def live_line() -> LiveLine:
@@ -79,154 +287,28 @@ def keeping_log(write: Callable[[str], object], command: str) -> Generator[None]
         _line.log = before
 
 
-# ---- the pace of work
-
-
-class Pace:
-    """The mean pace of some work, and the time that the rest of it will take.
-
-    Only work that is added after `start` counts, as a first step also compiles. The unit of
-    amounts is the caller's; clock returns seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._start: float | None = None
-        self._amount = 0.0
-
-    def start(self) -> None:
-        """Starts the clock, unless it is running."""
-        if self._start is None:
-            self._start = self._clock()
-
-    def add(self, amount: float) -> None:
-        """Counts work that was done, if the clock is running."""
-        if self._start is not None:
-            self._amount += amount
-
-    def per_second(self) -> float:
-        """Returns the mean pace; 0 before any work was counted."""
-        if self._start is None or not self._amount:
-            return 0.0
-        return self._amount / max(self._clock() - self._start, 1e-9)
-
-    def time_left(self, remaining: float) -> str:
-        """Returns the time for a remaining amount, as "1 h 02 min left"; "" if unknown or none."""
-        pace = self.per_second()
-        return f"{format_seconds(remaining / pace)} left" if pace and remaining else ""
-
-
-def quantity(number: float, noun: str) -> str:
-    """Returns a number with its noun: "1 pair", "1,000 batches"."""
-    plural = noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")
-    return f"{number:,.15g} {noun if number == 1 else plural}"
-
-
-def format_seconds(seconds: float) -> str:
-    """Formats a duration in at most two units: 3725 -> "1 h 02 min"."""
-    minutes, seconds = divmod(round(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60:02} min"
-    return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
-
-
-# ---- what takes long
-
-
-class Phase:
-    """What is being done, since when and how far it is. total: of what `advance` counts, or 0."""
-
-    def __init__(self, name: str, total: int, clock: Callable[[], float]) -> None:
-        self.name, self.total, self.num_done = name, total, 0
-        self.unit = ""  # of what is counted, as "pairs", if the pace is to be shown
-        self._clock, self._start, self._pace = clock, clock(), Pace(clock)
-
-    def advance(self, amount: int = 1) -> None:
-        """Counts what was done; the clock of the pace starts now, as what came before compiled."""
-        self.num_done += amount
-        self._pace.add(amount)
-        self._pace.start()
-
-    def __str__(self) -> str:
-        """As "translating 320/1,000 (12 s, 25 s left)"."""
-        count = f" {min(self.num_done, self.total):,}/{self.total:,}" if self.total else ""
-        seconds, pace = self._clock() - self._start, self._pace.per_second()
-        times = [format_seconds(seconds)] if seconds >= 1 else []
-        times += [f"{pace:,.0f} {self.unit}/s"] if pace and self.unit else []
-        times += filter(None, [self._pace.time_left(max(0, self.total - self.num_done))])
-        return f"{self.name}{count}" + (f" ({', '.join(times)})" if times else "")
-
-
-class PhaseDisplay:
-    """Shows the phases that last now, outermost first, from a thread of its own.
-
-    On a terminal, they are a live note; in a file, a line when one has lasted `FIRST_REMARK`
-    seconds, and then one every `REMARK_EVERY`.
-    """
-
-    def __init__(self, line: LiveLine, clock: Callable[[], float] = time.monotonic) -> None:
-        self.is_on = False
-        self._line, self.clock = line, clock
-        self._phases: list[Phase] = []
-        self._last_remark, self._next_remark = float("-inf"), float("inf")
-
-    @contextmanager
-    def lasting(self, phase: Phase, is_logged: bool = True) -> Generator[None]:
-        """Shows a phase for as long as the block lasts; phases may be nested."""
-        self._phases.append(phase)
-        if is_logged:
-            due = max(self.clock() + FIRST_REMARK, self._last_remark + REMARK_EVERY)
-            self._next_remark = min(self._next_remark, due)
-        try:
-            with self._ticking() if len(self._phases) == 1 else nullcontext():
-                self.show()
-                yield
-        finally:
-            self._phases.remove(phase)
-            if self._phases:
-                self.show()
-            else:
-                self._line.note("")
-                self._next_remark = float("inf")
-
-    @contextmanager
-    def _ticking(self) -> Generator[None]:
-        ended = threading.Event()
-
-        def tick() -> None:
-            while not ended.wait(TICK):
-                self.show()
-
-        thread = threading.Thread(target=tick, name="phases", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
-
-    def show(self) -> None:
-        """Shows the state of now."""
-        *outer, phase = list(self._phases)
-        text = ": ".join([*(phase.name for phase in outer), str(phase)])
-        self._line.note(text)
-        now = self.clock()
-        if now >= self._next_remark:
-            self._last_remark, self._next_remark = now, now + REMARK_EVERY
-            self._line.remark(text)
-
-
-_display = PhaseDisplay(_line)
-
-
 @contextmanager
 def showing_phases() -> Generator[None]:
-    """Shows the phases that begin in the block; outside such a block, `phase` shows nothing."""
-    before, _display.is_on = _display.is_on, True
+    """Shows what `phase` is told in the block, from a thread of its own; else nothing shows it."""
+    global _is_showing
+    if _is_showing:
+        yield
+        return
+    ended = threading.Event()
+
+    def tick() -> None:
+        while not ended.wait(TICK):
+            _line.tick()
+
+    thread = threading.Thread(target=tick, name="phases", daemon=True)
+    thread.start()
+    _is_showing = True
     try:
         yield
     finally:
-        _display.is_on = before
+        _is_showing = False
+        ended.set()
+        thread.join()
 
 
 @contextmanager
@@ -236,11 +318,18 @@ def phase(name: str, total: int = 0, *, is_logged: bool = True) -> Generator[Pha
     name: as "translating". total: of what `advance` of the phase counts; 0 if that is not known.
     is_logged: whether a file gets a line too; not before it is known which host this is.
     """
-    this = Phase(name, total, _display.clock)
+    this = Phase(name, total, _line.clock)
     is_main = threading.current_thread() is threading.main_thread()
-    is_shown = _display.is_on and not _is_quiet and is_main
-    with _display.lasting(this, is_logged) if is_shown else nullcontext():
+    if not (_is_showing and is_main and not _is_quiet and (is_logged or _line.is_live)):
         yield this
+        return
+    _line.phases.append(this)
+    _line.tick()
+    try:
+        yield this
+    finally:
+        _line.phases.remove(this)
+        _line.tick()
 
 
 def counted(items: Iterable[T], name: str, total: int, weight: int = 1) -> Iterator[T]:

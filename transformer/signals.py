@@ -1,6 +1,8 @@
-"""Decides when a command ends early: on a signal, or when the score of a run stops improving.
+"""How a command ends early: on a signal, or when the score of a run stops improving.
 
-The exit codes below are returned to the scripts; only those end the process.
+A signal ends a command at once (`end_on_signals`): its files are whole at any time, and the same
+command goes on with them. Only training, which would lose the steps since its last checkpoint,
+notes a signal and saves first (`Stopping`).
 """
 
 import math
@@ -22,7 +24,6 @@ MAX_SKIPPED = 3  # skipped updates in a row after which a run is given up as div
 
 CAUGHT = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 GRACE = 5.0  # seconds after which a command that does not end of an `Interruption` is ended
-_shared: "Stopping | None" = None  # that of the `at_once` block which several hosts are in
 
 
 class ResumableError(RuntimeError):
@@ -30,9 +31,9 @@ class ResumableError(RuntimeError):
 
 
 class Interruption(BaseException):
-    """Raised by a signal inside `Stopping.at_once`, and by `end_on_signals`.
+    """Ends what a signal came to; it is no `Exception`, so that no handler of errors swallows it.
 
-    It is no `Exception`, so that no handler of errors swallows it. number: of the signal.
+    number: of the signal.
     """
 
     def __init__(self, number: int = signal.SIGTERM) -> None:
@@ -42,15 +43,15 @@ class Interruption(BaseException):
 def end_on_signals() -> None:
     """Lets SIGTERM, SIGINT and SIGHUP end this process in one sentence; for a command's first line.
 
-    What has begun and can be kept is kept by `Stopping`, which takes their place. Until then, and
-    where nothing is to be kept, they raise `Interruption`; while a module is imported, which would
-    turn that into an ImportError, they end the process at once. SIGHUP stays ignored where it is.
+    They raise `Interruption`, so that what is half done is removed; while a module is imported,
+    which would turn that into an ImportError, they end the process at once. SIGHUP stays ignored
+    where it is, as under nohup.
     """
     _catch(_end)
 
 
 def _catch(handler: Callable[[int, FrameType | None], None]) -> None:
-    """Handles every signal of `CAUGHT`, but SIGHUP where it is ignored, as under nohup."""
+    """Handles every signal of `CAUGHT`, but SIGHUP where it is ignored."""
     for number in CAUGHT:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, handler)
@@ -100,67 +101,39 @@ class Stopping:
     """Notes signals and the scores of evaluations.
 
     patience: evaluations in a row without a new best score after which the run has converged; 0
-    for no limit. is_alone: whether there is no other host, which would wait for this one if it
-    left a computation that all of them share.
+    for no limit.
     """
 
-    def __init__(self, patience: int, is_alone: bool = True) -> None:
-        self.patience, self.is_alone = patience, is_alone
+    def __init__(self, patience: int) -> None:
+        self.patience = patience
         self.signal: int | None = None  # the last one that was noted
         self.best: float | None = None
         self.num_worse = 0  # evaluations since the best
-        self.has_left = False  # whether a block of `at_once` was cut short
-        self._at_once = False
 
-    def catch_signals(self) -> None:
-        """Notes SIGTERM, SIGINT and SIGHUP from now on; a second SIGINT raises KeyboardInterrupt.
+    @contextmanager
+    def noting_signals(self) -> Generator[None]:
+        """Notes SIGTERM, SIGINT and SIGHUP in the block; a second SIGINT raises KeyboardInterrupt.
 
-        SIGHUP stays ignored where it is, as under nohup.
+        SIGHUP stays ignored where it is. Off the main thread, signals are left alone.
         """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in CAUGHT}
         _catch(self._note)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
         signal.signal(signal.SIGINT, self._give_up)
-        if self._at_once:
-            raise Interruption(number)
 
     def _give_up(self, number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a third one would break into the clean-up
         raise KeyboardInterrupt
-
-    @contextmanager
-    def at_once(self) -> Generator[None]:
-        """Lets a signal raise `Interruption` inside the block.
-
-        A signal that was noted before raises it, too, before the block begins. Of several hosts,
-        only what looks at `shared_stopping` raises it, for all of them together.
-        """
-        global _shared
-        self._at_once, _shared = self.is_alone, None if self.is_alone else self
-        try:
-            if self.signal and self.is_alone:
-                raise Interruption(self.signal)
-            yield
-        except Interruption:
-            self.has_left = True
-            raise
-        finally:
-            self._at_once, _shared = False, None
-
-    @contextmanager
-    def own_part(self) -> Generator[None]:
-        """Lets a signal raise `Interruption` where this one of several hosts waits for no other.
-
-        The caller must tell the other hosts, which may wait for what comes after the block.
-        """
-        self._at_once = True
-        try:
-            if self.signal:
-                raise Interruption(self.signal)
-            yield
-        finally:
-            self._at_once = False
 
     def record_score(self, score: float) -> None:
         """Notes the score of an evaluation; higher is better, and one that is no number worst."""
@@ -178,8 +151,3 @@ class Stopping:
     def exit_code(self) -> int:
         """The exit code after a signal: INTERRUPTED for SIGINT, else RESUMABLE."""
         return exit_code_of(self.signal)
-
-
-def shared_stopping() -> Stopping | None:
-    """Returns the one whose block of `at_once` this host and others are in; None outside."""
-    return _shared

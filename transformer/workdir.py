@@ -28,10 +28,10 @@ from etils import epath
 
 from transformer import storage
 from transformer.config import Config
+from transformer.console import escaped
 from transformer.folders import FolderInPlace, check_name
 from transformer.growing_files import GrowingFiles
 from transformer.reading import parse_json, read_file
-from transformer.terminal import escaped
 
 TRACES = ("lock", "log.txt", "environment.json")  # of a start that came to no run
 FOREIGN = "{1} is a folder of {0}, no work directory; transformer-import {1} RUN makes one of it."

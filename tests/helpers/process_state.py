@@ -20,7 +20,7 @@ OF_PYTEST = "PYTEST_CURRENT_TEST"  # names the part of a test that runs
 OF_LIBRARIES = "KMP_"  # begins what scikit-learn sets when it is imported, for OpenMP
 OF_SYS = "argv", "path", "excepthook", "unraisablehook"
 OF_LOGGERS = "level", "propagate", "disabled", "handlers", "filters"
-OF_CONSOLE = "has_stamps", "is_silent", "has_spoken", "log", "_text", "_note"
+OF_CONSOLE = "has_stamps", "is_silent", "has_spoken", "log", "phases", "_text", "_row"
 SIGNALS = signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGXFSZ
 
 
@@ -29,9 +29,8 @@ def attributes() -> dict[tuple[Any, str], Any]:
     loggers = [logging.root, *logging.root.manager.loggerDict.values()]
     names = {
         sys: OF_SYS,
-        console: ("_is_quiet",),
+        console: ("_is_quiet", "_is_showing"),
         console.live_line(): OF_CONSOLE,
-        console._display: ("is_on",),
         absl.logging.get_absl_handler(): ("level", "filters"),
         **{logger: OF_LOGGERS for logger in loggers if isinstance(logger, logging.Logger)},
     }

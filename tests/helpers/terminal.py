@@ -2,7 +2,7 @@
 
 import io
 
-from transformer.terminal import ERASE
+from transformer.console import ERASE, UNWRAPPED
 
 
 class TerminalBytes(io.BytesIO):
@@ -13,11 +13,13 @@ class TerminalBytes(io.BytesIO):
 
 
 class Terminal(io.StringIO):
-    """Collects what is written to a terminal of 80 columns."""
+    """Collects what is written to a terminal."""
 
     def isatty(self):
         return True
 
     def row(self):
         """What the last row shows."""
-        return self.getvalue().rpartition("\n")[2].rpartition(ERASE)[2]
+        row = self.getvalue().rpartition("\n")[2].rpartition(ERASE)[2]
+        before, after = UNWRAPPED.split("{}")
+        return row.removeprefix(before).removesuffix(after)

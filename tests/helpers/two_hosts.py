@@ -6,7 +6,6 @@ from tests.helpers.scripts import start
 from tests.helpers.xla_flags import xla_flags
 
 NOTHING = ((), {})
-HEARTBEAT = {"TRANSFORMER_HEARTBEAT_SECONDS": "10"}
 
 
 def free_port():
@@ -18,7 +17,7 @@ def free_port():
 
 def start_two(config, workdir, *arguments, own=(NOTHING, NOTHING)):
     """Both processes of a run; own: (arguments, options of `start`) of each host."""
-    port, environment = free_port(), HEARTBEAT | {"XLA_FLAGS": xla_flags(2)}
+    port, environment = free_port(), {"XLA_FLAGS": xla_flags(2)}
     return [
         start(
             options.pop("script", "train.py"),

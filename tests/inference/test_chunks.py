@@ -6,6 +6,7 @@ from itertools import count, islice
 
 import pytest
 
+from transformer.console import LiveLine
 from transformer.data.text_files import Lines
 from transformer.inference import chunks
 from transformer.inference.chunks import Chunk, read_chunks, stream_sizes
@@ -13,7 +14,6 @@ from transformer.inference.file_job import make_compressor
 from transformer.inference.job_progress import JobProgress
 from transformer.inference.translation import Translation
 from transformer.inference.translation_job import format_chunk
-from transformer.terminal import LiveLine
 
 AWKWARD = 'a\tb\nc\rd"\\\u2028\u0085\x00\x1c\ud800{}'
 
@@ -123,7 +123,8 @@ def test_packed_parts_are_the_same_bytes_at_any_time():
 def test_the_pace_leaves_out_the_first_chunk_and_what_was_done_before():
     """Catches a time left that counts compiling, or lines that were done the day before."""
     now, out, said = [0.0], io.StringIO(), []
-    progress = JobProgress([], said.append, LiveLine(out), clock=lambda: now[0])
+    line = LiveLine(out, clock=lambda: now[0])
+    progress = JobProgress([], said.append, line, clock=lambda: now[0])
 
     def add(number, seconds, is_finished=False):
         now[0] += seconds

@@ -24,7 +24,7 @@ from transformer.inference.resumable_output import ResumableFile, Stream, open_s
 from transformer.inference.run_job import run_job
 from transformer.inference.translation_job import TranslationJob
 from transformer.parallel import hosts
-from transformer.signals import ResumableError
+from transformer.signals import ResumableError, end_on_signals
 
 TEXTS = [f"line {n} ä" for n in range(10)] + ["", "  ", "end"]
 BACKWARDS = "".join(f"{text[::-1]}\n" for text in TEXTS).encode()
@@ -191,6 +191,7 @@ def test_a_full_disk_is_one_sentence_and_costs_no_chunk(source, monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_job_at_once_and_names_the_command_that_resumes_it(number, source):
     """Catches a signal that is noticed after hours, chunks lost by it, and a wrong exit code."""
+    end_on_signals()
     translator, said = FakeTranslator(), []
     translate, code = translator.translate, 130 if number == signal.SIGINT else 75
 

@@ -1,8 +1,11 @@
 """What one host can tell of several; runs of two hosts are in end_to_end."""
 
+import signal
+
 import pytest
 
 from transformer.parallel import hosts
+from transformer.signals import Interruption, Stopping
 
 
 def test_results_are_what_json_makes_of_them_on_one_host_too():
@@ -13,34 +16,38 @@ def test_results_are_what_json_makes_of_them_on_one_host_too():
         hosts.split_over_hosts(lambda items: [b"" for _ in items], [1])
 
 
-@pytest.mark.parametrize("text, seconds", [(None, 45), ("5", 5), ("0", None), ("soon", None)])
-def test_heartbeat_is_set_by_the_environment(text, seconds, monkeypatch):
-    """Catches a setting that is not read, and hosts that wait longer for one that is lost."""
-    monkeypatch.delenv(hosts.HEARTBEAT_VARIABLE, raising=False)
-    if text is not None:
-        monkeypatch.setenv(hosts.HEARTBEAT_VARIABLE, text)
-    asked = {}
-    monkeypatch.setattr(
-        hosts.jax.distributed, "initialize", lambda **options: asked.update(options)
-    )
-    monkeypatch.setattr(hosts.jax.config, "update", lambda *_: None)
-    if seconds:
-        hosts.connect("host:1", 2, 0, say=print, on_timeout=pytest.fail)
-        assert asked["heartbeat_timeout_seconds"] == asked["shutdown_timeout_seconds"] == seconds
-    else:
-        with pytest.raises(ValueError, match="TRANSFORMER_HEARTBEAT_SECONDS must be a number"):
-            hosts.connect("host:1", 2, 0, say=print, on_timeout=pytest.fail)
+def test_work_is_left_at_its_next_batch_after_a_signal():
+    """Catches an evaluation of hours that a signal does not end, and one that no signal came to."""
+    stopping, begun = Stopping(0), []
+
+    def work(items):
+        for item in items:
+            hosts.leave_if_told()
+            begun.append(item)
+            stopping.signal = signal.SIGTERM
+        return items
+
+    hosts.split_over_hosts(work, [0])  # not where a result is wanted whatever comes
+    stopping.signal = None
+    with pytest.raises(Interruption), hosts.interruptible(stopping):
+        hosts.split_over_hosts(work, [1, 2])
+    with pytest.raises(Interruption), hosts.interruptible(stopping):
+        pytest.fail("the block has begun")
+    hosts.leave_together()
+    assert begun == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
+        (("localhost:1", 2), "go together"),
         (("host", 2, 0), "--coordinator must be HOST:PORT, as 10.0.0.2:1234, not host."),
         (("host:port", 2, 0), "--coordinator must be HOST:PORT"),
         (("host:1", 2, 2), r"--process_id must be below --num_processes \(2\), not 2"),
     ],
 )
-def test_an_address_without_a_port_is_refused(flags, said):
-    """Catches an IndexError of JAX, and a process that waits for one that cannot be."""
+def test_a_description_of_the_hosts_that_cannot_be_is_refused(flags, said):
+    """Catches a forgotten flag with which each host trains alone, an IndexError of JAX, and a
+    process that waits for one that cannot be."""
     with pytest.raises(ValueError, match=said):
-        hosts.connect(*flags, say=print, on_timeout=pytest.fail)
+        hosts.connect(*flags)

@@ -22,7 +22,7 @@ from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.config import Config, ModelConfig, OptimizerConfig, TrainingConfig
 from transformer.evaluation import plots
 from transformer.parallel import hosts
-from transformer.signals import DIVERGED, DONE, RESUMABLE, Interruption, Stopping
+from transformer.signals import DIVERGED, DONE, RESUMABLE, Stopping
 from transformer.tasks.task import Task
 from transformer.training import progress
 from transformer.training import run as run_module
@@ -276,16 +276,21 @@ def test_another_host_than_the_first_writes_checkpoints_alone(tmp_path, monkeypa
 
 
 def test_an_evaluation_that_a_signal_cuts_short_is_made_up_for(tmp_path):
-    """Catches a resumption that continues without the score of the step at which it stopped."""
-    stopping = Stopping(0)
-
-    def interrupt(params):
-        stopping.signal = signal.SIGTERM
-        raise Interruption
-
+    """Catches an evaluation that goes on after a signal for longer than a preempted machine has,
+    and a resumption that continues without the score of the step at which it stopped.
+    """
+    stopping, steps = Stopping(0), []
     stopped = make_trainer(tmp_path, stopping)
-    stopped.task.evaluate = interrupt
+    step = stopped.task._eval_step
+
+    def interrupt(params, batch):
+        steps.append(step(params, batch))
+        stopping.signal = signal.SIGTERM
+        return steps[-1]
+
+    stopped.task._eval_step = interrupt
     assert stopped.run() == RESUMABLE
+    assert len(steps) == 1 and stopped.checkpoints.steps() == [3]
     resumed = make_trainer(tmp_path)
     assert resumed.run() == DONE
     records = resumed.workdir.read_metrics()

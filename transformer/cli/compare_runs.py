@@ -1,5 +1,6 @@
 """Scores several runs of translation on one test set, one after the other, and compares them."""
 
+import shutil
 import sys
 
 import jax
@@ -7,7 +8,7 @@ import jax
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import TestSet, read_test_set, results_folder
 from transformer.config import Config
-from transformer.console import phase, say, tell
+from transformer.console import is_terminal, phase, say, tell
 from transformer.evaluation.checkpoint_series import check_checkpoint, saved_steps
 from transformer.evaluation.compare_runs import check_comparable, compare
 from transformer.evaluation.compared_run import ComparedRun, compared_run
@@ -17,7 +18,6 @@ from transformer.evaluation.results_folder import bounded_name
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
-from transformer.terminal import columns_of, is_terminal
 from transformer.workdir import WorkDir
 
 
@@ -59,4 +59,4 @@ def _score_run(flags: EvaluateFlags, test_set: TestSet, path: str, checkpoint: s
 
 def terminal_width() -> int | None:
     """Returns the width of the terminal that standard output is; None if it is none."""
-    return columns_of(sys.stdout) if is_terminal(sys.stdout) else None
+    return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else None

@@ -16,14 +16,13 @@ from transformer.cli.flags import given_flags
 from transformer.cli.hosts import connect_hosts
 from transformer.cli.write_output import say_cut, write_output
 from transformer.config import Config
-from transformer.console import say, tell
+from transformer.console import escaped, is_terminal, say, tell
 from transformer.evaluation.results_folder import results_name, scored_otherwise
 from transformer.inference.answer_job import AnswerJob
 from transformer.inference.language_model import LanguageModel
 from transformer.parallel import devices, hosts
 from transformer.registry import TASKS
 from transformer.signals import DONE
-from transformer.terminal import escaped, is_terminal
 from transformer.workdir import WorkDir
 
 ANSWER_OPTIONS = ("temperature", "top_k", "top_p", "seed", "num_pieces", "jsonl")

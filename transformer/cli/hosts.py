@@ -1,13 +1,16 @@
 """Flags by which the hosts of a run find each other."""
 
 import os
+import pathlib
+import threading
 from dataclasses import dataclass
-from functools import partial
 
+import transformer
 from transformer.cli.flags import flag
-from transformer.cli.lost_host import end_when_a_host_is_lost
-from transformer.console import be_quiet, say
+from transformer.console import be_quiet, phase, say
 from transformer.signals import RESUMABLE
+
+MARGIN = 30  # seconds after which JAX gives up later than we do
 
 
 @dataclass(frozen=True)
@@ -29,24 +32,48 @@ class HostFlags:
 def connect_hosts(flags: HostFlags) -> bool:
     """Joins the other hosts, if any; returns whether this is the first, which alone speaks.
 
-    The process ends with the exit code RESUMABLE if the others do not start in time, and where one
-    is lost. Raises ValueError if they run different programs.
+    The process ends with the exit code RESUMABLE if the others do not start in time. Raises
+    ValueError if they run different programs.
     """
     import jax  # late: the flags do not need it
 
     from transformer.parallel import hosts
 
-    is_first = hosts.connect(
-        flags.coordinator,
-        flags.num_processes,
-        flags.process_id,
-        wait_seconds=flags.wait_seconds,
-        say=say,
-        on_timeout=partial(os._exit, RESUMABLE),  # JAX waits in C++, where no exception reaches
-    )
+    who = f"all of {flags.num_processes} hosts at {flags.coordinator}"
+    who = who if flags.coordinator else "all other hosts"
+
+    def give_up() -> None:  # in a thread, as JAX waits in C++ and would abort the process
+        say(
+            f"error: not {who} came within {flags.wait_seconds} s; start the same command on every "
+            f"host, and see that they reach each other.",
+            on_every_host=True,
+        )
+        os._exit(RESUMABLE)
+
+    timer = threading.Timer(flags.wait_seconds, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        with phase(f"waiting for {who}"):
+            is_first = hosts.connect(
+                flags.coordinator,
+                flags.num_processes,
+                flags.process_id,
+                wait_seconds=flags.wait_seconds + MARGIN,
+            )
+    finally:
+        timer.cancel()
     if not is_first:
         be_quiet()
     if jax.process_count() > 1:
-        end_when_a_host_is_lost()
-        hosts.check_same_program()
+        hosts.check_same("their versions of this package or of JAX", _program)
     return is_first
+
+
+def _program() -> bytes:
+    """Returns what differs between hosts that run different programs."""
+    import jax
+
+    files = sorted(pathlib.Path(transformer.__file__).parent.rglob("*.py"))
+    versions = f"{transformer.__version__} {jax.__version__}".encode()
+    return versions + b"".join(file.read_bytes() for file in files)

@@ -2,6 +2,7 @@
 
 import contextlib
 import faulthandler
+import io
 import os
 import re
 import sys
@@ -13,7 +14,7 @@ from typing import Any, NoReturn
 
 from absl import flags, logging
 
-from transformer.console import live_line, say, showing_phases
+from transformer.console import escaped, live_line, say, showing_phases
 from transformer.signals import (
     DONE,
     INTERRUPTED,
@@ -26,7 +27,6 @@ from transformer.signals import (
     ignore_signals,
     sentence_of,
 )
-from transformer.terminal import escaped, write_any_character
 
 LOST_HOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")
 
@@ -37,8 +37,8 @@ def run_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
     Warnings become lines on standard error, and of what libraries log only errors are shown.
     """
     end_on_signals()
-    for stream in (sys.stdout, sys.stderr):
-        write_any_character(stream)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error has it
     hear_errors_once()
     flags.FLAGS.mark_as_parsed()  # libraries read theirs: they have the defaults
     warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")

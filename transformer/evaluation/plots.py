@@ -17,10 +17,10 @@ import numpy as np
 from etils import epath
 from etils.epath import PathLike
 
+from transformer.console import escaped
 from transformer.evaluation import fonts
 from transformer.registry import METRICS
 from transformer.storage import write_atomically
-from transformer.terminal import escaped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

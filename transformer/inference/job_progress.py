@@ -3,12 +3,10 @@
 import time
 from collections.abc import Callable
 
-from transformer.console import Pace, format_seconds, quantity
+from transformer import console
+from transformer.console import LiveLine, Pace, format_seconds, quantity
 from transformer.data.text_files import Lines
 from transformer.inference.chunks import Chunk
-from transformer.terminal import LiveLine
-
-SHOW_EVERY = 10  # seconds
 
 
 class JobProgress:
@@ -29,7 +27,6 @@ class JobProgress:
         self._start = clock()
         # Both since the end of this host's first chunk, which compiles.
         self._line_pace, self._fraction_pace = Pace(clock), Pace(clock)
-        self._shown = self._start
         self._num_lines = self._num_empty = self._num_done_before = 0
         self._fraction = 0.0  # of the input that has been read
         self._own_lines = self._own_tokens = 0  # of this host
@@ -59,58 +56,45 @@ class JobProgress:
             self.longest = max(self.longest, seconds)
             self._line_pace.start()
             self._fraction_pace.start()
-            self._show()
+            if self._line and self._line.is_due:
+                self._line.show(self._text())
 
     def _warn(self) -> None:
         repairs = {name: count for file in self._files for name, count in file.repairs().items()}
         for name, count in repairs.items():
             if self._warned.get(name) != count:
-                self._close_line()
                 self._say(f"warning: {count:,} {name}")
         self._warned = repairs
 
-    def _show(self) -> None:
-        if not self._line:
-            return
-        now = self._clock()
-        if now - self._shown >= (1 if self._line.is_live else SHOW_EVERY):
-            self._shown = now
-            self._line.show(self._text(now))
-
-    def _text(self, now: float) -> str:
+    def _text(self) -> str:
         """As "1,234,567 lines  12.3%  2,345 lines/s  45,678 tokens/s  1 h 02 min left"."""
         parts = [f"{self._num_lines:>11,} lines"]
         if self._fraction:
             parts.append(f"{self._fraction:6.1%}")
-        rate = self._rate(now)
+        rate = self._rate()
         parts.append(f"{quantity(round(rate), 'line')}/s")
         if self._own_tokens:
             parts.append(f"{rate * self._own_tokens / self._own_lines:,.0f} tokens/s")
         parts.append(self._fraction_pace.time_left(1 - self._fraction))
         return "  ".join(filter(None, parts))
 
-    def _rate(self, now: float) -> float:
+    def _rate(self) -> float:
         """Returns lines per second of all hosts, without the first chunk if there are others."""
         num_lines = self._num_lines - self._num_done_before
-        return self._line_pace.per_second() or num_lines / max(now - self._start, 1e-9)
+        return self._line_pace.per_second() or num_lines / max(self._clock() - self._start, 1e-9)
 
     def finish(self, output: str = "") -> None:
         """Reports the whole job; one to a stream (output "") only if it took long."""
-        self._close_line()
         self._warn()
-        now = self._clock()
-        if not output and now - self._start < SHOW_EVERY:
+        seconds = self._clock() - self._start
+        if not output and seconds < console.SHOW_EVERY[1]:
             return
-        text = f"{quantity(self._num_lines, 'line')} in {format_seconds(now - self._start)}"
+        text = f"{quantity(self._num_lines, 'line')} in {format_seconds(seconds)}"
         if self._num_lines > self._num_done_before:
-            text += f", {quantity(round(self._rate(now)), 'line')}/s"
+            text += f", {quantity(round(self._rate()), 'line')}/s"
         for count, what in (
             (self._num_done_before, "already done"),
             (self._num_empty, "empty"),
         ):
             text += f"; {count:,} {what}" if count else ""
         self._say(f"{text}: {output}" if output else text)
-
-    def _close_line(self) -> None:
-        if self._line:
-            self._line.close()

@@ -14,6 +14,7 @@ from transformer.checkpoint.train_state import Params
 from transformer.data.batch import Batch
 from transformer.data.bucketing import fill_inputs, plan_batches
 from transformer.data.ragged import Ragged
+from transformer.parallel.hosts import leave_if_told
 from transformer.search.programs import make_replicas, one_behind, replicate
 
 
@@ -110,6 +111,7 @@ class EncoderPredictor(Predictor):
         """Yields (index, answer) of each example; batches: (indices [B], -1 for none; B rows)."""
         given = ((indices, self._compiled(self._params, batch)) for indices, batch in batches)
         for indices, results in one_behind(given):
+            leave_if_told()
             answers = jax.device_get(results)
             for row in np.flatnonzero(indices >= 0):
                 yield int(indices[row]), answers[row]

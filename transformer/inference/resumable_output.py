@@ -21,13 +21,12 @@ import jax
 from etils.epath import PathLike
 
 from transformer import storage
-from transformer.console import quantity
+from transformer.console import escaped, is_terminal, quantity
 from transformer.files.parts import LOOK_EVERY, Parts, part_name
 from transformer.inference.chunks import Chunk
 from transformer.parallel import hosts
 from transformer.reading import parse_json
 from transformer.signals import ResumableError
-from transformer.terminal import escaped, is_terminal
 
 CHECKSUM = re.compile("[0-9a-f]{8}")
 

@@ -13,32 +13,29 @@ from transformer.inference.file_job import FileJob, ModelT, make_compressor
 from transformer.inference.job_progress import JobProgress
 from transformer.inference.resumable_output import ResumableFile, Stream, open_stream
 from transformer.parallel import hosts
-from transformer.signals import DONE, Interruption, Stopping
+from transformer.signals import DONE, Interruption, exit_code_of
 
 Say = Callable[[str], None]  # prints a line for a person
 
 
 def run_job(model: ModelT, job: FileJob[ModelT], *, say: Say, command: str) -> int:
-    """Runs a job to its end or to a signal; returns an exit code of `signals`.
+    """Runs a job to its end or to an `Interruption`; returns an exit code of `signals`.
 
     model: what computes the output. command: the command that resumes the job, to be shown when a
     signal stops it. Other code than `DONE` means that other hosts may be left waiting: the caller
     should end the process. Raises ValueError for options that the model refuses and files that
     cannot be read or written, and `ResumableError` if another host does not do its chunks.
     """
-    stopping = Stopping(patience=0)
-    stopping.catch_signals()
     job.check_options(model)
     stream = open_stream(job.output)
     if jax.process_count() > 1 and (stream or "-" in job.files):
         raise ValueError("Several hosts need files that all of them see as --input and --output.")
     output = stream or ResumableFile(job.output, job.identity(model))
     try:
-        with stopping.at_once():
-            _run(model, job, output, say)
-    except Interruption:
+        _run(model, job, output, say)
+    except Interruption as interruption:
         say("stopped" + ("" if stream else f"; finished chunks are kept; resume with: {command}"))
-        return stopping.exit_code
+        return exit_code_of(interruption.number)
     finally:
         output.close()
     return DONE

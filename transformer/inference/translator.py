@@ -37,6 +37,7 @@ from transformer.inference.translation import (
 )
 from transformer.model import costs
 from transformer.model.ensemble import Ensemble
+from transformer.parallel.hosts import leave_if_told
 from transformer.search.corpus_search import CorpusSearch
 from transformer.search.decoding import make_length_penalty
 from transformer.search.inputs import pair_with_prefixes
@@ -196,6 +197,7 @@ class Translator(Predictor):
         corpus = CorpusSearch(self._programs(search), self._params, search, *sizes)
         found = corpus.run(source, forced)
         for index, hypotheses in counted(found, "translating", len(nonempty)):
+            leave_if_told()
             best = best_translations(hypotheses, search.nbest, self.tokenizer)
             if search.mbr:
                 best = [least_risk(best, are_samples=search.sample)]
@@ -355,6 +357,7 @@ class Translator(Predictor):
             if function is not self._functions.logits:  # of which a device may not hold two
                 begun = one_behind(begun)
             for rows, result in begun:
+                leave_if_told()
                 values = jax.device_get(result)
                 for row in np.flatnonzero(rows >= 0):
                     found[rows[row]] = values[row, : lengths[rows[row]]]

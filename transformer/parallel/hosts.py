@@ -4,27 +4,25 @@ Every host runs the same program on its share of the devices; host 0 alone speak
 """
 
 import json
-import os
 import re
-import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-import transformer
-from transformer.signals import Interruption, shared_stopping
+from transformer.signals import Interruption, Stopping
 
 WAIT_SECONDS = 300  # for the other hosts to start
 SAY_EVERY = 30  # seconds, while waiting for other hosts
 HEARTBEAT_SECONDS = 45  # without a sign of life from a host, after which it counts as lost
-HEARTBEAT_VARIABLE = "TRANSFORMER_HEARTBEAT_SECONDS"  # of the environment, overrides the above
+
+_stopping: Stopping | None = None  # that of the evaluation that all hosts are in
+_is_waited_for = False  # whether the others would wait for this host if it left that evaluation
 
 
 def connect(
@@ -33,22 +31,17 @@ def connect(
     process_id: int = -1,
     *,
     wait_seconds: float = WAIT_SECONDS,
-    say: Callable[[str], None],
-    on_timeout: Callable[[], None],
 ) -> bool:
     """Joins the other hosts of the run, if there are any; returns whether this is host 0.
 
     Without arguments the hosts of a TPU slice, of Slurm and of Open MPI find each other, and any
-    other process is alone.
+    other process is alone. JAX aborts the process if the others do not come in time.
 
     Args:
       coordinator: "host:port" of process 0.
       num_processes: how many processes there are.
       process_id: which of them this is, from 0.
       wait_seconds: how long the others may take to start.
-      say: is told every 30 s what is being waited for.
-      on_timeout: called in another thread when they have not come by then. It should end the
-        process: JAX itself aborts it 30 s later.
 
     Raises ValueError if only some of the first three are given or make no sense, or if the hosts
     are not found.
@@ -65,76 +58,22 @@ def connect(
         raise ValueError(
             f"--process_id must be below --num_processes ({num_processes}), not {process_id}."
         )
-    heartbeat = _heartbeat_seconds()
-    who = f"{num_processes} hosts at {coordinator}" if coordinator else "the other hosts"
     # Otherwise a C++ thread of JAX handles SIGTERM, and our handler never runs.
     jax.config.update("jax_enable_preemption_service", False)
-    with _time_limit(who, wait_seconds, say, on_timeout):
-        try:
-            jax.distributed.initialize(
-                coordinator_address=coordinator if all(given) else None,
-                num_processes=num_processes if all(given) else None,
-                process_id=process_id if all(given) else None,
-                initialization_timeout=int(wait_seconds + SAY_EVERY),
-                heartbeat_timeout_seconds=heartbeat,
-                shutdown_timeout_seconds=heartbeat,
-            )
-        except (ValueError, RuntimeError) as error:
-            if all(given) or "coordinator_address" not in str(error):
-                reason = str(error).splitlines()[0]
-                raise ValueError(f"The hosts of this run cannot be found: {reason}") from error
-    return jax.process_index() == 0
-
-
-def check_same_program() -> None:
-    """Raises ValueError on every host if their versions or their files of this package differ."""
-    folder, checksum = Path(transformer.__file__).parent, 0
-    for file in sorted(folder.rglob("*.py")):
-        checksum = zlib.crc32(file.read_bytes(), checksum)
-    mine = f"transformer {transformer.__version__} ({checksum:08x}) on jax {jax.__version__}"
-    programs = [text.decode() for text in gather_from_hosts(mine.encode())]
-    for number, theirs in enumerate(programs):
-        if theirs != programs[0]:
-            raise ValueError(
-                f"The hosts run different programs: host 0 has {programs[0]}, host {number} "
-                f"{theirs}; install the same version on all of them."
-            )
-
-
-def _heartbeat_seconds() -> int:
-    text = os.environ.get(HEARTBEAT_VARIABLE, str(HEARTBEAT_SECONDS))
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"{HEARTBEAT_VARIABLE} must be a number of seconds, not {text!r}.")
-    return int(text)
-
-
-@contextmanager
-def _time_limit(
-    who: str, limit: float, say: Callable[[str], None], on_timeout: Callable[[], None]
-) -> Iterator[None]:
-    """Says every 30 s who is being waited for, and calls `on_timeout` after `limit` seconds.
-
-    A thread does it, as JAX waits for hosts in C++ and aborts the process when it gives up.
-    """
-    arrived = threading.Event()
-
-    def watch() -> None:
-        start = time.monotonic()
-        while not arrived.wait(min(SAY_EVERY, max(0, start + limit - time.monotonic()))):
-            waited = time.monotonic() - start
-            if waited >= limit:
-                say(
-                    f"error: not all of {who} came within {limit} s; start the same command on "
-                    f"every host, and see that they reach each other."
-                )
-                return on_timeout()
-            say(f"waiting for {who}: {waited:.0f} s; giving up after {limit} s")
-
-    threading.Thread(target=watch, daemon=True).start()
     try:
-        yield
-    finally:
-        arrived.set()
+        jax.distributed.initialize(
+            coordinator_address=coordinator or None,
+            num_processes=num_processes or None,
+            process_id=process_id if all(given) else None,
+            initialization_timeout=int(wait_seconds),
+            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+            shutdown_timeout_seconds=HEARTBEAT_SECONDS,
+        )
+    except (ValueError, RuntimeError) as error:
+        if all(given) or "coordinator_address" not in str(error):
+            reason = str(error).splitlines()[0]
+            raise ValueError(f"The hosts of this run cannot be found: {reason}") from error
+    return jax.process_index() == 0
 
 
 def check_same(what: str, make_data: Callable[[], bytes]) -> None:
@@ -156,10 +95,17 @@ def split_over_hosts(work: Callable[[Sequence[Any]], list[Any]], items: Sequence
 
     `work` must return a list with one JSON-serialisable entry per item. The entries returned are
     what JSON makes of them on any number of hosts: a tuple comes back as a list. Raises
-    `Interruption` on every host if a signal cuts the share of one short, where that is allowed.
+    `Interruption` on every host if one has left its share (`leave_if_told`).
     """
+    global _is_waited_for
     num_hosts, host = jax.process_count(), jax.process_index()
-    share = _work_until_told(work, items[host::num_hosts])
+    before, _is_waited_for = _is_waited_for, False
+    try:
+        share = work(items[host::num_hosts])
+    except Interruption:
+        share = None
+    finally:
+        _is_waited_for = before
     shares = [json.loads(share) for share in gather_from_hosts(json.dumps(share).encode())]
     if None in shares:
         raise Interruption
@@ -169,26 +115,31 @@ def split_over_hosts(work: Callable[[Sequence[Any]], list[Any]], items: Sequence
     return results
 
 
-def _work_until_told(
-    work: Callable[[Sequence[Any]], list[Any]], items: Sequence[Any]
-) -> list[Any] | None:
-    """Returns work(items), or None if a signal cuts it short that all hosts may leave for."""
-    stopping = shared_stopping()
-    if not stopping:
-        return work(items)
+@contextmanager
+def interruptible(stopping: Stopping) -> Generator[None]:
+    """Lets an evaluation, which all hosts are in, be left at its next batch after a signal.
+
+    It then raises `Interruption` on every host; also at its beginning.
+    """
+    global _stopping, _is_waited_for
+    _stopping, _is_waited_for = stopping, jax.process_count() > 1
     try:
-        with stopping.own_part():
-            return work(items)
-    except Interruption:
-        return None
+        leave_together()
+        yield
+    finally:
+        _stopping, _is_waited_for = None, False
 
 
 def leave_if_told() -> None:
-    """Raises `Interruption` on every host if one has been sent a signal, where that is allowed."""
-    if stopping := shared_stopping():
-        told = multihost_utils.process_allgather(np.int32(bool(stopping.signal)))
-        if np.any(told):
-            raise Interruption
+    """Raises `Interruption` after a signal to this host, if no other one would wait for it."""
+    if _stopping and _stopping.signal and not _is_waited_for:
+        raise Interruption(_stopping.signal)
+
+
+def leave_together() -> None:
+    """Raises `Interruption` on every host after a signal to one; all of them must call it."""
+    if _stopping and np.any(multihost_utils.process_allgather(bool(_stopping.signal))):
+        raise Interruption
 
 
 def gather_from_hosts(data: bytes) -> list[bytes]:

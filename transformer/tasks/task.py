@@ -28,7 +28,7 @@ from transformer.evaluation.task_scores import TaskScores
 from transformer.inference.answer_job import Answerer
 from transformer.model.costs import StepCost
 from transformer.model.loss import Sums, make_loss_fn, perplexity
-from transformer.parallel.hosts import leave_if_told
+from transformer.parallel.hosts import leave_together
 from transformer.parallel.mapping import MappedStep, Parallel
 from transformer.tasks.batches import TrainingT, ValidationT
 from transformer.tasks.next_commands import NextCommands
@@ -192,7 +192,7 @@ class Task(Generic[TrainingT, ValidationT]):
         """Returns `loss_metrics` of the whole validation split."""
 
         def evaluate(batch: Any) -> Sums:
-            leave_if_told()
+            leave_together()
             return self._eval_step(params, self.parallel.put_batch(batch))
 
         return self.loss_metrics(sum_over_batches(self.validation_batches, evaluate))

@@ -1,7 +1,6 @@
 """Shows, logs and draws the metrics of a run: a live line on a terminal, plain lines elsewhere."""
 
 import math
-import os
 import platform
 import socket
 import subprocess
@@ -18,9 +17,8 @@ import jax
 import transformer
 from transformer.checkpoint.about import lost_records
 from transformer.config import Config
-from transformer.console import Pace, live_line, phase, say
+from transformer.console import LiveLine, Pace, live_line, phase, say
 from transformer.evaluation import plots
-from transformer.terminal import LiveLine
 from transformer.training.event_files import EventFile
 from transformer.workdir import WorkDir
 
@@ -36,7 +34,6 @@ PACKAGES = [
     "sentencepiece",
 ]
 OnReport = Callable[[int, dict[str, float]], object]
-SHOW_EVERY = 1.0, 20.0  # seconds between two lines on a terminal and in a file, if steps take long
 DRAWING_SHARE = 0.02  # of the time, at most, goes into drawing curves
 
 
@@ -63,13 +60,12 @@ class Progress:
     ) -> None:
         self._workdir, self._num_steps, self._clock = workdir, num_steps, clock
         self._on_report = on_report if workdir.writes else None
-        if stream is None and not workdir.writes:
-            stream = open(os.devnull, "w")  # noqa: SIM115
-        self._line = LiveLine(stream) if stream else live_line()
+        self._line = live_line() if workdir.writes and not stream else LiveLine(stream, clock)
+        self._line.is_silent |= not workdir.writes
         self._events = EventFile(workdir, num_steps_done, config)
         self._last_step = num_steps_done
         self._pace = Pace(clock)  # of the steps since the first line
-        self._last_shown = self._last_drawn = clock()
+        self._last_drawn = clock()
         self._drawing_seconds = 0.5  # of the last picture; a guess for the first
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -87,8 +83,7 @@ class Progress:
     @property
     def is_due(self) -> bool:
         """Whether so much time has passed since the last line that a person wants another."""
-        now = self._clock()
-        return now - self._last_shown >= SHOW_EVERY[0 if self._line.is_live else 1]
+        return self._line.is_due
 
     def show(self, step: int, metrics: Mapping[str, float], *, is_passing: bool = False) -> None:
         """Shows the line of a training step: step, loss, learning rate, tokens/s, time left.
@@ -97,7 +92,7 @@ class Progress:
         """
         self._pace.add(step - self._last_step)
         self._pace.start()
-        self._last_step, self._last_shown = step, self._clock()
+        self._last_step = step
         loss = "" if math.isnan(metrics["loss"]) and is_passing else f"loss {metrics['loss']:.4f}  "
         time_left = self._pace.time_left(self._num_steps - step)
         text = (

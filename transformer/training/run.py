@@ -23,13 +23,11 @@ from transformer.console import (
 )
 from transformer.evaluation.task_scores import TaskScores
 from transformer.parallel import devices, hosts
-from transformer.parallel.shared_signals import catching_signals
 from transformer.signals import DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
 from transformer.tasks.task import Task
 from transformer.training import next_commands, startup_summary
 from transformer.training.automatic import choose_micro_batches, choose_settings, fix_steps
 from transformer.training.automatic_rules import Choices
-from transformer.training.moved_folder import ending_saves
 from transformer.training.next_commands import this_command
 from transformer.training.profile import Profile, make_profile
 from transformer.training.progress import OnReport
@@ -84,9 +82,9 @@ def train(
     >>> result = transformer.train(config, "runs/mine")
     >>> result.scores["bleu"]
 
-    SIGINT (interrupting a notebook), SIGTERM and SIGHUP stop the run and save it; the result then
-    says so, and a second SIGINT raises KeyboardInterrupt. Off the main thread signals are left
-    alone.
+    Once the text is read, SIGINT (interrupting a notebook), SIGTERM and SIGHUP stop the run and
+    save it; the result then says so, and a second SIGINT raises KeyboardInterrupt. Off the main
+    thread signals are left alone.
 
     Args:
       config: the configuration, which is validated.
@@ -113,17 +111,14 @@ def train(
         if is_finished(folder, config):
             return _finished_before(folder)
         trace = make_profile(profile, folder, config.training.num_train_steps)
-        stopping = Stopping(config.training.patience, is_alone=jax.process_count() == 1)
+        stopping = Stopping(config.training.patience)
         try:
             folder.open_for_training(config)
-            with keeping_log(folder.append_log, this_command()), catching_signals(stopping):
-                try:
-                    made = _make_trainer(config, folder, stopping, task_type, on_report, start)
-                except Interruption:
-                    result = TrainingResult(folder.path, 0, stopping.exit_code, {})
-                else:
+            with keeping_log(folder.append_log, this_command()):
+                made = _make_trainer(config, folder, stopping, task_type, on_report, start)
+                with stopping.noting_signals():
                     result = _train(*made, trace, accept_changed_text)
-                _say_how_it_ended(result, start, resume_command)
+                    _say_how_it_ended(result, start, resume_command)
         finally:
             trace.close(nullcontext)  # that of a run which an exception ended
             folder.close()
@@ -132,8 +127,7 @@ def train(
 
 def _say_how_it_ended(result: TrainingResult, start: float, resume_command: str) -> None:
     if result.exit_code in (INTERRUPTED, RESUMABLE):
-        where = f"at step {result.step:,} and saved" if result.step else "before training began"
-        say(f"stopped {where}; resume with: {resume_command}")
+        say(f"stopped at step {result.step:,} and saved; resume with: {resume_command}")
     say(f"all of it took {format_seconds(time.monotonic() - start)}")
 
 
@@ -158,16 +152,15 @@ def _make_trainer(
 ) -> tuple[Trainer, Choices]:
     """Returns what trains in a work directory that is open for it, and what it chose by itself.
 
-    start: by `time.monotonic`. Raises `Interruption` if a signal comes before it is done.
+    start: by `time.monotonic`.
     """
     options = workdir, stopping, task_type, on_report
-    with stopping.at_once():
-        choices = Choices(config) if workdir.has_run else choose_settings(config)
+    choices = Choices(config) if workdir.has_run else choose_settings(config)
+    trainer = Trainer(choices.config.validate(), *options)
+    if choose_micro_batches(choices, trainer):
         trainer = Trainer(choices.config.validate(), *options)
-        if choose_micro_batches(choices, trainer):
-            trainer = Trainer(choices.config.validate(), *options)
-        fix_steps(trainer, choices, start)
-        return trainer, choices
+    fix_steps(trainer, choices, start)
+    return trainer, choices
 
 
 def _train(
@@ -177,13 +170,12 @@ def _train(
     workdir, stopping = trainer.workdir, trainer.stopping
     lines = startup_summary.summary_lines(trainer.config, trainer.train_step, trainer.task)
     say("\n".join([*lines, *choices.lines()]))
-    with ending_saves(trainer):
-        code = trainer.run(profile, accept_changed_text=accept_changed_text)
-        if code == DONE:
-            code = stopping.exit_code
-            with suppress(Interruption), stopping.at_once():
-                conclude_run(trainer)
-                code = DONE
+    code = trainer.run(profile, accept_changed_text=accept_changed_text)
+    if code == DONE:
+        code = stopping.exit_code
+        with suppress(Interruption), hosts.interruptible(stopping):
+            conclude_run(trainer)
+            code = DONE
     step = max(trainer.checkpoints.steps(), default=0)
     trainer.close()
     if code != DONE:

@@ -12,6 +12,7 @@ from transformer.checkpoint.orbax_manager import reason_of
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
 from transformer.console import phase, say
+from transformer.parallel import hosts
 from transformer.parallel.mapping import make_parallel
 from transformer.registry import TASKS
 from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption, Stopping
@@ -45,6 +46,7 @@ class Trainer:
     ) -> None:
         self.config, self.workdir, self.on_report = config, workdir, on_report
         self.stopping = stopping or Stopping(config.training.patience)
+        self._has_left = False  # whether a signal ended an evaluation
         self.parallel = make_parallel(config)
         make_task = task_type or TASKS[config.task]
         with phase("reading the corpus"):
@@ -125,7 +127,7 @@ class Trainer:
     def _is_interrupted(self) -> bool:
         is_alone = jax.process_count() == 1
         told = self.stopping.signal if is_alone else self.meter.num_hosts_stopping
-        return self.stopping.has_left or bool(told)
+        return self._has_left or bool(told)
 
     def _report(self, step: int) -> None:
         """Logs and shows the metrics every `log_every` steps, and shows them if steps take long."""
@@ -163,12 +165,13 @@ class Trainer:
         return step % training.eval_every == 0 or step == training.num_train_steps
 
     def _evaluate(self, step: int, params: Params) -> None:
-        """Scores the validation split, unless a signal cuts that short."""
+        """Scores the validation split; if a signal ends that, the next start makes up for it."""
         self.progress.pause()
         try:
-            with self.stopping.at_once(), annotate("evaluation"), phase("validating"):
+            with hosts.interruptible(self.stopping), annotate("evaluation"), phase("validating"):
                 metrics, samples = self.task.evaluate(params)
         except Interruption:
+            self._has_left = True
             return
         score = self.task.selection_score(metrics)
         self._log(step, {**metrics, SCORE: score})
@@ -185,7 +188,6 @@ class Trainer:
         self.meter.settle()
         if self.meter.num_skipped_in_a_row:
             return
-        self.workdir.check_in_place()
         try:
             self.workdir.flush("metrics.jsonl")  # first: what it holds is not logged again
             trained = self.meter.trained() | describe_records(self.workdir)
