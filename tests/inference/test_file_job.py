@@ -8,6 +8,7 @@ import lzma
 import os
 import signal
 import threading
+from unittest.mock import MagicMock
 
 import jax
 import pytest
@@ -189,8 +190,11 @@ def test_a_full_disk_is_one_sentence_and_costs_no_chunk(source, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_job_at_once_and_names_the_command_that_resumes_it(number, source):
+def test_a_signal_ends_a_job_at_once_and_names_the_command_that_resumes_it(
+    number, source, monkeypatch
+):
     """Catches a signal that is noticed after hours, chunks lost by it, and a wrong exit code."""
+    monkeypatch.setattr(threading, "Timer", MagicMock())  # which ends this process otherwise
     end_on_signals()
     translator, said = FakeTranslator(), []
     translate, code = translator.translate, 130 if number == signal.SIGINT else 75
