@@ -10,7 +10,7 @@ from transformer.checkpoint.restore import Run
 from transformer.config import Config, DataConfig
 from transformer.console import quantity
 from transformer.data.images import AugmentedImageBatches, ImageBatches, load_images, to_patches
-from transformer.inference.classifier import Classifier
+from transformer.inference.encoders import Classifier
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask

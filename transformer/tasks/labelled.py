@@ -12,7 +12,7 @@ from transformer.config import DataConfig
 from transformer.data.labels import FILE, Labels
 from transformer.evaluation.classification import evaluate_classifier
 from transformer.evaluation.task_scores import SimpleScores, TaskScores
-from transformer.inference.classifier import Classifier
+from transformer.inference.encoders import Classifier
 from transformer.tasks.batches import TrainingT
 from transformer.tasks.task import Metrics, Task
 
