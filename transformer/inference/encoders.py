@@ -1,4 +1,4 @@
-"""What a trained encoder makes of examples: classes of texts or images, labels of words, vectors."""
+"""What a trained encoder makes of examples: classes of texts or images, word labels, vectors."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
