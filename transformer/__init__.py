@@ -22,10 +22,8 @@ if find_spec("fcntl") is None:  # as in native Windows
 if TYPE_CHECKING:
     from transformer.checkpoint.restore import restore
     from transformer.config import Config
-    from transformer.inference.classifier import Classifier
+    from transformer.inference.encoders import Classifier, Tagger, TextEncoder
     from transformer.inference.language_model import LanguageModel
-    from transformer.inference.tagger import Tagger
-    from transformer.inference.text_encoder import TextEncoder
     from transformer.inference.translator import Translator
     from transformer.interop.export_model import export_model
     from transformer.interop.import_model import import_model
@@ -62,11 +60,11 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Classifier": "inference.classifier",
+    "Classifier": "inference.encoders",
     "Config": "config",
     "LanguageModel": "inference.language_model",
-    "Tagger": "inference.tagger",
-    "TextEncoder": "inference.text_encoder",
+    "Tagger": "inference.encoders",
+    "TextEncoder": "inference.encoders",
     "Transformer": "model.encoder_decoder",
     "Translator": "inference.translator",
     "evaluate": "tasks.evaluate",

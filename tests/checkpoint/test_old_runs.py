@@ -11,7 +11,7 @@ from tests.helpers.commands import call
 from tests.helpers.rings import others_long
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.restore import restore
-from transformer.inference.classifier import Classifier
+from transformer.inference.encoders import Classifier
 from transformer.inference.translator import Translator
 
 ARCHIVES = sorted((Path(__file__).parents[1] / "golden" / "runs").glob("*/*.tar.xz"))

@@ -11,7 +11,7 @@ import transformer
 from tests.helpers.random_runs import TASKS, write_run
 from transformer.checkpoint.restore import restore
 from transformer.checkpoint.task_model import smallest_batch
-from transformer.inference.classifier import Classifier
+from transformer.inference.encoders import Classifier
 from transformer.inference.language_model import LanguageModel
 from transformer.inference.translator import Translator
 from transformer.workdir import WorkDir

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.scripts import finish, start, write_config
 from transformer.cli import prepare
 from transformer.cli.config_files import load_config_file
-from transformer.data import pair_blocks, training_text
+from transformer.data import pair_blocks
 from transformer.data.prepared.cache import cache_folder
 from transformer.data.prepared.prepare import Share, training_corpus
 from transformer.data.training_text import TrainingText
@@ -34,7 +34,7 @@ def test_training_finds_what_was_prepared(call, words, flags, monkeypatch, tmp_p
     assert [end.code for end in ended] == [0] * len(flags), ended
     assert all("is prepared and others are not" in end.err for end in ended[:-1])
     assert "training pairs; left out: " in ended[-1].err
-    monkeypatch.setattr(training_text, "read_blocks", lambda *_: pytest.fail("the text is read"))
+    monkeypatch.setattr(TrainingText, "_blocks", lambda *_: pytest.fail("the text is read"))
     assert len(open_prepared(tmp_path).source) > 380
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name == "prepared_corpora" and folder.stat().st_mode & 0o077 == 0

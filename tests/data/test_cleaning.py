@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from transformer.config import Config
-from transformer.data import cleaning, held_out, pair_blocks, training_text
+from transformer.data import cleaning, held_out, pair_blocks
 from transformer.data.cleaning import make_is_wrong
 from transformer.data.held_out import position
 from transformer.data.prepared.cache import cache_folder
@@ -182,7 +182,7 @@ def test_overlap_is_counted_and_said_again_without_reading(tmp_path, monkeypatch
     text, found, _ = prepare(config, tmp_path)
     said = found.overlap_with(text.evaluation)
     assert said.startswith("2 of 4 pairs of validation and 1 of 2 pairs of test have the source or")
-    monkeypatch.setattr(training_text, "read_blocks", lambda *_: pytest.fail("the text is read"))
+    monkeypatch.setattr(TrainingText, "_blocks", lambda *_: pytest.fail("the text is read"))
     text, found, _ = prepare(config, tmp_path)
     assert found.overlap_with(text.evaluation) == said
     config.data.test_split = "validation"

@@ -50,6 +50,19 @@ def test_no_held_out_sentence_is_trained_on(tmp_path):
     assert len(training) > 500
 
 
+@pytest.mark.parametrize("tags", [("", ""), ("#<a>", "#<b>")])
+def test_a_vocabulary_is_learnt_of_what_is_trained_on_in_one_reading(tags, tmp_path, monkeypatch):
+    """Catches a vocabulary of the test set, and a text that is read twice for it."""
+    config, pairs = corpus(tmp_path / "a", make_pairs()), make_pairs()
+    back = corpus(tmp_path / "b", [(target, source) for source, target in pairs])
+    config.corpus = f"{config.corpus}{tags[0]},{back.corpus}{tags[1]}"
+    text, other = TrainingText(config), TrainingText(config)
+    sample = text.sample(10**6)
+    monkeypatch.setattr(text, "_blocks", lambda: pytest.fail("the text is read again"))
+    assert text.held_out == other.held_out != []
+    assert sample == list(other.pairs())
+
+
 def test_order_and_additions_move_no_sentence(tmp_path):
     """Catches a hold-out by line number, and a hash that another process computes otherwise."""
     pairs = sorted(make_pairs())

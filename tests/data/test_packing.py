@@ -140,14 +140,6 @@ def test_one_static_shape():
             assert np.array_equal(batch.weights, batch.targets != PAD)
 
 
-def test_the_source_length_may_be_set():
-    """Catches a classifier whose rows are as long as its sentences' labels."""
-    source, target = make_pairs(20)
-    lengths = dict(row_length=32, source_length=48)
-    batches = PackedBatches(source, target, **lengths, rows_per_batch=2, seed=0)
-    assert batches.shape == (48, 32) and batches[0].inputs.shape == (2, 48)
-
-
 def test_a_sentence_as_long_as_the_row():
     """Catches a longest sentence that fits no row, and an endless search for one."""
     source, target = Ragged.from_lists([[5] * 31 + [EOS]] * 3), Ragged.from_lists([[5, EOS]] * 3)

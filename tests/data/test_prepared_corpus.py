@@ -128,7 +128,7 @@ def test_batches_are_those_of_the_text(config, held_out, monkeypatch):
     ]
 
     prepare(config)
-    monkeypatch.setattr(training_text, "read_blocks", lambda *_: pytest.fail("the text is read"))
+    monkeypatch.setattr(TrainingText, "_blocks", lambda *_: pytest.fail("the text is read"))
     (source, _), found = prepare(config)
     assert source.to_bytes() == tokenizers[0].to_bytes()
     assert found.source.lengths.dtype == found.source[0].dtype == np.uint16

@@ -7,7 +7,7 @@ import numpy as np
 
 from transformer.evaluation import classification
 from transformer.evaluation.classification import evaluate_classifier
-from transformer.inference.classifier import Classification
+from transformer.inference.encoders import Classification
 from transformer.workdir import WorkDir
 
 NAMES = ["yes", "no", "7"]

@@ -8,7 +8,6 @@ import pytest
 
 from transformer.console import LiveLine
 from transformer.data.text_files import Lines
-from transformer.inference import chunks
 from transformer.inference.chunks import Chunk, read_chunks, stream_sizes
 from transformer.inference.file_job import make_compressor
 from transformer.inference.job_progress import JobProgress
@@ -44,16 +43,13 @@ def test_chunks_hold_every_line_once_and_in_order():
     assert [c.lines for c in read_chunks(make_lines(["", ""]))] == [["", ""]]
 
 
-def test_nothing_is_read_ahead_of_the_chunk_that_is_asked_for(monkeypatch):
-    """Catches a corpus that is read into memory, by lines or by the length of lines."""
+def test_nothing_is_read_ahead_of_the_chunk_that_is_asked_for():
+    """Catches a corpus that is read into memory."""
     text = Endless()
     found = read_chunks(text, sizes=iter([5, 7]))
     assert text.taken == 0
     next(found), next(found)
     assert text.taken == 12
-    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 20)
-    first, second = islice(read_chunks(make_lines(["x" * 15] * 4), sizes=iter([9] * 9)), 2)
-    assert len(first.lines) == len(second.lines) == 2
 
 
 def test_the_first_chunks_of_a_stream_are_small():

@@ -73,14 +73,6 @@ def test_alone_equals_in_a_batch_in_any_order(translator):
     assert_same(translator.translate([lines[i] for i in order]), [together[i] for i in order])
 
 
-def test_another_batch_size_changes_nothing(translator, monkeypatch):
-    """Catches results that depend on the number of rows of a batch."""
-    lines = sentences(7, seed=2)
-    together = translator.translate(lines)
-    monkeypatch.setattr(translator.config.decoding, "batch_size", 7)
-    assert_same(translator.translate(lines), together)
-
-
 def test_the_scorer_agrees_with_the_search(translator, monkeypatch):
     """Catches a cache that computes otherwise than one uncached pass over the translation."""
     lines = sentences(4, seed=3)

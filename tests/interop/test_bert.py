@@ -10,7 +10,7 @@ from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import tiny_config
 from transformer.config import Config
 from transformer.data.labels import Labels
-from transformer.inference.classifier import Classifier
+from transformer.inference.encoders import Classifier
 from transformer.interop import bert
 from transformer.interop.huggingface_settings import class_names
 from transformer.interop.huggingface_tokens import read_bert_tokenizer

@@ -12,7 +12,7 @@ from tests.helpers.tiny_models import tiny_config
 from transformer.config import Config
 from transformer.data.labels import Labels
 from transformer.data.simple_tokenizers import PiecesTokenizer
-from transformer.inference.classifier import Classifier
+from transformer.inference.encoders import Classifier
 from transformer.inference.language_model import LanguageModel
 from transformer.interop import bert, gpt2, vit
 from transformer.interop.check_stack import check_stack

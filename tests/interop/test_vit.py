@@ -7,7 +7,7 @@ import pytest
 
 import transformer
 from tests.helpers.imported import GOLDEN, as_run, build, changed_folder
-from transformer.inference.classifier import Classifier
+from transformer.inference.encoders import Classifier
 from transformer.interop import vit
 
 FOLDER = GOLDEN / "vit"

@@ -9,8 +9,7 @@ import lzma
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import resources
 from itertools import islice
 from typing import TypeVar
@@ -40,14 +39,9 @@ SMALL_TEXT = 2**22  # bytes of files that are not worth the start of other proce
 Result = TypeVar("Result")
 
 
-@dataclass
-class ChooseHeldOut:
-    """Finds the pairs of a block whose source is held out: `ChooseHeldOut(config)(block)`."""
-
-    config: DataConfig
-
-    def __call__(self, numbered: NumberedBlock) -> Pairs:
-        return HeldOut((), self.config).choose(numbered.block.decode().pairs)
+def choose_held_out(config: DataConfig, numbered: NumberedBlock) -> Pairs:
+    """Returns the pairs of a block whose source is held out."""
+    return HeldOut((), config).choose(numbered.block.decode().pairs)
 
 
 class TrainingText:
@@ -73,9 +67,8 @@ class TrainingText:
         """The pairs of the first corpus whose source is held out; the text is read for them."""
         if not self.config.held_out:
             return []
-        chosen = self.each(
-            ChooseHeldOut(self.config), "finding what is held out", lambda block: block.corpus == 0
-        )
+        choose, name = partial(choose_held_out, self.config), "finding what is held out"
+        chosen = self.each(choose, name, lambda block: block.corpus == 0)
         return [pair for pairs in chosen for pair in pairs]
 
     @cached_property

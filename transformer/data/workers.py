@@ -11,14 +11,12 @@ import pickle
 import subprocess
 import sys
 import traceback
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from transformer.reading import PassingError
 from transformer.signals import ignore_signals
@@ -56,39 +54,24 @@ def in_order(
         yield from map(function, items)
         return
     pending: deque[Future[Result]] = deque()
-    with closing(Workers(function, num_workers)) as workers:
+    processes: list[subprocess.Popen[bytes]] = []
+    threads = ThreadPoolExecutor(num_workers)  # each of which talks with a process
+    try:
+        for _ in range(num_workers):
+            processes.append(_start(function))
+        idle = list(processes)
         for item in items:
-            pending.append(workers.submit(item))
+            pending.append(threads.submit(_ask, idle, item))
             if len(pending) > num_workers + 1:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
-
-
-class Workers(Generic[Item, Result]):
-    """Processes that apply a function, until they are closed or forgotten or this program ends."""
-
-    def __init__(self, function: Callable[[Item], Result], number: int) -> None:
-        """Starts them; the function has to be picklable."""
-        self._processes = [_start(function) for _ in range(number)]
-        self._idle = list(self._processes)
-        self._threads = ThreadPoolExecutor(number)
-        self._end = weakref.finalize(self, _end, self._processes)
-
-    def submit(self, item: Item) -> Future[Result]:
-        """Has an idle process apply the function; the result raises what the function raises."""
-        return self._threads.submit(_ask, self._idle, item)
-
-    def close(self) -> None:
-        """Ends the processes; items that none has begun with are not done."""
-        self._threads.shutdown(cancel_futures=True)
-        self._end()
-
-
-def _end(processes: list[subprocess.Popen[bytes]]) -> None:
-    for process in processes:
-        process.kill()
-        process.communicate()
+    finally:
+        for process in processes:
+            process.kill()
+        threads.shutdown(cancel_futures=True)
+        for process in processes:
+            process.communicate()
 
 
 def _start(function: Callable[[Any], Any]) -> subprocess.Popen[bytes]:

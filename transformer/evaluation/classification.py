@@ -8,7 +8,7 @@ import numpy as np
 from transformer.console import quantity
 from transformer.evaluation.scores import accuracy
 from transformer.evaluation.task_scores import SimpleScores, plain_table
-from transformer.inference.classifier import Classifier
+from transformer.inference.encoders import Classifier
 
 NUM_SAMPLES = 3
 MOST_IN_TABLE = 40  # classes, or pairs of them

@@ -6,7 +6,7 @@ from dataclasses import replace
 from transformer.console import quantity
 from transformer.evaluation.scores import Score, accuracy
 from transformer.evaluation.task_scores import SimpleScores
-from transformer.inference.tagger import Tagger
+from transformer.inference.encoders import Tagger
 
 NUM_SAMPLES = 3
 Entity = tuple[str, int, int]  # type, number of the first word, that behind the last

@@ -12,7 +12,6 @@ from itertools import islice, repeat, zip_longest
 from transformer.data.text_files import Lines
 
 CHUNK_LINES = 8192
-CHUNK_CHARACTERS = 2**24  # a chunk with more ends early, which bounds memory for any lines
 FIRST_CHUNK_LINES = 64  # of a stream, whose reader should not wait long for the first line
 
 
@@ -53,7 +52,7 @@ def read_chunks(
     pairs = iter(_pair_lines(lines, companions)) if companions else zip(lines, repeat(""))
     sizes = iter(sizes or repeat(CHUNK_LINES))
     number = start = 0
-    while rows := _take(pairs, next(sizes)):
+    while rows := list(islice(pairs, next(sizes))):
         texts, others = (list(side) for side in zip(*rows, strict=True))
         yield Chunk(number, start, texts, others if companions else None, lines.fraction_read)
         number, start = number + 1, start + len(rows)
@@ -65,17 +64,6 @@ def stream_sizes(num_lines: int) -> Iterator[int]:
     while True:
         yield min(size, num_lines)
         size = min(2 * size, num_lines)
-
-
-def _take(pairs: Iterator[tuple[str, str]], num_lines: int) -> list[tuple[str, str]]:
-    """Returns the next `num_lines` pairs, fewer if they exceed `CHUNK_CHARACTERS`."""
-    rows, num_characters = [], 0
-    for row in islice(pairs, num_lines):
-        rows.append(row)
-        num_characters += len(row[0]) + len(row[1])
-        if num_characters > CHUNK_CHARACTERS:
-            break
-    return rows
 
 
 def _pair_lines(lines: Lines, companions: Lines) -> Iterator[tuple[str, str]]:

@@ -1,21 +1,16 @@
 """What Translator, Classifier and the like share: a model and parameters on devices."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import jax
-import numpy as np
 from etils.epath import PathLike
 from jax.typing import DTypeLike
 
 from transformer.checkpoint.restore import Run, cast_matrices, count_parameters, restore
 from transformer.checkpoint.train_state import Params
-from transformer.data.batch import Batch
-from transformer.data.bucketing import fill_inputs, plan_batches
-from transformer.data.ragged import Ragged
-from transformer.parallel.hosts import leave_if_told
-from transformer.search.programs import make_replicas, one_behind, replicate
+from transformer.search.programs import make_replicas, replicate
 
 
 class Predictor:
@@ -85,44 +80,3 @@ class Predictor:
     def _facts(self) -> list[str]:
         """Returns what is to be known of the run, for `repr`."""
         return []
-
-
-class EncoderPredictor(Predictor):
-    """A model that reads each example in one pass of an encoder, on one device.
-
-    tokenizer: that of the texts; None for a model of images.
-    """
-
-    def __init__(self, run: Run, devices: Sequence[jax.Device] | None = None) -> None:
-        super().__init__(run, devices)
-        self.tokenizer: Any = run.tokenizers[0] if run.tokenizers else None
-        self._compiled = jax.jit(self._apply)
-
-    def _facts(self) -> list[str]:
-        return [f"{len(self.labels.names)} classes"] if self.labels.names else []
-
-    def _apply(self, params: Params, batch: Any) -> jax.Array:
-        """Returns an answer for each row of a batch, [B, …]."""
-        raise NotImplementedError
-
-    def _answers(
-        self, batches: Iterator[tuple[np.ndarray, Any]]
-    ) -> Iterator[tuple[int, np.ndarray]]:
-        """Yields (index, answer) of each example; batches: (indices [B], -1 for none; B rows)."""
-        given = ((indices, self._compiled(self._params, batch)) for indices, batch in batches)
-        for indices, results in one_behind(given):
-            leave_if_told()
-            answers = jax.device_get(results)
-            for row in np.flatnonzero(indices >= 0):
-                yield int(indices[row]), answers[row]
-
-    def _sentence_batches(self, source: Ragged) -> Iterator[tuple[np.ndarray, Batch]]:
-        """Yields (indices [B] of the sentences, -1 for an empty row; one sentence per row, T = 1).
-
-        Sentences longer than `data.row_length` tokens are cut and counted.
-        """
-        longest, size = self.config.data.row_length, self.config.decoding.batch_size
-        for indices, bucket in plan_batches(source.lengths, longest, size):
-            inputs, lengths, num_truncated = fill_inputs(source, indices[0], bucket)
-            self.num_truncated += num_truncated
-            yield indices[0], Batch.from_arrays(inputs, input_lengths=lengths)

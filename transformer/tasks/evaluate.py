@@ -18,7 +18,7 @@ from transformer.evaluation.metrics import Reference, all_references
 from transformer.evaluation.results_folder import checksum, results_name, scored_otherwise
 from transformer.evaluation.task_scores import TaskScores
 from transformer.evaluation.translation import evaluate_translator
-from transformer.inference.classifier import Classifier
+from transformer.inference.encoders import Classifier
 from transformer.inference.translator import Translator
 from transformer.registry import TASKS, task_kind
 from transformer.workdir import WorkDir

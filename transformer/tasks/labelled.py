@@ -15,7 +15,7 @@ from transformer.data.labels import FILE, Labels
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.evaluation.classification import evaluate_classifier
 from transformer.evaluation.task_scores import SimpleScores, TaskScores
-from transformer.inference.classifier import Classifier
+from transformer.inference.encoders import Classifier
 from transformer.tasks.batches import TrainingT
 from transformer.tasks.task import Metrics, Task
 

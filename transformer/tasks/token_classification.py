@@ -12,7 +12,7 @@ from transformer.data.labelled_text import LabelledTexts
 from transformer.data.labelled_words import encode_words, label_first_pieces, load_labelled_words
 from transformer.data.ragged import Ragged
 from transformer.evaluation.tagging import entities, evaluate_tagger
-from transformer.inference.tagger import Tagger
+from transformer.inference.encoders import Tagger
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.classification import ClassificationTask
 from transformer.workdir import WorkDir

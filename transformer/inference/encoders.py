@@ -1,0 +1,232 @@
+"""What a trained encoder makes of examples: classes of texts or images, word labels, vectors."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer.checkpoint.restore import Run
+from transformer.checkpoint.train_state import Params
+from transformer.data.batch import Batch
+from transformer.data.bucketing import fill_inputs, plan_batches
+from transformer.data.corpora import Tags
+from transformer.data.images import ImageBatch, are_shares, fill_images, to_patches
+from transformer.data.labelled_words import encode_words
+from transformer.data.ragged import Ragged
+from transformer.data.text_pairs import encode_texts
+from transformer.data.tokenizer import check_texts
+from transformer.inference.predictor import Predictor
+from transformer.model.encoder_only import pool
+from transformer.parallel.hosts import leave_if_told
+from transformer.registry import task_kind
+from transformer.search.programs import one_behind
+
+NOT_SEEN = "?"  # the label of words behind the longest text that the model takes
+POOLINGS = ("mean", "first")
+
+
+class EncoderPredictor(Predictor):
+    """A model that reads each example in one pass of an encoder, on one device.
+
+    tokenizer: that of the texts; None for a model of images.
+    """
+
+    def __init__(self, run: Run, devices: Sequence[jax.Device] | None = None) -> None:
+        super().__init__(run, devices)
+        self.tokenizer: Any = run.tokenizers[0] if run.tokenizers else None
+        self._compiled = jax.jit(self._apply)
+
+    def _facts(self) -> list[str]:
+        return [f"{len(self.labels.names)} classes"] if self.labels.names else []
+
+    def _apply(self, params: Params, batch: Any) -> jax.Array:
+        """Returns an answer for each row of a batch, [B, …]."""
+        raise NotImplementedError
+
+    def _answers(
+        self, batches: Iterator[tuple[np.ndarray, Any]]
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields (index, answer) of each example; batches: (indices [B], -1 for none; B rows)."""
+        given = ((indices, self._compiled(self._params, batch)) for indices, batch in batches)
+        for indices, results in one_behind(given):
+            leave_if_told()
+            answers = jax.device_get(results)
+            for row in np.flatnonzero(indices >= 0):
+                yield int(indices[row]), answers[row]
+
+    def _sentence_batches(self, source: Ragged) -> Iterator[tuple[np.ndarray, Batch]]:
+        """Yields (indices [B] of the sentences, -1 for an empty row; one sentence per row, T = 1).
+
+        Sentences longer than `data.row_length` tokens are cut and counted.
+        """
+        longest, size = self.config.data.row_length, self.config.decoding.batch_size
+        for indices, bucket in plan_batches(source.lengths, longest, size):
+            inputs, lengths, num_truncated = fill_inputs(source, indices[0], bucket)
+            self.num_truncated += num_truncated
+            yield indices[0], Batch.from_arrays(inputs, input_lengths=lengths)
+
+
+@dataclass
+class Classification:
+    """The most probable class of an example, and the probability of each class by name."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+    def __str__(self) -> str:
+        return self.label
+
+
+class Classifier(EncoderPredictor):
+    """Classifies with given parameters; `from_checkpoint` restores them.
+
+    >>> classifier = Classifier.from_checkpoint("runs/trec")
+    >>> classifier.classify(["Who wrote Hamlet ?"])[0].label
+    '3'
+
+    Any number of examples may be given; none changes the class of another. `num_truncated` counts
+    the sentences that were longer than `data.row_length` tokens.
+    """
+
+    tasks = ("classification", "images")
+
+    def classify(self, examples: Sequence[str] | np.ndarray) -> list[Classification]:
+        """Returns a `Classification` per example, in order.
+
+        examples: list of str, each a text, or a pair with a tab between its texts if the model has
+        token types; or images [N, height, width, channels] (or without the last axis if
+        there is one channel) with values from 0 to 1 and the size of the training images. Sentences
+        longer than `data.row_length` tokens are truncated and counted in `num_truncated`. Raises
+        ValueError for a single str and for images of another shape or range.
+        """
+        is_image = task_kind(self.config.task) == "images"
+        if not is_image:
+            check_texts(examples, "classify")
+        batches: Any = self._image_batches if is_image else self._text_batches
+        found = np.zeros((len(examples), len(self.labels.names)), np.float32)
+        for index, probabilities in self._answers(batches(examples)):
+            found[index] = probabilities
+        return [self._classification(row) for row in found.astype(float)]
+
+    def _apply(self, params: Params, batch: Batch | ImageBatch) -> jax.Array:
+        """Returns probabilities [B, classes]."""
+        logits: Any = self.model.apply({"params": params}, batch, deterministic=True)
+        return jax.nn.softmax(logits[:, 0])
+
+    def _classification(self, probabilities: np.ndarray) -> Classification:
+        by_name = dict(zip(self.labels.names, probabilities.tolist(), strict=True))
+        label = max(by_name, key=by_name.__getitem__)
+        return Classification(label, by_name[label], by_name)
+
+    def _text_batches(self, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, Batch]]:
+        return self._sentence_batches(encode_texts(self.tokenizer, texts, self.config.model))
+
+    def _image_batches(self, images: np.ndarray) -> Iterator[tuple[np.ndarray, ImageBatch]]:
+        """Yields (indices [B] of the images, -1 for an empty row; one image per row)."""
+        size = self.config.decoding.batch_size
+        patches = to_patches(self._check_images(images), self.config.data.patch_size)
+        for start in range(0, len(patches), size):
+            part = patches[start : start + size]
+            indices = np.full(size, -1)
+            indices[: len(part)] = np.arange(start, start + len(part))
+            yield indices, fill_images(part, np.zeros(len(part), np.int32), size)
+
+    def _check_images(self, images: np.ndarray) -> np.ndarray:
+        """Returns images [N, height, width, channels] float32; ValueError if they do not fit."""
+        images = np.asarray(images, np.float32)
+        if list(images.shape[1:]) == self.labels.image_shape[:2]:
+            images = images[..., None]
+        if list(images.shape[1:]) != self.labels.image_shape:
+            shape = " × ".join(map(str, self.labels.image_shape))
+            raise ValueError(f"This run classifies images of {shape}, not an array {images.shape}.")
+        if not are_shares(images):
+            raise ValueError(
+                f"Images are numbers from 0 to 1, these go from {images.min():g} to "
+                f"{images.max():g}; divide those of bytes by 255."
+            )
+        return images
+
+
+class Tagger(EncoderPredictor):
+    """Labels words with given parameters; `from_checkpoint` restores them.
+
+    >>> Tagger.from_checkpoint("runs/entities").tag(["Paris sleeps ."])
+    [['B-PLACE', 'O', 'O']]
+
+    `num_truncated` counts the texts that were longer than `data.row_length` tokens.
+    """
+
+    tasks = ("token_classification",)
+
+    def tag(self, texts: Sequence[str]) -> list[list[str]]:
+        """Returns the label of each word of each text, in order; words are divided by white space.
+
+        Words behind `data.row_length` tokens get the label "?", and the text is counted in
+        `num_truncated`. Raises ValueError for a single str.
+        """
+        check_texts(texts, "tag")
+        source, firsts = encode_words(self.tokenizer, texts, self.config.model)
+        found: list[list[str]] = [[] for _ in texts]
+        for index, classes in self._answers(self._sentence_batches(source)):
+            places = firsts[index]
+            num_seen = min(source.lengths[index], self.config.data.row_length) - 1  # without EOS
+            names = [self.labels.names[n] for n in classes[places[places < num_seen]]]
+            found[index] = names + [NOT_SEEN] * (len(places) - len(names))
+        return found
+
+    def _apply(self, params: Params, batch: Batch) -> jax.Array:
+        """Returns the class of each position, [B, S]."""
+        logits: Any = self.model.apply({"params": params}, batch, deterministic=True)
+        return logits.argmax(-1)
+
+
+class TextEncoder(EncoderPredictor):
+    """Encodes texts with given parameters; `from_checkpoint` restores them.
+
+    >>> encoder = TextEncoder.from_checkpoint("runs/masked")
+    >>> encoder.encode(["Who wrote Hamlet ?", "A man sleeps ."]).shape
+    (2, 128)
+
+    It opens runs of an encoder: masked language models, classifiers, and translation models, whose
+    sources it encodes. `num_truncated` counts the texts longer than `data.row_length` tokens.
+    """
+
+    tasks = ("masked_lm", "classification", "token_classification", "translation")
+
+    @property
+    def _is_translation(self) -> bool:
+        return task_kind(self.config.task) == "translation"
+
+    def encode(self, texts: Sequence[str], *, pooling: str = "mean") -> np.ndarray:
+        """Returns a vector per text, [N, D] float32, in order; no text changes another's vector.
+
+        pooling: "mean" of the encoder's output over the tokens of a text, the end included, or
+        "first", that of the first token, which is [CLS] for BERT. Texts longer than
+        `data.row_length` tokens are truncated and counted in `num_truncated`. Raises ValueError for
+        a single str and for another pooling.
+        """
+        check_texts(texts, "encode")
+        if pooling not in POOLINGS:
+            raise ValueError(f"pooling must be {' or '.join(POOLINGS)}, not {pooling!r}.")
+        if self._is_translation:
+            texts = [*map(Tags(self.config.data).put_on, texts)]
+        source = encode_texts(self.tokenizer, texts, self.config.model)
+        vectors = np.zeros((len(texts), self.config.model.d_model), np.float32)
+        for index, found in self._answers(self._sentence_batches(source)):
+            vectors[index] = found[POOLINGS.index(pooling)]
+        return vectors
+
+    def _apply(self, params: Params, batch: Batch) -> jax.Array:
+        """Returns a vector for each of `POOLINGS`, [B, 2, D]."""
+        inputs: tuple[Any, ...] = (batch,)
+        if self._is_translation:
+            inputs = batch.inputs, batch.input_positions, batch.input_segments
+        encode = partial(self.model.apply, deterministic=True, method="encode")
+        encoded: Any = encode({"params": params}, *inputs)
+        vectors = [pool(encoded, batch, pooling) for pooling in POOLINGS]
+        return jnp.concatenate(vectors, axis=1).astype(jnp.float32)
