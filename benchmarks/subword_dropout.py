@@ -19,7 +19,7 @@ from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.data.training_text import TrainingText
-from transformer.training.prefetch import prefetch
+from transformer.tasks.batches import prefetch
 
 NUM_BATCHES = 10
 STEPS = 50, 100, 200  # milliseconds
