@@ -33,7 +33,7 @@ from transformer.folders import FolderInPlace, check_name
 from transformer.growing_files import GrowingFiles
 from transformer.reading import parse_json, read_file
 
-TRACES = ("lock", "log.txt", "environment.json")  # of a start that came to no run
+FILES_OF_A_FAILED_START = ("lock", "log.txt", "environment.json")
 FOREIGN = "{1} is a folder of {0}, no work directory; transformer-import {1} RUN makes one of it."
 
 
@@ -124,7 +124,7 @@ class WorkDir:
         if self._place:
             self._place.remove_remains()
         if self._made and not self.has_run:
-            for name in TRACES:
+            for name in FILES_OF_A_FAILED_START:
                 (self.path / name).unlink(missing_ok=True)
             with suppress(OSError):  # there is something else in it
                 for folder in self._made:

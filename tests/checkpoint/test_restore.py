@@ -1,6 +1,5 @@
 """A run of any task is restored as model, parameters, configuration and tokenizers."""
 
-import json
 from functools import partial
 
 import jax
@@ -8,13 +7,13 @@ import numpy as np
 import pytest
 
 import transformer
+from tests.helpers.notes import note_settings
 from tests.helpers.random_runs import TASKS, write_run
 from transformer.checkpoint.restore import restore
 from transformer.checkpoint.task_model import smallest_batch
 from transformer.inference.encoders import Classifier
 from transformer.inference.language_model import LanguageModel
 from transformer.inference.translator import Translator
-from transformer.workdir import WorkDir
 
 
 @pytest.fixture(scope="module")
@@ -88,22 +87,16 @@ def test_what_training_reads_in_float32_is_not_rounded(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"d_model": 32}, r"does not fit config.json .* must be \(\d+, 32\), but is \(\d+, 16\)"),
-        ({"num_layers": 2}, "other layers than config.json says"),
+        (
+            {"model.d_model": 32},
+            r"does not fit its settings .* must be \(\d+, 32\), but is \(\d+, 16\)",
+        ),
+        ({"model.num_layers": 2}, "other layers than its settings say"),
     ],
 )
 def test_parameters_of_another_model_are_refused(tmp_path, changes, said):
-    """Catches a checkpoint beside a foreign config.json that fails deep inside Flax.
-
-    The checkpoint is one of version 0.1.0, which does not note the run that it belongs to.
-    """
-    workdir = WorkDir(write_run(tmp_path))
-    (file,) = tmp_path.glob("checkpoints/*/about/metadata")
-    about = {k: v for k, v in json.loads(file.read_text()).items() if k not in ("run", "checksum")}
-    file.write_text(json.dumps(about | {"format": 1}))
-    config = workdir.load_config()
-    for name, value in changes.items():
-        setattr(config.model, name, value)
-    workdir.save_config(config)
+    """Catches a module that was changed since, and fails deep inside Flax."""
+    run = write_run(tmp_path / "run")
+    note_settings(run, **changes)
     with pytest.raises(ValueError, match=said):
-        restore(tmp_path)
+        restore(run)

@@ -178,19 +178,6 @@ def test_draws_the_attention_of_a_sentence(workdir, tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_tokenizer_of_another_vocabulary_is_refused(workdir, tmp_path):
-    """Catches ids beyond the table, which are clipped in silence and translate to nonsense."""
-    other = tmp_path / "other"
-    shutil.copytree(workdir, other)
-    vocabulary = (other / "tokenizer.vocab").read_text().split("\n")
-    (other / "tokenizer.vocab").write_text("\n".join(vocabulary[:-2]))
-    code, _, err = call("eval.py", f"--workdir={other}", "--input=-", stdin=b"0 1\n")
-    assert code == 2
-    assert "tokenizer.vocab is not the file that the checkpoints were trained with" in err
-    (other / "tokenizer.vocab").write_bytes(b"")
-    assert call("eval.py", f"--workdir={other}", "--input=-")[0] == 2
-
-
 @pytest.mark.long
 def test_fuzzed_lines_never_crash(workdir):
     """Catches any bytes that end the command or cost a line."""

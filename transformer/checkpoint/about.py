@@ -22,6 +22,7 @@ from transformer.workdir import WorkDir
 FORMAT = 1
 FILES = {"tokenizer", "source_tokenizer", "target_tokenizer", "classes"}  # without their suffixes
 SETTINGS = {known.name: known for known in Config.settings()}
+NO_PATHS = {name for name, known in SETTINGS.items() if not known.is_path}
 
 
 class NewerFormatError(ValueError):
@@ -78,12 +79,8 @@ def changed_settings(about: Mapping[str, Any], config: Config) -> dict[str, tupl
 
     Paths may differ, as files are moved. A setting that this version no longer has is left out.
     """
-    here = config.values()
-    return {
-        name: (there, here[name])
-        for name, there in about["settings"].items()
-        if name in here and there != here[name] and not SETTINGS[name].is_path
-    }
+    saved = {name: value for name, value in about["settings"].items() if name in NO_PATHS}
+    return config.with_values(saved).differences(config)
 
 
 def as_trained(config: Config, about: Mapping[str, Any], folder: epath.Path) -> Config:

@@ -74,11 +74,11 @@ def check_shapes(model: nn.Module, batch: tuple[np.ndarray, ...], params: Params
     """Raises ValueError if `params` are not those of `model`: other names, shapes or layers."""
     expected = abstract_params(model, batch)
     if jax.tree.structure(expected) != jax.tree.structure(params):
-        raise ValueError("The checkpoint holds other layers than config.json says.")
+        raise ValueError("The checkpoint holds other layers than its settings say.")
     wanted = jax.tree_util.tree_leaves_with_path(expected)
     for (path, want), got in zip(wanted, jax.tree.leaves(params), strict=True):
         if want.shape != got.shape:
             raise ValueError(
-                f"The checkpoint does not fit config.json and the tokenizer beside it: "
+                f"The checkpoint does not fit its settings and its tokenizer: "
                 f"{jax.tree_util.keystr(path)} must be {want.shape}, but is {got.shape}."
             )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from transformer.config.setting import SPEED_ALONE, Settings, count, rate, setting
+from transformer.config.setting import SPEED_ONLY, Settings, count, rate, setting
 from transformer.registry import METRICS
 
 BLEU_TOKENISATIONS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
@@ -77,21 +77,21 @@ class DataConfig(Settings):
         "Folder of prepared corpora, local or gs://; empty: prepared_corpora beside the work "
         "directory.",
         is_path=True,
-        **SPEED_ALONE,
+        **SPEED_ONLY,
     )
     cache_key: str = setting(
         "time",
         "What tells that a corpus has changed: path, size and time of its files, or a hash of all "
         "they hold.",
         choices=("time", "hash"),
-        **SPEED_ALONE,
+        **SPEED_ONLY,
     )
     prepare_workers: int = setting(
         0,
         "Processes that prepare a corpus; 0: as many as cores.",
         at_least=0,
         at_most=1024,
-        **SPEED_ALONE,
+        **SPEED_ONLY,
     )
     subword_dropout: float = rate(
         0.0,

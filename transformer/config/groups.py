@@ -5,7 +5,7 @@ Every default is the paper's base model where the paper says something.
 
 from dataclasses import dataclass
 
-from transformer.config.setting import SPEED_ALONE, Settings, count, rate, setting
+from transformer.config.setting import SPEED_ONLY, Settings, count, rate, setting
 
 MOST_HYPOTHESES = 1024  # of one sentence: the widest beam
 MOST_EXTRA = 2**16  # tokens beyond the length of a source
@@ -74,10 +74,10 @@ class TrainingConfig(Settings):
         "Memory of each device, in GiB, by which accumulate_steps=0 is chosen; 0: that of the "
         "accelerator.",
         at_least=0,
-        **SPEED_ALONE,
+        **SPEED_ONLY,
     )
     label_smoothing: float = rate(0.1, "Label smoothing, ε_ls.")
-    log_every: int = count(100, "Steps between two reports.", **SPEED_ALONE)
+    log_every: int = count(100, "Steps between two reports.", **SPEED_ONLY)
     eval_every: int = count(5000, "Steps between two evaluations.", resumable=True)
     checkpoint_every: int = count(1000, "Steps between two checkpoints.", resumable=True)
     keep_checkpoints: int = count(
@@ -124,13 +124,13 @@ class DecodingConfig(Settings):
         1, "Newest checkpoints to average where none is named; 1: the best one.", resumable=True
     )
     batch_size: int = setting(
-        64, "Sentences searched at once on each device.", at_least=1, at_most=2**16, **SPEED_ALONE
+        64, "Sentences searched at once on each device.", at_least=1, at_most=2**16, **SPEED_ONLY
     )
 
 
 def _mesh_axis(num_devices: int, help: str) -> int:
     rest = "the devices that are left"
-    return setting(num_devices, help, at_least=1, minus_one=rest, **SPEED_ALONE)
+    return setting(num_devices, help, at_least=1, minus_one=rest, **SPEED_ONLY)
 
 
 @dataclass

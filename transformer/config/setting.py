@@ -16,7 +16,7 @@ from transformer.registry import REGISTERING, Registry
 
 Value = TypeVar("Value", bool, int, float, str)
 WEIGHT_AND_TAG = re.compile(r"(@[\d.]+)?(#[^/]*)?$")  # of a corpus
-SPEED_ALONE = {"resumable": True, "changes_result": False}  # facts of a setting
+SPEED_ONLY = {"resumable": True, "changes_result": False}  # facts of a setting
 LARGEST = 2**31 - 1  # steps, lengths and ids are int32
 SYNONYMS = {  # what others call a setting, or a value of one: what it is here
     "batch_size": "training.batch_tokens",

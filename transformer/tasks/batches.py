@@ -1,6 +1,11 @@
-"""What a task's batches must offer to the training loop."""
+"""What a task's batches must offer to the training loop, which has them made ahead."""
 
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, runtime_checkable
+
+T = TypeVar("T")
 
 
 class Batches(Protocol):
@@ -41,3 +46,23 @@ class BatchesInParts(Batches, Protocol):
 
 TrainingT = TypeVar("TrainingT", bound=TrainingBatches)
 ValidationT = TypeVar("ValidationT", bound=Batches)
+
+
+def prefetch(
+    make_batch: Callable[[int], T], steps: Iterable[int], num_ahead: int = 2
+) -> Generator[T, None, None]:
+    """Yields make_batch(step) for each of `steps`, in order, from a thread `num_ahead` ahead.
+
+    An exception of `make_batch` is raised where its batch would have been yielded.
+    """
+    pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
+    pending: deque[Future[T]] = deque()
+    try:
+        for step in steps:
+            pending.append(pool.submit(make_batch, step))
+            if len(pending) > num_ahead:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -20,10 +20,10 @@ from transformer.data.training_text import TrainingText
 from transformer.evaluation.bleu_tokenisation import choose_tokenisation
 from transformer.parallel import hosts
 from transformer.parallel.devices import find_chip
+from transformer.tasks.batches import prefetch
 from transformer.tasks.translation import TranslationTask
 from transformer.training import automatic_rules as rules
 from transformer.training.automatic_rules import Choices
-from transformer.training.prefetch import prefetch
 from transformer.training.steps import TrainStep
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir

@@ -39,10 +39,10 @@ class Numbers(NamedTuple):
 
     factor: Any
     warmup: Any
-    rise: Any  # warmup^-1.5
-    num_decaying: Any
+    rise: Any  # per step of the warm-up
+    fall: Any  # share of the decay per step after it
     final: Any
-    falling: Any  # 1 - final
+    above_final: Any
 
 
 class ScheduleState(NamedTuple):
@@ -58,20 +58,19 @@ def _schedule(config: OptimizerConfig, d_model: int) -> tuple[str, Numbers]:
     factor = d_model**-0.5
     if config.peak_learning_rate:
         factor = config.peak_learning_rate * warmup**0.5
-    num_decaying = max(1, config.decay_steps - warmup)
-    if config.decay_steps:
-        factor *= warmup**-0.5
-    numbers = Numbers(factor, warmup, warmup**-1.5, num_decaying, final, 1 - final)
-    return config.decay if config.decay_steps else "", numbers
+    if not config.decay_steps:
+        return "", Numbers(factor, warmup, warmup**-1.5, 0.0, 0.0, 0.0)
+    fall = 1 / max(1, config.decay_steps - warmup)
+    return config.decay, Numbers(factor * warmup**-0.5, warmup, 1 / warmup, fall, final, 1 - final)
 
 
 def _rate(decay: str, of: Numbers, count: jax.typing.ArrayLike) -> jax.Array:
     step = jnp.asarray(count, jnp.float32) + 1
     if not decay:
         return of.factor * jnp.minimum(step**-0.5, step * of.rise)
-    passed = jnp.clip((step - of.warmup) / of.num_decaying, 0, 1)
-    decayed = of.final + of.falling * DECAYS[decay](passed)
-    return of.factor * jnp.minimum(step / of.warmup, decayed)
+    passed = jnp.clip((step - of.warmup) * of.fall, 0, 1)
+    decayed = of.final + of.above_final * DECAYS[decay](passed)
+    return of.factor * jnp.minimum(step * of.rise, decayed)
 
 
 def _scale_by_schedule(decay: str, numbers: Numbers) -> optax.GradientTransformation:

@@ -16,10 +16,10 @@ from transformer.parallel import hosts
 from transformer.parallel.mapping import make_parallel
 from transformer.registry import TASKS
 from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption, Stopping
+from transformer.tasks.batches import prefetch
 from transformer.tasks.task import Task
 from transformer.training.meter import make_meter
 from transformer.training.optimizer import make_schedule
-from transformer.training.prefetch import prefetch
 from transformer.training.profile import NO_PROFILE, Profile, annotate
 from transformer.training.progress import OnReport, open_progress
 from transformer.training.start import first_state
