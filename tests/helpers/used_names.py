@@ -7,14 +7,15 @@ from operator import attrgetter
 
 import transformer
 
-OF_CONFIG = re.compile(r"config\.(\w+(?:\.\w+)?)")
+OF_CONFIG = re.compile(r"config\.(\w+\.\w+)")
+OURS = re.compile(r"transformer(\..*)?")
 
 
 def check_names(program):
     """Fails unless all that a program takes from `transformer` is there, and its settings too."""
     for node in ast.walk(ast.parse(program)):
         text = ast.unparse(node) if isinstance(node, ast.ImportFrom | ast.Attribute) else ""
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("transformer"):
+        if isinstance(node, ast.ImportFrom) and OURS.fullmatch(node.module or ""):
             for alias in node.names:
                 assert hasattr(import_module(node.module), alias.name), text
         elif text.startswith("transformer."):

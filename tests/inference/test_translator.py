@@ -19,8 +19,9 @@ from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.inference import translator as translator_module
-from transformer.inference.translation import Translation
+from transformer.inference.translation import Translation, best_translations
 from transformer.inference.translator import Translator
+from transformer.search.decoding import Hypotheses
 from transformer.special_tokens import EOS, NUM_SPECIAL, SPECIAL_NAMES
 
 BEAM = dict(beam_size=4, nbest=4)
@@ -113,6 +114,15 @@ def test_an_n_best_list_is_sorted_and_without_duplicates(translator):
     for best in translator.translate(sentences(4), **BEAM):
         assert [t.score for t in best] == sorted((t.score for t in best), reverse=True)
         assert len({tuple(t.ids) for t in best}) == len(best) == 4
+
+
+def test_hypotheses_in_any_order_come_back_best_first():
+    """Catches a first draw that is taken for the best, and an entry that was not filled."""
+    ids = np.array([[NUM_SPECIAL, EOS, 0], [EOS, 0, 0], [NUM_SPECIAL + 1, EOS, 0]])
+    found = Hypotheses(ids, np.array([-4.0, 0.0, -2.0]), np.array([-2.0, -np.inf, -1.0]))
+    best = best_translations(found, 3, PiecesTokenizer(WORDS, "@@"))
+    assert [(t.text, t.score, t.log_prob) for t in best] == [(WORDS[1], -1, -2), (WORDS[0], -2, -4)]
+    assert [t.ids for t in best] == [[NUM_SPECIAL + 1, EOS], [NUM_SPECIAL, EOS]]
 
 
 @pytest.mark.long
