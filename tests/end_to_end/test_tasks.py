@@ -5,6 +5,8 @@ import os
 import random
 import re
 import signal
+import threading
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from tests.helpers.rings import others_long
 from tests.helpers.tiny_runs import SPLITS, train, write_sentences
 from transformer import Classifier, LanguageModel, Tagger
 from transformer.inference.answer_job import AnswerJob
+from transformer.signals import end_on_signals
 
 
 def evaluate(folder, *arguments, stdin=b""):
@@ -274,6 +277,8 @@ def test_a_job_that_was_stopped_is_resumed(kind, request, tmp_path, monkeypatch)
         return work(job, model, chunk)
 
     monkeypatch.setattr(AnswerJob, "run_chunk", stop_at_the_second)
+    monkeypatch.setattr(threading, "Timer", MagicMock())  # which ends this process otherwise
+    end_on_signals()
     code, out, err = evaluate(run, *flags, f"--output={target}")
     assert (code, out) == (75, b"")
     assert err.count("finished chunks are kept; resume with: ") == 1 and "Traceback" not in err
