@@ -22,7 +22,7 @@ def fake_classifier():
         classify=lambda examples: answers,
         labels=SimpleNamespace(names=NAMES),
         num_truncated=2,
-        checkpoint="best (3)",
+        run=SimpleNamespace(checkpoint="best (3)"),
     )
 
 

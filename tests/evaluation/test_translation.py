@@ -227,7 +227,7 @@ def test_a_checkpoint_that_cannot_be_read_is_left_out_of_several(run, tmp_path):
     for file in (damaged / "checkpoints" / "20").rglob("d/*"):
         file.write_bytes(b"")
     with pytest.warns(UserWarning, match="checkpoint 20 is left out"):
-        found = [t.checkpoint for t in each_checkpoint(damaged, ["10", "20", "30"])]
+        found = [t.run.checkpoint for t in each_checkpoint(damaged, ["10", "20", "30"])]
     assert found == ["10", "30"]
     with pytest.warns(UserWarning), pytest.raises(ValueError, match="No checkpoint of"):
         list(each_checkpoint(damaged, ["20"]))
