@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tests.helpers.commands import call
-from tests.helpers.notes import note_settings
 from tests.helpers.scripts import finish, losses, signal_at_call, start, write_corpus
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.export import export
@@ -88,35 +87,23 @@ def test_killed_and_resumed_equals_undisturbed(finished, config, tmp_path):
     assert ours.about(240)["fingerprints"] == theirs.about(240)["fingerprints"]
 
 
-def test_numbers_that_are_not_finite_end_the_run_with_its_checkpoint_intact(
-    finished, config, tmp_path
-):
+def test_numbers_that_are_not_finite_end_the_run_with_its_checkpoint_intact(config, tmp_path):
     """Catches a run that trains for days on NaN, or saves it over what was good."""
-    workdir = tmp_path / "run"
-    shutil.copytree(finished, workdir)
-    settings = json.loads((workdir / "config.json").read_text())
-    settings["optimizer"]["peak_learning_rate"] = 1e38
-    (workdir / "config.json").write_text(json.dumps(settings))
-    note_settings(workdir, **{"optimizer.peak_learning_rate": 1e38})
     code, _, err = call(
         "train.py",
         f"--config={config}",
-        f"--workdir={workdir}",
+        f"--workdir={tmp_path / 'run'}",
         "--config.optimizer.peak_learning_rate=1e38",
-        "--config.training.num_train_steps=400",
         "--config.training.checkpoint_every=1",
     )
     assert code == 3, err
-    assert "the last good checkpoint is of step 301" in err
-    skipped = [json.loads(line) for line in (workdir / "skipped_batches.jsonl").open()]
+    assert "the last good checkpoint is of step 1." in err
+    skipped = [json.loads(line) for line in (tmp_path / "run" / "skipped_batches.jsonl").open()]
     assert len(skipped) >= 3
-    assert skipped[0]["step"] == 302  # the first update with it is the last finite one
+    assert skipped[0]["step"] == 2  # the first update with this rate is the last finite one
     assert len(skipped[0]["inputs"]) == 16
-    ours, theirs = (
-        Checkpoints(w / "checkpoints", keep=1, read_only=True) for w in (workdir, finished)
-    )
-    assert ours.steps()[-1] == 301  # an update that blew up, but not those of the steps after it
-    assert ours.about(300)["fingerprints"] == theirs.about(300)["fingerprints"]
+    saved = Checkpoints(tmp_path / "run" / "checkpoints", keep=1, read_only=True)
+    assert saved.steps() == [1]  # an update that blew up, but not those of the steps after it
 
 
 def snapshot(folder):

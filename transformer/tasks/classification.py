@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from etils import epath
 from etils.epath import PathLike
 
 from transformer.config import Config, DataConfig
@@ -21,14 +20,12 @@ from transformer.data.labelled_text import (
 from transformer.data.packing import PackedBatches, num_rows_of_batch
 from transformer.data.ragged import Ragged
 from transformer.data.text_pairs import encode_texts, sides
-from transformer.data.tokenizer_files import save_tokenizers
 from transformer.inference.answer_job import Answerer
 from transformer.inference.file_job import identity_of
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
 from transformer.tasks.next_commands import NextCommands, commands_for_text
-from transformer.tasks.task import make_training_model
 from transformer.workdir import WorkDir
 
 
@@ -50,7 +47,7 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         self.validation = self.load_split(data, data.validation_split, self.labels.names)
         self.test_examples = self.load_split(data, data.test_split, self.labels.names)
         self.tokenizers = (self.tokenizer,)
-        self.model = make_training_model(config, self.tokenizers, self.labels)
+        self.model = self._make_model()
         num_rows = num_rows_of_batch(training.batch_tokens, data.row_length)
         self.training_batches, skipped = self._pack(texts, labels, num_rows)
         self.num_skipped = problems + skipped
@@ -143,10 +140,6 @@ class ClassificationTask(LabelledTask[PackedBatches]):
     def data_contents(self) -> list[Any]:
         validation = _arrays(self.validation_batches)
         return [*self.training_contents(), *validation, self.validation, self.test_examples]
-
-    def save(self, folder: epath.Path) -> None:
-        save_tokenizers(folder, self.tokenizer, self.tokenizer)
-        self.labels.save(folder)
 
     @cached_property
     def cost_per_step(self) -> StepCost:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
-from etils import epath
 
 from transformer.config import Config, DataConfig
 from transformer.console import quantity
@@ -13,7 +12,6 @@ from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
 from transformer.tasks.next_commands import NextCommands
-from transformer.tasks.task import make_training_model
 from transformer.workdir import WorkDir
 
 
@@ -42,7 +40,7 @@ class ImageTask(LabelledTask[ImageBatches]):
                 f"model.max_positions ({max_positions}) must be at least {num_positions}, the "
                 f"positions of an image; raise it or data.patch_size."
             )
-        self.model = make_training_model(config, labels=self.labels)
+        self.model = self._make_model()
         self.training_batches = self._make_batches(images, labels, is_training=True)
         self.validation_batches = self._make_batches(*self.validation, is_training=False)
 
@@ -67,9 +65,6 @@ class ImageTask(LabelledTask[ImageBatches]):
 
     def data_contents(self) -> list[np.ndarray]:
         return [*self.training_contents(), *map(np.asarray, self.validation)]
-
-    def save(self, folder: epath.Path) -> None:
-        self.labels.save(folder)
 
     @property
     def cost_per_step(self) -> StepCost:

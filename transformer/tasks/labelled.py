@@ -12,7 +12,6 @@ from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import Params
 from transformer.config import DataConfig
 from transformer.data.labels import FILE, Labels
-from transformer.data.tokenizer_files import Tokenizer
 from transformer.evaluation.classification import evaluate_classifier
 from transformer.evaluation.task_scores import SimpleScores, TaskScores
 from transformer.inference.encoders import Classifier
@@ -21,13 +20,11 @@ from transformer.tasks.task import Metrics, Task
 
 
 class LabelledTask(Task[TrainingT, TrainingT], ABC):
-    """Validates by accuracy; a subclass's constructor also sets the attributes below."""
+    """Validates by accuracy; a subclass's constructor also sets `labels` and `validation`."""
 
     selection_key, higher_is_better = "validation_accuracy", True
     predictor: ClassVar[Any] = Classifier
     score: ClassVar[Callable[..., SimpleScores]] = staticmethod(evaluate_classifier)
-    labels: Labels
-    tokenizers: tuple[Tokenizer, ...] = ()
     validation: tuple[Any, Sequence[str]]  # examples as `Classifier.classify` takes them, labels
 
     @cached_property

@@ -4,19 +4,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from etils import epath
 from etils.epath import PathLike
 
 from transformer.checkpoint.restore import restore
 from transformer.config import Config
 from transformer.data.plain_text import load_text_lines
 from transformer.data.text_files import Text
-from transformer.data.tokenizer_files import Tokenizer, save_tokenizers
+from transformer.data.tokenizer_files import Tokenizer
 from transformer.evaluation.loss import evaluate_loss
 from transformer.evaluation.task_scores import TaskScores
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.batches import TrainingT, ValidationT
-from transformer.tasks.task import Task, make_training_model
+from transformer.tasks.task import Task
 from transformer.workdir import WorkDir
 
 
@@ -39,7 +38,8 @@ class PlainTextTask(Task[TrainingT, ValidationT], ABC):
             self.num_skipped.update(text.repairs)
         training_lines = texts[data.train_split].lines
         self.tokenizer = self._load_or_train_tokenizer(training_lines)
-        self.model = make_training_model(config, (self.tokenizer,))
+        self.tokenizers = (self.tokenizer,)
+        self.model = self._make_model()
         self.training_batches = self.make_training_batches(config, self.tokenizer, training_lines)
         self.validation_batches = self.make_evaluation_batches(
             config,
@@ -84,6 +84,3 @@ class PlainTextTask(Task[TrainingT, ValidationT], ABC):
             config, tokenizer, cls.load_split(config, split).lines
         )
         return evaluate_loss(restored, batches, f"{config.data.corpus} {split}", cls.target_unit)
-
-    def save(self, folder: epath.Path) -> None:
-        save_tokenizers(folder, self.tokenizer, self.tokenizer)

@@ -20,6 +20,7 @@ from transformer.data.labels import Labels
 from transformer.data.tokenizer_files import (
     Tokenizer,
     load_tokenizers,
+    save_tokenizers,
     train_tokenizer,
     vocabulary_of,
 )
@@ -43,13 +44,6 @@ def with_training_options(model: ModelT, config: Config) -> ModelT:
     return model.clone(remat=config.remat, scan_layers=config.scan_layers)
 
 
-def make_training_model(
-    config: Config, tokenizers: tuple[Tokenizer, ...] = (), labels: Labels | None = None
-) -> nn.Module:
-    """Returns the network of `config.task`, as it is trained; see `make_model`."""
-    return with_training_options(make_model(config, tokenizers, labels or Labels([])), config)
-
-
 class Task(Generic[TrainingT, ValidationT]):
     """What a run learns: its data, model, loss and metric. One subclass per task.
 
@@ -59,6 +53,8 @@ class Task(Generic[TrainingT, ValidationT]):
     """
 
     model: nn.Module  # called with (batch, deterministic=…)
+    tokenizers: tuple[Tokenizer, ...] = ()  # one, or those of source and target
+    labels = Labels([])  # the classes
     make_loss_fn = staticmethod(make_loss_fn)  # of a model and its label smoothing
     training_batches: TrainingT
     validation_batches: ValidationT
@@ -123,7 +119,11 @@ class Task(Generic[TrainingT, ValidationT]):
         return [*self.training_batches[0], *self.validation_batches[0]]
 
     def save(self, folder: epath.Path) -> None:
-        """Writes what restoring needs besides config.json and a checkpoint, as a tokenizer."""
+        """Writes the tokenizers and the classes, which the checkpoints then hold, too."""
+        if self.tokenizers:
+            save_tokenizers(folder, self.tokenizers[0], self.tokenizers[-1])
+        if self.labels.names:
+            self.labels.save(folder)
 
     def score_test_split(self) -> TaskScores | None:
         """Scores the run's default checkpoint on the test split; None for a task without scores."""
@@ -187,6 +187,11 @@ class Task(Generic[TrainingT, ValidationT]):
         raise ValueError("A run of this task takes no lines of text: leave out --input.")
 
     # ---- shared by all tasks
+
+    def _make_model(self) -> nn.Module:
+        """Returns the network of `config.task` for the tokenizers and the classes."""
+        model = make_model(self.config, self.tokenizers, self.labels)
+        return with_training_options(model, self.config)
 
     def evaluate_loss(self, params: Params) -> Metrics:
         """Returns `loss_metrics` of the whole validation split."""

@@ -26,7 +26,7 @@ from transformer.data.prepared.corpus import PreparedCorpus
 from transformer.data.prepared.prepare import Share, training_corpus
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer import Tokenizer
-from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
+from transformer.data.tokenizer_files import load_tokenizers
 from transformer.data.training_text import TrainingText
 from transformer.evaluation.bleu_tokenisation import check_tokenisation, tokenisation_note
 from transformer.evaluation.evaluation import Evaluation
@@ -41,7 +41,7 @@ from transformer.parallel.hosts import check_same, split_over_hosts
 from transformer.parallel.mapping import Parallel
 from transformer.registry import METRICS
 from transformer.tasks.next_commands import NextCommands, commands_for_text
-from transformer.tasks.task import Metrics, Task, make_training_model, with_training_options
+from transformer.tasks.task import Metrics, Task, with_training_options
 from transformer.workdir import WorkDir
 
 FACTS = "path, size or time of change of the text (data.cache_key=hash compares what is in it)"
@@ -113,7 +113,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         self.validation_batches, self.num_skipped_validation = self._pack_validation(
             -(-num_rows // training.accumulate_steps),  # rows that a step holds at once
         )
-        self.model = make_training_model(config, self.tokenizers)
+        self.model = self._make_model()
 
     @cached_property
     def translator(self) -> Translator:
@@ -206,7 +206,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         return [*self.training_contents(), self.validation_pairs, self.test_pairs]
 
     def save(self, folder: epath.Path) -> None:
-        save_tokenizers(folder, *self.tokenizers)
+        super().save(folder)
         self.corpus.save_notes(folder)
 
     @cached_property

@@ -80,9 +80,10 @@ def _choose_for_text(choices: Choices, missing: list[str]) -> None:
     if choices.is_open("data.held_out"):  # and so are the splits that drop_overlap compares with
         data = replace(data, held_out="", drop_overlap=False)
     text, sample = corpus_facts.measure_text(TrainingText(data).pairs())
-    share = rules.share_to_hold_out(text.num_pairs)
-    reason = f"no {' and '.join(missing)} files: of {text.num_pairs:,} pairs, drawn by a hash"
-    choices.set("data.held_out", ",".join(f"{split}@{share}" for split in missing), reason)
+    if missing:
+        share = rules.share_to_hold_out(text.num_pairs)
+        reason = f"no {' and '.join(missing)} files: of {text.num_pairs:,} pairs, drawn by a hash"
+        choices.set("data.held_out", ",".join(f"{split}@{share}" for split in missing), reason)
     if file := choices.config.tokenizer.model:
         tokenizer = train_tokenizer(choices.config.tokenizer, [])  # which reads the file
         choices.set("tokenizer.vocab_size", tokenizer.vocab_size, f"that of {file}")

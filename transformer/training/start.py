@@ -38,21 +38,18 @@ def summary(contents: Sequence[Any]) -> bytes:
 
 
 def first_state(
-    config: Config,
-    task: Task,
-    train_step: TrainStep,
-    checkpoints: Checkpoints,
-    *,
-    accept_changed_text: bool,
-) -> tuple[TrainState, dict[str, Any]]:
-    """Returns (the state to train on from, the notes on the run that its checkpoints hold).
+    config: Config, task: Task, train_step: TrainStep, *, accept_changed_text: bool
+) -> tuple[Checkpoints, TrainState, dict[str, Any]]:
+    """Returns (open checkpoints, the state to train on from, notes that its checkpoints get).
 
     Every host waits until the work directory holds what restoring needs. accept_changed_text: the
     user has said that the text was changed on purpose. Raises ValueError for a run that cannot go
     on, and if the hosts differ.
     """
-    workdir, resumes = task.workdir, bool(checkpoints.steps())
+    workdir = task.workdir
     hosts.check_same("the text that they read", lambda: summary(task.data_contents()))
+    checkpoints = Checkpoints(workdir.checkpoints, keep=config.training.keep_checkpoints)
+    resumes = bool(checkpoints.steps())
     if resumes and not workdir.has_run:
         raise ValueError(
             f"{workdir.path} holds checkpoints but no config.json, which says what they are of: "
@@ -80,7 +77,7 @@ def first_state(
     hosts.check_same("the checkpoint that they can read", said.encode)
     if said:
         say(said)
-    return state, describe_run(workdir.path, config, text)
+    return checkpoints, state, describe_run(workdir.path, config, text)
 
 
 def _check_files_and_settings(about: Mapping[str, Any], config: Config, workdir: WorkDir) -> None:

@@ -7,7 +7,7 @@ from contextlib import closing, nullcontext
 import jax
 
 from transformer.checkpoint.about import describe_records
-from transformer.checkpoint.checkpoints import SCORE, Checkpoints
+from transformer.checkpoint.checkpoints import SCORE
 from transformer.checkpoint.orbax_manager import reason_of
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
@@ -90,15 +90,10 @@ class Trainer:
 
     def _start(self, accept_changed_text: bool) -> TrainState:
         """Opens checkpoints and logs; returns the state to continue from."""
-        keep = self.config.training.keep_checkpoints
-        self.checkpoints = checkpoints = Checkpoints(self.workdir.checkpoints, keep=keep)
-        state, self._notes = first_state(
-            self.config,
-            self.task,
-            self.train_step,
-            checkpoints,
-            accept_changed_text=accept_changed_text,
+        checkpoints, state, self._notes = first_state(
+            self.config, self.task, self.train_step, accept_changed_text=accept_changed_text
         )
+        self.checkpoints = checkpoints
         step = int(state.step)
         about = checkpoints.about(step) if step else {}
         self.progress = open_progress(self.workdir, self.config, step, about, self.on_report)
