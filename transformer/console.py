@@ -190,8 +190,9 @@ class LiveLine:
         return self._given_stream or sys.stderr  # None if standard error is closed
 
     def _state(self) -> str:
-        *outer, last = self.phases or [self._text]
-        return escaped(": ".join([*(phase.name for phase in outer), str(last)]))
+        names = [phase.name for phase in self.phases[:-1]]
+        last = str(self.phases[-1]) if self.phases else self._text
+        return escaped(": ".join([*names, last]))
 
     def _draw(self) -> None:
         row = self._state().replace("\n", "\\n")
