@@ -38,11 +38,9 @@ def test_pace_counts_what_was_done_since_the_start():
     pace = Pace(clock)
     clock.now = 60.0
     pace.add(1)
-    pace.start()
     assert pace.per_second() == 0.0 and pace.time_left(10) == ""
     clock.now = 70.0
     pace.add(20)
-    pace.start()
     assert pace.per_second() == 2.0
     assert pace.time_left(240) == "2 min 00 s left"
 
@@ -50,7 +48,7 @@ def test_pace_counts_what_was_done_since_the_start():
 def test_pace_of_work_that_takes_no_time_is_a_number():
     """Catches a division by zero on a coarse clock."""
     pace = Pace(Clock())
-    pace.start()
+    pace.add(1)
     pace.add(1)
     assert pace.time_left(1) == "0 s left" and pace.time_left(0) == ""
 

@@ -42,8 +42,8 @@ def is_terminal(stream: IO[Any] | None) -> bool:
 class Pace:
     """The mean pace of some work, and the time that the rest of it will take.
 
-    Only work that is added after `start` counts, as a first step also compiles. The unit of
-    amounts is the caller's; clock returns seconds.
+    It begins when the first work is done, which does not count, as a first step also compiles. The
+    unit of amounts is the caller's; clock returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -51,14 +51,11 @@ class Pace:
         self._start: float | None = None
         self._amount = 0.0
 
-    def start(self) -> None:
-        """Starts the clock, unless it is running."""
+    def add(self, amount: float) -> None:
+        """Counts work that was done; the first time it starts the clock."""
         if self._start is None:
             self._start = self._clock()
-
-    def add(self, amount: float) -> None:
-        """Counts work that was done, if the clock is running."""
-        if self._start is not None:
+        else:
             self._amount += amount
 
     def per_second(self) -> float:
@@ -99,10 +96,9 @@ class Phase:
         self._clock, self._start, self._pace = clock, clock(), Pace(clock)
 
     def advance(self, amount: int = 1) -> None:
-        """Counts what was done; the clock of the pace starts now, as what came before compiled."""
+        """Counts what was done."""
         self.num_done += amount
         self._pace.add(amount)
-        self._pace.start()
 
     def __str__(self) -> str:
         """As "translating 320/1,000 (12 s, 25 s left)"."""

@@ -123,16 +123,6 @@ def take_lock(path: epath.Path, flag: str) -> TextIO:
     flag: the command-line flag that would name another folder. Raises ValueError, with that flag
     and the owner of the lock, if another process has it.
     """
-    file, owner = try_lock(path)
-    if file is None:
-        raise ValueError(
-            f"{path.parent} is in use by {owner}; wait for it, stop it, or name another {flag}."
-        )
-    return file
-
-
-def try_lock(path: epath.Path) -> tuple[TextIO | None, str]:
-    """Returns (the open file, locked as by `take_lock`; ""), or (None, the process that has it)."""
     file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -140,11 +130,13 @@ def try_lock(path: epath.Path) -> tuple[TextIO | None, str]:
         file.seek(0)
         owner = file.read().strip() or "another process"
         file.close()
-        return None, owner
+        raise ValueError(
+            f"{path.parent} is in use by {owner}; wait for it, stop it, or name another {flag}."
+        ) from None
     file.truncate(0)
     file.write(f"process {os.getpid()} on {socket.gethostname()}")
     file.flush()
-    return file, ""
+    return file
 
 
 @functools.cache

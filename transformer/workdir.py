@@ -32,7 +32,7 @@ from transformer.config.versions import newer_writer
 from transformer.console import escaped
 from transformer.folders import check_name
 from transformer.growing_files import GrowingFiles
-from transformer.reading import parse_json, read_file
+from transformer.reading import read_file
 
 FILES_OF_A_FAILED_START = ("lock", "log.txt", "environment.json")
 FOREIGN = "{1} is a folder of {0}, no work directory; transformer-import {1} RUN makes one of it."
@@ -177,7 +177,7 @@ class WorkDir:
         records: list[dict[str, Any]] = []
         for line in read_file(file).split(b"\n") if file.is_file() else []:
             with suppress(ValueError):
-                record = parse_json(line)
+                record = json.loads(line)
                 if isinstance(record, dict) and isinstance(record.get("step"), int):
                     records.append(record)
         return records
@@ -200,7 +200,7 @@ class WorkDir:
     def read_starts(self) -> list[dict[str, Any]]:
         """Returns the records of environment.json, one for each start."""
         with suppress(ValueError, OSError):  # damaged, or none yet
-            return parse_json((self.path / "environment.json").read_text(encoding="utf-8"))
+            return json.loads((self.path / "environment.json").read_text(encoding="utf-8"))
         return []
 
     def append_log(self, text: str) -> None:

@@ -13,7 +13,7 @@ from etils import epath
 
 from transformer import storage
 from transformer.checkpoint.orbax_manager import Manager, reason_of
-from transformer.reading import parse_json, read_file
+from transformer.reading import read_file
 
 NAME = "scores.json"  # in the folder of the checkpoints
 
@@ -85,7 +85,7 @@ class ScoreFile:
 
 def _read_scores(file: epath.Path) -> dict[int, tuple[float, float]]:
     """Returns (score, validation loss) by step; raises ValueError, KeyError and such if damaged."""
-    content = parse_json(read_file(file))
+    content = json.loads(read_file(file))
     scores = content.get("scores", content)  # without a checksum until November 2026
     if content is not scores and content["checksum"] != _checksum(scores):
         raise ValueError("they are not those that were saved")

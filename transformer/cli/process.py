@@ -195,13 +195,9 @@ def explain_runtime_error(error: RuntimeError) -> tuple[str, int]:
             WRONG_INPUT,
         )
     if jax.process_count() > 1 and LOST_HOST.search(reason):
-        return sentence_for_lost_host(reason), RESUMABLE
+        return (
+            f"Another host has stopped or cannot be reached ({reason}). Start the same command on "
+            f"every host again: a run continues from its last checkpoint.",
+            RESUMABLE,
+        )
     raise error
-
-
-def sentence_for_lost_host(reason: str) -> str:
-    """Returns what is said where another host is lost; reason: JAX's."""
-    return (
-        f"Another host has stopped or cannot be reached ({reason}). Start the same command on "
-        f"every host again: a run continues from its last checkpoint."
-    )

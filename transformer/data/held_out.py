@@ -5,6 +5,7 @@ held out in whatever order the text stands and whatever is added to it, and pair
 source are never on both sides. Sentences are compared without case, spaces and punctuation.
 """
 
+import json
 import re
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -13,7 +14,6 @@ from typing import NamedTuple
 from etils import epath
 
 from transformer.config import DataConfig
-from transformer.reading import parse_json
 
 HELD_OUT = "held_out.json"
 Pair = tuple[str, str]  # (source, target)
@@ -72,7 +72,7 @@ def read_held_out(folder: epath.Path) -> list[Pair] | None:
     if not (folder / HELD_OUT).exists():
         return None
     try:
-        pairs = parse_json((folder / HELD_OUT).read_text(encoding="utf-8"))
+        pairs = json.loads((folder / HELD_OUT).read_text(encoding="utf-8"))
         return [(str(source), str(target)) for source, target in pairs]
     except (ValueError, TypeError):
         raise ValueError(

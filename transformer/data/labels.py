@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from etils import epath
 
-from transformer.reading import parse_json, read_file
+from transformer.reading import read_file
 from transformer.storage import write_atomically
 
 FILE = "classes.json"
@@ -44,7 +44,7 @@ class Labels:
     def load(cls, folder: epath.Path) -> Self:
         """Reads the classes of a work directory; raises ValueError if they are missing or bad."""
         try:
-            labels = cls(**parse_json(read_file(folder / FILE)))
+            labels = cls(**json.loads(read_file(folder / FILE)))
             if not isinstance(labels.names, list) or len(set(labels.names)) < len(labels.names):
                 raise TypeError("names must be a list without repetition")
             return labels

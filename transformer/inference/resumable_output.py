@@ -23,7 +23,6 @@ from transformer import storage
 from transformer.console import escaped, is_terminal
 from transformer.folders import is_of_stranger
 from transformer.inference.chunks import Chunk
-from transformer.reading import parse_json
 
 PART = re.compile(r"(\d{6,})\.([0-9a-f]{8})")  # number.checksum
 
@@ -93,7 +92,7 @@ class Parts:
             self._is_open = True
 
     def _check_identity(self) -> None:
-        before = parse_json(self._about() or "{}")
+        before = json.loads(self._about() or "{}")
         for name, now in self._identity.items():
             if before.get(name) != now:
                 raise ValueError(
@@ -122,7 +121,7 @@ class Parts:
     def finished(self) -> dict[int, str]:
         """Reads which chunks are finished: {number: checksum}."""
         if self.is_joined:
-            return dict(enumerate(parse_json((self.folder / "joined").read_text())))
+            return dict(enumerate(json.loads((self.folder / "joined").read_text())))
         names = (PART.fullmatch(name) for name in self._names())
         return {int(name[1]): name[2] for name in names if name}
 

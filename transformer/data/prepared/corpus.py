@@ -31,7 +31,7 @@ from transformer.data.prepared.cache import temporary_folder
 from transformer.data.prepared.parts import INDEX, SIDES
 from transformer.data.ragged import Ragged
 from transformer.files.parts import part_name
-from transformer.reading import PassingError, parse_json
+from transformer.reading import PassingError
 
 HEADER, KEPT = "header.json", "kept.arrow"
 CHUNK = 2**24  # bytes that are copied at a time
@@ -143,7 +143,7 @@ def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
     if not (folder / HEADER).exists():
         return None
     try:
-        header = parse_json((folder / HEADER).read_text(encoding="utf-8"))
+        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
         return PreparedCorpus(local_files(folder), header)
     except PassingError:
         raise
