@@ -25,8 +25,6 @@ from transformer.cli.score_translation import score_checkpoints
 from transformer.config import Config, DataConfig
 from transformer.data.corpus_facts import find_languages, missing_splits
 from transformer.data.parallel_text import load_evaluation_pairs
-from transformer.data.simple_tokenizers import PiecesTokenizer
-from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
 from transformer.data.training_text import TrainingText
 from transformer.evaluation import plots
 from transformer.inference.run_job import run_job
@@ -105,18 +103,6 @@ def test_lines_are_added_to_those_of_the_process_before(cloud):
     ]
     samples = (second / "samples.txt").read_text(encoding="utf-8")
     assert samples == "step 3\n    a\n    > ü\nstep 4\n    b\n"
-
-
-def test_vocabularies_are_found_again(cloud):
-    """Catches a folder listed by local rules, and a vocabulary of a start that came to nothing."""
-    workdir = make_run()
-    tokenizer = PiecesTokenizer.train(["a b c"], "")
-    save_tokenizers(workdir.path, tokenizer, tokenizer)
-    save_tokenizers(workdir.path, tokenizer, PiecesTokenizer.train(["x y"], ""))
-    source, target = load_tokenizers(workdir.path)
-    assert (source.vocab_size, target.vocab_size) == (7, 6)
-    with pytest.raises(ValueError, match="holds no tokenizer"):
-        load_tokenizers(storage.locate("gs://bucket/elsewhere"))
 
 
 def test_checkpoints_are_kept_and_found(cloud):
