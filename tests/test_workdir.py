@@ -161,7 +161,6 @@ def test_importing_sets_no_environment(monkeypatch):
         monkeypatch.delenv(name)
     before = dict(os.environ)
     runpy.run_path(storage.__file__)
-    storage._prepare_cloud.cache_clear()
     assert os.environ == before
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     with pytest.raises(ValueError, match="gcsfs"):

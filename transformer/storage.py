@@ -4,7 +4,6 @@ A path is an `etils.epath.Path`, as in Orbax; gcsfs (the extra `gcs`) reads and 
 """
 
 import fcntl
-import functools
 import importlib.util
 import os
 import pathlib
@@ -139,7 +138,6 @@ def take_lock(path: epath.Path, flag: str) -> TextIO:
     return file
 
 
-@functools.cache
 def _prepare_cloud() -> None:
     """Sets up the libraries behind gs://; raises ValueError if they are not installed."""
     for name, value in CLOUD_ENVIRONMENT.items():

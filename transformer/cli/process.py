@@ -157,7 +157,9 @@ def _end_now(code: int) -> None:
 
 
 def _is_of_cloud(error: Exception) -> bool:
-    return type(error).__module__.partition(".")[0] in CLOUD_LIBRARIES
+    """Whether an error has a type of the libraries behind gs://, or is an OSError that they made."""
+    *_, place = traceback.extract_tb(error.__traceback__)
+    return type(error).__module__.partition(".")[0] in CLOUD_LIBRARIES or "gcsfs" in place.filename
 
 
 def explain_system_error(error: OSError) -> str:
@@ -165,7 +167,7 @@ def explain_system_error(error: OSError) -> str:
 
     Raises `error` again if it comes neither from the operating system nor from Cloud Storage.
     """
-    if _is_of_cloud(error) or ("gcsfs" in sys.modules and not error.errno):
+    if _is_of_cloud(error):
         return f"Cloud Storage: {one_line(error)}"
     if not error.errno or not error.strerror:
         raise error
