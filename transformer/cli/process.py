@@ -157,7 +157,7 @@ def _end_now(code: int) -> None:
 
 
 def _is_of_cloud(error: Exception) -> bool:
-    """Whether an error has a type of the libraries behind gs://, or is an OSError that they made."""
+    """Whether an error has a type of the libraries behind gs://, or was raised by them."""
     *_, place = traceback.extract_tb(error.__traceback__)
     return type(error).__module__.partition(".")[0] in CLOUD_LIBRARIES or "gcsfs" in place.filename
 
