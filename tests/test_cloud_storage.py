@@ -52,9 +52,8 @@ def server() -> Iterator[FakeCloudStorage]:
 
 @pytest.fixture
 def cloud(server: FakeCloudStorage) -> FakeCloudStorage:
-    """The same server, without objects and without requests so far."""
+    """The same server, without objects."""
     server.objects.clear()
-    server.requests.clear()
     return server
 
 
