@@ -122,7 +122,6 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm, wbufsize = True, -1  # a response is sent at once and as a whole
 
     def _serve(self) -> None:
-        storage = self.server.storage
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         url = urlsplit(self.path)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
