@@ -2,9 +2,8 @@
 
 import gzip
 import os
-import socket
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +15,7 @@ from tests.data.test_pair_files import write_jsonl, write_parquet, write_sides, 
 from tests.helpers.fake_cloud_storage import FakeCloudStorage
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from tests.helpers.scored import evaluation
-from tests.helpers.scripts import HANGS, write_corpus
+from tests.helpers.scripts import write_corpus
 from transformer import growing_files, storage
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.fingerprint import fingerprints
@@ -25,8 +24,6 @@ from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import score_checkpoints
 from transformer.config import Config, DataConfig
 from transformer.data.corpus_facts import find_languages, missing_splits
-from transformer.data.simple_tokenizers import PiecesTokenizer
-from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
 from transformer.data.training_text import TrainingText, load_evaluation_pairs
 from transformer.evaluation import plots
 from transformer.inference.run_job import run_job
@@ -48,16 +45,14 @@ def server() -> Iterator[FakeCloudStorage]:
     with FakeCloudStorage() as fake, pytest.MonkeyPatch.context() as patch:
         for name, value in fake.environment.items():
             patch.setenv(name, value)
-        patch.setattr(storage, "ANSWER_TIMEOUT", HANGS)
         fsspec.config.set_conf_env(fsspec.config.conf)
         yield fake
 
 
 @pytest.fixture
 def cloud(server: FakeCloudStorage) -> FakeCloudStorage:
-    """The same server, without objects and without requests so far."""
+    """The same server, without objects."""
     server.objects.clear()
-    server.requests.clear()
     return server
 
 
@@ -85,14 +80,6 @@ def test_a_run_is_found_again(cloud):
     assert WorkDir("gs://bucket/a b/rün").load_config() == Config()
 
 
-def test_a_bucket_is_asked_once(cloud, monkeypatch):
-    """Catches a request to the network, and a thread, for each of a thousand files of a corpus."""
-    monkeypatch.setattr(storage, "_readable_buckets", set(), raising=False)
-    for number in range(9):
-        storage.locate(f"gs://bucket/train.{number}.en")
-    assert len([request for request in cloud.requests if request.endswith("/b/bucket")]) == 1
-
-
 def test_lines_are_added_to_those_of_the_process_before(cloud):
     """Catches a resumed run whose first report overwrites all that was reported before."""
     first = make_run()
@@ -114,27 +101,6 @@ def test_lines_are_added_to_those_of_the_process_before(cloud):
     ]
     samples = (second / "samples.txt").read_text(encoding="utf-8")
     assert samples == "step 3\n    a\n    > ü\nstep 4\n    b\n"
-
-
-def test_a_report_reads_nothing_back(cloud):
-    """Catches read-modify-write: the traffic of a run would grow with the square of its reports."""
-    workdir = make_run()
-    workdir.append_metrics({"step": 1})
-    cloud.requests.clear()
-    workdir.append_metrics({"step": 2})
-    assert [request for request in cloud.requests if request.startswith("GET")] == []
-
-
-def test_vocabularies_are_found_again(cloud):
-    """Catches a folder listed by local rules, and a vocabulary of a start that came to nothing."""
-    workdir = make_run()
-    tokenizer = PiecesTokenizer.train(["a b c"], "")
-    save_tokenizers(workdir.path, tokenizer, tokenizer)
-    save_tokenizers(workdir.path, tokenizer, PiecesTokenizer.train(["x y"], ""))
-    source, target = load_tokenizers(workdir.path)
-    assert (source.vocab_size, target.vocab_size) == (7, 6)
-    with pytest.raises(ValueError, match="holds no tokenizer"):
-        load_tokenizers(storage.locate("gs://bucket/elsewhere"))
 
 
 def test_checkpoints_are_kept_and_found(cloud):
@@ -200,7 +166,7 @@ def test_scores_pictures_and_events_lie_beside_the_run(cloud):
 def test_a_failure_to_write_events_does_not_stop_the_training(cloud, monkeypatch):
     """Catches the thread of tensorboardX that dies, and then a queue that nobody empties."""
     workdir = make_run()
-    monkeypatch.setattr(growing_files.GrowingObject, "flush", lambda self: 1 / 0)
+    monkeypatch.setattr(growing_files.GrowingFile, "flush", lambda self: 1 / 0)
     progress = Progress(workdir, 10, 0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -235,55 +201,26 @@ def test_a_corpus_is_translated_there_and_resumed(cloud):
 # ---- what a user can mend
 
 
+@pytest.mark.parametrize("path", ["gs://bucket", "gs://", "s3://bucket/run"])
+def test_a_path_that_is_none_is_refused(path):
+    """Catches a local folder with the name of a bucket."""
+    with pytest.raises(ValueError, match=f"{path} must be a local path or gs://BUCKET/NAME"):
+        WorkDir(path)
+
+
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("gs://nowhere/run", "there is no bucket nowhere"),
-        ("gs://forbidden/run", "run@project.iam.gserviceaccount.com does not have storage.buckets"),
-        ("gs://bucket", "gs://BUCKET/NAME"),
-        ("gs://", "gs://BUCKET/NAME"),
-        ("s3://bucket/run", "gs://BUCKET/NAME"),
+        ("gs://nowhere/run", "b/nowhere/o"),
+        ("gs://read-only/run", "does not have storage.objects.create"),
     ],
 )
-def test_a_path_that_cannot_be_read_is_named(cloud, path, said):
-    """Catches a traceback of gcsfs, and a local folder with the name of a bucket."""
-    with pytest.raises(ValueError, match=said) as caught:
-        WorkDir(path)
-    assert path in str(caught.value) and "\n" not in str(caught.value)
-    assert "roles/storage" in str(caught.value) or "forbidden" not in path
-
-
-def test_a_path_that_can_only_be_read_is_refused_to_a_trainer(cloud):
+def test_a_path_that_cannot_be_written_is_refused_to_a_trainer(cloud, path, said):
     """Catches a run that learns of its missing permission at the first checkpoint."""
-    workdir = WorkDir("gs://read-only/run")
-    with pytest.raises(ValueError, match=r"storage\.objects\.create.*roles/storage\.objectAdmin"):
+    workdir = WorkDir(path)
+    with pytest.raises(ValueError, match=rf"{said}.*roles/storage\.objectAdmin") as caught:
         workdir.open_for_training(Config())
-
-
-def test_without_an_account_that_is_said(monkeypatch, tmp_path):
-    """Catches gcsfs, which continues anonymously and fails later with an error of its own."""
-    leave_google(monkeypatch, tmp_path, "127.0.0.1:1")
-    with pytest.raises(ValueError, match=r"needs a Google account.*gcloud auth"):
-        WorkDir("gs://no-account/run")
-
-
-def test_a_server_that_does_not_answer_is_given_up(monkeypatch):
-    """Catches the two minutes for which Google's client tries again."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://{}:{}".format(*silent.getsockname()))
-        monkeypatch.setattr(storage, "ANSWER_TIMEOUT", 0.5)
-        with pytest.raises(ValueError, match=r"cannot be reached \(no answer within 0.5 s\)"):
-            WorkDir("gs://silence/run")
-
-
-def leave_google(monkeypatch: pytest.MonkeyPatch, folder: Path, metadata_server: str) -> None:
-    """Sets the environment of a user without an account, on a machine that is not Google's."""
-    for name in ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS"):
-        monkeypatch.delenv(name, raising=False)
-    for name in ("GCE_METADATA_IP", "GCE_METADATA_HOST"):
-        monkeypatch.setenv(name, metadata_server)
-    monkeypatch.setenv("CLOUDSDK_CONFIG", str(folder))
-    monkeypatch.setattr(storage, "ANSWER_TIMEOUT", HANGS)
+    assert path in str(caught.value) and "\n" not in str(caught.value)
 
 
 # ---- the commands, in this process
@@ -359,17 +296,13 @@ def test_a_corpus_in_a_bucket_reads_as_a_local_one(cloud, tmp_path):
 
 
 @pytest.mark.parametrize("main", [train.main, evaluate.main], ids=["train", "evaluate"])
-def test_a_command_without_an_account_ends_with_a_line(
-    main: Callable, monkeypatch, tmp_path, capfd, request
-):
+def test_a_command_without_access_ends_with_a_line(cloud, main, monkeypatch, capfd):
     """Catches a traceback, log lines of Google's libraries, and a compile before the answer."""
-    leave_google(monkeypatch, tmp_path, "127.0.0.1:1")
     # A process in which JAX has computed cannot join others any more.
     monkeypatch.setattr(run_training, "connect_hosts", lambda flags: True)
     monkeypatch.setattr(Trainer, "__init__", pytest.fail)  # which compiles
-    path = f"gs://{request.node.callspec.id}/run"  # a bucket that was reached is not asked again
     with pytest.raises(SystemExit) as end:
-        main(["command", f"--workdir={path}"])
+        main(["command", "--workdir=gs://forbidden/run"])
     err = capfd.readouterr().err
     assert (end.value.code, err.count("\n")) == (2, 1), err
-    assert err.startswith(f"error: {path} needs a Google account with roles/storage.")
+    assert "error: Cloud Storage: Forbidden" in err and "storage.buckets.get access" in err

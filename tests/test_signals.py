@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.helpers.scripts import finish, run_python, signals_are_heard, start
+from tests.helpers.scripts import finish, signals_are_heard, start
 from transformer.signals import INTERRUPTED, RESUMABLE, Stopping, sentence_of
 
 
@@ -100,24 +100,3 @@ def test_a_command_that_is_importing_ends_in_one_sentence(number, module, tmp_pa
     ((code, err),) = finish([process])
     assert (code, said) == (INTERRUPTED if number == signal.SIGINT else RESUMABLE, b"importing\n")
     assert err.splitlines()[-1] == sentence_of(number) and "Traceback" not in err
-
-
-LOST = """
-import threading
-from transformer import signals
-
-class Lost:
-    def __del__(self):
-        signals.signal.raise_signal(signals.signal.SIGTERM)  # what that raises is lost
-
-signals.GRACE = 0
-signals.end_on_signals()
-Lost()
-threading.Event().wait()  # for ever
-"""
-
-
-def test_a_signal_in_a_destructor_is_not_lost():
-    code, _, err = run_python(LOST)
-    assert code == RESUMABLE
-    assert "stopped by SIGTERM; give the same command" in err

@@ -42,8 +42,8 @@ def is_terminal(stream: IO[Any] | None) -> bool:
 class Pace:
     """The mean pace of some work, and the time that the rest of it will take.
 
-    Only work that is added after `start` counts, as a first step also compiles. The unit of
-    amounts is the caller's; clock returns seconds.
+    It begins when the first work is done, which does not count, as a first step also compiles. The
+    unit of amounts is the caller's; clock returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -51,14 +51,11 @@ class Pace:
         self._start: float | None = None
         self._amount = 0.0
 
-    def start(self) -> None:
-        """Starts the clock, unless it is running."""
+    def add(self, amount: float) -> None:
+        """Counts work that was done; the first time it starts the clock."""
         if self._start is None:
             self._start = self._clock()
-
-    def add(self, amount: float) -> None:
-        """Counts work that was done, if the clock is running."""
-        if self._start is not None:
+        else:
             self._amount += amount
 
     def per_second(self) -> float:
@@ -96,18 +93,17 @@ class Phase:
     def __init__(self, name: str, total: int, clock: Callable[[], float]) -> None:
         self.name, self.total, self.num_done = name, total, 0
         self.unit = ""  # of what is counted, as "pairs", if the pace is to be shown
-        self._clock, self._start, self._pace = clock, clock(), Pace(clock)
+        self._clock, self.start, self._pace = clock, clock(), Pace(clock)
 
     def advance(self, amount: int = 1) -> None:
-        """Counts what was done; the clock of the pace starts now, as what came before compiled."""
+        """Counts what was done."""
         self.num_done += amount
         self._pace.add(amount)
-        self._pace.start()
 
     def __str__(self) -> str:
         """As "translating 320/1,000 (12 s, 25 s left)"."""
         count = f" {min(self.num_done, self.total):,}/{self.total:,}" if self.total else ""
-        seconds, pace = self._clock() - self._start, self._pace.per_second()
+        seconds, pace = self._clock() - self.start, self._pace.per_second()
         times = [format_seconds(seconds)] if seconds >= 1 else []
         times += [f"{pace:,.0f} {self.unit}/s"] if pace and self.unit else []
         times += filter(None, [self._pace.time_left(max(0, self.total - self.num_done))])
@@ -118,7 +114,7 @@ class LiveLine:
     """Lines that stay, and below them on a terminal a row that is rewritten; for several threads.
 
     The row has the phases that last, outermost first, or else what was shown last. A file gets a
-    line of the phases whenever nothing was said for some seconds (`SHOW_EVERY`).
+    line of the phases that last whenever nothing was said for some seconds (`SHOW_EVERY`).
 
     stream: None for standard error, whatever that is at the time. has_stamps: whether lines in a
     file begin with date and time. log: takes every line that stays and the states that a file would
@@ -130,7 +126,7 @@ class LiveLine:
         self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._given_stream, self.clock, self._lock = stream, clock, threading.RLock()
-        self.phases: list[Phase] = []
+        self._phases: list[Phase] = []
         self._text = self._row = ""  # what was shown last; what the terminal's row holds
         self._last = clock()  # when something was shown or said
         self.has_stamps = self.is_silent = self.has_spoken = False
@@ -169,10 +165,23 @@ class LiveLine:
                 self._print(f"{text}\n")
                 self._draw()
 
+    def begin(self, phase: Phase) -> None:
+        """Shows a phase, until `end`; phases may be nested."""
+        with self._lock:
+            self._phases.append(phase)
+            self.tick()
+
+    def end(self, phase: Phase) -> None:
+        """Shows a phase no more."""
+        with self._lock:
+            self._phases.remove(phase)
+            self._draw()
+
     def tick(self) -> None:
         """Shows the phases as they are now."""
         with self._lock:
-            if self.phases and self.clock() - self._last >= SHOW_EVERY[1]:
+            since = max([self._last, *(phase.start for phase in self._phases[:1])])
+            if self._phases and self.clock() - since >= SHOW_EVERY[1]:
                 self._record(self._state())
             self._draw()
 
@@ -190,8 +199,9 @@ class LiveLine:
         return self._given_stream or sys.stderr  # None if standard error is closed
 
     def _state(self) -> str:
-        *outer, last = self.phases or [self._text]
-        return escaped(": ".join([*(phase.name for phase in outer), str(last)]))
+        names = [phase.name for phase in self._phases[:-1]]
+        last = str(self._phases[-1]) if self._phases else self._text
+        return escaped(": ".join([*names, last]))
 
     def _draw(self) -> None:
         row = self._state().replace("\n", "\\n")
@@ -323,13 +333,11 @@ def phase(name: str, total: int = 0, *, is_logged: bool = True) -> Generator[Pha
     if not (_is_showing and is_main and not _is_quiet and (is_logged or _line.is_live)):
         yield this
         return
-    _line.phases.append(this)
-    _line.tick()
+    _line.begin(this)
     try:
         yield this
     finally:
-        _line.phases.remove(this)
-        _line.tick()
+        _line.end(this)
 
 
 def counted(items: Iterable[T], name: str, total: int, weight: int = 1) -> Iterator[T]:

@@ -10,59 +10,40 @@ from transformer.storage import PathLike, is_remote
 
 
 class GrowingFile:
-    """A local file to append to. What cannot be written is kept, and written at the next flush."""
+    """A file to append to. What cannot be written is kept, and written at the next flush."""
 
     def __init__(self, path: PathLike) -> None:
-        self._path, self._pending = path, b""
+        self._path, self._pending = epath.Path(path), b""
 
     def write(self, data: bytes) -> None:
         """Appends bytes, to be written at the next `flush`."""
         self._pending += data
 
     def flush(self) -> None:
-        """Writes all that is pending, or nothing of it; raises OSError, which names the file."""
-        if not self._pending:
-            return
-        with open(self._path, "ab", buffering=0) as file:
-            end = file.seek(0, os.SEEK_END)
-            try:
-                rest = self._pending
-                while rest:
-                    rest = rest[file.write(rest) :]
-            except OSError as error:
-                with suppress(OSError):  # else what comes next would follow half a line
-                    file.truncate(end)
-                raise OSError(error.errno, error.strerror, os.fspath(self._path)) from None
+        """Writes all that is pending, or nothing of it; raises OSError, which names the file.
+
+        An object is written anew with what it held: Cloud Storage slows down a caller that does so
+        every second.
+        """
+        if self._pending and is_remote(self._path):
+            before = self._path.read_bytes() if self._path.is_file() else b""
+            self._path.write_bytes(before + self._pending)
+        elif self._pending:
+            self._append(self._pending)
         self._pending = b""
 
     close = flush
 
-
-class GrowingObject:
-    """The same of an object: kept in memory and written as a whole."""
-
-    def __init__(self, path: PathLike) -> None:
-        self._path = epath.Path(path)
-        self._content = self._path.read_bytes() if self._path.is_file() else b""
-        self._is_written = True
-
-    def write(self, data: bytes) -> None:
-        """Appends bytes, to be written at the next `flush`."""
-        self._content += data
-        self._is_written = False
-
-    def flush(self) -> None:
-        """Writes everything; Cloud Storage slows down a caller that does so every second."""
-        if not self._is_written:
-            self._path.write_bytes(self._content)
-            self._is_written = True
-
-    close = flush
-
-
-def open_growing(path: PathLike) -> GrowingFile | GrowingObject:
-    """Returns what appends to a file, or to an object of gs://."""
-    return GrowingObject(path) if is_remote(path) else GrowingFile(path)
+    def _append(self, data: bytes) -> None:
+        with open(self._path, "ab", buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            try:
+                while data:
+                    data = data[file.write(data) :]
+            except OSError as error:
+                with suppress(OSError):  # else what comes next would follow half a line
+                    file.truncate(end)
+                raise OSError(error.errno, error.strerror, os.fspath(self._path)) from None
 
 
 class GrowingFiles:
@@ -70,7 +51,7 @@ class GrowingFiles:
 
     def __init__(self, folder: epath.Path) -> None:
         self._folder = folder
-        self._files: dict[str, GrowingFile | GrowingObject] = {}
+        self._files: dict[str, GrowingFile] = {}
         self._failure = ""  # of the last flush, which was said
 
     def append(self, name: str, text: str) -> None:
@@ -88,7 +69,7 @@ class GrowingFiles:
     def add(self, name: str, text: str) -> None:
         """Keeps text for the next `flush`."""
         if name not in self._files:
-            self._files[name] = open_growing(self._folder / name)
+            self._files[name] = GrowingFile(self._folder / name)
         self._files[name].write(text.encode())
 
     def flush(self, *names: str) -> None:

@@ -23,7 +23,6 @@ MAX_SKIPPED = 3  # skipped updates in a row after which a run is given up as div
 
 
 CAUGHT = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
-GRACE = 5.0  # seconds after which a command that does not end of an `Interruption` is ended
 
 
 class ResumableError(RuntimeError):
@@ -79,9 +78,6 @@ def _end(number: int, frame: FrameType | None) -> None:
         _end_process(number)
     for again in CAUGHT:  # a second one would break into the clean-up
         signal.signal(again, _end_process)
-    timer = threading.Timer(GRACE, _end_process, [number])
-    timer.daemon = True
-    timer.start()  # as what is raised inside a destructor is lost
     raise Interruption(number)
 
 

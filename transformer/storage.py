@@ -4,24 +4,18 @@ A path is an `etils.epath.Path`, as in Orbax; gcsfs (the extra `gcs`) reads and 
 """
 
 import fcntl
+import importlib.util
 import os
 import pathlib
-import queue
-import re
 import socket
-import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any, TextIO
+from typing import IO, Any, TextIO
 
 from etils import epath
 from etils.epath import gpath
 
-if TYPE_CHECKING:
-    from google.cloud.storage import Bucket  # pyrefly: ignore[missing-import]
-
 PathLike = str | os.PathLike[str]
-ANSWER_TIMEOUT = 8.0  # seconds for the object store's first answer
 # Orbax asks for the bucket itself, which the first role alone does not allow.
 ROLES = "roles/storage.objectAdmin and roles/storage.legacyBucketReader"
 # Settings of the libraries behind gs://, which read them when they are imported or first used.
@@ -31,13 +25,11 @@ CLOUD_ENVIRONMENT = {
     "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # gRPC, which not every network lets through
 }
 
-_readable_buckets: set[str] = set()  # that have answered this process
-
 
 def locate(name: PathLike) -> epath.Path:
     """Returns the path of a local name (~ is the home) or gs://BUCKET/NAME.
 
-    Raises ValueError in one sentence if a gs:// path cannot be read, or for any other scheme.
+    Raises ValueError for any other scheme, and for gs:// if its libraries are not installed.
     """
     scheme, separator, _ = os.fspath(name).partition("://")
     if not separator:
@@ -45,7 +37,7 @@ def locate(name: PathLike) -> epath.Path:
     path = epath.Path(name) if scheme == "gs" else None
     if path is None or len(path.parts) < 4:
         raise ValueError(f"{name} must be a local path or gs://BUCKET/NAME.")
-    _check_readable(path)
+    _prepare_cloud()
     return path
 
 
@@ -60,14 +52,18 @@ def absolute(path: PathLike) -> epath.Path:
 
 
 def check_writable(path: epath.Path) -> None:
-    """Raises ValueError in one sentence if nothing can be written or deleted below gs://…"""
+    """Raises ValueError if no object can be written and deleted below gs://…, with the answer."""
+    try:
+        (path / "write_check").write_bytes(b"")
+        (path / "write_check").unlink()
+    except OSError as error:
+        reason = f"{path} cannot be written ({one_line(error)})"
+        raise ValueError(f"{reason}; the account needs {ROLES} on the bucket.") from None
 
-    def write(bucket: "Bucket", prefix: str) -> None:
-        blob = bucket.blob(f"{prefix}write_check")
-        blob.upload_from_string(b"")
-        blob.delete()
 
-    _ask(path, write)
+def one_line(error: Exception) -> str:
+    """Returns the text of an error of Cloud Storage, which has several lines, as one."""
+    return " ".join(str(error).split())[:300]
 
 
 def write_atomically(path: PathLike, content: str | bytes, writer: str = "") -> None:
@@ -126,16 +122,6 @@ def take_lock(path: epath.Path, flag: str) -> TextIO:
     flag: the command-line flag that would name another folder. Raises ValueError, with that flag
     and the owner of the lock, if another process has it.
     """
-    file, owner = try_lock(path)
-    if file is None:
-        raise ValueError(
-            f"{path.parent} is in use by {owner}; wait for it, stop it, or name another {flag}."
-        )
-    return file
-
-
-def try_lock(path: epath.Path) -> tuple[TextIO | None, str]:
-    """Returns (the open file, locked as by `take_lock`; ""), or (None, the process that has it)."""
     file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -143,80 +129,24 @@ def try_lock(path: epath.Path) -> tuple[TextIO | None, str]:
         file.seek(0)
         owner = file.read().strip() or "another process"
         file.close()
-        return None, owner
+        raise ValueError(
+            f"{path.parent} is in use by {owner}; wait for it, stop it, or name another {flag}."
+        ) from None
     file.truncate(0)
     file.write(f"process {os.getpid()} on {socket.gethostname()}")
     file.flush()
-    return file, ""
+    return file
 
 
-# ---- the first request to an object store, with errors that a user can act on
-
-
-def _check_readable(path: epath.Path) -> None:
-    """Raises ValueError if the bucket of a path cannot be read; asks once for each bucket."""
-
-    def read(bucket: "Bucket", prefix: str) -> None:
-        list(bucket.list_blobs(prefix=prefix, max_results=1))
-
-    if path.parts[2] in _readable_buckets:
-        return
+def _prepare_cloud() -> None:
+    """Sets up the libraries behind gs://; raises ValueError if they are not installed."""
     for name, value in CLOUD_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     with suppress(AttributeError):  # epath remembers the answer, of local paths too
         gpath._is_tf_installed.cache_clear()
-    _ask(path, read)
+    if importlib.util.find_spec("gcsfs") is None:
+        raise ValueError("gs:// needs the package gcsfs: pip install -e '.[gcs]'")
     import fsspec.config
 
     # gcsfs would not see what tensorstore writes, were it to remember what it has listed.
     fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False
-    _readable_buckets.add(path.parts[2])
-
-
-def _ask(path: epath.Path, request: "Callable[[Bucket, str], None]") -> None:
-    """Calls `request(bucket, prefix)`; raises ValueError if it fails or takes too long."""
-    try:
-        import gcsfs  # noqa: F401  # pyrefly: ignore[missing-import]
-        from google.cloud import storage  # pyrefly: ignore[missing-module-attribute]
-    except ImportError:
-        raise ValueError(f"{path} needs the package gcsfs: pip install -e '.[gcs]'") from None
-    answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
-
-    def ask() -> None:
-        try:
-            # Orbax, too, asks for the bucket itself, to learn its kind.
-            request(storage.Client().get_bucket(path.parts[2]), "/".join(path.parts[3:]) + "/")
-            answers.put(None)
-        except Exception as error:
-            answers.put(error)
-
-    threading.Thread(target=ask, daemon=True).start()  # no timeout of the client bounds all of it
-    try:
-        error = answers.get(timeout=ANSWER_TIMEOUT)
-    except queue.Empty:
-        error = TimeoutError(f"no answer within {ANSWER_TIMEOUT:g} s")
-    if error:
-        raise ValueError(_explain(path, error)) from None
-
-
-def _explain(path: epath.Path, error: Exception) -> str:
-    """Returns the sentence that says what to do about an error of the object store."""
-    # pyrefly: ignore[missing-import]
-    from google.api_core.exceptions import Forbidden, NotFound, Unauthorized
-
-    # pyrefly: ignore[missing-import]
-    from google.auth.exceptions import DefaultCredentialsError, RefreshError
-
-    log_in = "gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS=FILE"
-    text = " ".join(str(error).split())
-    if isinstance(error, DefaultCredentialsError):
-        return f"{path} needs a Google account with {ROLES}: {log_in}."
-    if isinstance(error, RefreshError | Unauthorized):
-        return f"{path}: the Google account is not accepted ({text[:300]}): {log_in}."
-    if isinstance(error, NotFound):
-        return f"{path}: there is no bucket {path.parts[2]}; make it, or name another."
-    if isinstance(error, Forbidden):
-        denied = re.search(r"(Anonymous caller|[^\s\"]+@\S+) does not have \S+ access", text)
-        text = denied[0] if denied else text[:300]
-        return f"{path}: {text}: the account needs {ROLES} on the bucket."
-    return f"{path} cannot be reached ({text[:300]}); is there a network? An account: {log_in}."

@@ -29,9 +29,9 @@ from etils import epath
 from transformer import storage
 from transformer.config import Config
 from transformer.console import escaped
-from transformer.folders import FolderInPlace, check_name
+from transformer.folders import check_name
 from transformer.growing_files import GrowingFiles
-from transformer.reading import parse_json, read_file
+from transformer.reading import read_file
 
 FILES_OF_A_FAILED_START = ("lock", "log.txt", "environment.json")
 FOREIGN = "{1} is a folder of {0}, no work directory; transformer-import {1} RUN makes one of it."
@@ -48,7 +48,6 @@ class WorkDir:
         self.path, self.writes = storage.locate(path), writes
         check_name(self.path)
         self._lock: TextIO | None = None  # the open file that is locked
-        self._place: FolderInPlace | None = None  # from the time on when it is locked
         self._made: list[epath.Path] = []  # the folders that `open_for_training` made, inner first
         self._growing = GrowingFiles(self.path)
 
@@ -121,8 +120,6 @@ class WorkDir:
         """Lets other processes train here again; removes a folder in which no run has begun."""
         with suppress(Exception):  # any type: it was said
             self.flush()
-        if self._place:
-            self._place.remove_remains()
         if self._made and not self.has_run:
             for name in FILES_OF_A_FAILED_START:
                 (self.path / name).unlink(missing_ok=True)
@@ -142,17 +139,11 @@ class WorkDir:
             self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = storage.take_lock(self.path / "lock", "--workdir")
-            self._place = FolderInPlace(self.path)
         except OSError as error:
             raise ValueError(
                 f"The work directory {self.path} cannot be written ({error.strerror}); name "
                 f"another with --workdir."
             ) from None
-
-    def check_in_place(self) -> None:
-        """Raises ValueError if the folder was renamed or deleted since it was opened to train."""
-        if self._place:
-            self._place.check()
 
     def _check_same(self, config: Config) -> None:
         settings = {known.name: known for known in config.settings()}
@@ -173,7 +164,6 @@ class WorkDir:
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         """Appends a JSON line to metrics.jsonl, with the time."""
-        self.check_in_place()
         self._append("metrics.jsonl", json.dumps(record | {"time": utc_now()}) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
@@ -182,7 +172,7 @@ class WorkDir:
         records: list[dict[str, Any]] = []
         for line in read_file(file).split(b"\n") if file.is_file() else []:
             with suppress(ValueError):
-                record = parse_json(line)
+                record = json.loads(line)
                 if isinstance(record, dict) and isinstance(record.get("step"), int):
                     records.append(record)
         return records
@@ -205,7 +195,7 @@ class WorkDir:
     def read_starts(self) -> list[dict[str, Any]]:
         """Returns the records of environment.json, one for each start."""
         with suppress(ValueError, OSError):  # damaged, or none yet
-            return parse_json((self.path / "environment.json").read_text(encoding="utf-8"))
+            return json.loads((self.path / "environment.json").read_text(encoding="utf-8"))
         return []
 
     def append_log(self, text: str) -> None:
@@ -234,7 +224,6 @@ class WorkDir:
 
     def _write(self, name: str, text: str) -> None:
         if self.writes:
-            self.check_in_place()
             storage.write_atomically(self.path / name, text)
 
 

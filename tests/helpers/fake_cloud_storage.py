@@ -24,13 +24,12 @@ class Refusal(Exception):
 class FakeCloudStorage:
     """The server, which runs inside a `with` block.
 
-    objects: {(bucket, name): (content, generation)}. requests: "METHOD path" of each so far.
+    objects: {(bucket, name): (content, generation)}.
     """
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], tuple[bytes, int]] = {}
         self.uploads: dict[str, tuple[str, bytes]] = {}  # {id: (name, content so far)}
-        self.requests: list[str] = []
         self.lock, self.generations = threading.RLock(), itertools.count(1)
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.storage = self
@@ -123,11 +122,9 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm, wbufsize = True, -1  # a response is sent at once and as a whole
 
     def _serve(self) -> None:
-        storage = self.server.storage
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         url = urlsplit(self.path)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
-        storage.requests.append(f"{self.command} {unquote(url.path)}")
         _, _, rest = url.path.partition("/storage/v1/b/")
         bucket, _, name = (unquote(part) for part in rest.partition("/o"))
         try:

@@ -29,6 +29,7 @@ ARGUMENTS = [
 LIMIT = 60  # seconds in which every host must say a sentence and end
 STOPPED = 75  # seconds
 TRACES = ("it hangs", "Traceback", "stack trace", "Fatal Python error", "    @ ", "  File ")
+BY_JAX = "JAX distributed service detected fatal errors"  # its own end where a host is lost
 HARMS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGSTOP", "disk", "config", "text", "version")
 WEIGHTS = (6, 3, 2, 2, 3, 1, 1, 1)
 
@@ -136,9 +137,10 @@ def judge(
 ) -> Trial:
     """Says what became of a run: of what both hosts said, of the time, and of the next start."""
     answer = "; ".join(f"host {host} {end}" for host, end in enumerate(said))
-    if seconds > LIMIT or any(trace in text for _, text in said for trace in TRACES):
+    own = [text for code, text in said if code != -signal.SIGABRT or BY_JAX not in text]
+    if seconds > LIMIT or any(trace in text for text in own for trace in TRACES):
         return Trial(f"{harm}: ended after {seconds:.0f} s", Outcome.LOST, answer)
-    if any(code not in (0, -9, 2, 75, 130) for code, _ in said):
+    if any(code not in (0, -9, -6, 2, 75, 130) for code, _ in said):
         return Trial(harm, Outcome.LOST, answer)
     is_input = harm.split()[0] in ("config", "text", "version")
     if is_input and not all(code == 2 and "he hosts " in text for code, text in said):

@@ -31,7 +31,7 @@ def test_the_steps_asked_for_are_traced_and_no_others(tmp_path, capsys):
     assert trainer.run(profile=profile) == DONE
     assert read_trace(tmp_path / "profile") == ([3, 4, 5], {"input", "evaluation"})
     said = capsys.readouterr().err
-    assert f"profile: {tmp_path}/profile" in said and "ui.perfetto.dev" in said
+    assert f"profile: {tmp_path}/profile" in said
     assert [record["step"] for record in trainer.workdir.read_metrics()][-1] == 6
 
 
@@ -45,31 +45,6 @@ def test_a_run_that_ends_early_keeps_its_trace(tmp_path, capsys):
     profile.close(nullcontext)
     assert read_trace(tmp_path)[0] == [1, 2]
     assert capsys.readouterr().err.count("profile: ") == 1
-
-
-def test_steps_that_are_past_are_not_traced(tmp_path, capsys):
-    """Catches silence, or a restart that is refused, when the same command resumes the run."""
-    profile = Profile(range(101, 106), epath.Path(tmp_path))
-    for step in (300, 301):
-        with profile.step(step, nullcontext):
-            pass
-    said = capsys.readouterr().err
-    assert said == "no profile: the run goes on with step 300, after step 105\n"
-
-
-def test_a_trace_that_fails_does_not_end_the_run(tmp_path, capsys):
-    """Catches days of training lost to a full disk, or to another profile in the process."""
-    jax.profiler.start_trace(tmp_path)
-    try:
-        profile = Profile(range(1, 3), epath.Path(tmp_path))
-        for step in (1, 2, 3):
-            with profile.step(step, nullcontext):
-                pass
-        profile.close(nullcontext)
-    finally:
-        jax.profiler.stop_trace()
-    said = capsys.readouterr().err
-    assert said.count("warning: the steps cannot be profiled") == 1
 
 
 @pytest.mark.parametrize("text", ["5", "5:", "5:0", "a:b", "-1:2", "5:2:1"])

@@ -10,7 +10,6 @@ from transformer.checkpoint.checkpoints import Checkpoints, Loaded
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.train_state import Params, merge
 from transformer.config import Config
-from transformer.reading import parse_json
 from transformer.storage import absolute, write_atomically
 from transformer.workdir import WorkDir
 
@@ -66,7 +65,7 @@ def load_base(workdir: WorkDir) -> Params:
     Raises ValueError if the base is not where it was, or is no longer what it was.
     """
     file = workdir / BASE_FILE
-    about = parse_json(file.read_text(encoding="utf-8"))
+    about = json.loads(file.read_text(encoding="utf-8"))
     base = WorkDir(about["base"])
     if not base.has_run:
         raise ValueError(

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import threading
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import transformer
@@ -39,8 +40,8 @@ def connect_hosts(flags: HostFlags) -> bool:
 
     from transformer.parallel import hosts
 
-    who = f"all of {flags.num_processes} hosts at {flags.coordinator}"
-    who = who if flags.coordinator else "all other hosts"
+    given = f"all of {flags.num_processes} hosts at {flags.coordinator}"
+    who = given if flags.coordinator else "all other hosts"
 
     def give_up() -> None:  # in a thread, as JAX waits in C++ and would abort the process
         say(
@@ -54,7 +55,7 @@ def connect_hosts(flags: HostFlags) -> bool:
     timer.daemon = True
     timer.start()
     try:
-        with phase(f"waiting for {who}"):
+        with phase(f"waiting for {who}") if flags.coordinator else nullcontext():
             is_first = hosts.connect(
                 flags.coordinator,
                 flags.num_processes,

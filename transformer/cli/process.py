@@ -27,7 +27,9 @@ from transformer.signals import (
     ignore_signals,
     sentence_of,
 )
+from transformer.storage import one_line
 
+CLOUD_LIBRARIES = ("gcsfs", "google", "aiohttp")  # whose errors are those of gs://
 LOST_HOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")
 
 
@@ -73,7 +75,7 @@ def hear_errors_once() -> None:
     """
 
     def is_news(record: LogRecord) -> bool:
-        is_raised = record.name == "asyncio" or "orbax" in record.pathname
+        is_raised = record.name in ("asyncio", "gcsfs") or "orbax" in record.pathname
         is_raised |= bool(record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
         record.msg, record.args = escaped(record.getMessage()), ()
         return not (record.exc_info and is_raised)
@@ -118,6 +120,10 @@ def run_guarded(work: Callable[[], int]) -> int:
         fail(explain_system_error(error))
     except MemoryError as error:
         fail(f"The memory of this machine is not enough ({str(error) or 'no more could be had'}).")
+    except Exception as error:
+        if not _is_of_cloud(error):
+            raise
+        fail(f"Cloud Storage: {one_line(error)}")
 
 
 def fail(text: str, code: int = WRONG_INPUT) -> NoReturn:
@@ -150,11 +156,19 @@ def _end_now(code: int) -> None:
     os._exit(code)
 
 
+def _is_of_cloud(error: Exception) -> bool:
+    """Whether an error has a type of the libraries behind gs://, or was raised by them."""
+    *_, place = traceback.extract_tb(error.__traceback__)
+    return type(error).__module__.partition(".")[0] in CLOUD_LIBRARIES or "gcsfs" in place.filename
+
+
 def explain_system_error(error: OSError) -> str:
     """Returns the sentence for a file that cannot be read or written; it names the file.
 
-    Raises `error` again if it does not come from the operating system, but from a library.
+    Raises `error` again if it comes neither from the operating system nor from Cloud Storage.
     """
+    if _is_of_cloud(error):
+        return f"Cloud Storage: {one_line(error)}"
     if not error.errno or not error.strerror:
         raise error
     if error.filename is None:
@@ -183,13 +197,9 @@ def explain_runtime_error(error: RuntimeError) -> tuple[str, int]:
             WRONG_INPUT,
         )
     if jax.process_count() > 1 and LOST_HOST.search(reason):
-        return sentence_for_lost_host(reason), RESUMABLE
+        return (
+            f"Another host has stopped or cannot be reached ({reason}). Start the same command on "
+            f"every host again: a run continues from its last checkpoint.",
+            RESUMABLE,
+        )
     raise error
-
-
-def sentence_for_lost_host(reason: str) -> str:
-    """Returns what is said where another host is lost; reason: JAX's."""
-    return (
-        f"Another host has stopped or cannot be reached ({reason}). Start the same command on "
-        f"every host again: a run continues from its last checkpoint."
-    )

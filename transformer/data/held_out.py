@@ -18,7 +18,6 @@ from etils import epath
 
 from transformer.config import DataConfig
 from transformer.data.pair_blocks import Pair
-from transformer.reading import parse_json
 
 HELD_OUT = "held_out.json"
 HELD_OUT_SOURCE = "a held-out source"
@@ -82,7 +81,7 @@ def read_held_out(folder: epath.Path) -> list[Pair] | None:
     if not (folder / HELD_OUT).exists():
         return None
     try:
-        pairs = parse_json((folder / HELD_OUT).read_text(encoding="utf-8"))
+        pairs = json.loads((folder / HELD_OUT).read_text(encoding="utf-8"))
         return [(str(source), str(target)) for source, target in pairs]
     except (ValueError, TypeError):
         raise ValueError(

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from etils import epath
 
-from transformer.reading import parse_json, read_file
+from transformer.reading import read_file
 from transformer.storage import write_atomically
 
 FILE = "classes.json"
@@ -50,7 +50,7 @@ class Labels:
     def parse(cls, read: Callable[[], bytes], folder: epath.Path) -> Self:
         """Returns the classes in what `read` returns; folder: where it is, for messages."""
         try:
-            labels = cls(**parse_json(read()))
+            labels = cls(**json.loads(read()))
             if not isinstance(labels.names, list) or len(set(labels.names)) < len(labels.names):
                 raise TypeError("names must be a list without repetition")
             return labels

@@ -10,6 +10,7 @@ without Apache Beam.
 
 import argparse
 import importlib
+import json
 import os
 import re
 import sys
@@ -22,7 +23,6 @@ from etils import epath
 
 from transformer import storage
 from transformer.console import say
-from transformer.reading import parse_json
 from transformer.signals import DONE, INTERRUPTED, WRONG_INPUT
 
 # The parts of the catalogue that register wmt14_translate, imdb_reviews, mnist and their like.
@@ -172,7 +172,7 @@ def _check_features(folder: epath.Path) -> None:
     file = folder / "features.json"
     if not file.exists():
         return
-    pending = [parse_json(file.read_bytes())]
+    pending = [json.loads(file.read_bytes())]
     while pending:
         value = pending.pop()
         if isinstance(value, dict):

@@ -1,5 +1,6 @@
 """What a comparison knows of a run: its settings, its size, its scores and its sentences."""
 
+import json
 import math
 import zlib
 from collections.abc import Sequence
@@ -17,7 +18,6 @@ from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.run_facts import read_facts
 from transformer.evaluation.scores import Perplexity, Score
 from transformer.evaluation.segments import Segment
-from transformer.reading import parse_json
 from transformer.workdir import WorkDir
 
 
@@ -83,7 +83,7 @@ def saved_run(path: PathLike) -> ComparedRun:
     config = workdir.load_config()
     folder = workdir / "results" / folder_name(config.data.test_split)
     try:
-        record = parse_json((folder / "report.json").read_text(encoding="utf-8"))
+        record = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         file = folder / "segments.jsonl"
         lines = file.read_text(encoding="utf-8").split("\n") if file.is_file() else []
     except (OSError, ValueError) as error:
@@ -101,7 +101,7 @@ def saved_run(path: PathLike) -> ComparedRun:
         vocabulary=vocabulary,
         corpus=record["corpus"],
         scores=_read_scores(record),
-        segments=[_read_segment(parse_json(line)) for line in lines if line],
+        segments=[_read_segment(json.loads(line)) for line in lines if line],
         origin=read_facts(workdir).origin(),
     )
 

@@ -25,7 +25,7 @@ class JobProgress:
     ) -> None:
         self._files, self._say, self._line, self._clock = files, say, line, clock
         self._start = clock()
-        # Both since the end of this host's first chunk, which compiles.
+        # Both since the end of the first chunk, which compiles.
         self._line_pace, self._fraction_pace = Pace(clock), Pace(clock)
         self._num_lines = self._num_empty = self._num_done_before = 0
         self._fraction = 0.0  # of the input that has been read
@@ -54,8 +54,6 @@ class JobProgress:
             self._own_lines += count
             self._own_tokens += num_tokens
             self.longest = max(self.longest, seconds)
-            self._line_pace.start()
-            self._fraction_pace.start()
             if self._line and self._line.is_due:
                 self._line.show(self._text())
 

@@ -25,7 +25,6 @@ from transformer.console import escaped, is_terminal, quantity
 from transformer.files.parts import LOOK_EVERY, Parts, part_name
 from transformer.inference.chunks import Chunk
 from transformer.parallel import hosts
-from transformer.reading import parse_json
 from transformer.signals import ResumableError
 
 CHECKSUM = re.compile("[0-9a-f]{8}")
@@ -118,7 +117,7 @@ class ResumableFile:
         if not self.is_started:  # what a job that came to its end could not remove
             self._remove_chunks()
         elif self.finished():
-            self._check_identity(parse_json(self._read_about()))
+            self._check_identity(json.loads(self._read_about()))
         about = self._identity | {"started": time.strftime("%Y-%m-%d %H:%M:%S %Z")}
         storage.write_atomically(self._about, json.dumps(about, indent=2))
         self._is_open = True

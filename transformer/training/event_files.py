@@ -9,7 +9,7 @@ from tensorboardX import SummaryWriter
 from tensorboardX.record_writer import register_writer_factory
 
 from transformer.config import Config
-from transformer.growing_files import open_growing
+from transformer.growing_files import GrowingFile
 from transformer.storage import is_remote
 from transformer.workdir import WorkDir
 
@@ -85,7 +85,7 @@ class _Events:
     """
 
     def __init__(self, name: str) -> None:
-        self._file = open_growing(name.removeprefix(f"{SCHEME}:"))
+        self._file = GrowingFile(name.removeprefix(f"{SCHEME}:"))
         self.write = self._file.write
 
     def flush(self) -> None:

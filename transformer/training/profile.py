@@ -39,37 +39,22 @@ class Profile:
         if self._is_running and step not in self._steps:
             self.close(pause)
         elif step in self._steps and not self._is_running:
-            self._is_running = self._try(self._start, pause)
-        elif self._steps and step > self._steps[-1]:
-            say(f"no profile: the run goes on with step {step:,}, after step {self._steps[-1]:,}")
-            self._steps = range(0)
+            options = jax.profiler.ProfileOptions()
+            options.python_tracer_level = 0  # each call in Python would slow the host
+            with pause():
+                jax.profiler.start_trace(self._folder, profiler_options=options)
+            self._is_running = True
         with jax.profiler.StepTraceAnnotation("train", step_num=step):
             yield
 
     def close(self, pause: Pause) -> None:
         """Saves the trace if it is running, as it is when a run ends early."""
-        if self._is_running and self._try(jax.profiler.stop_trace, pause):
-            say(
-                f"profile: {self._folder}; to look at it: pip install xprof, then xprof "
-                f"--logdir={self._folder}; or open its *.trace.json.gz at https://ui.perfetto.dev"
-            )
-        self._is_running, self._steps = False, range(0)
-
-    def _start(self) -> None:
-        options = jax.profiler.ProfileOptions()
-        options.python_tracer_level = 0  # each call in Python would slow the host, and fill files
-        jax.profiler.start_trace(self._folder, profiler_options=options)
-
-    def _try(self, work: Callable[[], None], pause: Pause) -> bool:
-        """Does `work`; if it fails, the trace is given up: the run is worth more."""
-        try:
-            with pause():
-                work()
-        except Exception as error:  # of several types: files, another trace
-            say(f"warning: the steps cannot be profiled: {error}")
-            self._steps = range(0)
-            return False
-        return True
+        if not self._is_running:
+            return
+        self._is_running = False
+        with pause():
+            jax.profiler.stop_trace()
+        say(f"profile: {self._folder}; to look at it: xprof --logdir={self._folder}")
 
 
 NO_PROFILE = Profile(range(0), epath.Path())

@@ -91,7 +91,6 @@ class Progress:
         is_passing: whether it is shown because it `is_due`, and not a report.
         """
         self._pace.add(step - self._last_step)
-        self._pace.start()
         self._last_step = step
         loss = "" if math.isnan(metrics["loss"]) and is_passing else f"loss {metrics['loss']:.4f}  "
         time_left = self._pace.time_left(self._num_steps - step)

@@ -39,7 +39,7 @@ from transformer.workdir import WorkDir
 class TrainingResult:
     """What training left in a work directory.
 
-    step: that of the newest checkpoint; 0 if it was stopped before training began, or began again.
+    step: that of the newest checkpoint; 0 if there is none.
     scores: those of the test split by name, as "bleu"; empty unless the run came to its end.
     exit_code: what the train command returns, a constant of `transformer.signals`.
     """

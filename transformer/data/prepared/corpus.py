@@ -32,7 +32,7 @@ from transformer.data.pair_blocks import Pairs
 from transformer.data.prepared.cache import temporary_folder
 from transformer.data.ragged import Ragged
 from transformer.files.parts import part_name
-from transformer.reading import PassingError, parse_json, unreadable
+from transformer.reading import PassingError, unreadable
 
 ARROW = "arrow"  # the ending of the files
 NOTES = b"notes"
@@ -210,7 +210,7 @@ def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
     if not (folder / HEADER).exists():
         return None
     try:
-        header = parse_json((folder / HEADER).read_text(encoding="utf-8"))
+        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
         return PreparedCorpus(local_files(folder), header)
     except PassingError:
         raise
