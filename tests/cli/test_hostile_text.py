@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.commands import call
 from tests.helpers.random_runs import write_run
 from tests.helpers.tiny_runs import CONFIG, SETTINGS, SPLITS
-from tests.test_terminal import HOSTILE, RAW
+from tests.test_console import HOSTILE, RAW
 from transformer.cli import process
 from transformer.data.simple_tokenizers import PiecesTokenizer
 
