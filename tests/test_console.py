@@ -1,14 +1,13 @@
 """What is said, the pace of work, and the phases of a command."""
 
 import io
-import re
 import sys
 import threading
 from contextlib import contextmanager
 
 import pytest
 
-from tests.helpers.terminal import Terminal
+from tests.helpers.terminal import Terminal, without_commands_of_row
 from transformer import console
 from transformer.console import (
     ERASE,
@@ -212,6 +211,6 @@ def test_texts_cannot_command_a_terminal():
         with lasting(line, HOSTILE):
             pass
         line.close()
-        shown = re.sub(r"\r\x1b\[2K|\x1b\[\?7[lh]", "", stream.getvalue())
+        shown = without_commands_of_row(stream.getvalue())
         assert not RAW & set(shown + "".join(log))
         assert "\\x1b]0;title\\x07 \\r over" in stream.getvalue()

@@ -9,8 +9,9 @@ import pytest
 
 from tests.helpers.commands import call
 from tests.helpers.random_runs import write_run
+from tests.helpers.terminal import without_commands_of_row
 from tests.helpers.tiny_runs import CONFIG, SETTINGS, SPLITS
-from tests.test_terminal import HOSTILE, RAW
+from tests.test_console import HOSTILE, RAW
 from transformer.cli import process
 from transformer.data.simple_tokenizers import PiecesTokenizer
 
@@ -26,7 +27,7 @@ NAME = "run\x1b[31m\r\u202e"
 def raw(output):
     """The characters of a command's output that a terminal obeys, but for those of the live row."""
     text = output if isinstance(output, str) else output.decode()
-    return RAW & set(text.replace("\r\x1b[2K", ""))
+    return RAW & set(without_commands_of_row(text))
 
 
 @pytest.fixture(scope="module")

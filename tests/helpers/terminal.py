@@ -5,6 +5,13 @@ import io
 from transformer.console import ERASE, UNWRAPPED
 
 
+def without_commands_of_row(text):
+    """A text without what the live row commands the terminal."""
+    for command in (ERASE, *UNWRAPPED.split("{}")):
+        text = text.replace(command, "")
+    return text
+
+
 class TerminalBytes(io.BytesIO):
     """Collects what is written to the bytes of a terminal."""
 
