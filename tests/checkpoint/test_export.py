@@ -28,7 +28,7 @@ def test_an_exported_checkpoint_is_small_and_holds_the_same_weights(run, tmp_pat
     ours, theirs = (Translator.from_checkpoint(f) for f in (tmp_path / "small", run))
     assert {leaf.dtype for leaf in jax.tree.leaves(ours.params)} == {jnp.dtype("bfloat16")}
     assert ours.config.model.dtype == "bfloat16"
-    assert (ours.checkpoint, theirs.checkpoint) == ("last (20)", "best (20)")
+    assert (ours.run.checkpoint, theirs.run.checkpoint) == ("last (20)", "best (20)")
     for a, b in zip(jax.tree.leaves(ours.params), jax.tree.leaves(theirs.params), strict=True):
         np.testing.assert_allclose(np.float32(a), b, rtol=1e-2, atol=1e-2)
     whole = stored_bytes(run / "checkpoints" / "20")

@@ -10,7 +10,6 @@ from transformer.cli import config_files, evaluate, train
 from transformer.cli.command_line import parse_flags_and_config
 from transformer.cli.config_files import DEFAULT_CONFIG
 from transformer.cli.train import TrainFlags
-from transformer.config import Config, DataConfig
 
 
 def parse(*words: str):
@@ -36,7 +35,7 @@ def test_settings_change_on_the_command_line_in_any_order():
     assert parse()[1].model.d_ff == 512
 
 
-def test_a_folder_is_enough(make_run, tmp_path, monkeypatch, capsys):
+def test_a_folder_is_enough(make_run, tmp_path, capsys):
     """Catches a run that is resumed with the default configuration, or changes that are lost."""
     run = make_run("images")
     _, config = parse(f"--workdir={run}", "--config.training.num_train_steps=7")
@@ -44,11 +43,6 @@ def test_a_folder_is_enough(make_run, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err == f"no --config: going on with {run}/config.json\n"
     assert parse(f"--workdir={run}", "--config=embedded_en_de")[1].task == "translation"
     assert parse(f"--workdir={tmp_path / 'none'}")[1].model.d_model == 128
-    monkeypatch.chdir(tmp_path)  # a path as version 0.2 wrote it: from the folder above `runs`
-    (tmp_path / "text").mkdir()
-    Path(run, "config.json").write_text(Config(data=DataConfig(corpus="text")).to_json())
-    monkeypatch.chdir("/")
-    assert parse("--workdir", run)[1].data.corpus == str(tmp_path / "text")
 
 
 def test_what_a_run_will_use_is_printed(call, tmp_path):

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 
 from transformer import storage
-from transformer.inference.resumable_output import ResumableFile
 from transformer.workdir import WorkDir
 
 RUN_FILES = re.compile(
@@ -32,6 +31,9 @@ def check_answers_file(
             )
     if _is_of_run(WorkDir(workdir), output):
         raise ValueError(f"--output={output} is a file of the run itself: name another.")
+    # Imported here, as it imports jax: wrong flags need not wait for that.
+    from transformer.inference.resumable_output import ResumableFile
+
     file = ResumableFile(output, {})
     if file.output.is_file() and not may_replace and not file.is_started:
         raise ValueError(f"{output} exists: name another --output, or add --overwrite.")
