@@ -14,9 +14,9 @@ from transformer.data.labels import Labels
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.inference.encoders import Classifier
 from transformer.inference.language_model import LanguageModel
-from transformer.interop import bert, gpt2, vit
-from transformer.interop.check_stack import check_stack
-from transformer.interop.huggingface_tokens import read_bert_tokenizer, read_gpt2_tokenizer
+from transformer.interop.huggingface import bert, gpt2, vit
+from transformer.interop.huggingface.check_stack import check_stack
+from transformer.interop.huggingface.tokens import read_bert_tokenizer, read_gpt2_tokenizer
 from transformer.special_tokens import EOS, NUM_SPECIAL, UNK
 
 torch = pytest.importorskip("torch")

@@ -15,15 +15,15 @@ from etils.epath import PathLike
 from transformer.checkpoint.export import export
 from transformer.checkpoint.restore import Run, restore
 from transformer.console import say
-from transformer.interop import bert, gpt2
-from transformer.interop.check_stack import check_stack
-from transformer.interop.check_translation import check_ctranslate2, check_translation
-from transformer.interop.ctranslate2 import check_quantization, save_ctranslate2
-from transformer.interop.imported_model import ImportedModel
-from transformer.interop.marian_folder import Start, save_marian
-from transformer.interop.parameters import export_parameters, flat_parameters
-from transformer.interop.program import export_program
-from transformer.interop.written_model import search_notes
+from transformer.interop.huggingface import bert, gpt2
+from transformer.interop.huggingface.check_stack import check_stack
+from transformer.interop.huggingface.check_translation import check_ctranslate2, check_translation
+from transformer.interop.ctranslate2.write import check_quantization, save_ctranslate2
+from transformer.interop.portable_model import PortableModel
+from transformer.interop.huggingface.write_marian import Start, save_marian
+from transformer.interop.weights.named_arrays import export_parameters, flat_parameters
+from transformer.interop.jax_program.write import export_program
+from transformer.interop.writing import search_notes
 from transformer.registry import task_kind
 from transformer.storage import is_remote, locate
 
@@ -109,9 +109,9 @@ def _save_huggingface(run: Run, folder: Path, start: str, check: bool) -> list[s
     return [*said, check_stack(run, folder)] if check else said
 
 
-def as_written(run: Run) -> ImportedModel:
+def as_written(run: Run) -> PortableModel:
     """Returns a run as the writers of other systems' formats take it."""
-    return ImportedModel(run.config, flat_parameters(run.params), run.tokenizers, run.labels)
+    return PortableModel(run.config, flat_parameters(run.params), run.tokenizers, run.labels)
 
 
 @contextmanager

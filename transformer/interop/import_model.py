@@ -18,14 +18,14 @@ from transformer.checkpoint.task_model import check_shapes, make_model, smallest
 from transformer.checkpoint.train_state import TrainState
 from transformer.console import phase
 from transformer.data.tokenizer_files import save_tokenizers
-from transformer.interop import bert, gpt2, vit
-from transformer.interop.check_stack import check_stack
-from transformer.interop.check_translation import check_translation
+from transformer.interop.huggingface import bert, gpt2, vit
+from transformer.interop.huggingface.check_stack import check_stack
+from transformer.interop.huggingface.check_translation import check_translation
 from transformer.interop.export_model import new_folder
-from transformer.interop.huggingface_settings import read_settings
-from transformer.interop.imported_model import ImportedModel
-from transformer.interop.marian import read_marian
-from transformer.interop.seq2seq import read_seq2seq
+from transformer.interop.huggingface.settings import read_settings
+from transformer.interop.portable_model import PortableModel
+from transformer.interop.marian.read import read_marian
+from transformer.interop.huggingface.seq2seq import read_seq2seq
 from transformer.parallel.devices import host_device
 from transformer.registry import task_kind
 from transformer.storage import is_remote, locate
@@ -33,7 +33,7 @@ from transformer.workdir import WorkDir
 
 # By the model_type of config.json.
 TRANSLATION = ("marian", "m2m_100", "mbart")
-ONE_STACK: dict[str, Callable[[PathLike], ImportedModel]] = {
+ONE_STACK: dict[str, Callable[[PathLike], PortableModel]] = {
     "bert": bert.read,
     "gpt2": gpt2.read,
     "vit": vit.read,
@@ -101,7 +101,7 @@ def _check(folder: PathLike, run: epath.Path) -> str:
 
 def read_folder(
     folder: PathLike, source_language: str = "", target_language: str = ""
-) -> ImportedModel:
+) -> PortableModel:
     """Reads a folder of any system that is known; see `import_model` for arguments and errors."""
     try:
         return _read_known(folder, source_language, target_language)
@@ -110,7 +110,7 @@ def read_folder(
         raise ValueError(named) from None
 
 
-def _read_known(folder: PathLike, source_language: str, target_language: str) -> ImportedModel:
+def _read_known(folder: PathLike, source_language: str, target_language: str) -> PortableModel:
     path = Path(folder)
     if is_remote(folder) or not path.is_dir():
         raise ValueError(f"{folder} is no local folder: name one that holds a model.")
@@ -141,7 +141,7 @@ def _unknown(folder: PathLike, settings: dict[str, Any]) -> str:
     )
 
 
-def write_run(imported: ImportedModel, run: WorkDir) -> str:
+def write_run(imported: PortableModel, run: WorkDir) -> str:
     """Writes a work directory, config.json last; returns the number of parameters as text.
 
     `imported.params` is empty afterwards.

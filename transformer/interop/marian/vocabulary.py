@@ -7,7 +7,7 @@ from pathlib import Path
 
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.tokenizer import read_sentencepiece
-from transformer.interop.seq2seq_vocabulary import Vocabulary, first_of_marian
+from transformer.interop.huggingface.seq2seq_vocabulary import Vocabulary, first_of_marian
 from transformer.special_tokens import NUM_SPECIAL, SPECIAL_NAMES
 
 ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")

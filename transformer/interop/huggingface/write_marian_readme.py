@@ -1,7 +1,7 @@
 """README.md of a MarianMT folder: the lines of Python that translate with it, and its limits."""
 
-from transformer.interop.imported_model import ImportedModel
-from transformer.interop.written_model import first_pieces, is_gnmt, search_notes
+from transformer.interop.portable_model import PortableModel
+from transformer.interop.writing import first_pieces, is_gnmt, search_notes
 
 TEXT = """\
 # A translation model for transformers
@@ -40,7 +40,7 @@ CONTROL = """\
 - `</s>`, `<unk>` and `<pad>` in a text are control tokens for MarianTokenizer, and text for us."""
 
 
-def readme(model: ImportedModel, *, start: str, has_tables: bool) -> str:
+def readme(model: PortableModel, *, start: str, has_tables: bool) -> str:
     """Returns README.md. has_tables: whether the folder holds positions."""
     config = model.config.model
     decoding = model.config.decoding

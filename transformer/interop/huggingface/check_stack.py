@@ -10,8 +10,8 @@ from transformer.checkpoint.restore import Run
 from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
 from transformer.data.text_pairs import encode_texts
 from transformer.inference.encoders import Classifier
-from transformer.interop.beside_transformers import LOCAL, check_beside, random_texts
-from transformer.interop.vit import NO_CLASS
+from transformer.interop.huggingface.beside_transformers import LOCAL, check_beside, random_texts
+from transformer.interop.huggingface.vit import NO_CLASS
 from transformer.registry import task_kind
 from transformer.special_tokens import EOS
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transformer.config import Config
-from transformer.interop.seq2seq_vocabulary import Vocabulary
+from transformer.interop.huggingface.seq2seq_vocabulary import Vocabulary
 from transformer.storage import PathLike
 
 # The values that have a counterpart here. A model that does not name a setting was written by a

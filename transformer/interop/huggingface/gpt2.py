@@ -8,25 +8,25 @@ import numpy as np
 from etils import epath
 
 from transformer.config import Config
-from transformer.interop import name_table
-from transformer.interop.folds import reorder_rows
-from transformer.interop.huggingface_settings import (
+from transformer.interop.weights import name_table
+from transformer.interop.weights.folds import reorder_rows
+from transformer.interop.huggingface.settings import (
     ACTIVATIONS,
     check_holds,
     check_settings,
     read_settings,
     their_activation,
 )
-from transformer.interop.huggingface_tokens import (
+from transformer.interop.huggingface.tokens import (
     TOKENS,
     gpt2_order,
     is_byte_level,
     read_gpt2_tokenizer,
     reorder_tokens,
 )
-from transformer.interop.imported_model import FlatParams, ImportedModel
-from transformer.interop.name_table import Entry, dense, layer_norm, layers
-from transformer.interop.one_stack import (
+from transformer.interop.portable_model import FlatParams, PortableModel
+from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
+from transformer.interop.huggingface.one_stack import (
     POSITIONS,
     complete,
     stack_config,
@@ -34,7 +34,7 @@ from transformer.interop.one_stack import (
     untie,
     write_folder,
 )
-from transformer.interop.tensor_files import open_tensors
+from transformer.interop.weights.files import open_tensors
 from transformer.special_tokens import BOS, EOS, PAD, UNK
 from transformer.storage import PathLike, write_atomically
 
@@ -61,7 +61,7 @@ FOLDED = (
 MASKS = ("attn.bias", "attn.masked_bias")  # of a layer in files of before 2023: causal masks
 
 
-def read(folder: PathLike) -> ImportedModel:
+def read(folder: PathLike) -> PortableModel:
     """Reads a GPT2LMHeadModel or GPT2Model; raises ValueError for any other model.
 
     Its vocabulary has no <pad>, <s> and <unk>: they get zeros and a bias that silences them.
@@ -75,7 +75,7 @@ def read(folder: PathLike) -> ImportedModel:
     params[TOKENS[1]] = np.zeros(len(params[TOKENS[0]]), np.float32)
     params, notes = reorder_tokens(params, order)
     notes.append("The ids of <pad>, <s> and <unk> are new, with a bias that keeps them silent.")
-    return ImportedModel(config, params, (tokenizer, tokenizer), notes=notes)
+    return PortableModel(config, params, (tokenizer, tokenizer), notes=notes)
 
 
 def config_of(settings: Mapping[str, Any]) -> Config:
@@ -155,7 +155,7 @@ def fold_output_bias(
     return folded[0].astype(np.float32), folded[1].astype(np.float32)
 
 
-def write(model: ImportedModel, folder: PathLike) -> list[str]:
+def write(model: PortableModel, folder: PathLike) -> list[str]:
     """Writes a folder of GPT2LMHeadModel; returns what to know.
 
     An imported vocabulary gets GPT-2's order of ids again. Raises ValueError, naming each, for
@@ -196,7 +196,7 @@ def _tensors(
     return tensors | ({} if softmax is None else {SOFTMAX: softmax}), [FOLDED] * is_folded
 
 
-def _their_settings(model: ImportedModel, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _their_settings(model: PortableModel, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Returns the config.json of a run without the ids of its tokens."""
     ours, num_positions = model.config.model, len(tensors["transformer.wpe.weight"])
     sizes = ours.d_model, ours.num_layers, ours.num_heads, num_positions

@@ -8,8 +8,8 @@ from etils.epath import PathLike
 from transformer.checkpoint.restore import Run
 from transformer.data.corpora import Tags
 from transformer.inference.translator import Translator
-from transformer.interop.beside_transformers import LOCAL, check_beside, random_texts
-from transformer.interop.written_model import first_pieces
+from transformer.interop.huggingface.beside_transformers import LOCAL, check_beside, random_texts
+from transformer.interop.writing import first_pieces
 from transformer.libraries import require
 
 EXTRA = 12  # tokens that a translation may have more than its source

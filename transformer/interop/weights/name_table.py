@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transformer.interop.imported_model import FlatParams
+from transformer.interop.portable_model import FlatParams
 
 Tensors = Mapping[str, np.ndarray]  # of another system, by its names; perhaps read when asked for
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from transformer.config import ModelConfig
-from transformer.interop.imported_model import SOFTMAX
-from transformer.interop.name_table import Entry, Tensors, layer_norm, layers
+from transformer.interop.portable_model import SOFTMAX
+from transformer.interop.weights.name_table import Entry, Tensors, layer_norm, layers
 
 TABLES = {  # where each of our tables may lie; copies in other places are left out of some files
     "all": {"shared_embedding": ("model.shared", "{encoder}", "{decoder}", "lm_head")},

@@ -11,24 +11,24 @@ import numpy as np
 from etils import epath
 
 from transformer.config import ModelConfig
-from transformer.interop.folds import NEVER, interleaved_columns, permute_array, reorder_vocabulary
-from transformer.interop.imported_model import SOFTMAX, TARGET, FlatParams, ImportedModel
-from transformer.interop.name_table import Tensors, read
-from transformer.interop.position_table import sinusoid_table
-from transformer.interop.seq2seq_names import (
+from transformer.interop.weights.folds import NEVER, interleaved_columns, permute_array, reorder_vocabulary
+from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
+from transformer.interop.weights.name_table import Tensors, read
+from transformer.interop.weights.positions import sinusoid_table
+from transformer.interop.huggingface.seq2seq_names import (
     FAIRSEQ_BUFFERS,
     POSITION_TABLES,
     as_stored,
     entries,
 )
-from transformer.interop.seq2seq_settings import (
+from transformer.interop.huggingface.seq2seq_settings import (
     config_of,
     describe_settings,
     read_seq2seq_settings,
     silenced_words,
 )
-from transformer.interop.seq2seq_vocabulary import Vocabulary, read_vocabulary
-from transformer.interop.tensor_files import open_tensors
+from transformer.interop.huggingface.seq2seq_vocabulary import Vocabulary, read_vocabulary
+from transformer.interop.weights.files import open_tensors
 from transformer.special_tokens import BOS, EOS, PAD
 from transformer.storage import PathLike
 
@@ -38,7 +38,7 @@ ROUNDING = 0.005  # of sinusoids in bfloat16
 
 def read_seq2seq(
     folder: PathLike, source_language: str = "", target_language: str = ""
-) -> ImportedModel:
+) -> PortableModel:
     """Reads a folder of Hugging Face with a model of type marian, m2m_100 or mbart.
 
     The languages are needed by the models of many languages, and named as these do. Raises
@@ -56,7 +56,7 @@ def read_seq2seq(
         name = TARGET[config.model.embedding_sharing]
         params[f"{name}/table"][BOS] += start / scale
     notes = [*vocabulary.notes, *describe_settings(settings, config, vocabulary.languages)]
-    return ImportedModel(config, params, vocabulary.tokenizers, notes=notes)
+    return PortableModel(config, params, vocabulary.tokenizers, notes=notes)
 
 
 def _read_positions(kind: str, model: ModelConfig, tensors: Tensors) -> np.ndarray | None:

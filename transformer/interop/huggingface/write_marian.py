@@ -12,13 +12,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
-from transformer.interop.huggingface_settings import their_activation
-from transformer.interop.imported_model import ImportedModel
-from transformer.interop.marian_folder_readme import readme
-from transformer.interop.marian_folder_tensors import Ids, marian_tensors, order_ids
-from transformer.interop.seq2seq_names import POSITION_TABLES
-from transformer.interop.tensor_files import save_tensors
-from transformer.interop.written_model import (
+from transformer.interop.huggingface.settings import their_activation
+from transformer.interop.portable_model import PortableModel
+from transformer.interop.huggingface.write_marian_readme import readme
+from transformer.interop.huggingface.write_marian_tensors import Ids, marian_tensors, order_ids
+from transformer.interop.huggingface.seq2seq_names import POSITION_TABLES
+from transformer.interop.weights.files import save_tensors
+from transformer.interop.writing import (
     refuse,
     sentencepiece_files,
     unsupported_settings,
@@ -31,7 +31,7 @@ MIN_POSITIONS = 512  # longer texts end in an IndexError there
 EPSILON = 1e-5  # of every layer normalisation there
 
 
-def save_marian(model: ImportedModel, folder: Path, start: str = "zero") -> str:
+def save_marian(model: PortableModel, folder: Path, start: str = "zero") -> str:
     """Writes a new folder; returns a sentence about it.
 
     start: how the decoder gets the vector that it starts with. "zero": it starts with <pad>, a row
@@ -57,7 +57,7 @@ def save_marian(model: ImportedModel, folder: Path, start: str = "zero") -> str:
     return f"MarianMT of Hugging Face, {mib:,.1f} MiB of parameters"
 
 
-def write_model(model: ImportedModel, ids: Ids, folder: Path, start: str) -> dict[str, np.ndarray]:
+def write_model(model: PortableModel, ids: Ids, folder: Path, start: str) -> dict[str, np.ndarray]:
     """Writes the files of MarianMTModel alone; returns its tensors."""
     folder.mkdir(parents=True)
     tensors = marian_tensors(model, ids, start, _num_positions(model))
@@ -73,7 +73,7 @@ def _write_json(path: Path, content: object) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _reasons(model: ImportedModel) -> list[str]:
+def _reasons(model: PortableModel) -> list[str]:
     """Returns what MarianMT does not have, as "model.norm=pre"."""
     config = model.config.model
     reasons = unsupported_settings(model.config)
@@ -89,12 +89,12 @@ def _reasons(model: ImportedModel) -> list[str]:
     return reasons
 
 
-def _num_positions(model: ImportedModel) -> int:
+def _num_positions(model: PortableModel) -> int:
     config = model.config
     return max(MIN_POSITIONS, config.model.max_positions, config.data.row_length)
 
 
-def _settings(model: ImportedModel, ids: Ids) -> tuple[dict[str, Any], dict[str, Any]]:
+def _settings(model: PortableModel, ids: Ids) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns config.json and generation_config.json."""
     config, decoding = model.config.model, model.config.decoding
     pad, end, bos = (ids.theirs(token) for token in (PAD, EOS, BOS))
@@ -138,7 +138,7 @@ def _settings(model: ImportedModel, ids: Ids) -> tuple[dict[str, Any], dict[str,
     return settings, search
 
 
-def _vocabulary_files(model: ImportedModel, ids: Ids) -> dict[str, Any]:
+def _vocabulary_files(model: PortableModel, ids: Ids) -> dict[str, Any]:
     """Returns vocab.json, target_vocab.json if there are two, and tokenizer_config.json."""
 
     def numbered(side: int, order: Sequence[int]) -> dict[str, int]:

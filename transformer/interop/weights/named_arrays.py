@@ -16,7 +16,7 @@ from flax.traverse_util import flatten_dict
 
 from transformer.checkpoint.export import save_vocabularies
 from transformer.checkpoint.restore import Run
-from transformer.interop.tensor_files import save_tensors
+from transformer.interop.weights.files import save_tensors
 from transformer.libraries import require
 from transformer.storage import write_atomically
 from transformer.workdir import WorkDir

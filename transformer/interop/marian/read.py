@@ -12,11 +12,11 @@ import numpy as np
 import yaml
 
 from transformer.config import Config, DataConfig
-from transformer.interop.folds import interleaved_columns, permute_array, reorder_vocabulary
-from transformer.interop.imported_model import SOFTMAX, FlatParams, ImportedModel
-from transformer.interop.marian_settings import check_settings, config_of
-from transformer.interop.marian_vocabulary import read_vocabularies
-from transformer.interop.name_table import Entry, read
+from transformer.interop.weights.folds import interleaved_columns, permute_array, reorder_vocabulary
+from transformer.interop.portable_model import SOFTMAX, FlatParams, PortableModel
+from transformer.interop.marian.settings import check_settings, config_of
+from transformer.interop.marian.vocabulary import read_vocabularies
+from transformer.interop.weights.name_table import Entry, read
 from transformer.storage import PathLike
 
 SETTINGS = "special:model.yml"  # an array of the .npz: the text of the network's settings
@@ -26,7 +26,7 @@ BEST = ".best-perplexity.npz"
 
 def read_marian(
     folder: PathLike, source_language: str = "", target_language: str = ""
-) -> ImportedModel:
+) -> PortableModel:
     """Reads a package. Raises ValueError for a damaged one, and for a model that we cannot hold.
 
     target_language: of a model that translates into several, "deu" where it has ">>deu<<".
@@ -49,7 +49,7 @@ def read_marian(
     except ValueError as error:
         raise ValueError(f"{model_file}: {error}") from None
     notes = [*vocabulary.notes, *_notes(folder, decoder, config.data)]
-    return ImportedModel(config, params, vocabulary.tokenizers, notes=notes)
+    return PortableModel(config, params, vocabulary.tokenizers, notes=notes)
 
 
 def _read_decoder(path: Path) -> dict[str, Any]:

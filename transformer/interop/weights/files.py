@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.interop.pytorch_files import TensorFileError, damaged, read_pytorch
+from transformer.interop.weights.pytorch import TensorFileError, damaged, read_pytorch
 from transformer.libraries import require
 from transformer.storage import PathLike, is_remote, open_atomically, write_atomically
 

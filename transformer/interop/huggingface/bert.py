@@ -11,8 +11,8 @@ import numpy as np
 
 from transformer.config import Config
 from transformer.data.labels import Labels
-from transformer.interop import name_table
-from transformer.interop.huggingface_settings import (
+from transformer.interop.weights import name_table
+from transformer.interop.huggingface.settings import (
     ACTIVATIONS,
     check_holds,
     check_settings,
@@ -20,10 +20,10 @@ from transformer.interop.huggingface_settings import (
     read_settings,
     their_activation,
 )
-from transformer.interop.huggingface_tokens import TOKENS, read_bert_tokenizer, reorder_tokens
-from transformer.interop.imported_model import FlatParams, ImportedModel
-from transformer.interop.name_table import Entry, dense, layer_norm, layers
-from transformer.interop.one_stack import (
+from transformer.interop.huggingface.tokens import TOKENS, read_bert_tokenizer, reorder_tokens
+from transformer.interop.portable_model import FlatParams, PortableModel
+from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
+from transformer.interop.huggingface.one_stack import (
     POSITIONS,
     complete,
     stack_config,
@@ -31,7 +31,7 @@ from transformer.interop.one_stack import (
     untie,
     write_folder,
 )
-from transformer.interop.tensor_files import open_tensors
+from transformer.interop.weights.files import open_tensors
 from transformer.registry import task_kind
 from transformer.special_tokens import PAD
 from transformer.storage import PathLike
@@ -68,7 +68,7 @@ PAIRS = "A tab in a text separates the two of a pair, whose token types are 0 an
 BARE_IDS = "Texts are encoded as 1, first text, 2, and for a pair second text, 2, of token type 1."
 
 
-def read(folder: PathLike) -> ImportedModel:
+def read(folder: PathLike) -> PortableModel:
     """Reads a BertForMaskedLM, BertForPreTraining, BertModel or BertForSequenceClassification.
 
     The last becomes a run of task=classification, the others of masked_lm, with the pooler if the
@@ -89,7 +89,7 @@ def read(folder: PathLike) -> ImportedModel:
     if config.task == "classification":
         labels = Labels(class_names(settings, len(params["classes/bias"])))
     notes += _notes(config, tensors)
-    return ImportedModel(config, params, (tokenizer, tokenizer), labels, notes)
+    return PortableModel(config, params, (tokenizer, tokenizer), labels, notes)
 
 
 def config_of(settings: Mapping[str, Any], tensors: Collection[str]) -> Config:
@@ -173,7 +173,7 @@ def _notes(config: Config, tensors: Collection[str]) -> list[str]:
     return notes
 
 
-def write(model: ImportedModel, folder: PathLike) -> list[str]:
+def write(model: PortableModel, folder: PathLike) -> list[str]:
     """Writes a folder of BertForMaskedLM or BertForSequenceClassification; returns what to know.
 
     Raises ValueError, naming each, for settings of the run that BERT cannot have.
@@ -200,7 +200,7 @@ def write(model: ImportedModel, folder: PathLike) -> list[str]:
     return write_folder(folder, model, {"architectures": [kind]} | settings, tensors, notes)
 
 
-def _their_settings(model: ImportedModel, vocab_size: int, num_positions: int) -> dict[str, Any]:
+def _their_settings(model: PortableModel, vocab_size: int, num_positions: int) -> dict[str, Any]:
     """Returns the config.json of a run without what belongs to its task."""
     ours = model.config.model
     sizes = ours.d_model, ours.num_layers, ours.num_heads, ours.d_ff, num_positions

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from transformer.interop.imported_model import FlatParams
+from transformer.interop.portable_model import FlatParams
 
 # The bias of an id that no search may find; finite, as label smoothing takes a mean.
 NEVER = -1e4

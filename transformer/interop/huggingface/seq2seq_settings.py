@@ -6,7 +6,7 @@ from typing import Any
 from etils import epath
 
 from transformer.config import Config, ModelConfig
-from transformer.interop.huggingface_settings import ACTIVATIONS, check_settings, read_settings
+from transformer.interop.huggingface.settings import ACTIVATIONS, check_settings, read_settings
 
 SIZES = ("d_model", "encoder_layers", "decoder_layers", "encoder_ffn_dim", "vocab_size")
 SIZES += ("encoder_attention_heads",)

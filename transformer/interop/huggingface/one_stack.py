@@ -9,11 +9,11 @@ import numpy as np
 from etils import epath
 
 from transformer.config import Config, ModelConfig
-from transformer.interop.huggingface_tokens import TOKENS, write_tokenizer
-from transformer.interop.imported_model import FlatParams, ImportedModel
-from transformer.interop.name_table import Entry, zero_biases
-from transformer.interop.position_table import sinusoid_table
-from transformer.interop.tensor_files import save_tensors
+from transformer.interop.huggingface.tokens import TOKENS, write_tokenizer
+from transformer.interop.portable_model import FlatParams, PortableModel
+from transformer.interop.weights.name_table import Entry, zero_biases
+from transformer.interop.weights.positions import sinusoid_table
+from transformer.interop.weights.files import save_tensors
 from transformer.storage import PathLike, write_atomically
 
 POSITIONS = "tokens/positions/table"
@@ -68,7 +68,7 @@ def complete(config: Config, params: FlatParams, entries: Iterable[Entry]) -> Fl
 
 def write_folder(
     folder: PathLike,
-    model: ImportedModel,
+    model: PortableModel,
     settings: Mapping[str, Any],
     tensors: Mapping[str, np.ndarray],
     notes: Sequence[str],

@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from transformer.config import ModelConfig
-from transformer.interop.folds import (
+from transformer.interop.weights.folds import (
     NEVER,
     interleaved_columns,
     permute_model_axis,
     reorder_vocabulary,
 )
-from transformer.interop.imported_model import SOFTMAX, TARGET, FlatParams, ImportedModel
-from transformer.interop.name_table import Entry, write, zero_biases
-from transformer.interop.position_table import position_table
-from transformer.interop.seq2seq_names import POSITION_TABLES, entries
-from transformer.interop.written_model import vocabulary
+from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
+from transformer.interop.weights.name_table import Entry, write, zero_biases
+from transformer.interop.weights.positions import position_table
+from transformer.interop.huggingface.seq2seq_names import POSITION_TABLES, entries
+from transformer.interop.writing import vocabulary
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
 
 
@@ -32,7 +32,7 @@ class Ids:
         return self.target.index(token) if token in self.target else None
 
 
-def order_ids(model: ImportedModel, start: str) -> Ids:
+def order_ids(model: PortableModel, start: str) -> Ids:
     """Returns which id of ours each of theirs is; only start="token" has <s>.
 
     With one vocabulary <pad> is last, as in the published models; with two, which may differ in
@@ -49,7 +49,7 @@ def order_ids(model: ImportedModel, start: str) -> Ids:
 
 
 def marian_tensors(
-    model: ImportedModel, ids: Ids, start: str, num_positions: int
+    model: PortableModel, ids: Ids, start: str, num_positions: int
 ) -> dict[str, np.ndarray]:
     """Returns all tensors by their names; `start` as `save_marian` takes it."""
     config = replace(model.config.model, projection_bias=True, output_bias=True)

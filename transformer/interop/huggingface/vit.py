@@ -7,18 +7,18 @@ import numpy as np
 
 from transformer.config import Config
 from transformer.data.labels import Labels
-from transformer.interop import name_table
-from transformer.interop.huggingface_settings import (
+from transformer.interop.weights import name_table
+from transformer.interop.huggingface.settings import (
     ACTIVATIONS,
     check_settings,
     class_names,
     is_count,
     read_settings,
 )
-from transformer.interop.imported_model import FlatParams, ImportedModel
-from transformer.interop.name_table import Entry, dense, layer_norm, layers
-from transformer.interop.one_stack import stack_config
-from transformer.interop.tensor_files import open_tensors
+from transformer.interop.portable_model import FlatParams, PortableModel
+from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
+from transformer.interop.huggingface.one_stack import stack_config
+from transformer.interop.weights.files import open_tensors
 from transformer.storage import PathLike
 
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
@@ -43,7 +43,7 @@ PROJECTION_BIASES = tuple(f"attention.attention.{p}.bias" for p in ("query", "ke
 NO_CLASS = "unknown"  # the only class of a ViTModel, until it is fine-tuned
 
 
-def read(folder: PathLike) -> ImportedModel:
+def read(folder: PathLike) -> PortableModel:
     """Reads a ViTForImageClassification; or a ViTModel, which knows one class: it is a start.
 
     Raises ValueError for any other model, and if the folder does not say how pixels are scaled.
@@ -65,7 +65,7 @@ def read(folder: PathLike) -> ImportedModel:
         params["classes/kernel"] = np.zeros((config.model.d_model, 1), np.float32)
         params["classes/bias"] = np.zeros(1, np.float32)
         notes.append(f"It has no classes: fine-tune it, it says {NO_CLASS!r} to every image.")
-    return ImportedModel(config, params, labels=Labels(names, list(image_shape)), notes=notes)
+    return PortableModel(config, params, labels=Labels(names, list(image_shape)), notes=notes)
 
 
 def config_of(

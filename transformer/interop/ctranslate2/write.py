@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from transformer.config import ModelConfig
-from transformer.interop.ctranslate2_readme import readme
-from transformer.interop.imported_model import SOFTMAX, TARGET, FlatParams, ImportedModel
-from transformer.interop.position_table import position_table
-from transformer.interop.written_model import (
+from transformer.interop.ctranslate2.readme import readme
+from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
+from transformer.interop.weights.positions import position_table
+from transformer.interop.writing import (
     longest_translation,
     refuse,
     sentencepiece_files,
@@ -35,7 +35,7 @@ ACTIVATIONS = {
 MAX_INPUT_LENGTH = 1024  # of a source, unless its caller raises that
 
 
-def save_ctranslate2(model: ImportedModel, folder: pathlib.Path, quantization: str = "") -> str:
+def save_ctranslate2(model: PortableModel, folder: pathlib.Path, quantization: str = "") -> str:
     """Writes a new folder with model, tokenizers and README.md; returns a sentence about it.
 
     quantization: a number format of CTranslate2 for the matrices, as "int8"; "" is float32. Raises

@@ -16,7 +16,7 @@ FlatParams = dict[str, np.ndarray]  # "encoder/layer_0/self_attention/query/kern
 
 
 @dataclass
-class ImportedModel:
+class PortableModel:
     """What a work directory holds.
 
     tokenizers: (source, target), the same twice if there is one; () for images.

@@ -17,9 +17,9 @@ from jax import export
 
 from transformer.checkpoint.export import save_vocabularies
 from transformer.checkpoint.restore import Run, cast_matrices
-from transformer.interop.parameters import FILE, flat_parameters
-from transformer.interop.program_readme import program_readme
-from transformer.interop.tensor_files import save_tensors
+from transformer.interop.weights.named_arrays import FILE, flat_parameters
+from transformer.interop.jax_program.readme import program_readme
+from transformer.interop.weights.files import save_tensors
 from transformer.libraries import require
 from transformer.model.encoder_decoder import Transformer
 from transformer.registry import task_kind

@@ -3,8 +3,8 @@
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
-from transformer.interop.imported_model import ImportedModel
-from transformer.interop.written_model import (
+from transformer.interop.portable_model import PortableModel
+from transformer.interop.writing import (
     first_pieces,
     is_gnmt,
     longest_translation,
@@ -31,7 +31,7 @@ GNMT = """\
 PROCESSOR = "sentencepiece.SentencePieceProcessor"
 
 
-def readme(model: ImportedModel) -> str:
+def readme(model: PortableModel) -> str:
     """Returns README.md."""
     decoding, (source, target) = model.config.decoding, model.tokenizers
     files = sentencepiece_files(model.tokenizers)
