@@ -1,6 +1,10 @@
 """What writers of translation models have in common: what they cannot hold, and vocabularies."""
 
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import jinja2
 
 from transformer.config import Config, DecodingConfig
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
@@ -66,6 +70,23 @@ def sentencepiece_files(tokenizers: Sequence[Tokenizer]) -> dict[str, bytes]:
 def first_pieces(tokenizer: Tokenizer) -> list[str]:
     """Returns the pieces that every text begins with: a language, where there are several."""
     return tokenizer.pieces(tokenizer.encode([""])[0][:-1])
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    """Returns the README.md of each format, which are plain text and no web pages."""
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("transformer.interop", "."),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def render(template: str, **values: Any) -> str:
+    """Returns a README.md: the template "ctranslate2/readme.md.jinja" with `values` filled in."""
+    return _templates().get_template(template).render(values)
 
 
 def is_gnmt(decoding: DecodingConfig) -> bool:

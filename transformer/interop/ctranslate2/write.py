@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 
 from transformer.config import ModelConfig
-from transformer.interop.ctranslate2.readme import readme
 from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
 from transformer.interop.weights.positions import position_table
 from transformer.interop.writing import (
+    first_pieces,
+    is_gnmt,
     longest_translation,
     refuse,
+    render,
+    search_notes,
     sentencepiece_files,
     unsupported_settings,
     vocabulary,
@@ -50,9 +53,25 @@ def save_ctranslate2(model: PortableModel, folder: pathlib.Path, quantization: s
     save_spec(spec, folder, quantization)
     for name, content in sentencepiece_files(model.tokenizers).items():
         (folder / name).write_bytes(content)
-    (folder / "README.md").write_text(readme(model), encoding="utf-8")
+    (folder / "README.md").write_text(_readme(model), encoding="utf-8")
     mib = (folder / "model.bin").stat().st_size / 2**20
     return f"CTranslate2, {quantization or 'float32'}, model.bin {mib:,.1f} MiB"
+
+
+def _readme(model: PortableModel) -> str:
+    decoding, target = model.config.decoding, model.tokenizers[1]
+    return render(
+        "ctranslate2/readme.md.jinja",
+        files=[*sentencepiece_files(model.tokenizers)],
+        kinds=[type(tokenizer).__name__ for tokenizer in model.tokenizers],
+        start=[first_pieces(tokenizer) for tokenizer in model.tokenizers],
+        joiner=getattr(target, "joiner", ""),
+        end=repr(target.pieces([EOS])[0]),
+        decoding=decoding,
+        has_gnmt=is_gnmt(decoding),
+        max_length=longest_translation(model.config),
+        notes=search_notes(decoding, "CTranslate2"),
+    )
 
 
 def check_quantization(quantization: str) -> None:

@@ -14,6 +14,7 @@ from transformer.interop.portable_model import FlatParams, PortableModel
 from transformer.interop.weights.name_table import Entry, zero_biases
 from transformer.interop.weights.positions import sinusoid_table
 from transformer.interop.weights.files import save_tensors
+from transformer.interop.writing import render
 from transformer.storage import PathLike, write_atomically
 
 POSITIONS = "tokens/positions/table"
@@ -82,7 +83,6 @@ def write_folder(
     save_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
     settings = {**settings, "dtype": "float32"}
     write_atomically(folder / "config.json", json.dumps(settings, indent=2) + "\n")
-    lines = [f"# {kind}", "", f'`transformers.{kind}.from_pretrained(".")` loads this folder.', ""]
-    readme = "\n".join([*lines, *(f"- {note}" for note in notes)])
-    write_atomically(folder / "README.md", readme + "\n")
+    readme = render("huggingface/one_stack.md.jinja", kind=kind, notes=notes)
+    write_atomically(folder / "README.md", readme)
     return notes

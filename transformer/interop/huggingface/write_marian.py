@@ -14,12 +14,15 @@ import numpy as np
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.interop.huggingface.settings import their_activation
 from transformer.interop.portable_model import PortableModel
-from transformer.interop.huggingface.write_marian_readme import readme
 from transformer.interop.huggingface.write_marian_tensors import Ids, marian_tensors, order_ids
 from transformer.interop.huggingface.seq2seq_names import POSITION_TABLES
 from transformer.interop.weights.files import save_tensors
 from transformer.interop.writing import (
+    first_pieces,
+    is_gnmt,
     refuse,
+    render,
+    search_notes,
     sentencepiece_files,
     unsupported_settings,
     vocabulary,
@@ -50,11 +53,26 @@ def save_marian(model: PortableModel, folder: Path, start: str = "zero") -> str:
         _write_json(folder / name, content)
     for name, content in sentencepiece_files(model.tokenizers).items():
         (folder / name).write_bytes(content)
-    has_tables = bool(tensors.keys() & {*POSITION_TABLES})
-    text = readme(model, start=start, has_tables=has_tables)
+    text = _readme(model, start, has_tables=bool(tensors.keys() & {*POSITION_TABLES}))
     (folder / "README.md").write_text(text, encoding="utf-8")
     mib = sum(tensor.nbytes for tensor in tensors.values()) / 2**20
     return f"MarianMT of Hugging Face, {mib:,.1f} MiB of parameters"
+
+
+def _readme(model: PortableModel, start: str, *, has_tables: bool) -> str:
+    config, decoding = model.config.model, model.config.decoding
+    return render(
+        "huggingface/marian.md.jinja",
+        start=start,
+        has_tables=has_tables,
+        is_sinusoidal=config.positions == "sinusoidal",
+        language="".join(f"{piece} " for piece in first_pieces(model.tokenizers[0])),
+        has_gnmt=is_gnmt(decoding),
+        width=decoding.beam_size,
+        alpha=decoding.alpha,
+        norm_epsilon=config.norm_epsilon,
+        notes=search_notes(decoding, "transformers"),
+    )
 
 
 def write_model(model: PortableModel, ids: Ids, folder: Path, start: str) -> dict[str, np.ndarray]:

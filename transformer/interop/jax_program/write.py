@@ -17,8 +17,10 @@ from jax import export
 
 from transformer.checkpoint.export import save_vocabularies
 from transformer.checkpoint.restore import Run, cast_matrices
+from transformer.data.piece_list_tokenizer import PieceListTokenizer
+from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.interop.weights.named_arrays import FILE, flat_parameters
-from transformer.interop.jax_program.readme import program_readme
+from transformer.interop.writing import first_pieces, render
 from transformer.interop.weights.files import save_tensors
 from transformer.libraries import require
 from transformer.model.encoder_decoder import Transformer
@@ -54,11 +56,29 @@ def export_program(restored: Run, folder: PathLike) -> str:
     write_atomically(target.path / "program.jaxexport", bytes(program))
     save_tensors(target.path / FILE, params)
     files = save_vocabularies(restored, target)
-    write_atomically(target.path / "README.md", program_readme(restored, search, files))
+    write_atomically(target.path / "README.md", _readme(restored, search, files))
     target.save_config(restored.config)
     return (
         f"the search of {restored.checkpoint} of {restored.workdir.path} as a "
         f"program for {', '.join(PLATFORMS)}, {len(program) / 1024:,.0f} KiB without its parameters"
+    )
+
+
+def _readme(restored: Run, search: SearchOptions, files: Sequence[str]) -> str:
+    """Returns how to call the program; files: the tokenizers' names, the source's first."""
+    data, (_, target) = restored.config.data, restored.tokenizers
+    readable = SentencePieceTokenizer.suffix, PieceListTokenizer.suffix
+    return render(
+        "jax_program/readme.md.jinja",
+        languages=f"{data.source_language}-{data.target_language}",
+        checkpoint=restored.checkpoint,
+        search=search,
+        start=" ".join(first_pieces(target)),
+        files=files,
+        has_text=all(file.endswith(readable) for file in files),
+        has_lists=any(file.endswith(PieceListTokenizer.suffix) for file in files),
+        longest=data.row_length,
+        version=jax.__version__,
     )
 
 

@@ -17,6 +17,7 @@ from flax.traverse_util import flatten_dict
 from transformer.checkpoint.export import save_vocabularies
 from transformer.checkpoint.restore import Run
 from transformer.interop.weights.files import save_tensors
+from transformer.interop.writing import render
 from transformer.libraries import require
 from transformer.storage import write_atomically
 from transformer.workdir import WorkDir
@@ -45,38 +46,6 @@ MEANINGS = {  # by the end of a name; the first that matches
     r"kernel": "matrix of a dense layer",
     r"bias": "bias of a dense layer",
 }
-README = """# The parameters of {name}
-
-`params.safetensors` holds the {count:,} arrays of {checkpoint} of a run of {task}, written by
-`transformer`. `config.json` has the settings of the model; the vocabularies are {vocabularies}.
-
-```python
-from safetensors.numpy import load_file
-
-params = load_file("params.safetensors")  # arrays by name
-```
-
-A kernel is [in, out]: y = x @ kernel + bias. Column n·d_k + j of a query's kernel is component j of
-head n. The vector of a token is multiplied by √d_model if `model.scale_embedding` says so;
-`model.norm_epsilon` is added to the variance. `transformer` computes with them as follows:
-
-```python
-from flax.traverse_util import unflatten_dict
-from safetensors.numpy import load_file
-from transformer.checkpoint.restore import load_model
-from transformer.workdir import WorkDir
-
-folder = WorkDir(".")
-model, tokenizers, labels = load_model(folder, folder.load_config())
-variables = {{"params": unflatten_dict(load_file("params.safetensors"), sep="/")}}
-# model.apply(variables, …, deterministic=True)
-```
-
-| array | shape | type | meaning |
-|---|---|---|---|
-{rows}
-"""
-
 
 def export_parameters(restored: Run, folder: PathLike) -> str:
     """Writes the parameters of a run of any task; returns a sentence that says what it wrote.
@@ -89,12 +58,16 @@ def export_parameters(restored: Run, folder: PathLike) -> str:
     params = flat_parameters(restored.params)
     save_tensors(target.path / FILE, params)
     vocabularies = save_vocabularies(restored, target)
-    rows = "\n".join(map(_row, params, params.values()))
-    facts = dict(name=target.path.name, checkpoint=restored.checkpoint, task=restored.config.task)
-    text = README.format(
-        **facts, count=len(params), vocabularies=", ".join(vocabularies) or "none", rows=rows
+    readme = render(
+        "weights/named_arrays.md.jinja",
+        name=target.path.name,
+        checkpoint=restored.checkpoint,
+        task=restored.config.task,
+        vocabularies=", ".join(vocabularies) or "none",
+        arrays=params,
+        meaning=meaning,
     )
-    write_atomically(target.path / "README.md", text)
+    write_atomically(target.path / "README.md", readme)
     target.save_config(restored.config)
     mib = sum(array.nbytes for array in params.values()) / 2**20
     return (
@@ -107,11 +80,6 @@ def flat_parameters(params: Any) -> dict[str, np.ndarray]:
     """Returns nested parameters as arrays by name: "encoder/layer_0/feed_forward/inner/bias"."""
     flat: dict[str, Any] = flatten_dict(params, sep="/")
     return {name: np.asarray(jax.device_get(flat[name])) for name in sorted(flat)}
-
-
-def _row(name: str, array: np.ndarray) -> str:
-    """Returns the line of the table for an array."""
-    return f"| {name} | {list(array.shape)} | {array.dtype} | {meaning(name)} |"
 
 
 def meaning(name: str) -> str:
