@@ -1,6 +1,5 @@
 """Makes a run of a model of another system: a work directory like those that training writes."""
 
-import ctypes
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ from transformer.checkpoint.train_state import TrainState
 from transformer.console import phase
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.interop.huggingface import bert, gpt2, vit
-from transformer.interop.huggingface.check_stack import check_stack
-from transformer.interop.huggingface.check_translation import check_translation
+from transformer.interop.check import check_transformers
 from transformer.interop.export_model import new_folder
 from transformer.interop.huggingface.settings import read_settings
 from transformer.interop.portable_model import PortableModel
@@ -94,9 +92,7 @@ def _check(folder: PathLike, run: epath.Path) -> str:
     if not (Path(folder) / "config.json").is_file():
         return "not checked: that would need Marian itself"
     with phase("comparing with transformers"):
-        restored = restore(run, dtype="float32")
-        is_translation = task_kind(restored.config.task) == "translation"
-        return (check_translation if is_translation else check_stack)(restored, folder)
+        return check_transformers(restore(run, dtype="float32"), folder)
 
 
 def read_folder(
@@ -153,7 +149,6 @@ def write_run(imported: PortableModel, run: WorkDir) -> str:
     params = unflatten_dict(on_device, sep="/")
     model = make_model(config, imported.tokenizers, imported.labels)
     check_shapes(model, smallest_batch(config, imported.labels), params)
-    _return_freed_memory()
     run.open_for_training(config)
     if imported.tokenizers:
         source, target = imported.tokenizers
@@ -168,13 +163,6 @@ def write_run(imported: PortableModel, run: WorkDir) -> str:
     run.save_config(config)
     run.close()
     return count_parameters(params)
-
-
-def _return_freed_memory() -> None:
-    """Gives back what arrays have freed: glibc would keep half the size of a model."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # macOS has none
-    if trim:
-        trim(0)
 
 
 def _uses(run: epath.Path, kind: str) -> list[str]:
