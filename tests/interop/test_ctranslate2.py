@@ -19,8 +19,8 @@ from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokeniz
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.inference.translator import Translator
 from transformer.interop.ctranslate2.write import save_ctranslate2
-from transformer.interop.marian.read import read_marian
 from transformer.interop.huggingface.seq2seq import read_seq2seq
+from transformer.interop.marian.read import read_marian
 from transformer.interop.writing import first_pieces
 from transformer.special_tokens import EOS
 

@@ -14,8 +14,8 @@ from transformer.data.labels import Labels
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.inference.encoders import Classifier
 from transformer.inference.language_model import LanguageModel
-from transformer.interop.huggingface import bert, gpt2, vit
 from transformer.interop.check import check_transformers
+from transformer.interop.huggingface import bert, gpt2, vit
 from transformer.interop.huggingface.tokens import read_bert_tokenizer, read_gpt2_tokenizer
 from transformer.special_tokens import EOS, NUM_SPECIAL, UNK
 

@@ -112,10 +112,11 @@ def _compare_tokens(run: Run, other: _TransformersModel) -> tuple[float, str]:
         ids, other_ids = _encode(run, other, text)
         if len(ids) != len(other_ids):
             return np.inf, what
-        logits: Any = run.model.apply(
-            {"params": run.params}, np.array([ids]), deterministic=True
+        logits: Any = run.model.apply({"params": run.params}, np.array([ids]), deterministic=True)
+        tables = (
+            np.asarray(jax.nn.log_softmax(logits))[0],
+            other.log_probs(input_ids=[other_ids])[0],
         )
-        tables = np.asarray(jax.nn.log_softmax(logits))[0], other.log_probs(input_ids=[other_ids])[0]
         places = np.arange(len(ids) - ahead)
         scores, other_scores = (
             table[places, np.array(row)[places + ahead]]
@@ -215,7 +216,9 @@ def _compare_translations(run: Run, other: _TransformersModel) -> tuple[float, s
     language = "".join(first_pieces(run.tokenizers[0]))
     if not language.startswith(">>"):  # only MarianTokenizer does not add the language itself
         language = ""
-    batch = tokenizer([f"{language}{text}" for text in own.texts], return_tensors="pt", padding=True)
+    batch = tokenizer(
+        [f"{language}{text}" for text in own.texts], return_tensors="pt", padding=True
+    )
     ids = getattr(tokenizer, "target_encoder", None) or tokenizer.get_vocab()
     names = {i: piece for piece, i in ids.items()}
     first = first_pieces(run.tokenizers[1])

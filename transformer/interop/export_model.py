@@ -15,13 +15,13 @@ from etils.epath import PathLike
 from transformer.checkpoint.export import export
 from transformer.checkpoint.restore import Run, restore
 from transformer.console import say
-from transformer.interop.huggingface import bert, gpt2
 from transformer.interop.check import check_ctranslate2, check_transformers
 from transformer.interop.ctranslate2.write import check_quantization, save_ctranslate2
-from transformer.interop.portable_model import PortableModel
+from transformer.interop.huggingface import bert, gpt2
 from transformer.interop.huggingface.write_marian import Start, save_marian
-from transformer.interop.weights.named_arrays import export_parameters, flat_parameters
 from transformer.interop.jax_program.write import export_program
+from transformer.interop.portable_model import PortableModel
+from transformer.interop.weights.named_arrays import export_parameters, flat_parameters
 from transformer.interop.writing import search_notes
 from transformer.registry import task_kind
 from transformer.storage import is_remote, locate

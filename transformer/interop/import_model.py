@@ -17,13 +17,13 @@ from transformer.checkpoint.task_model import check_shapes, make_model, smallest
 from transformer.checkpoint.train_state import TrainState
 from transformer.console import phase
 from transformer.data.tokenizer_files import save_tokenizers
-from transformer.interop.huggingface import bert, gpt2, vit
 from transformer.interop.check import check_transformers
 from transformer.interop.export_model import new_folder
-from transformer.interop.huggingface.settings import read_settings
-from transformer.interop.portable_model import PortableModel
-from transformer.interop.marian.read import read_marian
+from transformer.interop.huggingface import bert, gpt2, vit
 from transformer.interop.huggingface.seq2seq import read_seq2seq
+from transformer.interop.huggingface.settings import read_settings
+from transformer.interop.marian.read import read_marian
+from transformer.interop.portable_model import PortableModel
 from transformer.parallel.devices import host_device
 from transformer.registry import task_kind
 from transformer.storage import is_remote, locate

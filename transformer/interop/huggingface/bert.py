@@ -11,7 +11,14 @@ import numpy as np
 
 from transformer.config import Config
 from transformer.data.labels import Labels
-from transformer.interop.weights import name_table
+from transformer.interop.huggingface.one_stack import (
+    POSITIONS,
+    complete,
+    stack_config,
+    tie,
+    untie,
+    write_folder,
+)
 from transformer.interop.huggingface.settings import (
     ACTIVATIONS,
     check_holds,
@@ -22,16 +29,9 @@ from transformer.interop.huggingface.settings import (
 )
 from transformer.interop.huggingface.tokens import TOKENS, read_bert_tokenizer, reorder_tokens
 from transformer.interop.portable_model import FlatParams, PortableModel
-from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
-from transformer.interop.huggingface.one_stack import (
-    POSITIONS,
-    complete,
-    stack_config,
-    tie,
-    untie,
-    write_folder,
-)
+from transformer.interop.weights import name_table
 from transformer.interop.weights.files import open_tensors
+from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
 from transformer.registry import task_kind
 from transformer.special_tokens import PAD
 from transformer.storage import PathLike

@@ -8,8 +8,14 @@ import numpy as np
 from etils import epath
 
 from transformer.config import Config
-from transformer.interop.weights import name_table
-from transformer.interop.weights.folds import reorder_rows
+from transformer.interop.huggingface.one_stack import (
+    POSITIONS,
+    complete,
+    stack_config,
+    tie,
+    untie,
+    write_folder,
+)
 from transformer.interop.huggingface.settings import (
     ACTIVATIONS,
     check_holds,
@@ -25,16 +31,10 @@ from transformer.interop.huggingface.tokens import (
     reorder_tokens,
 )
 from transformer.interop.portable_model import FlatParams, PortableModel
-from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
-from transformer.interop.huggingface.one_stack import (
-    POSITIONS,
-    complete,
-    stack_config,
-    tie,
-    untie,
-    write_folder,
-)
+from transformer.interop.weights import name_table
 from transformer.interop.weights.files import open_tensors
+from transformer.interop.weights.folds import reorder_rows
+from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
 from transformer.special_tokens import BOS, EOS, PAD, UNK
 from transformer.storage import PathLike, write_atomically
 

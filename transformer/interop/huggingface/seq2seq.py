@@ -11,10 +11,6 @@ import numpy as np
 from etils import epath
 
 from transformer.config import ModelConfig
-from transformer.interop.weights.folds import NEVER, interleaved_columns, permute_array, reorder_vocabulary
-from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
-from transformer.interop.weights.name_table import Tensors, read
-from transformer.interop.weights.positions import sinusoid_table
 from transformer.interop.huggingface.seq2seq_names import (
     FAIRSEQ_BUFFERS,
     POSITION_TABLES,
@@ -28,7 +24,16 @@ from transformer.interop.huggingface.seq2seq_settings import (
     silenced_words,
 )
 from transformer.interop.huggingface.seq2seq_vocabulary import Vocabulary, read_vocabulary
+from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
 from transformer.interop.weights.files import open_tensors
+from transformer.interop.weights.folds import (
+    NEVER,
+    interleaved_columns,
+    permute_array,
+    reorder_vocabulary,
+)
+from transformer.interop.weights.name_table import Tensors, read
+from transformer.interop.weights.positions import sinusoid_table
 from transformer.special_tokens import BOS, EOS, PAD
 from transformer.storage import PathLike
 

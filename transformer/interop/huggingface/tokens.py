@@ -9,9 +9,9 @@ from etils import epath
 from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.data.tokenizers_json import BERT, GPT2, bert_json, gpt2_json, renumber
-from transformer.interop.weights.folds import NEVER, reorder_rows
 from transformer.interop.huggingface.settings import read_settings
 from transformer.interop.portable_model import FlatParams
+from transformer.interop.weights.folds import NEVER, reorder_rows
 from transformer.special_tokens import EOS, NUM_SPECIAL
 from transformer.storage import PathLike, write_atomically
 

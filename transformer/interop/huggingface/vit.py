@@ -7,7 +7,7 @@ import numpy as np
 
 from transformer.config import Config
 from transformer.data.labels import Labels
-from transformer.interop.weights import name_table
+from transformer.interop.huggingface.one_stack import stack_config
 from transformer.interop.huggingface.settings import (
     ACTIVATIONS,
     check_settings,
@@ -16,9 +16,9 @@ from transformer.interop.huggingface.settings import (
     read_settings,
 )
 from transformer.interop.portable_model import FlatParams, PortableModel
-from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
-from transformer.interop.huggingface.one_stack import stack_config
+from transformer.interop.weights import name_table
 from transformer.interop.weights.files import open_tensors
+from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
 from transformer.storage import PathLike
 
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")

@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from transformer.config import ModelConfig
+from transformer.interop.huggingface.seq2seq_names import POSITION_TABLES, entries
+from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
 from transformer.interop.weights.folds import (
     NEVER,
     interleaved_columns,
     permute_model_axis,
     reorder_vocabulary,
 )
-from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
 from transformer.interop.weights.name_table import Entry, write, zero_biases
 from transformer.interop.weights.positions import position_table
-from transformer.interop.huggingface.seq2seq_names import POSITION_TABLES, entries
 from transformer.interop.writing import vocabulary
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
 

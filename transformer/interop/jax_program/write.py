@@ -19,9 +19,9 @@ from transformer.checkpoint.export import save_vocabularies
 from transformer.checkpoint.restore import Run, cast_matrices
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.interop.weights.files import save_tensors
 from transformer.interop.weights.named_arrays import FILE, flat_parameters
 from transformer.interop.writing import first_pieces, render
-from transformer.interop.weights.files import save_tensors
 from transformer.libraries import require
 from transformer.model.encoder_decoder import Transformer
 from transformer.registry import task_kind

@@ -47,6 +47,7 @@ MEANINGS = {  # by the end of a name; the first that matches
     r"bias": "bias of a dense layer",
 }
 
+
 def export_parameters(restored: Run, folder: PathLike) -> str:
     """Writes the parameters of a run of any task; returns a sentence that says what it wrote.
 
