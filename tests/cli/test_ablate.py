@@ -16,7 +16,7 @@ from transformer.data.tokenizer_files import save_tokenizers
 from transformer.evaluation import ablation_table
 from transformer.evaluation.compare_runs import compare
 from transformer.evaluation.compared_run import compared_run, saved_run
-from transformer.signals import DIVERGED, RESUMABLE
+from transformer.exit_codes import DIVERGED, RESUMABLE
 from transformer.workdir import WorkDir
 
 TABLE = """

@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 from tests.helpers.scripts import finish, signals_are_heard, start
-from transformer.signals import INTERRUPTED, RESUMABLE, Stopping, sentence_of
+from transformer.exit_codes import INTERRUPTED, RESUMABLE
+from transformer.parallel.stopping import Stopping, sentence_of
 
 
 @pytest.fixture
