@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.random_runs import WORDS
 from tests.helpers.scored import CORPUS, evaluation
 from transformer.cli import run_ablation
-from transformer.cli.ablate import main
+from transformer.cli.commands.ablate import main
 from transformer.config import Config
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import save_tokenizers

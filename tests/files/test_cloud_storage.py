@@ -18,7 +18,8 @@ from tests.helpers.scored import evaluation
 from tests.helpers.scripts import write_corpus
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.fingerprint import fingerprints
-from transformer.cli import evaluate, run_training, train
+from transformer.cli import run_training
+from transformer.cli.commands import evaluate, train
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import score_checkpoints
 from transformer.config import Config, DataConfig

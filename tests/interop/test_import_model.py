@@ -8,7 +8,7 @@ import pytest
 import transformer
 from tests.helpers.imported import GOLDEN
 from tools.golden_translation import EXTRA, LANGUAGES, SENTENCES
-from transformer.cli.import_model import main
+from transformer.cli.commands.import_model import main
 from transformer.interop import import_model as importing
 from transformer.interop.check_translation import check_translation
 from transformer.interop.import_model import import_model, read_folder

@@ -1,4 +1,4 @@
-"""Exports a checkpoint: python -m transformer.cli.export WORKDIR FOLDER [CHECKPOINT] [--format=…]
+"""Exports a checkpoint: transformer-export WORKDIR FOLDER [CHECKPOINT] [--format=…]
 
 FOLDER is new, and what is in it depends on the format:
   run          a work directory in bfloat16, a sixth of a training checkpoint: half the bytes of the
