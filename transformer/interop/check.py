@@ -18,7 +18,7 @@ from transformer.inference.encoders import Classifier
 from transformer.inference.translator import Translator
 from transformer.interop.huggingface.vit import NO_CLASS
 from transformer.interop.writing import first_pieces
-from transformer.libraries import require
+from transformer.optional_libraries import require
 from transformer.registry import task_kind
 from transformer.special_tokens import EOS, NUM_SPECIAL
 

@@ -15,6 +15,7 @@ from etils.epath import PathLike
 from transformer.checkpoint.export import export
 from transformer.checkpoint.restore import Run, restore
 from transformer.console import say
+from transformer.files.storage import is_remote, locate
 from transformer.interop.check import check_ctranslate2, check_transformers
 from transformer.interop.ctranslate2.write import check_quantization, save_ctranslate2
 from transformer.interop.huggingface import bert, gpt2
@@ -24,7 +25,6 @@ from transformer.interop.portable_model import PortableModel
 from transformer.interop.weights.named_arrays import export_parameters, flat_parameters
 from transformer.interop.writing import search_notes
 from transformer.registry import task_kind
-from transformer.storage import is_remote, locate
 
 Format = Literal["run", "huggingface", "ctranslate2", "safetensors", "program"]
 LOCAL = ("huggingface", "ctranslate2")

@@ -17,6 +17,7 @@ from transformer.checkpoint.task_model import check_shapes, make_model, smallest
 from transformer.checkpoint.train_state import TrainState
 from transformer.console import phase
 from transformer.data.tokenizer_files import save_tokenizers
+from transformer.files.storage import is_remote, locate
 from transformer.interop.check import check_transformers
 from transformer.interop.export_model import new_folder
 from transformer.interop.huggingface import bert, gpt2, vit
@@ -26,7 +27,6 @@ from transformer.interop.marian.read import read_marian
 from transformer.interop.portable_model import PortableModel
 from transformer.parallel.devices import host_device
 from transformer.registry import task_kind
-from transformer.storage import is_remote, locate
 from transformer.workdir import WorkDir
 
 # By the model_type of config.json.

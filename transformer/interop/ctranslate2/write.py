@@ -25,7 +25,7 @@ from transformer.interop.writing import (
     unsupported_settings,
     vocabulary,
 )
-from transformer.libraries import require
+from transformer.optional_libraries import require
 from transformer.special_tokens import BOS, EOS, UNK
 
 ACTIVATIONS = {

@@ -11,6 +11,7 @@ import numpy as np
 
 from transformer.config import Config
 from transformer.data.labels import Labels
+from transformer.files.storage import PathLike
 from transformer.interop.huggingface.one_stack import (
     POSITIONS,
     complete,
@@ -34,7 +35,6 @@ from transformer.interop.weights.files import open_tensors
 from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
 from transformer.registry import task_kind
 from transformer.special_tokens import PAD
-from transformer.storage import PathLike
 
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 SIZES += ("max_position_embeddings",)

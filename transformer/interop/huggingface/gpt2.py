@@ -8,6 +8,7 @@ import numpy as np
 from etils import epath
 
 from transformer.config import Config
+from transformer.files.storage import PathLike, write_atomically
 from transformer.interop.huggingface.one_stack import (
     POSITIONS,
     complete,
@@ -36,7 +37,6 @@ from transformer.interop.weights.files import open_tensors
 from transformer.interop.weights.folds import reorder_rows
 from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
 from transformer.special_tokens import BOS, EOS, PAD, UNK
-from transformer.storage import PathLike, write_atomically
 
 SIZES = ("n_embd", "n_layer", "n_head", "n_positions")
 POSSIBLE = {

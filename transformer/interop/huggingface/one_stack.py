@@ -9,13 +9,13 @@ import numpy as np
 from etils import epath
 
 from transformer.config import Config, ModelConfig
+from transformer.files.storage import PathLike, write_atomically
 from transformer.interop.huggingface.tokens import TOKENS, write_tokenizer
 from transformer.interop.portable_model import FlatParams, PortableModel
 from transformer.interop.weights.files import save_tensors
 from transformer.interop.weights.name_table import Entry, zero_biases
 from transformer.interop.weights.positions import sinusoid_table
 from transformer.interop.writing import render
-from transformer.storage import PathLike, write_atomically
 
 POSITIONS = "tokens/positions/table"
 SHORTEST_TABLE = 512  # positions that are written of sinusoids

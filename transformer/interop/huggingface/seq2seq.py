@@ -11,6 +11,7 @@ import numpy as np
 from etils import epath
 
 from transformer.config import ModelConfig
+from transformer.files.storage import PathLike
 from transformer.interop.huggingface.seq2seq_names import (
     FAIRSEQ_BUFFERS,
     POSITION_TABLES,
@@ -35,7 +36,6 @@ from transformer.interop.weights.folds import (
 from transformer.interop.weights.name_table import Tensors, read
 from transformer.interop.weights.positions import sinusoid_table
 from transformer.special_tokens import BOS, EOS, PAD
-from transformer.storage import PathLike
 
 OFFSET = 2  # rows of mBART's position table before that of the first token
 ROUNDING = 0.005  # of sinusoids in bfloat16

@@ -19,17 +19,17 @@ from transformer.checkpoint.export import save_vocabularies
 from transformer.checkpoint.restore import Run, cast_matrices
 from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.files.storage import write_atomically
 from transformer.interop.weights.files import save_tensors
 from transformer.interop.weights.named_arrays import FILE, flat_parameters
 from transformer.interop.writing import first_pieces, render
-from transformer.libraries import require
 from transformer.model.encoder_decoder import Transformer
+from transformer.optional_libraries import require
 from transformer.registry import task_kind
 from transformer.search.decoding import FREE, Limits, search_to_end
 from transformer.search.options import SearchOptions
 from transformer.search.programs import make_step_fn
 from transformer.search.slots import Method
-from transformer.storage import write_atomically
 from transformer.workdir import WorkDir
 
 PLATFORMS = "cpu", "tpu", "cuda"

@@ -12,12 +12,12 @@ import numpy as np
 import yaml
 
 from transformer.config import Config, DataConfig
+from transformer.files.storage import PathLike
 from transformer.interop.marian.settings import check_settings, config_of
 from transformer.interop.marian.vocabulary import read_vocabularies
 from transformer.interop.portable_model import SOFTMAX, FlatParams, PortableModel
 from transformer.interop.weights.folds import interleaved_columns, permute_array, reorder_vocabulary
 from transformer.interop.weights.name_table import Entry, read
-from transformer.storage import PathLike
 
 SETTINGS = "special:model.yml"  # an array of the .npz: the text of the network's settings
 SOFTMAX_TABLES = ("decoder_ff_logit_out_Wt", "decoder_Wemb", "Wemb")  # the first that there is
