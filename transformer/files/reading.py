@@ -23,3 +23,11 @@ def read_file(path: epath.Path) -> bytes:
         if error.errno and not error.filename:  # one of reading, and not of opening
             raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         raise
+
+
+def read_or_explain(path: epath.Path) -> bytes:
+    """Returns the content of a file; raises ValueError, which names it, if it cannot be read."""
+    try:
+        return read_file(path)
+    except OSError as error:
+        raise unreadable(os.fspath(path), error) from None
