@@ -14,7 +14,7 @@ from transformer.config import Config
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.evaluation import ablation_table
-from transformer.evaluation.compare_runs import compare
+from transformer.evaluation.comparison import compare
 from transformer.evaluation.compared_run import compared_run, saved_run
 from transformer.signals import DIVERGED, RESUMABLE
 from transformer.workdir import WorkDir

@@ -10,11 +10,11 @@ from transformer.cli.score_translation import TestSet, read_test_set, results_fo
 from transformer.config import Config
 from transformer.console import is_terminal, phase, say, tell
 from transformer.evaluation.checkpoint_series import check_checkpoint, saved_steps
-from transformer.evaluation.compare_runs import check_comparable, compare
+from transformer.evaluation.comparison import check_comparable, compare
 from transformer.evaluation.compared_run import ComparedRun, compared_run
 from transformer.evaluation.comparison_report import save_comparison
 from transformer.evaluation.comparison_tables import comparison_lines
-from transformer.evaluation.results_folder import bounded_name
+from transformer.evaluation.results import bounded_name
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts

@@ -17,7 +17,7 @@ from transformer.cli.hosts import connect_hosts
 from transformer.cli.write_output import say_cut, write_output
 from transformer.config import Config
 from transformer.console import escaped, is_terminal, say, tell
-from transformer.evaluation.results_folder import results_name, scored_otherwise
+from transformer.evaluation.results import results_name, scored_otherwise
 from transformer.inference.answer_job import AnswerJob
 from transformer.inference.language_model import LanguageModel
 from transformer.parallel import devices, hosts

@@ -20,7 +20,7 @@ from transformer.evaluation.comparison_report import render_comparison
 from transformer.evaluation.wide_table import fitted_table
 from transformer.parallel import hosts
 from transformer.signals import DONE, FAILED, INTERRUPTED, RESUMABLE, WRONG_INPUT
-from transformer.training.ablation_plan import Row
+from transformer.evaluation.ablation_plan import Row
 from transformer.training.next_commands import this_command
 from transformer.training.run import train
 
