@@ -322,9 +322,7 @@ def test_parts_and_vocabularies_that_cannot_be_read_now_stay(config, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr("pyarrow.memory_map", fail)
-        with pytest.raises(
-            TransientError, match=r"000000.arrow cannot be read: Input"
-        ):
+        with pytest.raises(TransientError, match=r"000000.arrow cannot be read: Input"):
             prepare(config)
     (folder,) = absolute(config.data.cache).glob("corpus-*")
     assert len(Parts(folder).finished()) == 12

@@ -192,7 +192,7 @@ def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, mon
     assert WorkDir(tmp_path / "run").load_config() == config
     for name in ("compile_cache", "describe_compiled"):
         monkeypatch.setattr(dry_run, name, MagicMock())
-    dry_run.describe_run(own_text, str(tmp_path / "run"), "", every_layer=False)
+    dry_run.describe_run(own_text, str(tmp_path / "run"), "")
     assert "steps       10\n" in f"{capfd.readouterr().err}\n"
 
 

@@ -12,7 +12,6 @@ import jax
 from transformer.cli import compile_cache
 from transformer.cli.draw_attention import draw_attention
 from transformer.cli.evaluate_flags import EvaluateFlags
-from transformer.cli.flags import given_flags
 from transformer.cli.hosts import connect_hosts
 from transformer.cli.write_output import say_cut, write_output
 from transformer.config import Config
@@ -30,8 +29,7 @@ ANSWER_OPTIONS = ("temperature", "top_k", "top_p", "seed", "num_pieces", "jsonl"
 
 def evaluate_task(flags: EvaluateFlags, config: Config) -> int:
     """Does what the checked flags ask for; returns the exit code. config: the run's."""
-    given = given_flags(flags)
-    options = {name: given[name] for name in ANSWER_OPTIONS if name in given}
+    options = flags.given(*ANSWER_OPTIONS)
     job = AnswerJob(flags.input, flags.output, flags.chunk_lines, options)
     if flags.input and not flags.attention:
         job.check()
