@@ -22,6 +22,7 @@ if find_spec("fcntl") is None:  # as in native Windows
 if TYPE_CHECKING:
     from transformer.checkpoint.restore import restore
     from transformer.config import Config
+    from transformer.evaluation.evaluate import evaluate
     from transformer.inference.encoders import Classifier, Tagger, TextEncoder
     from transformer.inference.language_model import LanguageModel
     from transformer.inference.translator import Translator
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
         register_position_encoding,
         register_task,
     )
-    from transformer.tasks.evaluate import evaluate
     from transformer.training.run import train
 
 __version__ = "0.2.0"
@@ -67,7 +67,7 @@ _MODULES = {
     "TextEncoder": "inference.encoders",
     "Transformer": "model.encoder_decoder",
     "Translator": "inference.translator",
-    "evaluate": "tasks.evaluate",
+    "evaluate": "evaluation.evaluate",
     "export_model": "interop.export_model",
     "import_model": "interop.import_model",
     "restore": "checkpoint.restore",

@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 
-from transformer.cli import compile_cache
 from transformer.cli.draw_attention import draw_attention
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.hosts import connect_hosts
@@ -20,7 +19,7 @@ from transformer.evaluation.results_folder import results_name, scored_otherwise
 from transformer.exit_codes import DONE
 from transformer.inference.answer_job import AnswerJob
 from transformer.inference.language_model import LanguageModel
-from transformer.parallel import devices, hosts
+from transformer.parallel import compile_cache, devices, hosts
 from transformer.registry import TASKS
 from transformer.workdir import WorkDir
 

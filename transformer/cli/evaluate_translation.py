@@ -3,7 +3,6 @@
 Scores it, compares it with other runs, translates, or draws its attention.
 """
 
-from transformer.cli import compile_cache
 from transformer.cli.compare_runs import compare_runs
 from transformer.cli.draw_attention import draw_attention
 from transformer.cli.evaluate_flags import EvaluateFlags
@@ -15,7 +14,7 @@ from transformer.console import quantity, say
 from transformer.exit_codes import DONE
 from transformer.inference.translation_job import TranslationJob
 from transformer.model import costs
-from transformer.parallel import devices
+from transformer.parallel import compile_cache, devices
 from transformer.search.options import SearchOptions
 
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 import jax
 from etils import epath
 
-from transformer.cli import compile_cache
 from transformer.cli.compare_runs import terminal_width
 from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.cli.process import explain_runtime_error
@@ -19,7 +18,7 @@ from transformer.evaluation.comparison_report import render_comparison
 from transformer.evaluation.wide_table import fitted_table
 from transformer.exit_codes import DONE, FAILED, INTERRUPTED, RESUMABLE, WRONG_INPUT
 from transformer.files import storage
-from transformer.parallel import hosts
+from transformer.parallel import compile_cache, hosts
 from transformer.training.ablation_plan import Row
 from transformer.training.next_commands import this_command
 from transformer.training.run import train

@@ -1,9 +1,9 @@
 """The train command: joins the other hosts and trains."""
 
-from transformer.cli import compile_cache
 from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.config import Config
 from transformer.console import say
+from transformer.parallel import compile_cache
 from transformer.training.next_commands import this_command
 from transformer.training.profile import serve_profiles
 from transformer.training.run import train

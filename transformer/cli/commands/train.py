@@ -72,7 +72,7 @@ def _train(line: CommandLine[TrainFlags]) -> int:
         print(config_text(config), flush=True)
         return DONE
     with phase("importing JAX", is_logged=False):  # late: --help and wrong flags need not wait
-        from transformer.cli.dry_run import describe_run
+        from transformer.training.dry_run import describe_run
         from transformer.training.profile import serve_profiles
         from transformer.training.run import train
 

@@ -2,10 +2,10 @@
 
 import time
 
-from transformer.cli import compile_cache
 from transformer.config import Config
 from transformer.console import phase, say
 from transformer.exit_codes import DONE
+from transformer.parallel import compile_cache
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.stopping import Stopping
 from transformer.parallel.topology import topology_devices
