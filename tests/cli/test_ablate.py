@@ -66,7 +66,6 @@ def trained(monkeypatch):
     monkeypatch.setattr(ablation_table, "compare", few)
     monkeypatch.setattr(run_ablation, "train", train)
     monkeypatch.setattr(run_ablation, "connect_hosts", lambda flags: True)
-    monkeypatch.setattr(run_ablation.compile_cache, "turn_on", lambda say: None)
     return SimpleNamespace(runs=done, outcomes=outcomes)
 
 

@@ -19,7 +19,7 @@ from transformer.evaluation.results_folder import results_name, scored_otherwise
 from transformer.exit_codes import DONE
 from transformer.inference.answer_job import AnswerJob
 from transformer.inference.language_model import LanguageModel
-from transformer.parallel import compile_cache, devices, hosts
+from transformer.parallel import devices, hosts
 from transformer.registry import TASKS
 from transformer.workdir import WorkDir
 
@@ -32,7 +32,6 @@ def evaluate_task(flags: EvaluateFlags, config: Config) -> int:
     job = AnswerJob(flags.input, flags.output, flags.chunk_lines, options)
     if flags.input and not flags.attention:
         job.check()
-    compile_cache.turn_on(say)
     is_first = connect_hosts(flags)
     devices.check_accelerator(say)
     if flags.attention:

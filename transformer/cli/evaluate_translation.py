@@ -14,7 +14,7 @@ from transformer.console import quantity, say
 from transformer.exit_codes import DONE
 from transformer.inference.translation_job import TranslationJob
 from transformer.model import costs
-from transformer.parallel import compile_cache, devices
+from transformer.parallel import devices
 from transformer.search.options import SearchOptions
 
 
@@ -23,7 +23,6 @@ def evaluate_translation(flags: EvaluateFlags, config: Config) -> int:
     if flags.input and not (flags.is_scoring or flags.attention):
         make_job(flags).check()
     SearchOptions.from_config(config.decoding, **flags.search_options)  # refuses wrong values
-    compile_cache.turn_on(say)
     if costs.fits_a_core(config.model):
         devices.use_cores_as_devices()
     connect_hosts(flags)

@@ -28,15 +28,16 @@ class HostFlags:
 
 
 def connect_hosts(flags: HostFlags) -> bool:
-    """Joins the other hosts, if any; returns whether this is the first, which alone speaks.
+    """Turns the cache of compiled programs on and joins the other hosts, if there are any.
 
-    The process ends with the exit code RESUMABLE if the others do not start in time. Raises
-    ValueError if they run different programs.
+    Returns whether this is the first, which alone speaks. The process ends with the exit code
+    RESUMABLE if the others do not start in time. Raises ValueError if they run different programs.
     """
     import jax  # late: the flags do not need it
 
-    from transformer.parallel import hosts
+    from transformer.parallel import compile_cache, hosts
 
+    compile_cache.turn_on(say)
     given = f"all of {flags.num_processes} hosts at {flags.coordinator}"
     who = given if flags.coordinator else "all other hosts"
 

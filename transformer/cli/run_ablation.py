@@ -18,7 +18,7 @@ from transformer.evaluation.comparison_report import render_comparison
 from transformer.evaluation.wide_table import fitted_table
 from transformer.exit_codes import DONE, FAILED, INTERRUPTED, RESUMABLE, WRONG_INPUT
 from transformer.files import storage
-from transformer.parallel import compile_cache, hosts
+from transformer.parallel import hosts
 from transformer.training.ablation_plan import Row
 from transformer.training.next_commands import this_command
 from transformer.training.run import train
@@ -30,7 +30,6 @@ def run_ablation(flags: HostFlags, folder: str, rows: Sequence[Row], seeds: Sequ
     folder: holds the work directories of the rows and the table. seeds: each row is trained with
     each of them.
     """
-    compile_cache.turn_on(say)
     connect_hosts(flags)
     root, failures, finished = storage.locate(folder), [], []
     for number, row in enumerate(rows, start=1):
