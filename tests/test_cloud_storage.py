@@ -23,8 +23,8 @@ from transformer.cli import evaluate, run_training, train
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import score_checkpoints
 from transformer.config import Config, DataConfig
-from transformer.data.corpus_facts import find_languages, missing_splits
-from transformer.data.training_text import TrainingText, load_evaluation_pairs
+from transformer.data.corpora.corpus_facts import find_languages, missing_splits
+from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.evaluation import plots
 from transformer.inference.run_job import run_job
 from transformer.inference.translation_job import TranslationJob

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from transformer.config import Config
-from transformer.data.labels import Labels
+from transformer.data.files.labels import Labels
 from transformer.interop import name_table
 from transformer.interop.huggingface_settings import (
     ACTIVATIONS,

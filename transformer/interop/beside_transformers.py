@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from etils.epath import PathLike
 
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.special_tokens import NUM_SPECIAL
 
 LIBRARIES = ("torch", "transformers")

@@ -7,8 +7,8 @@ import numpy as np
 from etils.epath import PathLike
 
 from transformer.checkpoint.restore import Run
-from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
-from transformer.data.text_pairs import encode_texts
+from transformer.data.rows.text_pairs import encode_texts
+from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer
 from transformer.inference.encoders import Classifier
 from transformer.interop.beside_transformers import LOCAL, check_beside, random_texts
 from transformer.interop.vit import NO_CLASS

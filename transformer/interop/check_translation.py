@@ -6,7 +6,7 @@ from typing import Any
 from etils.epath import PathLike
 
 from transformer.checkpoint.restore import Run
-from transformer.data.corpora import Tags
+from transformer.data.corpora.corpora import Tags
 from transformer.inference.translator import Translator
 from transformer.interop.beside_transformers import LOCAL, check_beside, random_texts
 from transformer.interop.written_model import first_pieces

@@ -1,8 +1,8 @@
 """README.md of a folder of CTranslate2: the lines of Python that translate with it."""
 
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
-from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
-from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
+from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer, PiecesTokenizer
+from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer, Tokenizer
 from transformer.interop.imported_model import ImportedModel
 from transformer.interop.written_model import (
     first_pieces,

@@ -17,7 +17,7 @@ from transformer.checkpoint.restore import count_parameters, restore
 from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
 from transformer.checkpoint.train_state import TrainState
 from transformer.console import phase
-from transformer.data.tokenizer_files import save_tokenizers
+from transformer.data.tokenizers.files import save_tokenizers
 from transformer.interop import bert, gpt2, vit
 from transformer.interop.check_stack import check_stack
 from transformer.interop.check_translation import check_translation

@@ -5,8 +5,8 @@ from pathlib import Path
 import jax
 
 from transformer.checkpoint.restore import Run
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
-from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.search.options import SearchOptions
 
 README = """# {languages}: a translation search as a program
@@ -82,7 +82,7 @@ READERS = {  # in the README, of the files of vocabularies that SentencePiece re
 }
 TEXT_ROWS = """sentences = ["One sentence.", "Another, longer sentence."]
 rows = [[*source.encode(sentence), 2] for sentence in sentences]"""
-ID_ROWS = """# The ids of each sentence: transformer.data.tokenizer_files.load_tokenizers(".")
+ID_ROWS = """# The ids of each sentence: transformer.data.tokenizers.files.load_tokenizers(".")
 rows = [[4, 5, 2], [4, 5, 4, 5, 2]]"""
 
 
