@@ -19,7 +19,7 @@ from transformer.console import phase
 from transformer.data.files.labels import FILE as CLASSES
 from transformer.data.files.labels import Labels
 from transformer.data.tokenizers.files import Tokenizer, parse_tokenizers
-from transformer.reading import read_file
+from transformer.files.reading import read_file
 from transformer.registry import OWN_TASK, task_kind
 from transformer.workdir import WorkDir
 

@@ -16,9 +16,9 @@ import regex
 from transformer.config import DataConfig
 from transformer.data.corpora.blocks import NumberedBlock, Pairs
 from transformer.data.corpora.corpora import Corpus, parse_corpora
+from transformer.data.corpora.held_out import HELD_OUT_SOURCE, EvaluationSets, HeldOut, has_letter
 from transformer.data.corpora.languages import STYLES, scripts_of
 from transformer.data.files.text import Repairs
-from transformer.data.corpora.held_out import HELD_OUT_SOURCE, EvaluationSets, HeldOut, has_letter
 from transformer.data.rows.ragged import Ragged
 
 LEFT_OUT = "left_out.tsv"

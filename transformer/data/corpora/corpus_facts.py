@@ -15,8 +15,8 @@ from transformer.data.files.splits import parse_split
 from transformer.data.files.text import describe_folder
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.files import load_tokenizers, train_tokenizers
+from transformer.files.storage import locate
 from transformer.special_tokens import NUM_SPECIAL
-from transformer.storage import locate
 
 AUTO = "auto"
 SAMPLE = 20_000  # pairs that lengths are measured on

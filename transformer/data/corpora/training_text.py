@@ -30,9 +30,14 @@ from transformer.data.corpora.blocks import (
 from transformer.data.corpora.cleaning import KeepPairs, KeptPairs, make_is_wrong, no_pair_error
 from transformer.data.corpora.corpora import parse_corpora
 from transformer.data.corpora.find_files import find_pair_files
+from transformer.data.corpora.held_out import (
+    EvaluationSets,
+    HeldOut,
+    held_out_pairs,
+    held_out_parts,
+)
 from transformer.data.files.splits import parse_split, part_of
 from transformer.data.files.text import Repairs, decode_text
-from transformer.data.corpora.held_out import EvaluationSets, HeldOut, held_out_pairs, held_out_parts
 from transformer.data.workers import in_order, num_cores
 
 SMALL_TEXT = 2**22  # bytes of files that are not worth the start of other processes

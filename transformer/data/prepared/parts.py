@@ -39,9 +39,9 @@ from transformer.data.corpora.cleaning import (
     spread,
     spread_each,
 )
+from transformer.data.corpora.held_out import EvaluationSets, Overlap
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.files.text import Repairs
-from transformer.data.corpora.held_out import EvaluationSets, Overlap
 from transformer.data.prepared.cache import Facts
 from transformer.data.prepared.corpus import (
     ARROW,

@@ -16,7 +16,7 @@ from etils import epath
 from transformer.config import DataConfig
 from transformer.data.files.splits import parse_split, part_of
 from transformer.data.files.text import describe_folder, name_in_folder
-from transformer.storage import locate
+from transformer.files.storage import locate
 
 NPZ_ERRORS = KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error
 
