@@ -11,7 +11,7 @@ from transformer.data.rows.labelled_words import (
     load_labelled_words,
 )
 from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer
-from transformer.interop.huggingface_tokens import read_bert_tokenizer
+from transformer.interop.huggingface.tokens import read_bert_tokenizer
 from transformer.special_tokens import EOS, UNK
 
 CONLL = "EU NNP B-ORG\nrejects VBZ O\n\n\n-x-\tO\n \nPeter NNP B-PER\nBlackburn NNP I-PER"

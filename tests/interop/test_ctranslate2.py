@@ -18,10 +18,10 @@ from tools.golden_translation import LANGUAGES, SENTENCES
 from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference.translator import Translator
-from transformer.interop.ctranslate2 import save_ctranslate2
-from transformer.interop.marian import read_marian
-from transformer.interop.seq2seq import read_seq2seq
-from transformer.interop.written_model import first_pieces
+from transformer.interop.ctranslate2.write import save_ctranslate2
+from transformer.interop.huggingface.seq2seq import read_seq2seq
+from transformer.interop.marian.read import read_marian
+from transformer.interop.writing import first_pieces
 from transformer.special_tokens import EOS
 
 ctranslate2 = pytest.importorskip("ctranslate2")

@@ -11,7 +11,7 @@ from transformer.cli.commands.export import main
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference.translator import Translator
 from transformer.interop import export_model as module
-from transformer.interop.check_translation import count_equal
+from transformer.interop.check import count_equal
 
 FILES = {  # of each format, some of those that make it usable
     "run": {"config.json", "checkpoints", "tokenizer.vocab"},

@@ -22,8 +22,8 @@ from transformer.data.tokenizers.files import save_tokenizers
 from transformer.data.tokenizers.piece_list import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference.translator import Translator
-from transformer.interop.parameters import export_parameters, meaning
-from transformer.interop.program import export_program, export_search
+from transformer.interop.jax_program.write import export_program, export_search
+from transformer.interop.weights.named_arrays import export_parameters, meaning
 from transformer.search.options import SearchOptions
 from transformer.special_tokens import SPECIAL_NAMES
 from transformer.workdir import WorkDir
