@@ -15,7 +15,7 @@ import pytest
 from tests.helpers.random_runs import write_run
 from transformer.checkpoint.restore import restore
 from transformer.config import DataConfig
-from transformer.data.images import load_images
+from transformer.data.rows.images import load_images
 from transformer.data.workers import in_order
 
 ROOT = pathlib.Path(__file__).parents[1]

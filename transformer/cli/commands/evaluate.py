@@ -24,7 +24,7 @@ from transformer.cli.command_line import CommandLine, run_command
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.process import run_process
 from transformer.console import phase
-from transformer.data.corpora import Tags
+from transformer.data.corpora.corpora import Tags
 from transformer.registry import task_kind
 from transformer.workdir import WorkDir, split_checkpoint
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
+from transformer.data.tokenizers.piece_list import PieceListTokenizer
 from transformer.interop.huggingface.seq2seq_names import POSITION_TABLES
 from transformer.interop.huggingface.settings import their_activation
 from transformer.interop.huggingface.write_marian_tensors import Ids, marian_tensors, order_ids
