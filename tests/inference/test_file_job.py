@@ -19,7 +19,8 @@ from tests.helpers.fake_translator import FakeTranslator, Killed
 from tests.helpers.full_disk import full_after
 from transformer.cli.output_files import check_answers_file
 from transformer.cli.process import explain_system_error
-from transformer.data.text_files import Lines
+from transformer.data.files.text import Lines
+from transformer.exit_codes import ResumableError
 from transformer.files.parts import Parts
 from transformer.inference import file_job
 from transformer.inference.file_job import (
@@ -36,7 +37,7 @@ from transformer.inference.resumable_output import ResumableFile
 from transformer.inference.translate_file import format_chunk, translate_file
 from transformer.inference.translation import Translation
 from transformer.parallel import hosts
-from transformer.signals import Interruption, ResumableError, end_on_signals
+from transformer.parallel.stopping import Interruption, end_on_signals
 
 TEXTS = [f"line {n} ä" for n in range(10)] + ["", "  ", "end"]
 BACKWARDS = "".join(f"{text[::-1]}\n" for text in TEXTS).encode()

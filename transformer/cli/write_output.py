@@ -5,7 +5,7 @@ from collections.abc import Callable
 from transformer.cli.process import exit_process
 from transformer.console import ask_for_lines, quantity, say
 from transformer.parallel import hosts
-from transformer.signals import Interruption, exit_code_of
+from transformer.parallel.stopping import Interruption, exit_code_of
 from transformer.training.next_commands import this_command
 
 

@@ -23,10 +23,11 @@ from typing import IO, Any
 
 import jax
 
-from transformer import console, storage
+from transformer import console
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.console import Phase, format_seconds, phase, quantity, say
-from transformer.data.text_files import Lines, count_lines, open_lines
+from transformer.data.files.text import Lines, count_lines, open_lines
+from transformer.files import storage
 from transformer.inference import CHUNK_LINES
 from transformer.inference.predictor import Predictor
 from transformer.inference.resumable_output import ResumableFile

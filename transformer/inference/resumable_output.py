@@ -13,11 +13,11 @@ from typing import IO, Any
 
 import jax
 
-from transformer import storage
 from transformer.console import quantity
+from transformer.exit_codes import ResumableError
+from transformer.files import storage
 from transformer.files.parts import LOOK_EVERY, Parts, part_name
 from transformer.parallel import hosts
-from transformer.signals import ResumableError
 
 
 class ResumableFile:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from transformer.config import Config
 from transformer.inference import CHUNK_LINES
 from transformer.inference.file_job import Chunk, FileJob, identity_of
 from transformer.inference.translation import Translation, pharaoh
@@ -46,39 +47,41 @@ def translate_file(
     Raises ValueError for options that the translator refuses, and as `FileJob.run`.
     """
     companion = score or prefixes
+    style = _style(nbest, scores, jsonl, alignments, is_given=bool(score))
 
-    def translations(chunk: Chunk) -> list[list[Translation]]:
-        if score:
-            best = [[given] for given in translator.score(chunk.lines, chunk.companions or [])]
-        elif nbest:
-            begins = chunk.companions
-            best = translator.translate(chunk.lines, nbest=nbest, prefixes=begins, **options)
-        else:
-            found = translator.translate(chunk.lines, prefixes=chunk.companions, **options)
-            best = [[translation] for translation in found]
+    def answer(chunk: Chunk) -> Iterator[str]:
+        best = _translations(translator, chunk, nbest, options, is_given=bool(score))
         if alignments:
             firsts = [several[0] for several in best]
             for first, pairs in zip(firsts, translator.align(chunk.lines, firsts), strict=True):
                 first.alignment = pairs
-        return best
+        return format_chunk(style, chunk, best)
 
-    style = _style(nbest, scores, jsonl, alignments, is_given=bool(score))
-    translations(Chunk(0, 0, [], [] if companion else None))  # refuses impossible options
-    values = translator.config.values()
-    decoding = {
-        setting.name: values[setting.name]
-        for setting in translator.config.settings()
-        if setting.name.startswith("decoding.") and setting.changes_result
-    }
-    form = {"format": f"{style} {nbest}", "alignments": alignments}
-    given = {"options": options, "score": bool(score), "prefixes": bool(prefixes)}
-    FileJob(
-        [input, companion] if companion else [input],
-        output,
-        lambda chunk: format_chunk(style, chunk, translations(chunk)),
-        identity_of(translator) | decoding | form | given,
-        chunk_lines,
-    ).run()
+    answer(Chunk(0, 0, [], [] if companion else None))  # refuses impossible options
+    form = {"format": f"{style} {nbest}", "alignments": alignments, "options": options}
+    companions = {"score": bool(score), "prefixes": bool(prefixes)}
+    identity = identity_of(translator) | _decoding(translator.config) | form | companions
+    files = [input, companion] if companion else [input]
+    FileJob(files, output, answer, identity, chunk_lines).run()
+
+
+def _translations(
+    translator: Translator, chunk: Chunk, nbest: int, options: dict[str, Any], *, is_given: bool
+) -> list[list[Translation]]:
+    """Returns a list of translations per line, best first; the given target if `is_given`."""
+    if is_given:
+        return [[given] for given in translator.score(chunk.lines, chunk.companions or [])]
+    options = options | {"prefixes": chunk.companions}
+    if nbest:
+        return translator.translate(chunk.lines, nbest=nbest, **options)
+    return [[best] for best in translator.translate(chunk.lines, **options)]
+
+
+def _decoding(config: Config) -> dict[str, Any]:
+    """Returns {name: value} of the settings of the search that change its results."""
+    values, settings = config.values(), config.settings()
+    names = [s.name for s in settings if s.name.startswith("decoding.") and s.changes_result]
+    return {name: values[name] for name in names}
 
 
 def _style(nbest: int, scores: bool, jsonl: bool, alignments: bool, *, is_given: bool) -> str:
