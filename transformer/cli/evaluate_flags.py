@@ -9,7 +9,7 @@ from transformer.cli.flags import check_flags, flag, given_flags, input_files, s
 from transformer.cli.hosts import HostFlags
 from transformer.cli.output_files import check_answers_file, check_picture_file
 from transformer.config import MOST_HYPOTHESES
-from transformer.inference.chunks import CHUNK_LINES
+from transformer.inference import CHUNK_LINES
 from transformer.registry import OWN_TASK
 
 TEXT_TASKS = ("translation", "classification", "token_classification")
