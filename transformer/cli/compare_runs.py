@@ -18,12 +18,14 @@ from transformer.evaluation.results import bounded_name
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
-from transformer.workdir import WorkDir
+from transformer.workdir import WorkDir, split_checkpoint
 
 
 def compare_runs(flags: EvaluateFlags, config: Config) -> None:
     """Compares the run of --workdir with each run of --compare; prints and saves the comparison."""
-    named = [(flags.workdir, flags.checkpoints), *flags.compared]
+    runs = map(split_checkpoint, flags.compared)
+    compared = [(path, checkpoint or "default") for path, checkpoint in runs]
+    named = [(flags.workdir, flags.checkpoints), *compared]
     for path, checkpoint in named:
         workdir = WorkDir(path)
         check_comparable(config, workdir.load_config(), path)

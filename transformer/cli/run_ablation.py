@@ -8,7 +8,6 @@ from contextlib import suppress
 import jax
 from etils import epath
 
-from transformer.cli import compile_cache
 from transformer.cli.compare_runs import terminal_width
 from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.cli.process import explain_runtime_error
@@ -31,7 +30,6 @@ def run_ablation(flags: HostFlags, folder: str, rows: Sequence[Row], seeds: Sequ
     folder: holds the work directories of the rows and the table. seeds: each row is trained with
     each of them.
     """
-    compile_cache.turn_on(say)
     connect_hosts(flags)
     root, failures, finished = storage.locate(folder), [], []
     for number, row in enumerate(rows, start=1):
