@@ -5,8 +5,8 @@ import pytest
 
 from tests.helpers.imported import GOLDEN
 from transformer.config import ModelConfig
-from transformer.data.simple_tokenizers import PiecesTokenizer
-from transformer.data.text_pairs import encode_texts, sides
+from transformer.data.rows.text_pairs import encode_texts, sides
+from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 from transformer.interop.huggingface.tokens import read_bert_tokenizer
 
 PAIRS, SINGLE = ModelConfig(token_types=True), ModelConfig()

@@ -9,8 +9,8 @@ from tests.helpers.imported import GOLDEN
 from tests.helpers.imported import write_run as write_imported
 from tests.helpers.random_runs import write_run
 from transformer import TextEncoder, restore
-from transformer.data.packing import PackedBatches
-from transformer.data.ragged import Ragged
+from transformer.data.rows.packing import PackedBatches
+from transformer.data.rows.ragged import Ragged
 from transformer.interop.huggingface import bert
 from transformer.model.encoder_only import pool
 

@@ -9,7 +9,7 @@ from tests.helpers.imported import GOLDEN, as_run, build, changed_folder, comput
 from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import tiny_config
 from transformer.config import Config
-from transformer.data.labels import Labels
+from transformer.data.files.labels import Labels
 from transformer.inference.encoders import Classifier
 from transformer.interop.huggingface import bert
 from transformer.interop.huggingface.tokens import read_bert_tokenizer

@@ -8,7 +8,7 @@ import pytest
 import transformer
 from tests.helpers.random_runs import write_run
 from transformer.cli.commands.export import main
-from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference.translator import Translator
 from transformer.interop import export_model as module
 from transformer.interop.check import count_equal
@@ -114,7 +114,7 @@ def test_the_command(run, tmp_path, capsys):
     assert "last (40)" in capsys.readouterr().err
     assert Translator.from_checkpoint(tmp_path / "a").translate(["w1"])
     for words, problem in (
-        ([], "expected transformer-export WORKDIR FOLDER"),
+        ([], "takes WORKDIR FOLDER [CHECKPOINT]"),
         ([str(tmp_path / "a")], "exists already"),
         ([str(tmp_path / "b"), "--format=onnx"], "--format must be one of run"),
         ([str(tmp_path / "b"), "--fromat=run"], "did you mean --format?"),

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 from tests.helpers.imported import GOLDEN, as_run, changed_folder, compute, random_model
 from tests.helpers.tiny_models import tiny_config
 from transformer.config import Config
-from transformer.data.labels import Labels
+from transformer.data.files.labels import Labels
 from transformer.inference.language_model import LanguageModel
 from transformer.interop.huggingface import gpt2
 from transformer.interop.huggingface.tokens import read_gpt2_tokenizer

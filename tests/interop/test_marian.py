@@ -14,7 +14,7 @@ from flax.traverse_util import flatten_dict
 
 from tests.helpers.imported import as_run
 from tests.helpers.rings import others_long
-from transformer.data.batch import Batch
+from transformer.data.rows.batch import Batch
 from transformer.inference.translator import Translator
 from transformer.interop.import_model import read_folder
 from transformer.interop.marian.read import SETTINGS, read_marian

@@ -10,10 +10,10 @@ import numpy as np
 from etils.epath import PathLike
 
 from transformer.checkpoint.restore import Run
-from transformer.data.corpora import Tags
-from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
-from transformer.data.text_pairs import encode_texts
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.corpora.corpora import Tags
+from transformer.data.rows.text_pairs import encode_texts
+from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer
+from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.inference.encoders import Classifier
 from transformer.inference.translator import Translator
 from transformer.interop.huggingface.vit import NO_CLASS

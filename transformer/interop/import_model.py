@@ -16,7 +16,7 @@ from transformer.checkpoint.restore import count_parameters, restore
 from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
 from transformer.checkpoint.train_state import TrainState
 from transformer.console import phase
-from transformer.data.tokenizer_files import save_tokenizers
+from transformer.data.tokenizers.files import save_tokenizers
 from transformer.files.storage import is_remote, locate
 from transformer.interop.check import check_transformers
 from transformer.interop.export_model import new_folder

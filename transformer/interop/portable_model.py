@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from transformer.config import Config
-from transformer.data.labels import Labels
-from transformer.data.tokenizer_files import Tokenizer
+from transformer.data.files.labels import Labels
+from transformer.data.tokenizers.files import Tokenizer
 
 # By model.embedding_sharing: the module whose table the decoder looks up, and the softmax's.
 TARGET = {"all": "shared_embedding", "target": "target_embedding", "none": "target_embedding"}

@@ -16,8 +16,8 @@ from transformer.checkpoint.train_state import Params
 from transformer.checkpoint.warm_start import check_init_from
 from transformer.config import Config
 from transformer.console import quantity
-from transformer.data.labels import Labels
-from transformer.data.tokenizer_files import (
+from transformer.data.files.labels import Labels
+from transformer.data.tokenizers.files import (
     Tokenizer,
     load_tokenizers,
     save_tokenizers,
@@ -26,7 +26,7 @@ from transformer.data.tokenizer_files import (
 )
 from transformer.evaluation.loss import make_eval_step, sum_over_batches
 from transformer.evaluation.task_scores import TaskScores
-from transformer.inference.answer_job import Answerer
+from transformer.inference.file_job import Answerer
 from transformer.model.costs import StepCost
 from transformer.model.loss import Sums, make_loss_fn, perplexity
 from transformer.parallel.hosts import leave_together

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from transformer.config import Config
-from transformer.data.labels import Labels
+from transformer.data.files.labels import Labels
 from transformer.files.storage import PathLike
 from transformer.interop.huggingface.one_stack import (
     POSITIONS,

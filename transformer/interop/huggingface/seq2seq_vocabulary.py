@@ -7,9 +7,9 @@ from typing import Any
 
 from etils import epath
 
-from transformer.data.languages import M2M100, MBART50, NLLB, WMT21
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
-from transformer.data.tokenizer import read_sentencepiece
+from transformer.data.corpora.languages import M2M100, MBART50, NLLB, WMT21
+from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.sentencepiece import read_sentencepiece
 from transformer.interop.settings import read_settings
 
 FAIRSEQ_CONTROL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3 of all of them but Marian

@@ -6,9 +6,9 @@ from typing import Any
 
 from etils import epath
 
-from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
-from transformer.data.tokenizer_files import Tokenizer
-from transformer.data.tokenizers_json import BERT, GPT2, bert_json, gpt2_json, renumber
+from transformer.data.tokenizers.files import Tokenizer
+from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer
+from transformer.data.tokenizers.huggingface_json import BERT, GPT2, bert_json, gpt2_json, renumber
 from transformer.files.storage import PathLike, write_atomically
 from transformer.interop.portable_model import FlatParams
 from transformer.interop.settings import read_settings

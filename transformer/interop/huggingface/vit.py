@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from transformer.config import Config
-from transformer.data.labels import Labels
+from transformer.data.files.labels import Labels
 from transformer.files.storage import PathLike
 from transformer.interop.huggingface import bert
 from transformer.interop.huggingface.one_stack import stack_config

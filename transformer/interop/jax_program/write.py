@@ -17,8 +17,8 @@ from jax import export
 
 from transformer.checkpoint.export import save_vocabularies
 from transformer.checkpoint.restore import Run, cast_matrices
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
-from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.files.storage import write_atomically
 from transformer.interop.weights.files import save_tensors
 from transformer.interop.weights.named_arrays import FILE, flat_parameters

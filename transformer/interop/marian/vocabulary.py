@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
-from transformer.data.tokenizer import read_sentencepiece
+from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.sentencepiece import read_sentencepiece
 from transformer.interop.huggingface.seq2seq_vocabulary import Vocabulary, first_of_marian
 from transformer.special_tokens import NUM_SPECIAL, SPECIAL_NAMES
 

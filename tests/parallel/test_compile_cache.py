@@ -1,0 +1,123 @@
+"""Compiled programs of one start serve the next, and only from a folder that is this user's."""
+
+import os
+
+import jax
+import numpy as np
+import pytest
+from jax.experimental.compilation_cache import compilation_cache as jax_cache
+
+from tests.helpers.scripts import run_python
+from transformer.parallel import compile_cache
+
+OPTIONS = (
+    "jax_compilation_cache_dir",
+    "jax_compilation_cache_max_size",
+    "jax_persistent_cache_min_compile_time_secs",
+    "jax_enable_compilation_cache",
+)
+PROGRAM = """
+import jax, sys
+from transformer.parallel import compile_cache
+compile_cache.MIN_COMPILE_SECONDS = 0
+compile_cache.turn_on(lambda text: print(text, file=sys.stderr))
+events = []
+jax.monitoring.register_event_listener(lambda name, **_: events.append(name))
+jax.jit(lambda x: (x @ x).sum())(jax.numpy.ones((8, 8)))
+print(events.count("/jax/compilation_cache/cache_hits"), jax.config.jax_compilation_cache_dir)
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_cache(tmp_path, monkeypatch):
+    """JAX without a cache, and a home of its own; both are put back."""
+    before = {name: getattr(jax.config, name) for name in OPTIONS}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    jax.config.update("jax_compilation_cache_dir", None)
+    jax_cache.reset_cache()
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    jax_cache.reset_cache()
+
+
+def turn_on():
+    """Turns the cache on; returns (its folder, what was said)."""
+    said = []
+    compile_cache.turn_on(said.append)
+    return jax.config.jax_compilation_cache_dir, "".join(said)
+
+
+@pytest.mark.long
+def test_the_second_start_finds_what_the_first_compiled(tmp_path):
+    """Catches a cache that is never written, never read, or open to others."""
+
+    def start():
+        environment = {"XDG_CACHE_HOME": str(tmp_path), "JAX_COMPILATION_CACHE_DIR": ""}
+        code, out, err = run_python(PROGRAM, env=environment)
+        assert code == 0, err
+        return out.decode().split()
+
+    hits, folder = start()
+    assert hits == "0" and folder.startswith(str(tmp_path))
+    assert os.stat(folder).st_mode & 0o777 == 0o700
+    hits, same_folder = start()
+    assert int(hits) > 0 and same_folder == folder
+
+
+def test_a_folder_of_another_user_is_not_used(tmp_path, monkeypatch):
+    """Catches programs that another user laid under the name of our folder, or that is named."""
+    folder, said = turn_on()
+    assert folder.startswith(str(tmp_path)) and said == ""
+    monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid + 1)
+    for named in (None, folder):
+        jax.config.update("jax_compilation_cache_dir", named)
+        assert turn_on() == (
+            None,
+            f"compiled programs are not kept for the next start: {folder} belongs to another user",
+        )
+
+
+def test_the_users_own_choice_stands(tmp_path, monkeypatch):
+    """Catches a default that overrides JAX's own settings."""
+    chosen = str(tmp_path / "mine")
+    jax.config.update("jax_compilation_cache_dir", chosen)
+    assert turn_on() == (chosen, "")
+    jax.config.update("jax_compilation_cache_dir", None)
+    jax.config.update("jax_enable_compilation_cache", False)
+    assert turn_on() == (None, "")
+
+
+def test_a_home_that_cannot_be_made_is_no_trouble(tmp_path):
+    """Catches a start that fails for want of a cache."""
+    (tmp_path / "home").write_text("")
+    folder, said = turn_on()
+    assert folder is None and "not kept" in said
+
+
+def test_programs_that_were_not_used_for_longest_make_room(monkeypatch):
+    """Catches a folder that grows without end, and the most used program thrown away."""
+
+    def compile_constant(constant):
+        """Compiles a program of its own, as a new process would; returns the names kept."""
+        jax.jit(lambda x: x + constant)(np.zeros(3, np.float32)).block_until_ready()
+        return {path.name for path in folder.glob("*-cache")}
+
+    monkeypatch.setattr(compile_cache, "MIN_COMPILE_SECONDS", 0.0)
+    folder = compile_cache._default_folder()
+    folder.mkdir(parents=True)
+    (folder / "killed-cache").write_bytes(b"x")  # as a process leaves it that is killed just then
+    autotuned = folder / "xla_gpu_per_fusion_autotune_cache_dir" / "x"  # as XLA writes it on a GPU
+    autotuned.parent.mkdir()
+    autotuned.touch()
+    turn_on()
+    assert not (folder / "killed-cache").exists()
+    first = compile_constant(1.5)
+    (size,) = (path.stat().st_size for path in folder.glob("*-cache"))
+    jax.config.update("jax_compilation_cache_max_size", int(2.5 * size))
+    jax_cache.reset_cache()
+    compile_constant(2.5)
+    compile_constant(1.5)  # used again
+    kept = compile_constant(3.5)
+    assert first <= kept and len(kept) == 2
+    assert autotuned.exists()
