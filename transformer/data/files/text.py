@@ -210,10 +210,16 @@ def name_in_folder(folder: epath.Path, split: str) -> str:
     return split
 
 
-def find_file(folder: epath.Path, name: str) -> epath.Path | None:
-    """Returns the file of this name in a folder, compressed or not; None if it has none."""
-    paths = [folder / f"{name}{ending}" for ending in OPENERS]
-    return next((path for path in paths if path.is_file()), None)
+def find_split(folder: epath.Path, split: str, ending: str) -> epath.Path:
+    """Returns the file of a split, as train.tsv or train.tsv.gz; raises ValueError without one."""
+    name = f"{name_in_folder(folder, split)}.{ending}"
+    for path in (folder / f"{name}{packed}" for packed in OPENERS):
+        if path.is_file():
+            return path
+    raise ValueError(
+        f"The corpus folder {folder} must hold {split}.{ending} (also .gz, .xz); "
+        f"{describe_folder(folder)}."
+    )
 
 
 def describe_folder(folder: epath.Path) -> str:

@@ -137,9 +137,7 @@ class WritePart:
             pairs = [kept.pairs[index] for index in fitting.kept]
             columns |= hash_columns(pairs, data.drop_duplicates) | {INDEX: indices}
         sample = [
-            left_out_pair(
-                reason, block.files[0], block.first + int(kept.indices[i]), kept.pairs[i]
-            )
+            left_out_pair(reason, block.files[0], block.first + int(kept.indices[i]), kept.pairs[i])
             for reason, where in fitting.by_reason.items()
             for i in where[:SAMPLE_SIZE]
         ]
