@@ -27,7 +27,7 @@ from transformer.cli.flags import (
 from transformer.cli.help_text import help_text
 from transformer.cli.hosts import HostFlags
 from transformer.cli.search_flags import SEARCH_FLAGS
-from transformer.inference.translate_file import translate_file
+from transformer.inference.file_job import translate_file
 from transformer.parallel import hosts
 from transformer.registry import OWN_TASK, TASKS
 

@@ -40,9 +40,6 @@ class EncoderPredictor(Predictor):
         self.tokenizer: Any = run.tokenizers[0] if run.tokenizers else None
         self._compiled = jax.jit(self._apply)
 
-    def _facts(self) -> list[str]:
-        return [f"{len(self.labels.names)} classes"] if self.labels.names else []
-
     def _apply(self, params: Params, batch: Any) -> jax.Array:
         """Returns an answer for each row of a batch, [B, …]."""
         raise NotImplementedError

@@ -109,9 +109,6 @@ class Translator(Predictor):
         )
         return cls(together, devices)
 
-    def _facts(self) -> list[str]:
-        return [f"{self.config.data.source_language}-{self.config.data.target_language}"]
-
     def largest_bucket(self) -> int:
         """Returns the most source tokens that are translated: a training row, at least 256."""
         longest, model = max(256, self.config.data.row_length), self.config.model
