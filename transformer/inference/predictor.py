@@ -1,17 +1,19 @@
 """What Translator, Classifier and the like share: a model and parameters on devices."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import jax
+import numpy as np
 from etils.epath import PathLike
 from jax.typing import DTypeLike
 
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.restore import Run, cast_matrices, count_parameters, restore
 from transformer.checkpoint.train_state import Params
+from transformer.parallel.hosts import leave_if_told
 from transformer.search.programs import make_replicas, replicate
 
 
@@ -70,6 +72,17 @@ class Predictor:
     def params(self, params: Params | None) -> None:
         cast = None if params is None else cast_matrices(params, self.config)
         self._params = None if params is None else replicate(self.replicas, cast)
+
+    @staticmethod
+    def _each_row(
+        results: Iterable[tuple[np.ndarray, jax.Array]],
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields (index, result) of each example; results: (indices [B], -1 for none; [B, …])."""
+        for indices, result in results:
+            leave_if_told()
+            values = jax.device_get(result)
+            for row in np.flatnonzero(indices >= 0):
+                yield int(indices[row]), values[row]
 
     def identity(self) -> dict[str, Any]:
         """Returns {name: value} of everything of the run on which its outputs depend."""
