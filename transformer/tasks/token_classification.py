@@ -11,7 +11,7 @@ from transformer.config import Config, DataConfig
 from transformer.data.files.texts import LabelledTexts, load_labelled_words
 from transformer.data.rows.encoded_texts import encode_words, label_first_pieces
 from transformer.data.rows.ragged import Ragged
-from transformer.evaluation.tagging import entities, evaluate_tagger
+from transformer.evaluation.classification import entities, evaluate_tagger
 from transformer.inference.encoders import Tagger
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.classification import ClassificationTask
