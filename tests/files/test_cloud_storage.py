@@ -25,7 +25,7 @@ from transformer.data.corpora.corpus_facts import find_languages, missing_splits
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.evaluation import plots
 from transformer.files import appending, storage
-from transformer.inference.translate_file import translate_file
+from transformer.inference.file_job import translate_file
 from transformer.inference.translator import Translator
 from transformer.training.progress import Progress
 from transformer.training.run import conclude_run

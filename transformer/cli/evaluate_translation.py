@@ -14,8 +14,7 @@ from transformer.cli.write_output import say_cut, write_output
 from transformer.config import Config
 from transformer.console import quantity, say
 from transformer.exit_codes import DONE
-from transformer.inference.file_job import check_files
-from transformer.inference.translate_file import translate_file
+from transformer.inference.file_job import check_files, translate_file
 from transformer.model import costs
 from transformer.parallel import devices
 from transformer.search.options import SearchOptions
