@@ -15,6 +15,7 @@ from transformer.evaluation.comparison import (
 )
 from transformer.evaluation.results import bounded_name
 from transformer.evaluation.translation import evaluate_translator
+from transformer.files.reading import reason_of
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
 from transformer.workdir import WorkDir, split_checkpoint
@@ -43,7 +44,7 @@ def compare_runs(flags: EvaluateFlags, config: Config) -> None:
         )
         say(f"comparison: {saved}   report: {saved.with_name('report.html')}")
     except OSError as error:  # somebody else's run, that can only be read
-        say(f"warning: the comparison was not saved: {' '.join(str(error).split())}")
+        say(f"warning: the comparison was not saved: {reason_of(error)}")
 
 
 def _score_run(flags: EvaluateFlags, test_set: TestSet, path: str, checkpoint: str) -> ComparedRun:

@@ -28,6 +28,7 @@ from transformer.evaluation.results import (
     scored_otherwise,
 )
 from transformer.evaluation.translation import Evaluation, evaluate_translator
+from transformer.files.reading import reason_of
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
 from transformer.workdir import WorkDir
@@ -61,7 +62,7 @@ def score_checkpoints(flags: EvaluateFlags, config: Config) -> None:
     except OSError as error:
         if error.errno not in READ_ONLY:
             raise
-        say(f"warning: the scores were not saved: {' '.join(str(error).split())}")
+        say(f"warning: the scores were not saved: {reason_of(error)}")
 
 
 def results_folder(flags: EvaluateFlags, test_set: TestSet) -> str:

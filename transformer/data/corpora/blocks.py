@@ -25,6 +25,7 @@ from transformer.data.files.text import (
     decode_line,
     open_lines,
 )
+from transformer.files.reading import reason_of
 
 PAIRS_OF_BLOCK = 50_000
 LINES_AT_ONCE = 64  # each at most 1 MiB
@@ -261,8 +262,7 @@ def _open_parquet(file: epath.Path) -> Generator[Any]:
         ):
             yield opened
     except (pyarrow.ArrowException, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{file} cannot be read: {reason}.") from None
+        raise ValueError(f"{file} cannot be read: {reason_of(error)}.") from None
 
 
 def _parquet_blocks(
