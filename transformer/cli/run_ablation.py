@@ -8,7 +8,6 @@ from contextlib import suppress
 import jax
 from etils import epath
 
-from transformer.cli.compare_runs import terminal_width
 from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.cli.process import explain_runtime_error
 from transformer.console import phase, print_results, say
@@ -95,7 +94,7 @@ def tabulate(rows: Sequence[Row], seeds: Sequence[int], root: epath.Path) -> Non
                 for row in rows
             ]
         )
-    lines = fitted_table(table.cells(), terminal_width(), num_texts=2)
+    lines = fitted_table(table.cells(), None, num_texts=2)
     print_results(["", *lines, "", *table.notes()])
     write_table(table, root)
     say(f"table: {root / 'table.md'}   report: {root / 'report.html'}")
