@@ -122,7 +122,7 @@ def lower_search(
     params, source = put_on(P(), params), put_on(P(REPLICA), source)
     encoded = programs.encode.lower(params, *source).out_info
     queue = put_on(P(REPLICA), Sentences(numbers, limits, rngs, encoded))
-    slots = programs.slot_shapes(queue, NUM_COLUMNS)
+    slots = programs.empty_slots.eval_shape(queue, NUM_COLUMNS)
     slots, free = put_on(P(REPLICA), (slots, jax.ShapeDtypeStruct((1,), jnp.int32)))
     lowered = programs.advance.lower(params, slots, queue, free)
     return lowered, num_bytes((step_weights(params), slots.cache, encoded))

@@ -25,9 +25,8 @@ with epy.lazy_api_imports(globals()):  # so that `import transformer` does not i
     from transformer.evaluation.draw_attention import draw_attention
     from transformer.evaluation.evaluate import compare, evaluate
     from transformer.inference.encoders import Classifier, Tagger, TextEncoder
-    from transformer.inference.file_job import answer_file
+    from transformer.inference.file_job import answer_file, translate_file
     from transformer.inference.language_model import LanguageModel
-    from transformer.inference.translate_file import translate_file
     from transformer.inference.translator import Translator
     from transformer.interop.export_model import export_model
     from transformer.interop.import_model import import_model

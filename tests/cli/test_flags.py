@@ -19,7 +19,7 @@ from transformer.cli.flags import (
     given_flags,
     split_runs,
 )
-from transformer.inference.translate_file import translate_file
+from transformer.inference.file_job import translate_file
 from transformer.registry import OWN_TASK, TASKS
 
 

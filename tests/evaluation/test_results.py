@@ -36,7 +36,7 @@ def run(tmp_path):
 def name_of(run, monkeypatch, **options):
     """The folder of the results of `transformer.evaluate`, which here scores nothing."""
     names = []
-    scores = SimpleNamespace(save=lambda workdir, name: names.append(name) or Path(name))
+    scores = SimpleNamespace(save=lambda workdir, name, **_: names.append(name) or Path(name))
     monkeypatch.setattr(evaluate, "each_checkpoint", lambda *_, **__: [None])
     monkeypatch.setattr(evaluate, "choose_checkpoints", lambda run, checkpoint: [checkpoint])
     monkeypatch.setattr(Translator, "from_checkpoints", lambda *_, **__: None)

@@ -24,7 +24,7 @@ from transformer.data.corpora.corpus_facts import find_languages, missing_splits
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.evaluation import plots
 from transformer.files import appending, storage
-from transformer.inference.translate_file import translate_file
+from transformer.inference.file_job import translate_file
 from transformer.inference.translator import Translator
 from transformer.training.progress import Progress
 from transformer.training.run import conclude_run
@@ -264,7 +264,7 @@ def test_trains_resumes_and_evaluates(cloud, tmp_path, capsys):
     assert scores.primary.name == "BLEU" and "warning: the scores were not saved: Forbidden" in err
     steps = [r["step"] for r in WorkDir("gs://bucket/run").read_metrics() if "loss" in r]
     assert steps == [1, 2, 3, 4, 5]
-    assert Translator.from_checkpoint("gs://bucket/run", "last").checkpoint == "last (5)"
+    assert Translator.from_checkpoint("gs://bucket/run", "last").run.checkpoint == "last (5)"
 
 
 def test_a_corpus_in_a_bucket_reads_as_a_local_one(cloud, tmp_path):

@@ -32,10 +32,10 @@ from transformer.inference.file_job import (
     open_stream,
     read_chunks,
     stream_sizes,
+    translate_file,
 )
 from transformer.inference.resumable_output import ResumableFile
-from transformer.inference.translate_file import format_chunk, translate_file
-from transformer.inference.translation import Translation
+from transformer.inference.translation import Translation, format_rows
 from transformer.parallel import hosts
 from transformer.parallel.stopping import Interruption, end_on_signals
 
@@ -191,7 +191,7 @@ def test_chunks_that_could_not_be_removed_are_of_no_job(source, monkeypatch):
     ("changes", "said"),
     [
         ({"beam_size": 2}, "options {}, not {'beam_size': 2}"),
-        ({"jsonl": True}, "format text 0, not jsonl"),
+        ({"jsonl": True}, "jsonl False, not True"),
         ({"chunk_lines": 4}, "chunk_lines 3, not 4"),
         ({"translator": FakeTranslator(checkpoint="best")}, r"checkpoint fake (1), not best"),
     ],
@@ -463,32 +463,30 @@ def test_formats_prefixes_and_scores(changes, first, last, source):
 
 
 @pytest.mark.parametrize(
-    ("style", "fields"), [("text", 1), ("scores", 2), ("nbest", 3), ("log_probs", 2)]
+    ("form", "fields"), [({}, 1), ({"scores": True}, 2), ({"nbest": 1}, 3), ({"score": True}, 2)]
 )
-def test_nothing_in_a_translation_breaks_a_line_of_text(style, fields):
+def test_nothing_in_a_translation_breaks_a_line_of_text(form, fields):
     """Catches a tab or a line feed in a translation, which shifts all that follow."""
-    chunk = Chunk(2, 40, ["x", "y"], ["x", "y"])
-    rows = list(format_chunk(style, chunk, [[Translation(AWKWARD, -1.5, -2.0, [1])]] * 2))
-    assert len(rows) == 2 and not any({"\n", "\r"} & set(row) for row in rows)
-    assert [len(row.split("\t")) for row in rows] == [fields] * 2
-    assert (rows[1].startswith("41\t"), "-1.500000" in rows[1]) == (style == "nbest", fields > 1)
+    (row,) = format_rows(41, "y", "y", [Translation(AWKWARD, -1.5, -2.0, [1])], **form)
+    assert not {"\n", "\r"} & set(row) and len(row.split("\t")) == fields
+    assert (row.startswith("41\t"), "-1.500000" in row) == ("nbest" in form, fields > 1)
 
 
 def test_jsonl_holds_everything_as_it_is(source):
     """Catches lines that no reader of JSON takes: surrogates, infinity, control characters."""
     best = [Translation(AWKWARD, -1.5, -2.0, [1]), Translation("", float("-inf"), float("nan"))]
-    (row,) = format_chunk("jsonl", Chunk(0, 0, [AWKWARD]), [best])
+    (row,) = format_rows(0, AWKWARD, "", best, jsonl=True)
     assert "\n" not in row
     record = json.loads(row, parse_constant=lambda name: pytest.fail(name))
     assert record["source"] == record["translations"][0]["text"] == AWKWARD
     assert record["translations"][0] == {"text": AWKWARD, "score": -1.5, "log_prob": -2.0}
     assert record["translations"][1] == {"text": "", "score": None, "log_prob": None}
+    (row,) = format_rows(0, "a", "b", best[:1], jsonl=True, score=True)
+    wanted = {"source": "a", "target": "b", "score": -1.5, "log_prob": -2.0, "pieces": 1}
+    assert json.loads(row) == wanted
     source.write_text("a")
     answer(source, lambda texts: [AWKWARD], {})
     assert 'd"\\\u2028\u0085\x00\x1c?{}' in source.with_name("out").read_text()
-    (row,) = format_chunk("log_probs_jsonl", Chunk(0, 0, ["a"], ["b"]), [best[:1]])
-    wanted = {"source": "a", "target": "b", "score": -1.5, "log_prob": -2.0, "pieces": 1}
-    assert json.loads(row) == wanted
 
 
 @pytest.mark.parametrize("given", [{}, {"score": True}])

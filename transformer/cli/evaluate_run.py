@@ -18,8 +18,7 @@ from transformer.console import (
     quantity,
     say,
 )
-from transformer.evaluation.checkpoint_series import checkpoint_row, table_lines
-from transformer.evaluation.comparison_tables import comparison_lines
+from transformer.evaluation.checkpoint_series import checkpoint_table
 from transformer.evaluation.evaluation_set import read_lines
 from transformer.evaluation.task_scores import TaskScores
 from transformer.inference.file_job import check_files
@@ -33,31 +32,24 @@ FILE_OPTIONS = ("nbest", "scores", "jsonl", "alignments", "score", "prefixes", "
 ANSWER_OPTIONS = ("temperature", "top_k", "top_p", "seed", "num_pieces", "jsonl")
 
 
-def score(run: WorkDir, checkpoints: str, *, several: bool, **options: Any) -> None:
+def score(run: WorkDir, checkpoints: str, **options: Any) -> None:
     """Prints and saves the scores of a checkpoint, or of several with a table of them all."""
-    rows = []
+    scored: list[TaskScores] = []
 
     def show(scores: TaskScores) -> None:
-        if not several:
-            return print_scores(scores)
-        rows.append(checkpoint_row(scores))
-        print_results(table_lines(rows)[0 if len(rows) == 1 else -1 :])
+        scored.append(scores)
+        say(f"{scores.corpus}, checkpoint {scores.checkpoint}:")
+        print_results(scores.lines())
 
     scores = transformer.evaluate(run, checkpoints, save=True, on_scores=show, **options)
-    if several:
-        print_scores(scores)
-
-
-def print_scores(scores: TaskScores) -> None:
-    """Prints all that is reported of a checkpoint."""
-    say(f"{scores.corpus}, checkpoint {scores.checkpoint}:")
-    print_results([*scores.lines(), *scores.detail_lines()])
+    table = ["", *checkpoint_table(scored), ""] if scored[1:] else []
+    print_results([*table, *scores.details])
 
 
 def compare(run: WorkDir, others: list[str], checkpoint: str, **options: Any) -> None:
     """Prints and saves the comparison of a run with others."""
     comparison = transformer.compare(run, others, checkpoint, save=True, **options)
-    print_results([f"{comparison.first.corpus}:", *comparison_lines(comparison)])
+    print_results([f"{comparison.first.corpus}:", *comparison.lines()])
 
 
 def draw(run: WorkDir, picture: str, input: str, checkpoint: str, **options: Any) -> None:

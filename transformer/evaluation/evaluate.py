@@ -12,16 +12,17 @@ from etils.epath import PathLike
 from transformer.console import phase, say, showing_phases, silence
 from transformer.evaluation import comparison
 from transformer.evaluation.checkpoint_series import (
-    check_checkpoint,
-    checkpoint_row,
+    check_checkpoints,
     choose_checkpoints,
     each_checkpoint,
-    saved_steps,
 )
 from transformer.evaluation.classification import evaluate_classifier
-from transformer.evaluation.compared_run import ComparedRun, compared_run
-from transformer.evaluation.comparison import Comparison, check_comparable
-from transformer.evaluation.comparison_report import save_comparison
+from transformer.evaluation.comparison import (
+    ComparedRun,
+    Comparison,
+    check_comparable,
+    compared_run,
+)
 from transformer.evaluation.evaluation_set import (
     EvaluationSet,
     read_examples,
@@ -30,6 +31,7 @@ from transformer.evaluation.metrics import Reference
 from transformer.evaluation.results import bounded_name, path_name, results_name, scored_otherwise
 from transformer.evaluation.task_scores import TaskScores
 from transformer.evaluation.translation import evaluate_translator
+from transformer.files.reading import reason_of
 from transformer.inference.encoders import Classifier
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
@@ -92,7 +94,7 @@ def evaluate(
             on_scores(scores)
             scored.append(scores)
         if save:
-            rows = {"checkpoints": list(map(checkpoint_row, scored))} if scored[1:] else {}
+            rows = {"checkpoints": scored} if scoring.kind == "translation" else {}
             _save(lambda: scored[-1].save(scoring.run, scoring.results_name(examples), **rows))
     return scored[-1]
 
@@ -128,7 +130,7 @@ def compare(
             named.append((WorkDir(path), name or "default"))
         for run, name in named:
             check_comparable(scoring.config, run.load_config(), str(run.path))
-            check_checkpoint(run, name, saved_steps(run))
+            check_checkpoints(run, [name])
         examples = scoring.read_examples()
         runs = [scoring.compared_run(run, name, examples) for run, name in named]
         with phase(f"testing the differences between {len(runs)} runs"):
@@ -136,7 +138,7 @@ def compare(
         if save:
             names = ["compare", scoring.results_name(examples), "with", *result.names[1:]]
             folder = bounded_name("_".join(names))
-            _save(lambda: save_comparison(scoring.run, folder, result))
+            _save(lambda: result.save(scoring.run, folder))
     return result
 
 
@@ -204,7 +206,7 @@ class _Scoring:
             result = evaluate_translator(translator, *pairs, num_maps=0, **self.search)
         best = result.primary
         say(f"{run.path}, checkpoint {result.checkpoint}: {best.name} {best.figures}")
-        return compared_run(run, result)
+        return compared_run(run.path, result)
 
     def results_name(self, examples: EvaluationSet) -> str:
         """Returns the name in results/: the set's, and what is not as the run scores itself."""
@@ -229,4 +231,4 @@ def _save(save: Callable[[], epath.Path]) -> None:
     except OSError as error:
         if error.errno not in READ_ONLY:
             raise
-        say(f"warning: the scores were not saved: {' '.join(str(error).split())}")
+        say(f"warning: the scores were not saved: {reason_of(error)}")

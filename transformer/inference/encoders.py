@@ -21,7 +21,6 @@ from transformer.data.rows.text_pairs import encode_texts
 from transformer.data.tokenizers.sentencepiece import check_texts
 from transformer.inference.predictor import Predictor
 from transformer.model.encoder_only import pool
-from transformer.parallel.hosts import leave_if_told
 from transformer.registry import task_kind
 from transformer.search.programs import one_behind
 
@@ -40,9 +39,6 @@ class EncoderPredictor(Predictor):
         self.tokenizer: Any = run.tokenizers[0] if run.tokenizers else None
         self._compiled = jax.jit(self._apply)
 
-    def _facts(self) -> list[str]:
-        return [f"{len(self.labels.names)} classes"] if self.labels.names else []
-
     def _apply(self, params: Params, batch: Any) -> jax.Array:
         """Returns an answer for each row of a batch, [B, …]."""
         raise NotImplementedError
@@ -52,11 +48,7 @@ class EncoderPredictor(Predictor):
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Yields (index, answer) of each example; batches: (indices [B], -1 for none; B rows)."""
         given = ((indices, self._compiled(self._params, batch)) for indices, batch in batches)
-        for indices, results in one_behind(given):
-            leave_if_told()
-            answers = jax.device_get(results)
-            for row in np.flatnonzero(indices >= 0):
-                yield int(indices[row]), answers[row]
+        return self._each_row(one_behind(given))
 
     def _sentence_batches(self, source: Ragged) -> Iterator[tuple[np.ndarray, Batch]]:
         """Yields (indices [B] of the sentences, -1 for an empty row; one sentence per row, T = 1).
@@ -198,10 +190,6 @@ class TextEncoder(EncoderPredictor):
 
     tasks = ("masked_lm", "classification", "token_classification", "translation")
 
-    @property
-    def _is_translation(self) -> bool:
-        return task_kind(self.config.task) == "translation"
-
     def encode(self, texts: Sequence[str], *, pooling: str = "mean") -> np.ndarray:
         """Returns a vector per text, [N, D] float32, in order; no text changes another's vector.
 
@@ -213,7 +201,7 @@ class TextEncoder(EncoderPredictor):
         check_texts(texts, "encode")
         if pooling not in POOLINGS:
             raise ValueError(f"pooling must be {' or '.join(POOLINGS)}, not {pooling!r}.")
-        if self._is_translation:
+        if task_kind(self.config.task) == "translation":
             texts = [*map(Tags(self.config.data).put_on, texts)]
         source = encode_texts(self.tokenizer, texts, self.config.model)
         vectors = np.zeros((len(texts), self.config.model.d_model), np.float32)
@@ -224,7 +212,7 @@ class TextEncoder(EncoderPredictor):
     def _apply(self, params: Params, batch: Batch) -> jax.Array:
         """Returns a vector for each of `POOLINGS`, [B, 2, D]."""
         inputs: tuple[Any, ...] = (batch,)
-        if self._is_translation:
+        if task_kind(self.config.task) == "translation":
             inputs = batch.inputs, batch.input_positions, batch.input_segments
         encode = partial(self.model.apply, deterministic=True, method="encode")
         encoded: Any = encode({"params": params}, *inputs)

@@ -316,11 +316,3 @@ class StackModel(nn.Module):
             scan_layers=self.scan_layers,
             name=name,
         )
-
-
-class DecoderModel(StackModel):
-    """Base of the models that a search can use; their Stack with the cache is `decoder`."""
-
-    def init_cache(self, batch_size: int, num_beams: int, length: int) -> list[KVCache]:
-        """Returns an empty cache of `length` columns for every beam."""
-        return self.decoder.init_cache(batch_size, num_beams, length)

@@ -15,7 +15,7 @@ from transformer.data.rows.labelled_words import (
     load_labelled_words,
 )
 from transformer.data.rows.ragged import Ragged
-from transformer.evaluation.tagging import entities, evaluate_tagger
+from transformer.evaluation.classification import entities, evaluate_tagger
 from transformer.inference.encoders import Tagger
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.classification import ClassificationTask

@@ -29,9 +29,8 @@ from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.files import load_tokenizers
 from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.evaluation.bleu_tokenisation import check_tokenisation, tokenisation_note
-from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.metrics import score_by
-from transformer.evaluation.translation import evaluate_translator
+from transformer.evaluation.translation import Evaluation, evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.model.attention import causal_mask, segment_mask
 from transformer.model.costs import StepCost, training_flops

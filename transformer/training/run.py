@@ -217,7 +217,7 @@ def _save_scores(workdir: WorkDir, result: TaskScores, split: str) -> dict[str, 
     """Writes and shows the scores of the test split; returns them for metrics.jsonl."""
     file = result.save(workdir, split)
     report = file.with_name("report.html")
-    lines = ["", *result.sample_lines(), f"test set, checkpoint {result.checkpoint}:"]
+    lines = ["", *result.samples, f"test set, checkpoint {result.checkpoint}:"]
     lines += [f"  {line}" for line in result.lines()]
     curves = workdir / "curves.png"
     drawn = f"curves: {curves}   " if curves.exists() else ""

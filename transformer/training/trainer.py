@@ -8,11 +8,11 @@ import jax
 
 from transformer.checkpoint.about import describe_records
 from transformer.checkpoint.checkpoints import SCORE
-from transformer.checkpoint.orbax_manager import reason_of
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
 from transformer.console import phase, say
 from transformer.exit_codes import DIVERGED, DONE, FAILED
+from transformer.files.reading import reason_of
 from transformer.parallel import hosts
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.stopping import Interruption, Stopping

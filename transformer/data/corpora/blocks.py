@@ -23,6 +23,7 @@ from transformer.data.files.text import (
     decode_line,
     open_lines,
 )
+from transformer.files.reading import reason_of
 
 PAIRS_OF_BLOCK = 50_000
 LINES_AT_ONCE = 64  # each at most 1 MiB
@@ -352,7 +353,7 @@ class ParquetTable(NamedTuple):
             ):
                 yield opened
         except (pyarrow.ArrowException, OSError) as error:
-            reason = " ".join(str(error).split())
+            reason = reason_of(error)
             raise ValueError(f"{self.file} cannot be read: {reason}.") from None
 
     def _columns(self, opened: Any) -> list[str]:

@@ -40,7 +40,7 @@ from transformer.data.tokenizers.files import (
 from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.files import storage
 from transformer.files.parts import Parts
-from transformer.files.reading import TransientError
+from transformer.files.reading import TransientError, reason_of
 
 PATIENCE = 60.0  # seconds without a new part of the others, after which a process does theirs
 MOST_PAIRS = 2_000_000  # that a vocabulary is learnt from
@@ -130,7 +130,7 @@ def open_or_discard(folder: epath.Path) -> PreparedCorpus | None:
         return None
     except OSError as error:
         raise TransientError(
-            f"The prepared corpus {folder} cannot be opened ({error.strerror or error}): try "
+            f"The prepared corpus {folder} cannot be opened ({reason_of(error)}): try "
             f"again, or name another folder with --config.data.cache."
         ) from None
 
@@ -182,7 +182,7 @@ class Preparation:
             self._remove()
             raise ValueError(
                 f"The prepared corpus cannot be written to {self.folder} "
-                f"({error.strerror or error}); nothing is left of it there. Name another folder "
+                f"({reason_of(error)}); nothing is left of it there. Name another folder "
                 f"with --config.data.cache."
             ) from None
 
@@ -250,8 +250,8 @@ def vocabularies(
         _keep(folder, tokenizers)
     except OSError as error:
         raise ValueError(
-            f"The vocabulary cannot be written to {folder} ({error.strerror}). Name another folder "
-            f"with --config.data.cache."
+            f"The vocabulary cannot be written to {folder} ({reason_of(error)}). Name another "
+            f"folder with --config.data.cache."
         ) from None
     return tokenizers
 
