@@ -30,7 +30,7 @@ from transformer.config import Config
 from transformer.console import escaped
 from transformer.files import storage
 from transformer.files.appending import GrowingFiles
-from transformer.files.reading import read_file
+from transformer.files.reading import read_file, reason_of
 
 FILES_OF_A_FAILED_START = ("lock", "log.txt", "environment.json")
 FOREIGN = "{1} is a folder of {0}, no work directory; transformer-import {1} RUN makes one of it."
@@ -139,7 +139,7 @@ class WorkDir:
             self._lock = storage.take_lock(self.path / "lock", "--workdir")
         except OSError as error:
             raise ValueError(
-                f"The work directory {self.path} cannot be written ({error.strerror}); name "
+                f"The work directory {self.path} cannot be written ({reason_of(error)}); name "
                 f"another with --workdir."
             ) from None
 

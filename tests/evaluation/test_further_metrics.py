@@ -13,7 +13,7 @@ from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import read_test_set
 from transformer.config import DataConfig
 from transformer.evaluation import metrics
-from transformer.evaluation.further_metrics import check_metrics, further_score
+from transformer.evaluation.metrics import check_metrics, score_by
 from transformer.evaluation.published_sets import read_published
 from transformer.evaluation.segments import Segment, text_sides
 from transformer.workdir import WorkDir
@@ -107,7 +107,7 @@ def test_comet_is_run_beside_us_on_every_reference(comet, monkeypatch):
     """Catches lines that slip by a line break in one of them, and a reference without a score."""
     check_metrics(["comet", "comet:Own/model", "ter"])
     sources = ["one\u2028two", "three", "four\r"]
-    score = further_score("comet:Own/model", sources, OURS, BOTH, "en-de")
+    score = score_by("comet:Own/model", OURS, BOTH, "en-de", sources=sources)
     lengths = [(len(a) + len(b)) / 2 for a, b in BOTH]
     assert score.value == pytest.approx(sum(lengths) / 3)
     assert "model:Own/model" in score.signature.split("|")
@@ -115,12 +115,12 @@ def test_comet_is_run_beside_us_on_every_reference(comet, monkeypatch):
     assert seen[1] == ["one two", OURS[0], SECOND[0]] and len(seen) == 6
     (comet / "own.ckpt").touch()
     monkeypatch.chdir(comet)
-    further_score("comet:own.ckpt", sources, OURS, FIRST, "en-de")
+    score_by("comet:own.ckpt", OURS, FIRST, "en-de", sources=sources)
     assert (comet / "seen.model").read_text() == f"{comet / 'own.ckpt'}\n"
     both = evaluation(further_metrics=["comet", "comet:own.ckpt"]).scores
     assert [*both][-2:] == ["comet", "comet:own.ckpt"]
     with pytest.raises(ValueError, match="comet-score with the model bad failed: no such model"):
-        further_score("comet:bad", sources, OURS, FIRST, "en-de")
+        score_by("comet:bad", OURS, FIRST, "en-de", sources=sources)
 
 
 def test_unknown_and_missing_metrics_are_refused(monkeypatch):

@@ -265,7 +265,7 @@ def test_trains_resumes_and_evaluates(cloud, tmp_path, capsys):
     assert "BLEU" in out and "warning: the scores were not saved: Forbidden" in err
     steps = [r["step"] for r in WorkDir("gs://bucket/run").read_metrics() if "loss" in r]
     assert steps == [1, 2, 3, 4, 5]
-    assert Translator.from_checkpoint("gs://bucket/run", "last").checkpoint == "last (5)"
+    assert Translator.from_checkpoint("gs://bucket/run", "last").run.checkpoint == "last (5)"
 
 
 def test_a_corpus_in_a_bucket_reads_as_a_local_one(cloud, tmp_path):

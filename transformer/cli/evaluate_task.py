@@ -70,7 +70,7 @@ def score_split(flags: EvaluateFlags, config: Config) -> None:
         **flags.compute_settings,
     )
     print_results([f"{scores.corpus}, checkpoint {scores.checkpoint}:"])
-    print_results([*scores.lines(), *scores.detail_lines()])
+    print_results([*scores.lines(), *scores.details])
     workdir = WorkDir(flags.workdir, writes=jax.process_index() == 0)
     how = scored_otherwise(flags.workdir, flags.checkpoints, corpus=flags.corpus, dtype=flags.dtype)
     say(f"scores: {scores.save(workdir, results_name(split, how))}")

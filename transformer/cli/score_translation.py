@@ -15,12 +15,10 @@ from transformer.data.corpora import training_text
 from transformer.data.corpora.held_out import read_held_out
 from transformer.data.files import text as text_files
 from transformer.evaluation.checkpoint_series import (
-    checkpoint_row,
+    checkpoint_table,
     choose_checkpoints,
     each_checkpoint,
-    table_lines,
 )
-from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.metrics import Reference
 from transformer.evaluation.published_sets import read_published
 from transformer.evaluation.results import (
@@ -29,7 +27,8 @@ from transformer.evaluation.results import (
     results_name,
     scored_otherwise,
 )
-from transformer.evaluation.translation import evaluate_translator
+from transformer.evaluation.translation import Evaluation, evaluate_translator
+from transformer.files.reading import reason_of
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
 from transformer.workdir import WorkDir
@@ -52,17 +51,18 @@ def score_checkpoints(flags: EvaluateFlags, config: Config) -> None:
     hosts.check_same("the test set", repr(test_set.pairs).encode)
     scored = list(_score_each(flags, test_set, names))
     result = scored[-1]
+    if len(names) > 1:
+        print_results(checkpoint_table(scored))
     say(f"{test_set.corpus}, checkpoint {result.checkpoint}:")
-    print_results([*result.lines(), *result.detail_lines()])
+    print_results([*result.lines(), *result.details])
     workdir = WorkDir(flags.workdir, writes=jax.process_index() == 0)
-    rows = list(map(checkpoint_row, scored))
     try:
-        saved = result.save(workdir, results_folder(flags, test_set), checkpoints=rows)
+        saved = result.save(workdir, results_folder(flags, test_set), checkpoints=scored)
         say(f"scores: {saved}   report: {saved.with_name('report.html')}")
     except OSError as error:
         if error.errno not in READ_ONLY:
             raise
-        say(f"warning: the scores were not saved: {' '.join(str(error).split())}")
+        say(f"warning: the scores were not saved: {reason_of(error)}")
 
 
 def results_folder(flags: EvaluateFlags, test_set: TestSet) -> str:
@@ -92,16 +92,16 @@ def open_translator(flags: EvaluateFlags) -> Translator:
 def _score_each(
     flags: EvaluateFlags, test_set: TestSet, names: Sequence[str]
 ) -> Iterator[Evaluation]:
-    """Yields what each checkpoint reaches; if there are several, also prints a table row by row."""
-    rows, metrics = [], flags.metrics.split(",") if flags.metrics else []
+    """Yields what each checkpoint reaches; if there are several, says the first score of each."""
+    metrics = flags.metrics.split(",") if flags.metrics else []
     several = each_checkpoint(flags.workdir, names, **flags.compute_settings)
     for translator in [open_translator(flags)] if flags.ensemble else several:
         result = evaluate_translator(
             translator, test_set.pairs, test_set.corpus, metrics=metrics, **flags.search_options
         )
-        rows.append(checkpoint_row(result))
         if len(names) > 1:
-            print_results(table_lines(rows)[0 if len(rows) == 1 else -1 :])
+            score = result.primary
+            say(f"checkpoint {result.checkpoint}: {score.name} {score.figures}")
         yield result
 
 

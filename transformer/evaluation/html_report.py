@@ -14,50 +14,49 @@ import jinja2
 from markupsafe import Markup
 
 from transformer.evaluation import plots
-from transformer.evaluation.output_checks import DEFINITIONS
-from transformer.evaluation.run_facts import RunFacts
-from transformer.evaluation.segments import worst_and_best
+from transformer.evaluation.results import changed_settings, origin
+from transformer.evaluation.segments import FAULTS, range_text, worst_and_best
+from transformer.workdir import WorkDir
 
 if TYPE_CHECKING:
-    from transformer.evaluation.checkpoint_series import CheckpointRow
-    from transformer.evaluation.evaluation import Evaluation
+    from transformer.evaluation.comparison import Comparison
+    from transformer.evaluation.task_scores import TaskScores
+    from transformer.evaluation.translation import Evaluation
 
-NO_FACTS = RunFacts()
 
+def render(result: Evaluation, workdir: WorkDir, checkpoints: Sequence[TaskScores] = ()) -> str:
+    """Returns the report on a run as HTML.
 
-def render(
-    result: Evaluation,
-    title: str,
-    *,
-    curves: Sequence[dict[str, Any]] = (),
-    checkpoints: Sequence[CheckpointRow] = (),
-    facts: RunFacts = NO_FACTS,
-) -> str:
-    """Returns the report as HTML.
-
-    title: the name of the run. curves: records as in metrics.jsonl. checkpoints: all that were
-    scored, `result` being the last. facts: on the run. Without matplotlib it says how to get the
-    pictures.
+    workdir: of the run, whose curves and settings are shown if there are any. checkpoints: all that
+    were scored, `result` being the last. Without matplotlib it says how to get the pictures.
     """
+    checkpoints = checkpoints if len(checkpoints) > 1 else ()
     worst, best = worst_and_best(result.segments)
-    ends = [row.score.value + (row.score.interval or 0) for row in result.by_length]
+    ends = [score.value + (score.interval or 0) for score in result.by_length.values()]
     pictures, note = {"training": None, "checkpoints": None, "attention": []}, ""
     try:
-        pictures |= _pictures(result, curves, checkpoints)
+        pictures |= _pictures(result, workdir.read_metrics(), checkpoints)
     except plots.NoMatplotlibError as error:
         note = str(error)
     return page_template("report.html.jinja").render(
         result=result,
-        title=title,
-        checkpoints=checkpoints if len(checkpoints) > 1 else (),
+        title=str(workdir.path),
+        checkpoints=checkpoints,
         worst=worst,
         best=best,
         bar_scale=100 / max([*ends, 1e-9]),  # the longest bar fills its cell
+        range_text=range_text,
         pictures=pictures,
         note=note,
-        fault_definitions=DEFINITIONS,
-        facts=facts,
+        faults=FAULTS,
+        settings=changed_settings(workdir),
+        origin=origin(workdir),
     )
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """Returns the report on several runs as HTML."""
+    return page_template("comparison.html.jinja").render(comparison=comparison)
 
 
 @cache
@@ -80,21 +79,19 @@ def mark_differences(text: str, reference: str) -> list[tuple[str, bool]]:
     >>> mark_differences("the red car", "the blue car")
     [('the', False), ('red', True), ('car', False)]
     """
-    ours, theirs = text.split(), reference.split()
-    matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False)
+    words = text.split()
+    matcher = difflib.SequenceMatcher(None, words, reference.split(), autojunk=False)
     return [
-        (" ".join(ours[start:end]), kind != "equal")
+        (" ".join(words[start:end]), kind != "equal")
         for kind, start, end, _, _ in matcher.get_opcodes()
         if start < end
     ]
 
 
 def _pictures(
-    result: Evaluation,
-    curves: Sequence[dict[str, Any]],
-    checkpoints: Sequence[CheckpointRow],
+    result: Evaluation, curves: Sequence[dict[str, Any]], checkpoints: Sequence[TaskScores]
 ) -> dict[str, Any]:
-    """Returns the SVG elements of each section that has any."""
+    """Returns the SVG elements of each section that has any; curves: records of metrics.jsonl."""
 
     def svg(draw: Callable[..., None], name: str, **content: Any) -> Markup:
         # plots escapes all text in an SVG
@@ -103,7 +100,7 @@ def _pictures(
     pictures: dict[str, Any] = {}
     if any("loss" in record for record in curves):
         pictures["training"] = svg(plots.draw_curves, "training", records=curves)
-    if len(checkpoints) > 1:
+    if checkpoints:
         pictures["checkpoints"] = svg(plots.draw_checkpoints, "checkpoints", rows=checkpoints)
     pictures["attention"] = [
         svg(plots.draw_attention, f"attention{number}", attention=attention)

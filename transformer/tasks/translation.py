@@ -29,9 +29,8 @@ from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.files import load_tokenizers
 from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.evaluation.bleu_tokenisation import check_tokenisation, tokenisation_note
-from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.metrics import score_by
-from transformer.evaluation.translation import evaluate_translator
+from transformer.evaluation.translation import Evaluation, evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.model.attention import causal_mask, segment_mask
 from transformer.model.costs import StepCost, training_flops
@@ -138,7 +137,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         tokenizers, corpus = training_corpus(self.config, text, cache, known, share)
         assert corpus is not None  # as the share waits for the others
         self.overlap = corpus.overlap_with(evaluation)
-        return corpus, tokenizers, text.evaluation_pairs | text.held_out_splits(corpus.held_out)
+        return corpus, tokenizers, text.all_evaluation_pairs(corpus.held_out)
 
     def _pack_training(self, num_rows: int) -> PackedBatches:
         data = self.config.data

@@ -156,7 +156,7 @@ def _make_trainer(
     start: by `time.monotonic`.
     """
     options = workdir, stopping, task_type, on_report
-    choices = Choices(config) if workdir.has_run else choose_settings(config)
+    choices = Choices(config) if workdir.has_run else choose_settings(config, workdir.path)
     trainer = Trainer(choices.config.validate(), *options)
     if choose_micro_batches(choices, trainer):
         trainer = Trainer(choices.config.validate(), *options)
@@ -217,7 +217,7 @@ def _save_scores(workdir: WorkDir, result: TaskScores, split: str) -> dict[str, 
     """Writes and shows the scores of the test split; returns them for metrics.jsonl."""
     file = result.save(workdir, split)
     report = file.with_name("report.html")
-    lines = ["", *result.sample_lines(), f"test set, checkpoint {result.checkpoint}:"]
+    lines = ["", *result.samples, f"test set, checkpoint {result.checkpoint}:"]
     lines += [f"  {line}" for line in result.lines()]
     curves = workdir / "curves.png"
     drawn = f"curves: {curves}   " if curves.exists() else ""
