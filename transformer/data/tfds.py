@@ -24,6 +24,7 @@ from etils import epath
 from transformer.console import say
 from transformer.exit_codes import DONE, INTERRUPTED, WRONG_INPUT
 from transformer.files import storage
+from transformer.files.reading import reason_of
 
 # The parts of the catalogue that register wmt14_translate, imdb_reviews, mnist and their like.
 CATALOGUES = [
@@ -206,7 +207,7 @@ def check_prepared(name: str, builder: tfds.core.DatasetBuilder) -> None:
 
 def shorten(error: Exception) -> str:
     """Returns the message of an error on one line of moderate length."""
-    text = " ".join(str(error).split())
+    text = reason_of(error)
     return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}…"
 
 

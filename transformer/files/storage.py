@@ -17,6 +17,8 @@ from typing import IO, Any, TextIO
 from etils import epath
 from etils.epath import gpath
 
+from transformer.files.reading import reason_of
+
 PathLike = str | os.PathLike[str]
 # Orbax asks for the bucket itself, which the first role alone does not allow.
 ROLES = "roles/storage.objectAdmin and roles/storage.legacyBucketReader"
@@ -59,13 +61,8 @@ def check_writable(path: epath.Path) -> None:
         (path / "write_check").write_bytes(b"")
         (path / "write_check").unlink()
     except OSError as error:
-        reason = f"{path} cannot be written ({one_line(error)})"
+        reason = f"{path} cannot be written ({reason_of(error)})"
         raise ValueError(f"{reason}; the account needs {ROLES} on the bucket.") from None
-
-
-def one_line(error: Exception) -> str:
-    """Returns the text of an error of Cloud Storage, which has several lines, as one."""
-    return " ".join(str(error).split())[:300]
 
 
 def write_atomically(path: PathLike, content: str | bytes, writer: str = "") -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from etils import epath
 
 from transformer.config import Config
+from transformer.files.reading import TransientError, read_file
 from transformer.files.storage import PathLike
 from transformer.interop.writing import refuse, unsupported_settings
 
@@ -33,9 +34,9 @@ def read_settings(folder: PathLike, name: str = "config.json") -> dict[str, Any]
     """Returns the settings in a JSON file of a folder; raises ValueError without such a file."""
     path = epath.Path(folder) / name
     try:
-        settings = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
+        settings = json.loads(read_file(path))
+    except TransientError:
+        raise
     except (ValueError, RecursionError):
         settings = None
     if not isinstance(settings, dict):

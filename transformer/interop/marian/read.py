@@ -12,6 +12,7 @@ import numpy as np
 import yaml
 
 from transformer.config import Config, DataConfig
+from transformer.files.reading import read_file
 from transformer.files.storage import PathLike
 from transformer.interop.marian.settings import check_settings, config_of
 from transformer.interop.marian.vocabulary import read_vocabularies
@@ -55,9 +56,7 @@ def read_marian(
 def _read_decoder(path: Path) -> dict[str, Any]:
     """Returns the settings of decoder.yml: the files, and what Marian searches with."""
     try:
-        decoder = yaml.safe_load(path.read_bytes())
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
+        decoder = yaml.safe_load(read_file(path))
     except yaml.YAMLError:
         decoder = None
     if not isinstance(decoder, dict):
