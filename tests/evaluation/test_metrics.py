@@ -130,7 +130,7 @@ def test_tokens_are_counted_as_by_bleu():
 
 
 def test_line_error_rate_counts_lines_that_are_not_wholly_right():
-    """Catches phones counted for words, a fraction, a forgiving comparison, and half an interval."""
+    """Catches phones counted for words, a fraction, a forgiving comparison, half an interval."""
     ours, theirs = ["a b c", "a b", "A b", "ab", ""], ["a b c", "a c", "a b", "a b", "x"]
     texts = ours * 100, theirs * 100, "hun-ipa"
     score = metrics.score_by("line_error_rate", *texts, num_bootstrap=1000)
