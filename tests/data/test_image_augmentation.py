@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer.config import DataConfig
-from transformer.data.rows.images import AugmentedImageBatches, ImageBatches, crop, to_patches
+from transformer.data.rows.images import ImageBatches, crop, to_patches
 
 N, SIDE = 40, 4
 
@@ -15,9 +14,10 @@ def images():
 
 
 def batches_of(images, seed=0, padding=0, is_flipped=False):
-    data = DataConfig(patch_size=2, crop_padding=padding, flip_images=is_flipped)
-    targets = np.arange(N, dtype=np.int32)
-    return AugmentedImageBatches(images, targets, data, rows_per_batch=8, seed=seed)
+    targets, options = np.arange(N, dtype=np.int32), {"rows_per_batch": 8, "seed": seed}
+    return ImageBatches(
+        images, targets, patch_size=2, flip=is_flipped, crop_padding=padding, **options
+    )
 
 
 def variants(images, batches, steps=range(10)):
@@ -71,9 +71,7 @@ def test_draws_are_a_function_of_seed_and_step(images):
 
 def test_order_and_classes_are_those_without_augmentation(images):
     """Catches an augmentation that changes which images a step shows, or whose class is whose."""
-    plain = ImageBatches(
-        to_patches(images, 2), np.arange(N, dtype=np.int32), rows_per_batch=8, seed=0
-    )
+    plain = batches_of(images)
     augmented = batches_of(images, padding=1)
     for step in range(6):
         np.testing.assert_array_equal(plain[step].targets, augmented[step].targets)

@@ -9,8 +9,8 @@ from transformer.data.rows.images import ImageBatches, fill_images
 def batches_of(num_images, *, rows=8, seed=0):
     """Image i has pixels of i + 1, and the class i."""
     targets = np.arange(num_images, dtype=np.int32)
-    patches = np.tile(np.float32(targets + 1)[:, None, None], (1, 4, 3))
-    return ImageBatches(patches, targets, rows_per_batch=rows, seed=seed)
+    images = np.tile(np.float32(targets + 1)[:, None, None, None], (1, 2, 2, 3))
+    return ImageBatches(images, targets, patch_size=1, rows_per_batch=rows, seed=seed)
 
 
 def images_of(batch):

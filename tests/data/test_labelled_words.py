@@ -5,11 +5,8 @@ import pytest
 
 from tests.helpers.imported import GOLDEN
 from transformer.config import DataConfig, ModelConfig
-from transformer.data.rows.labelled_words import (
-    encode_words,
-    label_first_pieces,
-    load_labelled_words,
-)
+from transformer.data.files.texts import load_labelled_words
+from transformer.data.rows.encoded_texts import encode_words, label_first_pieces
 from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer
 from transformer.interop.huggingface.tokens import read_bert_tokenizer
 from transformer.special_tokens import EOS, UNK

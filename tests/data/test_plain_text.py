@@ -6,7 +6,7 @@ import lzma
 import pytest
 
 from transformer.config import DataConfig
-from transformer.data.files.plain_text import load_text_lines
+from transformer.data.files.texts import load_text_lines
 
 
 def lines_of(corpus, split="train"):
@@ -76,9 +76,9 @@ def test_a_part_without_text_is_refused(tmp_path):
 def test_a_missing_file_or_folder_says_what_the_folder_holds(tmp_path):
     """Catches "No such file or directory" without a way out."""
     (tmp_path / "dev.txt").write_text("a\n")
-    with pytest.raises(ValueError, match=r"holds train\.txt .*: it holds dev\.txt\.$"):
+    with pytest.raises(ValueError, match=r"hold train\.txt .*; it holds dev\.txt\.$"):
         lines_of(tmp_path)
-    with pytest.raises(ValueError, match=r"holds test\.txt .*no such folder .*--corpus\.$"):
+    with pytest.raises(ValueError, match=r"hold test\.txt .*no such folder .*--corpus\.$"):
         lines_of(tmp_path / "none", "test")
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.helpers.imported import GOLDEN
 from transformer.config import ModelConfig
-from transformer.data.rows.text_pairs import encode_texts, sides
+from transformer.data.rows.encoded_texts import encode_texts, sides
 from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 from transformer.interop.huggingface.tokens import read_bert_tokenizer
 

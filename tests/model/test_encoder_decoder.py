@@ -110,11 +110,20 @@ def test_options_of_published_models_have_the_weights_that_they_say():
     assert added(num_decoder_layers=2) == 2 * attention + feed_forward
 
 
-def test_packed_sentences_and_plain_arrays_are_the_same_to_a_model(pairs, plain_arrays):
-    """Catches any way in which neighbours in a row, or padding, change a sentence."""
-    model = tiny_model(positions="learned", num_layers=1)
+@pytest.mark.parametrize("positions", ["learned", "rotary", "relative"])
+def test_packed_sentences_and_plain_arrays_are_the_same_to_a_model(positions, pairs, plain_arrays):
+    """Catches any way in which neighbours in a row, or padding, change a sentence.
+
+    Also distances from the beginning of a row, and a scheme in attention to the source, with which
+    targets have no positions in common.
+    """
+    model = tiny_model(positions=positions, num_layers=1)
     packed = make_batch([pairs[:3], pairs[3:]], 12, 9)
     params = init(model, packed)
+    decoder = params["decoder"]["layer_0"]
+    assert ("relative_positions" in decoder["self_attention"]) == (positions == "relative")
+    assert "relative_positions" not in decoder["encoder_attention"]
+    assert ("source_positions" in params) == (positions == "learned")
     run = jax.jit(partial(model.apply, deterministic=True))
     ours = run({"params": params}, packed)
     expected = run({"params": params}, *plain_arrays)

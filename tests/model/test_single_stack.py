@@ -198,10 +198,17 @@ def test_scores_of_the_vocabulary_are_rounded_in_training_alone(kind):
     assert (dtype_of(True), dtype_of(False)) == ("float32", "bfloat16")
 
 
-def test_a_search_gives_the_scores_of_the_whole_pass():
-    """Catches a cache, a position or a start of the search unlike those of training."""
-    model = CausalLM(CONFIG, VOCAB_SIZE)
-    targets = RNG.integers(4, VOCAB_SIZE, (3, 7)).astype(np.int32)
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
+def test_a_search_gives_the_scores_of_the_whole_pass(positions):
+    """Catches a cache, a position or a start of the search unlike those of training.
+
+    Where positions act in attention, also a memory without its limits, and columns of the cache
+    that are written over too early.
+    """
+    memory = dict(block="transformer_xl", segment_length=2, memory_length=3)
+    options = {} if positions == "sinusoidal" else memory
+    model = CausalLM(tiny_config(num_layers=1, positions=positions, **options), VOCAB_SIZE)
+    targets = RNG.integers(4, VOCAB_SIZE, (3, 11)).astype(np.int32)
     inputs = np.concatenate([np.full((3, 1), EOS), targets[:, :-1]], 1).astype(np.int32)
     params = random_params(model.init, inputs, deterministic=True)
 
@@ -211,9 +218,10 @@ def test_a_search_gives_the_scores_of_the_whole_pass():
 
     @jax.jit
     def search():
-        cache = model.apply({"params": params}, 3, 1, 7, method="init_cache")
+        cache = model.apply({"params": params}, 3, 1, 11, method="init_cache")
+        assert cache[0].value.shape[2] == (2 + 3 if options else 11)
         method = Sampling(HypothesisRules(EOS, FREE, "power", 0.0), temperature=0.0)
-        return search_to_end(method, step_fn, Limits(np.full(3, 8), targets), cache)
+        return search_to_end(method, step_fn, Limits(np.full(3, 12), targets), cache)
 
     found = search()
     np.testing.assert_array_equal(found.ids[:, 0], targets)

@@ -14,10 +14,9 @@ from transformer.checkpoint.train_state import Params
 from transformer.data.corpora.corpora import Tags
 from transformer.data.rows.batch import Batch
 from transformer.data.rows.bucketing import fill_inputs, plan_batches
+from transformer.data.rows.encoded_texts import encode_texts, encode_words
 from transformer.data.rows.images import ImageBatch, are_shares, fill_images, to_patches
-from transformer.data.rows.labelled_words import encode_words
 from transformer.data.rows.ragged import Ragged
-from transformer.data.rows.text_pairs import encode_texts
 from transformer.data.tokenizers.sentencepiece import check_texts
 from transformer.inference.predictor import Predictor
 from transformer.model.encoder_only import pool

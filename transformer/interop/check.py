@@ -11,7 +11,7 @@ from etils.epath import PathLike
 
 from transformer.checkpoint.restore import Run
 from transformer.data.corpora.corpora import Tags
-from transformer.data.rows.text_pairs import encode_texts
+from transformer.data.rows.encoded_texts import encode_texts
 from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer
 from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.files.reading import reason_of

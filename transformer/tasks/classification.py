@@ -12,14 +12,14 @@ from etils.epath import PathLike
 from transformer.config import Config, DataConfig
 from transformer.console import quantity
 from transformer.data.corpora.cleaning import filter_by_length, length_warnings
-from transformer.data.files.labelled_text import (
+from transformer.data.files.texts import (
     LabelledTexts,
     load_evaluation_examples,
     load_training_examples,
 )
+from transformer.data.rows.encoded_texts import encode_texts, sides
 from transformer.data.rows.packing import PackedBatches, num_rows_of_batch
 from transformer.data.rows.ragged import Ragged
-from transformer.data.rows.text_pairs import encode_texts, sides
 from transformer.inference.file_job import Answerer
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel

@@ -137,7 +137,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         tokenizers, corpus = training_corpus(self.config, text, cache, known, share)
         assert corpus is not None  # as the share waits for the others
         self.overlap = corpus.overlap_with(evaluation)
-        return corpus, tokenizers, text.evaluation_pairs | text.held_out_splits(corpus.held_out)
+        return corpus, tokenizers, text.all_evaluation_pairs(corpus.held_out)
 
     def _pack_training(self, num_rows: int) -> PackedBatches:
         data = self.config.data

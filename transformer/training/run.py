@@ -156,7 +156,7 @@ def _make_trainer(
     start: by `time.monotonic`.
     """
     options = workdir, stopping, task_type, on_report
-    choices = Choices(config) if workdir.has_run else choose_settings(config)
+    choices = Choices(config) if workdir.has_run else choose_settings(config, workdir.path)
     trainer = Trainer(choices.config.validate(), *options)
     if choose_micro_batches(choices, trainer):
         trainer = Trainer(choices.config.validate(), *options)

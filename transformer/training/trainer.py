@@ -108,7 +108,6 @@ class Trainer:
         return state
 
     def _make_batch(self, step: int) -> Batch:
-        self.task.training_batches.plan_ahead(step)
         return self.train_step.make_batch(self.task.training_batches, step)
 
     def _must_end(self) -> bool:

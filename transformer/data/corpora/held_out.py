@@ -30,37 +30,37 @@ SHARE = re.compile(r"([^@,]+)@(\d+(?:\.\d+)?)%")
 MOST_PERCENT = 50  # percent of the training text that may be held out
 
 
-class Part(NamedTuple):
+class Interval(NamedTuple):
     """A split that is held out: the pairs whose hash is from `start` up to `stop`, out of 1."""
 
     start: float
     stop: float
 
 
-def held_out_parts(config: DataConfig) -> dict[str, Part]:
-    """Parses `data.held_out`: the part of the training text that each split is.
+def held_out_intervals(config: DataConfig) -> dict[str, Interval]:
+    """Parses `data.held_out`: the hashes of the pairs of each split.
 
     Raises ValueError unless it is SPLIT@PERCENT% a few times, each split once, half at most.
 
-    >>> held_out_parts(DataConfig(held_out="validation@10%,test@2.5%"))
-    {'validation': Part(start=0.0, stop=0.1), 'test': Part(start=0.1, stop=0.125)}
+    >>> held_out_intervals(DataConfig(held_out="validation@10%,test@2.5%"))
+    {'validation': Interval(start=0.0, stop=0.1), 'test': Interval(start=0.1, stop=0.125)}
     """
-    parts: dict[str, Part] = {}
+    intervals: dict[str, Interval] = {}
     percent = 0.0
     for text in filter(None, config.held_out.split(",")):
         match = SHARE.fullmatch(text.strip())
-        if not match or match[1] in parts or not 0 < float(match[2]) <= MOST_PERCENT - percent:
+        if not match or match[1] in intervals or not 0 < float(match[2]) <= MOST_PERCENT - percent:
             raise ValueError(
                 f"data.held_out must be splits with their shares of the training text, "
                 f"{MOST_PERCENT}% in all at most, such as validation@2%,test@2%, not "
                 f"'{config.held_out}'."
             )
         start, percent = percent, percent + float(match[2])
-        parts[match[1]] = Part(start / 100, percent / 100)
-    return parts
+        intervals[match[1]] = Interval(start / 100, percent / 100)
+    return intervals
 
 
-def held_out_pairs(pairs: Iterable[Pair], part: Part) -> list[Pair]:
+def held_out_pairs(pairs: Iterable[Pair], interval: Interval) -> list[Pair]:
     """Returns the pairs of a split that is held out, only the first one of each source.
 
     Pairs with an empty side or two equal sides are left out, as they test nothing.
@@ -68,7 +68,7 @@ def held_out_pairs(pairs: Iterable[Pair], part: Part) -> list[Pair]:
     kept: dict[str, Pair] = {}
     for source, target in pairs:
         key = sentence_key(source)
-        if part.start <= position(key) < part.stop and target.strip() and source != target:
+        if interval.start <= position(key) < interval.stop and target.strip() and source != target:
             kept.setdefault(key, (source, target))
     return [pair for key, pair in kept.items() if key]
 
@@ -99,8 +99,8 @@ class HeldOut:
     """
 
     def __init__(self, pairs: Iterable[Pair], config: DataConfig) -> None:
-        parts = held_out_parts(config).values()
-        self._stop = max((part.stop for part in parts), default=0.0)
+        intervals = held_out_intervals(config).values()
+        self._stop = max((interval.stop for interval in intervals), default=0.0)
         chosen = self.choose(pairs)
         self._targets = {sentence_key(target) for _, target in chosen} - {""}
         self._sources = set[str]()  # besides those whose hash tells
