@@ -21,6 +21,7 @@ import os
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO
 
@@ -39,18 +40,24 @@ FOREIGN = "{1} is a folder of {0}, no work directory; transformer-import {1} RUN
 class WorkDir:
     """Paths and small files of a run; `open_for_training` also locks it.
 
-    path: a folder, or gs://BUCKET/NAME; raises ValueError if that cannot be read.
+    path: a folder, or gs://BUCKET/NAME; raises ValueError if that cannot be read. Of
+      another `WorkDir`, the configuration that that has read is not read again.
     writes: False on all hosts but the first; methods that would write then do nothing.
     """
 
     def __init__(self, path: storage.PathLike, *, writes: bool = True) -> None:
         self.path, self.writes = storage.locate(path), writes
+        self._known: Config | None = path._read if isinstance(path, WorkDir) else None
+        self._read = self._known
         self._lock: TextIO | None = None  # the open file that is locked
         self._made: list[epath.Path] = []  # the folders that `open_for_training` made, inner first
         self._growing = GrowingFiles(self.path)
 
     def __truediv__(self, name: str) -> epath.Path:
         return self.path / name
+
+    def __fspath__(self) -> str:
+        return str(self.path)
 
     @property
     def checkpoints(self) -> epath.Path:
@@ -67,6 +74,8 @@ class WorkDir:
 
         Raises ValueError if the folder holds none.
         """
+        if self._known is not None:
+            return deepcopy(self._known)
         file = self.path / "config.json"
         if not self.has_run:
             if (self.path / "decoder.yml").is_file():
@@ -77,12 +86,13 @@ class WorkDir:
             )
         content = read_file(file)
         try:
-            return Config.from_json(content.decode())
+            self._read = Config.from_json(content.decode())
         except ValueError as error:
             if b'"model_type"' in content:  # no setting of ours has this name
                 raise ValueError(FOREIGN.format("Hugging Face", self.path)) from None
             mistakes = str(error).replace("\n", f"\n{file}: ")
             raise ValueError(f"{file}: {mistakes}") from None
+        return deepcopy(self._read)
 
     def with_choices(self, config: Config) -> Config:
         """Returns a configuration with what the run has chosen, if the folder holds one."""

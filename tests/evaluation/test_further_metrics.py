@@ -9,12 +9,10 @@ import sacrebleu
 from sacrebleu.dataset import DATASETS
 
 from tests.helpers.scored import CORPUS, evaluation
-from transformer.cli.evaluate_flags import EvaluateFlags
-from transformer.cli.score_translation import read_test_set
-from transformer.config import DataConfig
+from transformer.cli.commands.evaluate import EvaluateFlags
 from transformer.evaluation import metrics
+from transformer.evaluation.evaluation_set import read_files, read_published
 from transformer.evaluation.metrics import check_metrics, score_by
-from transformer.evaluation.published_sets import read_published
 from transformer.evaluation.segments import Segment, text_sides
 from transformer.workdir import WorkDir
 
@@ -93,11 +91,11 @@ def test_files_with_commas_are_several_references(tmp_path):
         files = ",".join(str(tmp_path / name) for name in names)
         flags = EvaluateFlags(input=str(tmp_path / "in"), reference=files)
         flags.check("translation")
-        return read_test_set(flags, DataConfig()).pairs
+        return read_files(flags.files).pairs
 
     assert pairs("a", "b") == list(zip(OURS, BOTH, strict=True))
     assert pairs("c,d") == [(ours, (first,)) for ours, first in zip(OURS, FIRST, strict=True)]
-    with pytest.raises(ValueError, match="--input has 3 lines and --reference 2; they must pair"):
+    with pytest.raises(ValueError, match="in has 3 lines and its references 2; they must pair"):
         pairs("a", "e")
     with pytest.raises(ValueError, match=r"--reference must be a file .*nothing does not exist"):
         pairs("a", "nothing")
@@ -151,7 +149,7 @@ class Published:
 def test_a_published_test_set_comes_with_its_references(tmp_path, monkeypatch):
     """Catches a second reference of WMT that is left out, and the wrong direction."""
     monkeypatch.setitem(DATASETS, "own/full", Published(tmp_path))
-    found = read_test_set(EvaluateFlags(test_set="own/full"), DataConfig())
+    found = read_published("own/full", "en-de")
     assert found.pairs == list(zip(OURS, BOTH, strict=True)) and found.name == "own/full"
     with pytest.raises(ValueError, match=r"that sacrebleu has for en-de \(.*wmt14/full.*not 'wmt'"):
         read_published("wmt", "en-de")
