@@ -199,7 +199,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         return StepCost(flops, lengths.sum())
 
     def training_contents(self) -> list[Any]:
-        return [self.corpus.checksums]
+        return [self.corpus.header["checksums"]]
 
     def data_contents(self) -> list[Any]:
         return [*self.training_contents(), self.validation_pairs, self.test_pairs]

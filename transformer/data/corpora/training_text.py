@@ -165,16 +165,17 @@ class TrainingText:
         name: of the phase that shows how many pairs are done, and how many a second.
         one_in: of how many blocks about one is wanted, for the time that is left.
         """
-        at_work: deque[tuple[int, float]] = deque()  # (pairs of a block, about how many follow)
+        sizes = deque[int]()  # of the blocks at work
 
         def wanted() -> Iterator[Block]:
             num_read = 0
             for block in self._blocks():
-                share = self._share_read(block)
                 num_read += block.num_pairs
                 if is_wanted(block):
-                    num_left = num_read * (1 / share - 1) / one_in if share else 0
-                    at_work.append((block.num_pairs, num_left))
+                    sizes.append(block.num_pairs)
+                    if share := self._share_read(block):
+                        num_left = num_read * (1 / share - 1) / one_in
+                        this.total = this.num_done + sum(sizes) + round(num_left)
                     yield block
 
         num_workers = self.config.prepare_workers or num_cores()
@@ -184,9 +185,7 @@ class TrainingText:
             this.unit = "pairs"
             for result in in_order(function, wanted(), num_workers):
                 yield result
-                number, num_left = at_work.popleft()
-                this.advance(number)
-                this.total = this.num_done + round(num_left)
+                this.advance(sizes.popleft())
 
     def _blocks(self) -> Iterator[Block]:
         self.num_blocks = 0

@@ -90,7 +90,7 @@ def say_if_changed(folder: epath.Path) -> None:
         )
 
 
-FORMAT = 2  # of the files; another one is prepared anew
+FORMAT = 3  # of the files; another one is prepared anew
 LANGUAGES = "source_language", "target_language"
 FILTERS = "cache_key", "train_split", *LANGUAGES, "held_out", "source_noise"
 FILTERS += "drop_identical", "drop_without_letters", "drop_wrong_script", "drop_overlap"

@@ -14,7 +14,7 @@ import json
 import pathlib
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -36,7 +36,7 @@ from transformer.data.corpora.cleaning import (
     no_pair_error,
     spread,
 )
-from transformer.data.corpora.held_out import EvaluationSets, Overlap
+from transformer.data.corpora.held_out import EvaluationSets
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.files.text import Repairs
 from transformer.data.prepared.cache import Facts
@@ -59,17 +59,12 @@ from transformer.files.parts import Parts, part_name
 
 HASH = np.dtype("<u8")
 NUM_BUCKETS = 16  # which are sorted one after another, so that little memory is needed
-REASONS = {  # by the column of hashes in which a pair occurs again, of each data.drop_duplicates
-    "": {},
-    "pair": {"pair_hash": "a repeated pair"},
-    "source": {"source_hash": "a repeated source"},
-    "target": {"target_hash": "a repeated target"},
-    "either": {"source_hash": "a repeated source", "target_hash": "a repeated target"},
-}
-HASHED: dict[str, Callable[[str, str], str]] = {
-    "pair_hash": lambda source, target: f"{source}\n{target}",
-    "source_hash": lambda source, _: source,
-    "target_hash": lambda _, target: target,
+COMPARED = {  # what is compared one after another, of each data.drop_duplicates
+    "": (),
+    "pair": ("pair",),
+    "source": ("source",),
+    "target": ("target",),
+    "either": ("source", "target"),
 }
 
 
@@ -199,7 +194,7 @@ def write_header(
     sizes = [part.num_pairs for part in facts]
     if not sum(sizes):
         raise no_pair_error(text.config, left_out)
-    if reasons := list(REASONS[text.config.drop_duplicates].values()):
+    if reasons := [f"a repeated {name}" for name in COMPARED[text.config.drop_duplicates]]:
         codes = find_repeated(files, sizes, text.config.drop_duplicates)
         kept = [np.flatnonzero(part_codes == 0).astype(np.uint32) for part_codes in codes]
         sizes = [len(indices) for indices in kept]
@@ -227,11 +222,17 @@ def write_header(
     write(HEADER, json.dumps(header))
 
 
-def _overlap(facts: Sequence[PartFacts], evaluation: EvaluationSets) -> Overlap | None:
-    """Returns the overlap with the evaluation sets; None if a part was written for other sets."""
+def _overlap(
+    facts: Sequence[PartFacts], evaluation: EvaluationSets
+) -> tuple[str, dict[str, tuple[int, int]]] | None:
+    """Returns (digest of the evaluation sets, overlap with them).
+
+    None if a part was written for other sets.
+    """
     if any(part.evaluation != evaluation.digest for part in facts):
         return None
-    return evaluation.count([{i for part in facts for i in part.overlap[s]} for s in (0, 1)])
+    found = [{i for part in facts for i in part.overlap[side]} for side in (0, 1)]
+    return evaluation.digest, evaluation.count(found)
 
 
 def _repeated_pairs(
@@ -257,10 +258,15 @@ def hash_columns(pairs: Pairs, drop_duplicates: str) -> dict[str, np.ndarray]:
 
     Spaces around a sentence make no difference.
     """
-    stripped = [(source.strip(), target.strip()) for source, target in pairs]
-    return {
-        name: _hashes(HASHED[name](*pair) for pair in stripped) for name in REASONS[drop_duplicates]
+    sides = [[side.strip() for side in of_pairs] for of_pairs in zip(*pairs, strict=True)] or [
+        []
+    ] * 2
+    texts = {
+        "source": sides[0],
+        "target": sides[1],
+        "pair": map("\n".join, zip(*sides, strict=True)),
     }
+    return {f"{name}_hash": _hashes(texts[name]) for name in COMPARED[drop_duplicates]}
 
 
 def _hashes(texts: Iterable[str]) -> np.ndarray:
@@ -277,10 +283,10 @@ def find_repeated(
     """
     codes, hashes = np.zeros(sum(sizes), np.uint8), np.empty(sum(sizes), HASH)
     bounds = np.cumsum(sizes)[:-1]
-    for code, name in enumerate(REASONS[drop_duplicates], 1):
+    for code, name in enumerate(COMPARED[drop_duplicates], 1):
         places = zip(np.split(hashes, bounds), files, strict=True)
         for place, file in counted(places, "looking for what occurs again", len(files)):
-            place[:] = ArrowFile(file).numbers(name)
+            place[:] = ArrowFile(file).numbers(f"{name}_hash")
         _mark_repeated(hashes, codes, code)
     return np.split(codes, bounds)
 

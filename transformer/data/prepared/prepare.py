@@ -85,9 +85,7 @@ def training_corpus(
         raise
     except ValueError:
         if is_new and not was_learnt and not storage.is_remote(folder):
-            storage.remove_folder(folder)
-            with suppress(OSError):  # there is something else in it
-                os.rmdir(cache)
+            _remove(folder)
         raise
 
 
@@ -174,12 +172,12 @@ class Preparation:
         except TransientError:  # the parts that are missing are written by the next start
             raise
         except ValueError:  # the text is wrong: once it is mended, these parts are of no use
-            self._remove()
+            _remove(self.folder)
             raise
         except OSError as error:
             if (corpus := open_or_discard(self.folder)) is not None:  # others were sooner
                 return corpus
-            self._remove()
+            _remove(self.folder)
             raise ValueError(
                 f"The prepared corpus cannot be written to {self.folder} "
                 f"({reason_of(error)}); nothing is left of it there. Name another folder "
@@ -222,11 +220,12 @@ class Preparation:
         self.parts.remove_unfinished()
         return open_or_discard(self.folder)
 
-    def _remove(self) -> None:
-        """Removes the folder, and the one that it is in if that is empty then."""
-        self.parts.remove()
-        with suppress(OSError):  # there is something in it
-            os.rmdir(self.folder.parent)
+
+def _remove(folder: epath.Path) -> None:
+    """Removes a folder of the cache, and the cache if that is empty then."""
+    Parts(folder).remove()
+    with suppress(OSError):  # there is something in it
+        os.rmdir(folder.parent)
 
 
 def vocabulary_folder(config: Config, cache: epath.Path, facts: list[Facts]) -> epath.Path:
