@@ -50,28 +50,27 @@ class AblationTable:
 
     def _scores(self, number: int) -> dict[str, str]:
         """Returns the cells of the scores of a row, and of the difference by the first score."""
-        test = next((d for d in self.comparison.differences if d.system == number), None)
         (primary, score), *others = self.comparison.first.scores.items()
         cells = {score.name: self._figures(number, primary)}
-        cells["difference"] = f"{test.difference:+.2f}" if test else self._difference(number)
-        if self.comparison.differences:
-            cells["p"] = f"{test.p_holm:.4f}" if test else ""
+        cells["difference"] = self._difference(number, primary) if number else ""
+        if tests := self.comparison.differences:
+            p_values = (f"{test.p_holm:.4f}" for test in tests if test.system == number)
+            cells["p"] = next(p_values, "")
         return cells | {score.name: self._figures(number, key) for key, score in others}
 
     def _figures(self, number: int, key: str) -> str:
         """Returns a score of a row: with its interval, or mean and deviation over the seeds."""
         if not self.has_seeds:
-            return self.comparison.figures(self.comparison.runs[number], key)
+            return self.comparison.figures(self.runs[number][0], key)
         scores = [run.scores[key] for run in self.runs[number] if key in run.scores]
         return _mean([score.value for score in scores], f".{scores[0].digits}f") if scores else "–"
 
-    def _difference(self, number: int) -> str:
+    def _difference(self, number: int, key: str) -> str:
         """Returns the difference from the first row, of the runs with the same seeds."""
-        primary = next(iter(self.comparison.first.scores))
         pairs = zip(self.runs[0], self.runs[number], strict=True)
-        scores = [(first.scores[primary], run.scores.get(primary)) for first, run in pairs]
+        scores = [(first.scores[key], run.scores.get(key)) for first, run in pairs]
         values = [score.value - first.value for first, score in scores if score]
-        return "" if number == 0 else _mean(values, "+.2f") if values else "–"
+        return _mean(values, "+.2f") if values else "–"
 
     def notes(self) -> list[str]:
         """Returns what the columns mean, and what else than the rows say differs between runs."""
@@ -135,11 +134,11 @@ def make_table(rows: Sequence[Row], runs: Sequence[Sequence[ComparedRun]]) -> Ab
 
     There are no paired tests of rows with several seeds, or with other references than the first.
     """
-    firsts = [each[0] for each in runs]
-    comparison = without_tests(firsts)
+    comparison = without_tests([each[0] for each in runs])
     if all(len(each) == 1 for each in runs):
         with suppress(ValueError):
-            comparison = compare(firsts)
+            comparison = compare(comparison.runs)
+        runs = [[run] for run in comparison.runs]  # scored by the metric of the first
     return AblationTable(rows, runs, comparison)
 
 

@@ -265,20 +265,19 @@ class Comparison:
 def check_comparable(config: Config, other: Config, name: str) -> None:
     """Raises ValueError unless two runs can translate the same test set; name: of the other."""
 
-    def text_kinds(config: Config) -> tuple[str, ...]:
-        source_kind, target_kind = config.tokenizer.kinds
-        return (
-            f"task={config.task}",
-            "-".join(config.data.languages),
-            f"tokenizer.kind={source_kind}",
-            f"tokenizer.target_kind={target_kind}",
-        )
-
-    for kind, other_kind in zip(text_kinds(config), text_kinds(other), strict=True):
-        if kind != other_kind:
+    facts, other_facts = (
+        {
+            "task": side.task,
+            "languages": "-".join(side.data.languages),
+            "tokenizers": " and ".join(side.tokenizer.kinds),
+        }
+        for side in (config, other)
+    )
+    for fact, value in facts.items():
+        if other_facts[fact] != value:
             raise ValueError(
-                f"--compare needs runs that translate the same text: the first has {kind}, {name} "
-                f"{other_kind}."
+                f"--compare needs runs that translate the same text: the {fact} of the first: "
+                f"{value}, of {name}: {other_facts[fact]}."
             )
 
 
@@ -340,15 +339,13 @@ def _scored_as(first: ComparedRun, run: ComparedRun, num_bootstrap: int) -> Comp
 
 
 def distinct_names(paths: Sequence[str], checkpoints: Sequence[str]) -> list[str]:
-    """Returns a name for each run that no other has, as short as it can be.
+    """Returns a name for each run that no other has: its folder, if that is enough.
 
     >>> distinct_names(["runs/a", "runs/b"], ["best (9)", "best (9)"])
     ['a', 'b']
     """
-    folders = [path.rstrip("/").rpartition("/")[2] for path in paths]
     named = [f"{path} {name}" for path, name in zip(paths, checkpoints, strict=True)]
-    numbered = [f"{name} #{number}" for number, name in enumerate(named, 1)]
-    for names in (folders, list(paths), named):
+    for names in ([path.rstrip("/").rpartition("/")[2] for path in paths], list(paths), named):
         if len(set(names)) == len(names):
             return names
-    return numbered
+    return [f"{name} #{number}" for number, name in enumerate(named, 1)]

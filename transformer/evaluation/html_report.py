@@ -30,24 +30,27 @@ def render(result: Evaluation, workdir: WorkDir, checkpoints: Sequence[TaskScore
     workdir: of the run, whose curves and settings are shown if there are any. checkpoints: all that
     were scored, `result` being the last. Without matplotlib it says how to get the pictures.
     """
-    checkpoints = checkpoints if len(checkpoints) > 1 else ()
-    worst, best = worst_and_best(result.segments)
+    missing: set[str] = set()  # what is missing for pictures
+
+    def svg(draw: Callable[..., None], name: str, **content: Any) -> Markup:
+        try:
+            return Markup(plots.render_svg(partial(draw, **content), name))  # plots escapes text
+        except plots.NoMatplotlibError as error:
+            missing.add(str(error))
+            return Markup()
+
     ends = [score.value + (score.interval or 0) for score in result.by_length.values()]
-    pictures, note = {"training": None, "checkpoints": None, "attention": []}, ""
-    try:
-        pictures |= _pictures(result, workdir.read_metrics(), checkpoints)
-    except plots.NoMatplotlibError as error:
-        note = str(error)
     return page_template("report.html.jinja").render(
         result=result,
         title=str(workdir.path),
-        checkpoints=checkpoints,
-        worst=worst,
-        best=best,
+        curves=workdir.read_metrics(),
+        checkpoints=checkpoints if len(checkpoints) > 1 else (),
+        worst_and_best=worst_and_best(result.segments),
         bar_scale=100 / max([*ends, 1e-9]),  # the longest bar fills its cell
         range_text=range_text,
-        pictures=pictures,
-        note=note,
+        plots=plots,
+        svg=svg,
+        missing=missing,
         faults=FAULTS,
         settings=changed_settings(workdir),
         origin=origin(workdir),
@@ -86,24 +89,3 @@ def mark_differences(text: str, reference: str) -> list[tuple[str, bool]]:
         for kind, start, end, _, _ in matcher.get_opcodes()
         if start < end
     ]
-
-
-def _pictures(
-    result: Evaluation, curves: Sequence[dict[str, Any]], checkpoints: Sequence[TaskScores]
-) -> dict[str, Any]:
-    """Returns the SVG elements of each section that has any; curves: records of metrics.jsonl."""
-
-    def svg(draw: Callable[..., None], name: str, **content: Any) -> Markup:
-        # plots escapes all text in an SVG
-        return Markup(plots.render_svg(partial(draw, **content), name))
-
-    pictures: dict[str, Any] = {}
-    if any("loss" in record for record in curves):
-        pictures["training"] = svg(plots.draw_curves, "training", records=curves)
-    if checkpoints:
-        pictures["checkpoints"] = svg(plots.draw_checkpoints, "checkpoints", rows=checkpoints)
-    pictures["attention"] = [
-        svg(plots.draw_attention, f"attention{number}", attention=attention)
-        for number, attention in enumerate(result.maps)
-    ]
-    return pictures

@@ -141,7 +141,7 @@ def evaluate_translator(
     references = [all_references(reference) for _, reference in pairs]
 
     def translate(part: Sequence[str]) -> list[dict[str, Any]]:
-        return [_as_json(t) for t in translator.translate(list(part), **options)]
+        return [vars(t) for t in translator.translate(list(part), **options)]
 
     def score_references(part: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
         scored = translator.score(*([pair[side] for pair in part] for side in (0, 1)))
@@ -254,12 +254,6 @@ def _samples(segments: Sequence[Segment]) -> list[str]:
         f"  source       {s.source}\n  reference    {s.reference}\n  translation  {s.translation}\n"
         for s in segments[:: max(1, len(segments) // NUM_SAMPLES)][:NUM_SAMPLES]
     ]
-
-
-def _as_json(translation: Translation) -> dict[str, Any]:
-    """Returns the fields of a translation that other hosts are sent, as JSON."""
-    names = ("text", "score", "log_prob", "ids", "is_cut")
-    return {name: getattr(translation, name) for name in names}
 
 
 def _by_readability(sources: Sequence[str], translations: Sequence[Translation]) -> list[int]:
