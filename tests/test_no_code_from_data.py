@@ -26,7 +26,7 @@ TRUSTED = {
     "registry.py": {"import_module"},  # names in this file
     "optional_libraries.py": {"import_module"},  # names in the calls of `require`
     "data/tfds.py": {"import_module"},  # names in this file
-    "evaluation/further_metrics.py": {"subprocess.run"},  # COMET's command
+    "evaluation/metrics.py": {"subprocess.run"},  # COMET's command
     "interop/writing.py": {"jinja2.Environment"},  # README.md, which is no web page
     "evaluation/html_report.py": {"Markup"},  # pictures, in which matplotlib has escaped all text
     "training/progress.py": {"subprocess.run"},  # git

@@ -14,8 +14,7 @@ from transformer.config import Config
 from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 from transformer.data.tokenizers.files import save_tokenizers
 from transformer.evaluation import ablation_table
-from transformer.evaluation.compared_run import compared_run, saved_run
-from transformer.evaluation.comparison import compare
+from transformer.evaluation.comparison import compare, compared_run, saved_run
 from transformer.exit_codes import DIVERGED, RESUMABLE
 from transformer.workdir import WorkDir
 
@@ -48,7 +47,7 @@ def trained(monkeypatch):
     """Replaces training: notes the runs; `outcomes` says with what some of them end, by name."""
     done, outcomes = [], {}
 
-    def train(config, workdir, *, resume_command):
+    def train(config, workdir):
         outcome = outcomes.get(workdir.name, 0)
         if isinstance(outcome, Exception):
             raise outcome
@@ -78,7 +77,7 @@ def test_a_row_that_fails_does_not_keep_the_others(call, table, trained, tmp_pat
     assert "error: row wide: no such corpus." in ended.err
     assert "these rows failed: wide, bad" in ended.err
     text = (tmp_path / "runs" / "table.md").read_text()
-    assert "| base |" in text and "| deep | num_layers 6 → 3 |" in text and "wide" not in text
+    assert "| base " in text and "| num_layers 6 → 3 |" in text and "wide" not in text
     assert text.splitlines()[-1] and "num_layers 6 → 3" in ended.out
     record = json.loads((tmp_path / "runs" / "table.json").read_text())
     assert [row["name"] for row in record["rows"]] == ["base", "deep"]
@@ -113,7 +112,7 @@ def test_a_saved_run_is_the_run_that_was_scored(tmp_path):
     result.save(workdir, "test")
     found = saved_run(tmp_path)
     assert found == compared_run(tmp_path, result)
-    assert found.config.decoding.beam_size == result.settings.search["beam_size"] == 4
+    assert found.config.decoding.beam_size == result.search["beam_size"] == 4
     assert found.scores["perplexity"].figures == result.scores["perplexity"].figures
     (tmp_path / "results" / "test" / "report.json").unlink()
     with pytest.raises(ValueError, match=r"holds no scores that can be read .*eval\.py"):

@@ -72,9 +72,8 @@ def test_only_the_block_of_a_step_is_planned(small_blocks, monkeypatch):
     plan.rows(step)
     assert planned == [plan.num_blocks + 3]
     before = set(threading.enumerate())
-    plan.plan_ahead(step)
-    plan.plan_ahead(step + plan.batches_per_block - 2)
-    plan.plan_ahead(step + plan.batches_per_block - 2)
+    plan.rows(step + plan.batches_per_block - 2)
+    plan.rows(step + plan.batches_per_block - 2)
     for thread in set(threading.enumerate()) - before:
         thread.join()
     assert planned == [plan.num_blocks + 3, plan.num_blocks + 4]

@@ -6,7 +6,12 @@ import pytest
 from etils import epath
 
 from transformer.config import Config, DataConfig
-from transformer.data.corpora.held_out import held_out_parts, position, read_held_out, sentence_key
+from transformer.data.corpora.held_out import (
+    held_out_intervals,
+    position,
+    read_held_out,
+    sentence_key,
+)
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.data.prepared.prepare import Share, training_corpus
 
@@ -82,7 +87,7 @@ def test_order_and_additions_move_no_sentence(tmp_path):
 def test_shares_are_checked(text):
     """Catches a share that holds out nothing or most of the text, and a split named twice."""
     with pytest.raises(ValueError, match=r"^data\.held_out must be splits .* not '.*'\.$"):
-        held_out_parts(DataConfig(held_out=text))
+        held_out_intervals(DataConfig(held_out=text))
 
 
 def test_a_run_keeps_what_it_held_out(tmp_path):

@@ -5,8 +5,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from transformer.data.rows.masked_batches import MaskedBatches
-from transformer.data.rows.next_sentence import IS_NEXT, IS_OTHER, make_sentence_pairs
+from transformer.data.rows.masked_batches import (
+    IS_NEXT,
+    IS_OTHER,
+    MaskedBatches,
+    make_sentence_pairs,
+)
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer

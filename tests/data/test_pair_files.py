@@ -64,7 +64,7 @@ WRITERS = {
 def read(corpus, split="train", **settings):
     """The pairs of a split, as every reader of blocks gets them."""
     blocks = training_text.read_blocks(str(corpus), split, DataConfig(**settings))
-    return [pair for block in blocks for pair in block.decode().pairs]
+    return [pair for block in blocks for pair in block.decode()[0]]
 
 
 @pytest.fixture(autouse=True)
@@ -188,8 +188,7 @@ def test_a_line_break_in_a_sentence_becomes_a_space_and_is_counted(kind, tmp_pat
     WRITERS[kind](tmp_path / "train", [("a", "b"), ("c\r\nd", "e\n")])
     (kept,) = TrainingText(DataConfig(corpus=str(tmp_path))).kept()
     assert kept.pairs == [("a", "b"), ("c d", "e ")]
-    ((name, repairs),) = kept.repairs.items()
-    ((reason, count),) = repairs.named(name).items()
+    ((reason, count),) = kept.repairs.named().items()
     assert count == 1 and "line breaks" in reason and "line 2)" in reason
 
 
@@ -198,8 +197,7 @@ def test_half_a_character_is_repaired_and_counted(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"en": "a\\ud83d", "de": "b"}\n')
     (kept,) = TrainingText(DataConfig(corpus=str(tmp_path))).kept()
     assert kept.pairs == [("a\ufffd", "b")]
-    ((name, repairs),) = kept.repairs.items()
-    assert [*repairs.named(name).values()] == [1]
+    assert [*kept.repairs.named().values()] == [1]
 
 
 def test_a_block_of_long_lines_holds_fewer(tmp_path, monkeypatch):
@@ -208,5 +206,5 @@ def test_a_block_of_long_lines_holds_fewer(tmp_path, monkeypatch):
     monkeypatch.setattr(pair_blocks, "LINES_AT_ONCE", 2)
     write_sides(tmp_path / "train", PAIRS)
     blocks = list(training_text.read_blocks(str(tmp_path), "train", DataConfig()))
-    assert [pair for block in blocks for pair in block.decode().pairs] == PAIRS
+    assert [pair for block in blocks for pair in block.decode()[0]] == PAIRS
     assert max(block.num_pairs for block in blocks) == 2

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from transformer.config import Config
-from transformer.data.corpora.source_noise import LETTERS_PER_ERROR, misspell, remove_accents
+from transformer.data.corpora.blocks import LETTERS_PER_ERROR, misspell, remove_accents
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.data.prepared.cache import corpus_recipe
 

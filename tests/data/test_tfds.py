@@ -11,7 +11,7 @@ import pytest
 from configs import imdb
 from tests.helpers.scripts import run_python
 from transformer.config import DataConfig
-from transformer.data.files.labelled_text import load_evaluation_examples, load_training_examples
+from transformer.data.files.texts import load_evaluation_examples, load_training_examples
 from transformer.data.rows.images import load_images
 from transformer.data.tfds import load_labelled, read_translations
 

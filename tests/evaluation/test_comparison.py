@@ -10,8 +10,7 @@ from sacrebleu.metrics import TER
 from tests.helpers.scored import compared, evaluation
 from transformer.config import Config
 from transformer.evaluation import comparison
-from transformer.evaluation.comparison import check_comparable, distinct_names
-from transformer.evaluation.comparison_tables import comparison_lines, settings_table
+from transformer.evaluation.comparison import check_comparable, distinct_names, without_tests
 from transformer.evaluation.paired_tests import holm, paired_differences
 
 compare = partial(comparison.compare, num_bootstrap=200, num_trials=300)
@@ -56,11 +55,11 @@ def test_a_clearly_worse_run_differs_in_both_directions():
             assert "bs:200" in test.signatures[0] and "ar:300" in test.signatures[1]
     best, worst = ahead.differing_segments(1).values()
     mirrored_worst, mirrored_best = behind.differing_segments(1).values()
-    gains = [pair.other.chrf - pair.first.chrf for pair in best]
+    gains = [other.chrf - first.chrf for first, other in best]
     assert gains == sorted(gains, reverse=True) and gains[-1] > 0 and len(gains) == 5
-    assert all(pair.other.chrf < pair.first.chrf for pair in worst + mirrored_best)
+    assert all(other.chrf < first.chrf for first, other in worst + mirrored_best)
     assert [(b, a) for a, b in best] == mirrored_best and len(worst) == len(mirrored_worst)
-    assert all(pair.first.number == pair.other.number for pair in best)
+    assert all(first.number == other.number for first, other in best)
     assert list(ahead.differing_segments(1)) == ["a is ahead", "a is behind"]
     assert ahead.to_json()["runs"][1]["bleu"]["value"] == good.primary.value
 
@@ -74,7 +73,7 @@ def test_each_of_several_runs_is_tested_against_the_first():
     assert by_bleu["same"].difference == 0 and by_bleu["same"].p_holm == 1
     assert by_bleu["worse"].difference < -10 < 10 < by_bleu["better"].difference
     assert by_bleu["worse"].p_holm == 3 * by_bleu["worse"].p_randomisation < 0.05
-    lines = comparison_lines(found)
+    lines = found.lines()
     assert any("p, Holm" in line for line in lines)
     assert any("corrected for the 3 comparisons" in line for line in lines)
 
@@ -102,23 +101,21 @@ def test_only_the_settings_that_differ_are_shown():
         compared("b", evaluation(), model__num_heads=4, training__init_from="runs/x"),
         compared("c", evaluation(), model__num_heads=1, training__init_from=""),
     ]
-    assert settings_table(compare(runs, num_bootstrap=5, num_trials=5)) == [
-        ["settings that differ", "a", "b", "c"],
-        ["--config.model.num_heads", "4", "4", "1"],
-        ["--config.training.init_from", "''", "runs/x", "''"],
+    assert without_tests(runs).settings_table() == [
+        {"settings that differ": "--config.model.num_heads", "a": "4", "b": "4", "c": "1"},
+        {"settings that differ": "--config.training.init_from"} | dict(a="''", b="runs/x", c="''"),
     ]
 
 
 def test_settings_that_follow_another_are_shown_with_its_value():
     """Catches a decoder of 0 layers in the table, and one that differs from another in words."""
     depths = {"a": (2, 1), "b": (2, 0), "c": (2, 2)}
-    runs = {
-        name: compared(name, evaluation(), model__num_layers=n, model__num_decoder_layers=m)
+    a, b, c = (
+        compared(name, evaluation(), model__num_layers=n, model__num_decoder_layers=m)
         for name, (n, m) in depths.items()
-    }
-    found = compare(list(runs.values()), num_bootstrap=5, num_trials=5)
-    assert found.settings() == {"--config.model.num_decoder_layers": [1, 2, 2]}
-    assert compare([runs["b"], runs["c"]], num_bootstrap=5, num_trials=5).settings() == {}
+    )
+    assert without_tests([a, b, c]).settings() == {"--config.model.num_decoder_layers": [1, 2, 2]}
+    assert without_tests([b, c]).settings() == {}
 
 
 def test_a_perplexity_of_another_vocabulary_is_marked():
@@ -127,23 +124,17 @@ def test_a_perplexity_of_another_vocabulary_is_marked():
     runs[1] = dataclasses.replace(runs[1], vocabulary=runs[0].vocabulary)
     found = compare(runs, num_bootstrap=5, num_trials=5)
     assert [found.has_comparable_perplexity(run) for run in found.runs] == [True, True, False]
-    marked = [line for line in comparison_lines(found) if "*" in line]
+    marked = [line for line in found.lines() if "*" in line]
     assert len(marked) == 2 and marked[1].startswith("*: per token of another vocabulary")
 
 
-def test_tables_fit_the_terminal():
-    """Catches lines that a terminal breaks, and a part of a table whose rows have no names."""
-    rows = [compared(f"runs/a_rather_long_name_{n}", evaluation()) for n in range(3)]
-    found = compare(rows, num_bootstrap=5, num_trials=5)
-    tables = comparison_lines(found, 60)
-    tables = tables[: tables.index("The runs have the same settings.")]
-    assert max(map(len, tables)) <= 60
-    assert sum(line.startswith("a_rather_long_name_0 ") for line in tables) > 1
-    wide = comparison_lines(found)
+def test_what_is_printed_has_every_table():
+    """Catches a table, a signature or a note that is left out, and settings of no difference."""
+    lines = compare_two(evaluation(), evaluation()).lines()
     heads = ["run", "checkpoint", "parameters", "step", "BLEU", "chrF2", "perplexity"]
-    assert wide[0].split() == heads and set(" ".join(heads).split()) <= set(
-        " ".join(tables).split()
-    )
+    assert lines[0].split() == heads
+    assert "The runs have the same settings." in lines and lines[4].split()[:2] == ["against", "a"]
+    assert sum("ar:300" in line for line in lines) == 2 and lines[-1].startswith("p: how often")
 
 
 def test_runs_have_short_names_that_differ():
@@ -183,18 +174,26 @@ def test_translations_without_a_single_match_are_compared():
     assert [score.value for score in list(found.first.scores.values())[:2]] == [0, 0]
 
 
-def test_other_references_and_other_directions_are_refused():
-    """Catches a comparison of scores of two test sets, or of English with German."""
+def test_other_references_are_refused():
+    """Catches a comparison of scores of two test sets."""
     with pytest.raises(ValueError, match="different references"):
         compare_two(evaluation(), evaluation([(s, f"{r} !", t) for s, r, t in texts(0)]))
-    ours, back, pieces = Config(), Config(), Config()
-    back.data = dataclasses.replace(back.data, source_language="de", target_language="en")
-    pieces.tokenizer = dataclasses.replace(pieces.tokenizer, kind="pieces")
-    check_comparable(ours, Config(), "runs/y")
-    with pytest.raises(ValueError, match="the first has en-de, runs/y de-en"):
-        check_comparable(ours, back, "runs/y")
-    with pytest.raises(ValueError, match=r"runs/y tokenizer\.kind=pieces"):
-        check_comparable(ours, pieces, "runs/y")
-    pieces.tokenizer.kind, pieces.tokenizer.target_kind = "sentencepiece", "pieces"
-    with pytest.raises(ValueError, match=r"runs/y tokenizer\.target_kind=pieces"):
-        check_comparable(ours, pieces, "runs/y")
+    check_comparable(Config(), Config(), "runs/y")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"data.source_language": "de", "data.target_language": "en"},
+            "the languages of the first: en-de, of runs/y: de-en",
+        ),
+        ({"tokenizer.kind": "pieces"}, "of runs/y: pieces and pieces"),
+        ({"tokenizer.target_kind": "pieces"}, "of runs/y: sentencepiece and pieces"),
+        ({"task": "language_model"}, "the task of the first: translation"),
+    ],
+)
+def test_runs_that_read_other_texts_are_refused(changes, said):
+    """Catches a comparison of English with German, and of words with pieces of them."""
+    with pytest.raises(ValueError, match=said):
+        check_comparable(Config(), Config().with_values(changes), "runs/y")

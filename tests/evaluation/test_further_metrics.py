@@ -9,12 +9,10 @@ import sacrebleu
 from sacrebleu.dataset import DATASETS
 
 from tests.helpers.scored import CORPUS, evaluation
-from transformer.cli.evaluate_flags import EvaluateFlags
-from transformer.cli.score_translation import read_test_set
-from transformer.config import DataConfig
+from transformer.cli.commands.evaluate import EvaluateFlags
 from transformer.evaluation import metrics
-from transformer.evaluation.further_metrics import check_metrics, further_score
-from transformer.evaluation.published_sets import read_published
+from transformer.evaluation.evaluation_set import read_files, read_published
+from transformer.evaluation.metrics import check_metrics, score_by
 from transformer.evaluation.segments import Segment, text_sides
 from transformer.workdir import WorkDir
 
@@ -93,11 +91,11 @@ def test_files_with_commas_are_several_references(tmp_path):
         files = ",".join(str(tmp_path / name) for name in names)
         flags = EvaluateFlags(input=str(tmp_path / "in"), reference=files)
         flags.check("translation")
-        return read_test_set(flags, DataConfig()).pairs
+        return read_files(flags.files).pairs
 
     assert pairs("a", "b") == list(zip(OURS, BOTH, strict=True))
     assert pairs("c,d") == [(ours, (first,)) for ours, first in zip(OURS, FIRST, strict=True)]
-    with pytest.raises(ValueError, match="--input has 3 lines and --reference 2; they must pair"):
+    with pytest.raises(ValueError, match="in has 3 lines and its references 2; they must pair"):
         pairs("a", "e")
     with pytest.raises(ValueError, match=r"--reference must be a file .*nothing does not exist"):
         pairs("a", "nothing")
@@ -107,7 +105,7 @@ def test_comet_is_run_beside_us_on_every_reference(comet, monkeypatch):
     """Catches lines that slip by a line break in one of them, and a reference without a score."""
     check_metrics(["comet", "comet:Own/model", "ter"])
     sources = ["one\u2028two", "three", "four\r"]
-    score = further_score("comet:Own/model", sources, OURS, BOTH, "en-de")
+    score = score_by("comet:Own/model", OURS, BOTH, "en-de", sources=sources)
     lengths = [(len(a) + len(b)) / 2 for a, b in BOTH]
     assert score.value == pytest.approx(sum(lengths) / 3)
     assert "model:Own/model" in score.signature.split("|")
@@ -115,12 +113,12 @@ def test_comet_is_run_beside_us_on_every_reference(comet, monkeypatch):
     assert seen[1] == ["one two", OURS[0], SECOND[0]] and len(seen) == 6
     (comet / "own.ckpt").touch()
     monkeypatch.chdir(comet)
-    further_score("comet:own.ckpt", sources, OURS, FIRST, "en-de")
+    score_by("comet:own.ckpt", OURS, FIRST, "en-de", sources=sources)
     assert (comet / "seen.model").read_text() == f"{comet / 'own.ckpt'}\n"
     both = evaluation(further_metrics=["comet", "comet:own.ckpt"]).scores
     assert [*both][-2:] == ["comet", "comet:own.ckpt"]
     with pytest.raises(ValueError, match="comet-score with the model bad failed: no such model"):
-        further_score("comet:bad", sources, OURS, FIRST, "en-de")
+        score_by("comet:bad", OURS, FIRST, "en-de", sources=sources)
 
 
 def test_unknown_and_missing_metrics_are_refused(monkeypatch):
@@ -151,7 +149,7 @@ class Published:
 def test_a_published_test_set_comes_with_its_references(tmp_path, monkeypatch):
     """Catches a second reference of WMT that is left out, and the wrong direction."""
     monkeypatch.setitem(DATASETS, "own/full", Published(tmp_path))
-    found = read_test_set(EvaluateFlags(test_set="own/full"), DataConfig())
+    found = read_published("own/full", "en-de")
     assert found.pairs == list(zip(OURS, BOTH, strict=True)) and found.name == "own/full"
     with pytest.raises(ValueError, match=r"that sacrebleu has for en-de \(.*wmt14/full.*not 'wmt'"):
         read_published("wmt", "en-de")

@@ -20,10 +20,9 @@ from transformer.data.rows.batch import Batch
 from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 from transformer.data.tokenizers.files import save_tokenizers
 from transformer.evaluation.checkpoint_series import (
-    checkpoint_row,
+    checkpoint_table,
     choose_checkpoints,
     each_checkpoint,
-    table_lines,
 )
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.scoring import AttentionWeights
@@ -143,8 +142,8 @@ def test_an_evaluation_is_of_what_the_translator_says():
     nll, count = (sum(getattr(s, n) for s in scored) for n in ("log_prob", "num_pieces"))
     assert result.scores["perplexity"].value == pytest.approx(np.exp(-nll / count))
     assert result.outputs["translations"]["empty"] == sum(not t.text for t in found) - 1
-    assert sum(row.score.num_sentences for row in result.by_length) == 49
-    assert (result.checkpoint, result.corpus, result.settings.vocab_size) == (
+    assert sum(score.num_sentences for score in result.by_length.values()) == 49
+    assert (result.checkpoint, result.corpus, result.vocab_size) == (
         "last (20)", "own", TOKENIZER.vocab_size,
     )  # fmt: skip
 
@@ -182,9 +181,9 @@ def test_cut_sources_and_search_options_are_kept():
     translator = ReversingTranslator()
     test_set = [("w1 " * 255, "w1"), ("w1 " * 256, "w1")]
     result = evaluate_translator(translator, test_set, "own", num_maps=2, beam_size=1)
-    assert result.settings.longest_source == 256 and result.outputs["cut_sources"] == 1
-    assert result.settings.search["beam_size"] == 1 and translator.options == [{"beam_size": 1}]
-    assert result.settings.search["max_extra_length"] == 4
+    assert result.longest_source == 256 and result.outputs["cut_sources"] == 1
+    assert result.search["beam_size"] == 1 and translator.options == [{"beam_size": 1}]
+    assert result.search["max_extra_length"] == 4
     assert [len(shown.source_pieces) for shown in result.maps] == [256]
     translator.num_fitting = 255  # as one is the tag's
     assert evaluate_translator(translator, test_set, "own").outputs["cut_sources"] == 2
@@ -200,12 +199,10 @@ def test_another_checkpoint_needs_no_compile(run, compiles):
         assert (len(compiles) > before) == (len(found) == 1)
     alone = Translator.from_checkpoint(run, "20").score(*map(list, zip(*test_set, strict=True)))
     assert [s.reference_log_prob for s in found[1].segments] == [t.log_prob for t in alone]
-    rows = [checkpoint_row(result) for result in found]
-    assert [(row.step, row.num_averaged) for row in rows] == [(10, 1), (20, 1), (30, 2)]
-    assert len({row.scores["perplexity"].value for row in rows}) == 3
-    lines = table_lines(rows)
+    assert [(row.step, row.num_averaged) for row in found] == [(10, 1), (20, 1), (30, 2)]
+    assert len({row.scores["perplexity"].value for row in found}) == 3
+    lines = checkpoint_table(found)
     assert len(lines) == 4 and lines[3].startswith("mean of 2 (20 to 30)")
-    assert len({len(line) for line in lines}) == 1
 
 
 def test_names_of_checkpoints(run):

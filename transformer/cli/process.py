@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from transformer.console import escaped, live_line, say, showing_phases
 from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT, ResumableError
-from transformer.files.storage import one_line
+from transformer.files.reading import reason_of
 from transformer.parallel.stopping import (
     Interruption,
     end_on_signals,
@@ -117,7 +117,7 @@ def run_guarded(work: Callable[[], int]) -> int:
     except Exception as error:
         if not _is_of_cloud(error):
             raise
-        fail(f"Cloud Storage: {one_line(error)}")
+        fail(f"Cloud Storage: {reason_of(error)}")
 
 
 def fail(text: str, code: int = WRONG_INPUT) -> NoReturn:
@@ -162,7 +162,7 @@ def explain_system_error(error: OSError) -> str:
     Raises `error` again if it comes neither from the operating system nor from Cloud Storage.
     """
     if _is_of_cloud(error):
-        return f"Cloud Storage: {one_line(error)}"
+        return f"Cloud Storage: {reason_of(error)}"
     if not error.errno or not error.strerror:
         raise error
     if error.filename is None:

@@ -8,19 +8,16 @@ from contextlib import suppress
 import jax
 from etils import epath
 
-from transformer.cli.compare_runs import terminal_width
 from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.cli.process import explain_runtime_error
 from transformer.console import phase, print_results, say
 from transformer.evaluation.ablation_plan import Row
-from transformer.evaluation.ablation_table import AblationTable, TableRow, make_table
-from transformer.evaluation.compared_run import saved_run
-from transformer.evaluation.comparison_report import render_comparison
-from transformer.evaluation.wide_table import fitted_table
+from transformer.evaluation.ablation_table import AblationTable, make_table
+from transformer.evaluation.comparison import saved_run
+from transformer.evaluation.html_report import render_comparison
 from transformer.exit_codes import DONE, FAILED, INTERRUPTED, RESUMABLE, WRONG_INPUT
 from transformer.files import storage
 from transformer.parallel import hosts
-from transformer.training.next_commands import this_command
 from transformer.training.run import train
 
 
@@ -55,7 +52,7 @@ def train_row(row: Row, seed: int, root: epath.Path) -> int:
     """Trains a row with a seed, unless that is done; returns its exit code, whatever fails."""
     config = row.config.with_values({"training.seed": seed})
     try:
-        result = train(config, run_folder(row, seed, root), resume_command=this_command())
+        result = train(config, run_folder(row, seed, root))
         return result.exit_code
     except Exception as error:  # any: the other rows are worth their own time
         if jax.process_count() > 1:  # the other hosts may have come further
@@ -83,20 +80,9 @@ def _explain(error: Exception) -> tuple[str, int]:
 def tabulate(rows: Sequence[Row], seeds: Sequence[int], root: epath.Path) -> None:
     """Prints the table of finished rows and writes it as table.md, table.json and report.html."""
     with phase("comparing the rows"):
-        table = make_table(
-            [
-                TableRow(
-                    row.name,
-                    row.changes,
-                    row.summary,
-                    [saved_run(run_folder(row, seed, root)) for seed in seeds],
-                    row.published,
-                )
-                for row in rows
-            ]
-        )
-    lines = fitted_table(table.cells(), terminal_width(), num_texts=2)
-    print_results(["", *lines, "", *table.notes()])
+        runs = [[saved_run(run_folder(row, seed, root)) for seed in seeds] for row in rows]
+        table = make_table(rows, runs)
+    print_results(["", *table.lines()])
     write_table(table, root)
     say(f"table: {root / 'table.md'}   report: {root / 'report.html'}")
 

@@ -31,7 +31,11 @@ class Row:
     @property
     def summary(self) -> str:
         """The changes in words: "num_heads 4 → 1"."""
-        return describe_changes(self.changes) or "the base"
+        changes = [
+            f"{name.rpartition('.')[2]} {before} → {after}"
+            for name, (before, after) in self.changes.items()
+        ]
+        return ", ".join(changes) or "the base"
 
 
 def plan_rows(
@@ -63,13 +67,6 @@ def plan_rows(
         changes = base.differences(config)
         planned.append(Row(name, config, changes, (published or {}).get(name, {})))
     return planned
-
-
-def describe_changes(changes: Mapping[str, tuple[Any, Any]]) -> str:
-    """Returns changes in words: "num_heads 4 → 1"."""
-    return ", ".join(
-        f"{name.rpartition('.')[2]} {before} → {after}" for name, (before, after) in changes.items()
-    )
 
 
 def with_num_steps(config: Config, num_steps: int) -> Config:

@@ -2,9 +2,9 @@
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, Self
 
 import numpy as np
 from sacrebleu.significance import estimate_ci
@@ -13,6 +13,7 @@ from transformer.console import quantity
 from transformer.model.loss import perplexity
 
 FEWEST_FOR_INTERVAL = 50  # sentences; a bootstrap of seven that are right says ± 0
+NUM_BOOTSTRAP = 1000  # resamples behind a 95% interval
 
 
 @dataclass
@@ -32,13 +33,17 @@ class Score:
     num_sentences: int
     interval: float | None = None
     unit: str = "sentences"
-    DIGITS: ClassVar[int] = 2  # decimals that are printed
+
+    @property
+    def digits(self) -> int:
+        """The number of decimals that are printed: three of a loss or a perplexity, else two."""
+        return 3 if "smooth:no" in self.signature.split("|") else 2
 
     @property
     def figures(self) -> str:
         """The value and its interval as printed: "25.00 ± 3.10"."""
-        around = f" ± {self.interval:.{self.DIGITS}f}" if self.interval is not None else ""
-        return f"{self.value:.{self.DIGITS}f}{around}"
+        around = f" ± {self.interval:.{self.digits}f}" if self.interval is not None else ""
+        return f"{self.value:.{self.digits}f}{around}"
 
     def __str__(self) -> str:
         count = quantity(self.num_sentences, self.unit.removesuffix("s"))
@@ -50,11 +55,12 @@ class Score:
         """Returns the fields for a JSON file; a value that is not finite becomes null."""
         return asdict(self) | ({} if math.isfinite(self.value) else {"value": None})
 
-
-class Perplexity(Score):
-    """A perplexity or a loss, whose third decimal is worth printing."""
-
-    DIGITS = 3
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """Returns the score that `to_json` wrote; a value that was not finite is infinite."""
+        score = cls(**record)
+        score.value = math.inf if score.value is None else score.value
+        return score
 
 
 def corpus_perplexity(
@@ -64,7 +70,7 @@ def corpus_perplexity(
     *,
     vocab_size: int,
     num_bootstrap: int = 1,
-) -> Perplexity:
+) -> Score:
     """Returns the perplexity of references under a model, per token of its vocabulary.
 
     log_probs, counts: the log-probability of each reference and its number of tokens, EOS
@@ -84,7 +90,7 @@ def corpus_perplexity(
         signature = f"bs:{num_bootstrap}|seed:{seed}|{signature}"
         if math.isfinite(value):  # exp(700) is close to the largest float
             interval = float(estimate_ci(np.exp(np.minimum(means, 700)))[1])
-    return Perplexity("perplexity", value, signature, direction, len(nll), interval)
+    return Score("perplexity", value, signature, direction, len(nll), interval)
 
 
 def accuracy(is_right: Sequence[bool], direction: str) -> Score:
@@ -98,7 +104,7 @@ def accuracy(is_right: Sequence[bool], direction: str) -> Score:
     )
 
 
-def mean_loss(nll: float, num_targets: int, unit: str) -> tuple[Perplexity, Perplexity]:
+def mean_loss(nll: float, num_targets: int, unit: str) -> tuple[Score, Score]:
     """Returns the mean loss in nats per target, and the perplexity, without an interval.
 
     nll: negative log-likelihood in nats, summed over the targets. unit: what one target is called
@@ -109,6 +115,6 @@ def mean_loss(nll: float, num_targets: int, unit: str) -> tuple[Perplexity, Perp
         "num_sentences": num_targets,
         "unit": f"{unit}s",
     }
-    loss = Perplexity(f"nats per {unit}", nll / num_targets, direction="natural logarithm", **about)
+    loss = Score(f"nats per {unit}", nll / num_targets, direction="natural logarithm", **about)
     value = perplexity(nll, num_targets)
-    return loss, Perplexity("perplexity", value, direction=f"per {unit}", **about)
+    return loss, Score("perplexity", value, direction=f"per {unit}", **about)

@@ -1,8 +1,6 @@
 """What every task reports of a test set: scores, as lines for a person and as files."""
 
-import json
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,22 +8,31 @@ from etils import epath
 from tabulate import tabulate
 
 import transformer
-from transformer.data.files.splits import folder_name
+from transformer.evaluation.results import json_lines, write_results
 from transformer.evaluation.scores import Score
-from transformer.files.storage import write_atomically
 from transformer.workdir import WorkDir
+
+SIDES = {"l": "left", "r": "right"}
 
 
 @dataclass(kw_only=True)
-class TaskScores(ABC):
+class TaskScores:
     """Scores of one checkpoint on one test set.
 
     scores: by their keys in report.json, the primary one (by which runs are compared) first.
+    step, num_averaged: of the checkpoint, as those of `checkpoints.Loaded`; None: in memory.
+    details: what else is worth knowing, line by line. samples: some outputs, each beside what it
+    should have been. rows: one JSON object per example.
     """
 
     checkpoint: str
+    step: int | None = None
+    num_averaged: int = 1
     corpus: str
     scores: dict[str, Score]
+    details: list[str] = field(default_factory=list)
+    samples: list[str] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def primary(self) -> Score:
@@ -41,17 +48,9 @@ class TaskScores(ABC):
         """Returns what a person reads first: one line per score, each with its signature."""
         return [str(score) for score in self.scores.values()]
 
-    @abstractmethod
-    def detail_lines(self) -> list[str]:
-        """Returns what else is worth knowing, line by line."""
-
-    @abstractmethod
-    def sample_lines(self) -> list[str]:
-        """Returns some outputs, each beside what it should have been."""
-
-    @abstractmethod
-    def save(self, workdir: WorkDir, name: str) -> epath.Path:
-        """Writes results/NAME/ of a work directory; returns the path of its report.json."""
+    def scores_to_json(self) -> dict[str, Any]:
+        """Returns the scores for a JSON file, by their keys."""
+        return {key: score.to_json() for key, score in self.scores.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Returns what report.json holds."""
@@ -59,56 +58,27 @@ class TaskScores(ABC):
             "version": transformer.__version__,
             "checkpoint": self.checkpoint,
             "corpus": self.corpus,
-            **{name: score.to_json() for name, score in self.scores.items()},
+            **self.scores_to_json(),
         }
 
-
-@dataclass(kw_only=True, repr=False)
-class SimpleScores(TaskScores):
-    """Scores of a classifier or a language model. rows: one JSON object per example."""
-
-    details: list[str] = field(default_factory=list)
-    samples: list[str] = field(default_factory=list)
-    rows: list[dict[str, Any]] = field(default_factory=list)
-
-    def detail_lines(self) -> list[str]:
-        return self.details
-
-    def sample_lines(self) -> list[str]:
-        return self.samples
-
-    def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"details": self.details}
-
     def save(self, workdir: WorkDir, name: str) -> epath.Path:
+        """Writes results/NAME/ of a work directory; returns the path of its report.json."""
         files = {"examples.jsonl": json_lines(self.rows)} if self.rows else {}
-        return write_results(workdir, name, self.to_json(), files)
+        return write_results(workdir, name, self.to_json() | {"details": self.details}, files)
 
 
 def plain_table(
-    rows: Sequence[Sequence[str]], align: Sequence[str], headers: Sequence[str] = ()
+    rows: Sequence[Mapping[str, str]] | Sequence[Sequence[str]],
+    align: str,
+    headers: Sequence[str] = (),
+    style: str = "plain",
 ) -> list[str]:
-    """Returns the lines of a table; align: "left" or "right" for each column."""
-    table = tabulate(rows, headers, "plain", colalign=align, disable_numparse=True)
-    return table.splitlines()
+    """Returns the lines of a table, whose headers are the keys of rows that are mappings.
 
-
-def json_lines(rows: Iterable[dict[str, Any]]) -> str:
-    """Returns one line of JSON per row."""
-    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
-
-
-def write_results(
-    workdir: WorkDir, name: str, record: dict[str, Any], files: dict[str, str]
-) -> epath.Path:
-    """Writes results/NAME/: `record` as report.json, and the other `files`; a split may be NAME.
-
-    Writes nothing on hosts that do not write. Returns the path of report.json.
+    align: "l" or "r" for each column, the last for all further ones. style: tabulate's.
     """
-    folder = workdir / "results" / folder_name(name)
-    report = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    if workdir.writes:
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, content in (files | {"report.json": report}).items():
-            write_atomically(folder / file, content)
-    return folder / "report.json"
+    if not rows:
+        return []
+    names = headers or ("keys" if isinstance(rows[0], Mapping) else ())
+    sides = [SIDES[side] for side in align.ljust(len(rows[0]), align[-1])]
+    return tabulate(rows, names, style, colalign=sides, disable_numparse=True).splitlines()

@@ -51,9 +51,6 @@ class LanguageModel(Predictor):
         self.tokenizer = run.tokenizers[0]
         self._programs: dict[Sampling, ContinuationPrograms] = {}
 
-    def _facts(self) -> list[str]:
-        return [f"{self.tokenizer.vocab_size:,} tokens"]
-
     def generate(
         self,
         prompts: Sequence[str],
@@ -84,9 +81,9 @@ class LanguageModel(Predictor):
         given, texts = self._encode_prompts(prompts), [""] * len(prompts)
         num_rows = self.config.decoding.batch_size if full_batches or len(prompts) > 1 else 1
         for rows in self._batches(given, num_pieces, num_rows):
-            part = [given[row] for row in rows]
-            *_, found = self._continue(part, num_rows, num_pieces, one_line, seed, method)
-            for row, ids in zip(rows, found, strict=True):
+            ids = [given[row] for row in rows]
+            *_, new = self._continue(ids, num_rows, num_pieces, one_line, seed, method)
+            for row, ids in zip(rows, new, strict=True):
                 texts[row] = self.decode(ids)
         lengths = map(len, given)
         self.num_truncated += sum(num_given(n, num_pieces, self._window) < n for n in lengths)
@@ -121,7 +118,7 @@ class LanguageModel(Predictor):
         if self.tokenizer.line_breaks_are_text:
             return self.tokenizer.decode(ids)
         ends = np.flatnonzero(np.asarray(ids) == EOS) + 1
-        return "\n".join(self.tokenizer.decode(part) for part in np.split(ids, ends))
+        return "\n".join(self.tokenizer.decode(line) for line in np.split(ids, ends))
 
     def _method(self, num_pieces: int, one_line: bool, sampling: dict[str, Any]) -> Sampling:
         """Returns the search; raises ValueError for options that are unknown or impossible."""
@@ -160,24 +157,21 @@ class LanguageModel(Predictor):
     ) -> Iterator[list[np.ndarray]]:
         """Yields the ids generated so far for each text, every `STRIDE` positions."""
         ends = self._ends(one_line)
-        generated = [np.zeros(0, np.int32) for _ in given]
-
-        def is_complete(ids: np.ndarray) -> bool:
-            return len(ids) >= num_pieces or bool(np.isin(ids, ends).any())
-
-        while not all(map(is_complete, generated)):
-            num_left = [num_pieces - len(ids) for ids in generated]
-            before = generated
-            texts = map(np.append, given, before)
-            contexts = [
-                text[len(text) - num_given(len(text), left, self._window) :]
-                for text, left in zip(texts, num_left, strict=True)
-            ]
-            for new in self._fill_window(method, num_rows, contexts, num_left, seed):
-                generated = [np.append(old, ids) for old, ids in zip(before, new, strict=True)]
-                yield [up_to(ends, ids) for ids in generated]
-                if all(map(is_complete, generated)):
+        generated = longer = [np.zeros(0, np.int32) for _ in given]
+        while num_left := self._num_left(generated, num_pieces, ends):
+            texts = [np.append(*both) for both in zip(given, generated, strict=True)]
+            for new in self._fill_window(method, num_rows, texts, num_left, seed):
+                longer = [np.append(*both) for both in zip(generated, new, strict=True)]
+                yield [up_to(ends, ids) for ids in longer]
+                if not self._num_left(longer, num_pieces, ends):
                     return
+            generated = longer
+
+    @staticmethod
+    def _num_left(texts: list[np.ndarray], num_pieces: int, ends: list[int]) -> list[int]:
+        """Returns how many tokens each of the texts still lacks; [] if none lacks any."""
+        num_left = [0 if np.isin(ids, ends).any() else num_pieces - len(ids) for ids in texts]
+        return num_left if any(num_left) else []
 
     def _ends(self, one_line: bool) -> list[int]:
         """Returns the ids that end a continuation, first the one that also ends a hypothesis."""
@@ -194,23 +188,24 @@ class LanguageModel(Predictor):
         self,
         method: Sampling,
         num_rows: int,
-        contexts: list[np.ndarray],
+        texts: list[np.ndarray],
         num_left: list[int],
         seed: int,
     ) -> Iterator[list[np.ndarray]]:
         """Yields the new ids of each text every `STRIDE` positions, until the window is full."""
-        window = self._window
-        starts = np.full(num_rows, EOS, np.int32)
-        if self.tokenizer.line_breaks_are_text:  # such models see a text without EOS before it
-            starts[: len(contexts)] = [ids[0] if len(ids) else EOS for ids in contexts]
-            contexts = [ids[1:] for ids in contexts]
+        window, starts = self._window, np.full(num_rows, EOS, np.int32)
         stops = np.zeros(num_rows, np.int32)  # the position up to which each text is generated
-        for row, (ids, number) in enumerate(zip(contexts, num_left, strict=True)):
-            stops[row] = min(window, len(ids) + number) if number > 0 else 0
+        contexts: list[np.ndarray] = []
+        for row, (ids, number) in enumerate(zip(texts, num_left, strict=True)):
+            context = ids[len(ids) - num_given(len(ids), number, window) :]
+            if self.tokenizer.line_breaks_are_text and len(context):  # no EOS stands before it
+                starts[row], context = context[0], context[1:]
+            stops[row] = min(window, len(context) + number) if number else 0
+            contexts.append(context)
         length = cache_length(int(stops.max()), window)
         forced = np.full((num_rows, length), FREE, np.int32)
         for row, ids in enumerate(contexts):
-            forced[row, : len(ids)] = ids
+            forced[row, : len(ids)] = ids[:length]
         # A maximal length beyond the window, as no hypothesis has to end at the last position.
         limits = Limits(np.where(stops, window + 1, 0), forced)
         if method not in self._programs:
@@ -219,14 +214,9 @@ class LanguageModel(Predictor):
         state, cache = programs.begin(make_rngs(seed, np.maximum(forced, 0)), starts, length)
         for position in range(0, int(stops.max()), STRIDE):
             stop = np.int32(min(position + STRIDE, length))
-            state, cache, is_finished = programs.advance(
-                self._params, limits, state, cache, np.int32(position), stop
-            )
-            yield [
-                row[len(context) : min(stop, last)]
-                for row, context, last in zip(
-                    np.asarray(state.ids)[:, 0], contexts, stops, strict=False
-                )
-            ]
+            arrays = self._params, limits, state, cache
+            state, cache, is_finished = programs.advance(*arrays, np.int32(position), stop)
+            rows = zip(np.asarray(state.ids)[:, 0], contexts, stops, strict=False)
+            yield [row[len(context) : min(stop, last)] for row, context, last in rows]
             if is_finished:
                 return

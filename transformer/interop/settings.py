@@ -10,7 +10,7 @@ import yaml
 from etils import epath
 
 from transformer.config import Config, ModelConfig
-from transformer.files.reading import read_or_explain
+from transformer.files.reading import read_file
 from transformer.files.storage import PathLike
 from transformer.interop.writing import refuse, unsupported_settings
 
@@ -31,7 +31,7 @@ def read_settings(folder: PathLike, name: str = "config.json") -> dict[str, Any]
     """Returns the settings in a JSON or YAML file; raises ValueError if it cannot be read."""
     path = epath.Path(folder) / name
     parse = yaml.safe_load if name.endswith(".yml") else json.loads
-    return parse_settings(read_or_explain(path), path, parse)
+    return parse_settings(read_file(path), path, parse)
 
 
 def parse_settings(

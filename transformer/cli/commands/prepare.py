@@ -83,7 +83,7 @@ def _completed(config: Config, workdir: WorkDir) -> Config:
     with phase("importing JAX", is_logged=False):  # which knows the devices
         from transformer.training.automatic import choose_settings
 
-    return choose_settings(config).config.validate()
+    return choose_settings(config, workdir.path).config.validate()
 
 
 def _parse_part(text: str) -> Share:

@@ -84,18 +84,15 @@ def files_by_stem(corpus: str, split: str) -> dict[str, dict[str, epath.Path]]:
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
         unpacked = file.name.removesuffix(file.suffix) if file.suffix in OPENERS else file.name
         stem, _, ending = unpacked.rpartition(".")
-        if _fits(file.name, path.name) if by_name else _is_of(stem, split):
+        numbered = NUMBERED.fullmatch(stem)
+        is_of_split = stem == split or (numbered and numbered[1] == split)
+        if (
+            (file.name == path.name or fnmatchcase(file.name, path.name))
+            if by_name
+            else is_of_split
+        ):
             found.setdefault(stem, {}).setdefault(ending, file)
     return found
-
-
-def _fits(name: str, pattern: str) -> bool:
-    return name == pattern or fnmatchcase(name, pattern)
-
-
-def _is_of(stem: str, split: str) -> bool:
-    numbered = NUMBERED.fullmatch(stem)
-    return stem == split or bool(numbered and numbered[1] == split)
 
 
 def _with_numbers(stem: str) -> list[str | int]:
