@@ -88,7 +88,10 @@ def test_translations_that_share_next_to_nothing_are_scored():
 def test_second_scores_are_sacrebleu_s(name, options):
     """Catches a name on the wrong variant."""
     texts = [t.upper().replace(" .", "-x.") for t in TRANSLATIONS], [f"{r}!" for r in REFERENCES]
-    found = {score.name: score for score in metrics.secondary_scores(*texts, "en-de")}
+    found = {
+        name: metrics.score_with(name, metric, *texts, "en-de")
+        for name, metric in metrics.secondary_metrics().items()
+    }
     theirs = sacrebleu.corpus_bleu(texts[0], [texts[1]], **options)
     assert found[name].value == pytest.approx(theirs.score)
     assert ("case:lc" in found[name].signature) == ("lowercase" in options)
@@ -99,9 +102,10 @@ def test_second_scores_are_sacrebleu_s(name, options):
 @pytest.mark.parametrize(("tokenize", "count"), [("13a", 4), ("intl", 3), ("none", 5), ("zh", 3)])
 def test_second_scores_do_not_repeat_the_first(tokenize, count):
     """Catches the same figure under two names, and word tokens of a language without spaces."""
-    first = metrics.bleu(TRANSLATIONS, REFERENCES, "en-de", tokenize=tokenize)
-    others = metrics.secondary_scores(TRANSLATIONS, REFERENCES, "en-de", tokenize=tokenize)
-    signatures = [score.signature for score in [first, *others]]
+    others = metrics.secondary_metrics(tokenize)
+    every = {"BLEU": metrics.bleu_metric(tokenize), **others}
+    texts = TRANSLATIONS, REFERENCES, "en-de"
+    signatures = [metrics.score_with(*both, *texts).signature for both in every.items()]
     assert len(others) == count and len(set(signatures)) == count + 1
     assert tokenize != "zh" or not any("tok:13a" in s or "tok:intl" in s for s in signatures)
 
