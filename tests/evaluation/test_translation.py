@@ -5,20 +5,12 @@ import shutil
 from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import sacrebleu
 
-from tests.helpers.tiny_models import random_params, tiny_config
-from transformer.checkpoint.about import describe_run
-from transformer.checkpoint.checkpoints import SCORE, Checkpoints
-from transformer.checkpoint.restore import Run
-from transformer.checkpoint.train_state import TrainState
-from transformer.config import Config
-from transformer.data.rows.batch import Batch
+from tests.helpers.random_runs import WORDS, make_config, write_run
 from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
-from transformer.data.tokenizers.files import save_tokenizers
 from transformer.evaluation.checkpoint_series import (
     checkpoint_table,
     choose_checkpoints,
@@ -28,11 +20,8 @@ from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.scoring import AttentionWeights
 from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
-from transformer.workdir import WorkDir
 
-WORDS = [f"w{i}" for i in range(20)]
 TOKENIZER = PiecesTokenizer([*WORDS, "sp@@", "lit"], "@@")
-STEPS = (10, 20, 30)
 
 
 def pairs(count, longest=14):
@@ -42,16 +31,6 @@ def pairs(count, longest=14):
     return [(" ".join(row), " ".join(reversed(row))) for row in rows]
 
 
-def tiny_run_config():
-    config = Config()
-    config.model = tiny_config(num_layers=1)
-    config.tokenizer.kind, config.tokenizer.joiner = "pieces", "@@"
-    config.data.row_length, config.data.bleu_tokenize = 64, "none"
-    config.decoding.batch_size, config.decoding.max_extra_length = 4, 4
-    config.decoding.beam_size, config.training.keep_checkpoints = 2, 3
-    return config
-
-
 class ReversingTranslator:
     """Says the words in reverse, but for the last; every number tells its sentence apart."""
 
@@ -59,7 +38,8 @@ class ReversingTranslator:
     source_tokenizer = tokenizer = TOKENIZER
 
     def __init__(self):
-        self.config, self.options = tiny_run_config(), []
+        self.config, self.options = make_config(), []
+        self.config.data.bleu_tokenize = "none"
         self.num_fitting = 256  # source tokens
 
     def largest_bucket(self):
@@ -92,20 +72,7 @@ class ReversingTranslator:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A work directory with three checkpoints of random weights."""
-    config = tiny_run_config()
-    workdir = WorkDir(tmp_path_factory.mktemp("run"))
-    save_tokenizers(workdir.path, TOKENIZER, TOKENIZER)
-    workdir.save_config(config)
-    model = Run.in_memory(config, (TOKENIZER, TOKENIZER)).model
-    params = random_params(model.init, Batch.zeros(1, 4), deterministic=True)
-    checkpoints = Checkpoints(workdir.checkpoints, keep=3)
-    for step in STEPS:
-        scaled = jax.tree.map(lambda x, step=step: np.asarray(x) * (1 + step / 100), params)
-        state = TrainState(jnp.array(step), scaled, opt_state=())
-        checkpoints.save(state, **describe_run(workdir.path, config))
-        workdir.append_metrics({"step": step, SCORE: float(-step)})
-    checkpoints.close()
-    return workdir.path
+    return write_run(tmp_path_factory.mktemp("run"), steps=(10, 20, 30))
 
 
 @pytest.fixture
