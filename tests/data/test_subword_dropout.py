@@ -87,26 +87,6 @@ def test_both_sides_are_drawn_apart(tokenizer):
     assert sum(source == target for source, target in pairs) < 30
 
 
-def test_a_batch_is_a_function_of_seed_and_step(tokenizer):
-    """Catches state: a resumed run must see the pieces of the uninterrupted one."""
-    batches = batches_of(tokenizer)
-    in_order = [batches[step] for step in range(6)]
-    resumed = batches_of(tokenizer)
-    assert all(equal(resumed[step], in_order[step]) for step in (5, 3, 4, 0))
-    assert not equal(batches_of(tokenizer, seed=1)[0], in_order[0])
-
-
-def test_two_hosts_make_the_batch_of_one(tokenizer):
-    """Catches pieces that depend on which rows a host makes; the last host may have none."""
-    batches = batches_of(tokenizer)
-    for step in range(3):
-        whole, first, last = batches[step], batches.part(step, 0, 3), batches.part(step, 3, 8)
-        for everything, upper, lower in zip(whole, first, last, strict=True):
-            assert np.array_equal(upper[:3], everything[:3]) and not upper[3:].any()
-            assert np.array_equal(lower[3:], everything[3:]) and not lower[:3].any()
-    assert not batches.part(0, 8, 8).inputs.any()
-
-
 def test_a_rate_that_drops_nothing_changes_nothing(tokenizer):
     """Catches a plan or an order of sentences that is another one, but for what dropout needs."""
     plain, batches = batches_of(tokenizer, rate=0), batches_of(tokenizer, rate=1e-12)

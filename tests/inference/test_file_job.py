@@ -6,15 +6,12 @@ import io
 import json
 import lzma
 import os
-import signal
 import threading
 from itertools import count, islice
-from unittest.mock import MagicMock
 
 import jax
 import pytest
 
-from tests.helpers.commands import restored_signals
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from tests.helpers.full_disk import full_after
 from transformer.cli.output_files import check_answers_file
@@ -37,18 +34,10 @@ from transformer.inference.file_job import (
 from transformer.inference.resumable_output import ResumableFile
 from transformer.inference.translation import Translation, format_rows
 from transformer.parallel import hosts
-from transformer.parallel.stopping import Interruption, end_on_signals
 
 TEXTS = [f"line {n} ä" for n in range(10)] + ["", "  ", "end"]
 BACKWARDS = "".join(f"{text[::-1]}\n" for text in TEXTS).encode()
 AWKWARD = 'a\tb\nc\rd"\\\u2028\u0085\x00\x1c\ud800{}'
-
-
-@pytest.fixture(autouse=True)
-def signals():
-    """Restores the handlers of the test run."""
-    with restored_signals():
-        yield
 
 
 @pytest.fixture
@@ -111,14 +100,6 @@ def test_a_checksum_is_of_everything_that_a_result_depends_on():
     ]  # fmt: skip
     assert len({chunk.checksum for chunk in variants}) == len(variants)
     assert Chunk(7, 9, ["a", "b"], fraction_read=0.5).checksum == variants[0].checksum
-
-
-@pytest.mark.parametrize(("left", "right"), [(5, 3), (3, 5), (0, 1)])
-def test_unequal_texts_are_refused_with_both_counts(left, right):
-    """Catches zip(), with which the longer text loses its end."""
-    sides = make_lines(["x"] * left, "left"), make_lines(["y"] * right, "right")
-    with pytest.raises(ValueError, match=f"left has {left} lines and right has {right}; they must"):
-        list(read_chunks(sides, [2] * 9))
 
 
 # ---- files
@@ -242,26 +223,6 @@ def test_a_full_disk_is_one_sentence_and_costs_no_chunk(source, monkeypatch):
     assert run(source).sentences == TEXTS[6:]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_job_at_once(number, source, monkeypatch):
-    """Catches a signal that is noticed after hours, and chunks lost by it."""
-    monkeypatch.setattr(threading, "Timer", MagicMock())  # which ends this process otherwise
-    end_on_signals()
-    translator = FakeTranslator()
-    translate = translator.translate
-
-    def stop_at(sentences, **options):
-        if TEXTS[7] in sentences:
-            os.kill(os.getpid(), number)
-            pytest.fail("the signal was not noticed")
-        return translate(sentences, **options)
-
-    translator.translate = stop_at
-    with pytest.raises(Interruption):
-        run(source, translator)
-    assert len(parts_of(source)) == 2
-
-
 def test_an_error_before_the_first_chunk_leaves_nothing_behind(source):
     """Catches a folder of parts for every mistyped option, and a file cut to nothing."""
     source.with_name("out").write_text("of yesterday")
@@ -376,20 +337,6 @@ def test_answers_are_one_line_each(source):
     assert source.with_name("out").read_bytes() == BACKWARDS.replace(b"\n", b" \n")
     with pytest.raises(ValueError, match="lines 1 to 3: the task gave 2 answers"):
         answer(source, lambda texts: texts[1:], {})
-
-
-def test_answers_of_another_model_are_not_mixed(source):
-    """Catches a file whose end is of another checkpoint or seed than its beginning."""
-
-    def die(texts):
-        if TEXTS[7] in texts:
-            raise Killed
-        return texts
-
-    with pytest.raises(Killed):
-        answer(source, die, {"seed": 1})
-    with pytest.raises(ValueError, match="seed 1, not 2: start with the same"):
-        answer(source, die, {"seed": 2})
 
 
 # ---- several hosts

@@ -137,7 +137,7 @@ def test_the_bias_is_computed_once_for_all_rows(name):
 def test_without_positions_attention_sees_a_set():
     """Catches an order that comes in by another way; a scheme puts it back."""
     patches = np.random.default_rng(0).normal(size=(2, 5, 6)).astype(np.float32)
-    for name in ["none", *SCHEMES]:
+    for name in ["none", "sinusoidal", *SCHEMES]:
         model = ImageClassifier(tiny_config(num_layers=1, positions=name, pooling="first"), 3)
         params = random_params(model.init, patches, deterministic=True)
         run = jax.jit(partial(model.apply, {"params": params}, deterministic=True))

@@ -11,7 +11,6 @@ from flax import linen as nn
 
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, sentence, tiny_config
 from transformer.data.rows.batch import Batch
-from transformer.data.rows.images import ImageBatch
 from transformer.data.rows.lm_batches import WindowBatch
 from transformer.data.rows.masked_batches import MASK, MaskedBatch
 from transformer.model.decoder_only import CausalLM
@@ -63,29 +62,6 @@ def test_a_class_does_not_depend_on_neighbours_or_padding(pooling):
     found = np.concatenate([together[0], together[1, :1]])
     np.testing.assert_allclose(found, alone[:, 0], atol=1e-5)
     assert abs(found[0] - found[1]).max() > 1e-3
-
-
-def test_a_class_depends_on_every_token():
-    """Catches pooling that takes one position only."""
-    ids = sentence(RNG, 5)
-    others = [list(ids) for _ in ids]
-    for position, other in enumerate(others):
-        other[position] = ids[position] % (VOCAB_SIZE - 1) + 1
-    rows = padded([ids, *others], 8)
-    logits = make_run(TextClassifier(CONFIG, VOCAB_SIZE, num_classes=3), rows)(rows)[:, 0]
-    assert (abs(logits[1:] - logits[0]).max(-1) > 1e-4).all()
-
-
-def test_pooling_takes_what_it_says():
-    """Catches the first position of a row for that of a sentence, and a pooler without tanh."""
-    rows = padded([sentence(RNG, 5)], 8)
-    config = tiny_config(num_layers=1, pooling="pooler")
-    model = TextClassifier(config, VOCAB_SIZE, num_classes=3)
-    params = random_params(model.init, rows, deterministic=True)
-    run = partial(model.apply, {"params": params}, as_batch(rows), deterministic=True)
-    dense, classes = params["pooler"]["dense"], params["classes"]
-    pooled = np.tanh(run(method="encode")[:, 0] @ dense["kernel"] + dense["bias"])
-    np.testing.assert_allclose(run()[:, 0], pooled @ classes["kernel"] + classes["bias"], atol=1e-5)
 
 
 def test_a_mean_of_many_positions_is_not_rounded():
@@ -245,20 +221,6 @@ def test_a_masked_model_sees_both_ways_and_its_own_sentence_only():
     assert (change[:4] == 0).all() and (change[4:9] > 0).all()
     alone = run(padded(sentences[1:], 7))
     np.testing.assert_allclose(alone[0, :5], logits[0, 4:9], atol=1e-5)
-
-
-def test_an_image_knows_where_its_patches_are():
-    """Catches positions that are left out: the mean alone would not notice a shuffled image."""
-    patches = RNG.normal(size=(3, 4, 6)).astype(np.float32)
-    run = make_run(ImageClassifier(CONFIG, 3), patches)
-    found = run(patches)
-    assert found.shape == (3, 1, 3)
-    others = patches.copy()
-    others[0] = 0
-    np.testing.assert_allclose(run(others)[1:], found[1:], atol=1e-5)
-    assert abs(run(patches[:, ::-1]) - found).max() > 1e-3
-    batch = ImageBatch(patches, np.zeros((3, 1), np.int32), np.ones((3, 1), np.float32))
-    np.testing.assert_allclose(run(batch), found, atol=1e-6)
 
 
 def test_the_encoder_of_a_masked_model_fits_a_classifier():

@@ -99,10 +99,10 @@ class Classifier(EncoderPredictor):
         if not is_image:
             check_texts(examples, "classify")
         batches: Any = self._image_batches if is_image else self._text_batches
-        found = np.zeros((len(examples), len(self.labels.names)), np.float32)
+        answers = np.zeros((len(examples), len(self.labels.names)), np.float32)
         for index, probabilities in self._answers(batches(examples)):
-            found[index] = probabilities
-        return [self._classification(row) for row in found.astype(float)]
+            answers[index] = probabilities
+        return [self._classification(row) for row in answers.astype(float)]
 
     def _apply(self, params: Params, batch: Batch | ImageBatch) -> jax.Array:
         """Returns probabilities [B, classes]."""
@@ -122,10 +122,10 @@ class Classifier(EncoderPredictor):
         size = self.config.decoding.batch_size
         patches = to_patches(self._check_images(images), self.config.data.patch_size)
         for start in range(0, len(patches), size):
-            part = patches[start : start + size]
+            rows = patches[start : start + size]
             indices = np.full(size, -1)
-            indices[: len(part)] = np.arange(start, start + len(part))
-            yield indices, fill_images(part, np.zeros(len(part), np.int32), size)
+            indices[: len(rows)] = np.arange(start, start + len(rows))
+            yield indices, fill_images(rows, np.zeros(len(rows), np.int32), size)
 
     def _check_images(self, images: np.ndarray) -> np.ndarray:
         """Returns images [N, height, width, channels] float32; ValueError if they do not fit."""
@@ -162,13 +162,13 @@ class Tagger(EncoderPredictor):
         """
         check_texts(texts, "tag")
         source, firsts = encode_words(self.tokenizer, texts, self.config.model)
-        found: list[list[str]] = [[] for _ in texts]
+        labels: list[list[str]] = [[] for _ in texts]
         for index, classes in self._answers(self._sentence_batches(source)):
             places = firsts[index]
             num_seen = min(source.lengths[index], self.config.data.row_length) - 1  # without EOS
             names = [self.labels.names[n] for n in classes[places[places < num_seen]]]
-            found[index] = names + [NOT_SEEN] * (len(places) - len(names))
-        return found
+            labels[index] = names + [NOT_SEEN] * (len(places) - len(names))
+        return labels
 
     def _apply(self, params: Params, batch: Batch) -> jax.Array:
         """Returns the class of each position, [B, S]."""
@@ -204,8 +204,8 @@ class TextEncoder(EncoderPredictor):
             texts = [*map(Tags(self.config.data).put_on, texts)]
         source = encode_texts(self.tokenizer, texts, self.config.model)
         vectors = np.zeros((len(texts), self.config.model.d_model), np.float32)
-        for index, found in self._answers(self._sentence_batches(source)):
-            vectors[index] = found[POOLINGS.index(pooling)]
+        for index, pooled in self._answers(self._sentence_batches(source)):
+            vectors[index] = pooled[POOLINGS.index(pooling)]
         return vectors
 
     def _apply(self, params: Params, batch: Batch) -> jax.Array:

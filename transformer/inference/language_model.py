@@ -81,9 +81,9 @@ class LanguageModel(Predictor):
         given, texts = self._encode_prompts(prompts), [""] * len(prompts)
         num_rows = self.config.decoding.batch_size if full_batches or len(prompts) > 1 else 1
         for rows in self._batches(given, num_pieces, num_rows):
-            part = [given[row] for row in rows]
-            *_, found = self._continue(part, num_rows, num_pieces, one_line, seed, method)
-            for row, ids in zip(rows, found, strict=True):
+            ids = [given[row] for row in rows]
+            *_, new = self._continue(ids, num_rows, num_pieces, one_line, seed, method)
+            for row, ids in zip(rows, new, strict=True):
                 texts[row] = self.decode(ids)
         lengths = map(len, given)
         self.num_truncated += sum(num_given(n, num_pieces, self._window) < n for n in lengths)
@@ -118,7 +118,7 @@ class LanguageModel(Predictor):
         if self.tokenizer.line_breaks_are_text:
             return self.tokenizer.decode(ids)
         ends = np.flatnonzero(np.asarray(ids) == EOS) + 1
-        return "\n".join(self.tokenizer.decode(part) for part in np.split(ids, ends))
+        return "\n".join(self.tokenizer.decode(line) for line in np.split(ids, ends))
 
     def _method(self, num_pieces: int, one_line: bool, sampling: dict[str, Any]) -> Sampling:
         """Returns the search; raises ValueError for options that are unknown or impossible."""
@@ -216,7 +216,7 @@ class LanguageModel(Predictor):
             stop = np.int32(min(position + STRIDE, length))
             arrays = self._params, limits, state, cache
             state, cache, is_finished = programs.advance(*arrays, np.int32(position), stop)
-            found = zip(np.asarray(state.ids)[:, 0], contexts, stops, strict=False)
-            yield [row[len(context) : min(stop, last)] for row, context, last in found]
+            rows = zip(np.asarray(state.ids)[:, 0], contexts, stops, strict=False)
+            yield [row[len(context) : min(stop, last)] for row, context, last in rows]
             if is_finished:
                 return

@@ -91,21 +91,21 @@ class Translator(Predictor):
         the vocabularies differ.
         """
         named = [split_checkpoint(run) for run in runs]
-        found = [restore(p, own or checkpoint, tasks=cls.tasks, **options) for p, own in named]
-        for (path, _), run in zip(named, found, strict=True):
-            if _shared(run) != _shared(found[0]):
+        members = [restore(p, own or checkpoint, tasks=cls.tasks, **options) for p, own in named]
+        for (path, _), run in zip(named, members, strict=True):
+            if _shared(run) != _shared(members[0]):
                 raise ValueError(
                     f"An ensemble needs runs of one vocabulary, languages, data.row_length and "
                     f"model.max_positions, which {path} does not share with {named[0][0]}."
                 )
-        types = {run.config.model.dtype for run in found}
+        types = {run.config.model.dtype for run in members}
         widest = types.pop() if len(types) == 1 else "float32"  # no parameter is rounded then
         together = replace(
-            found[0],
-            model=Ensemble(tuple(run.model for run in found)),
-            params={f"models_{index}": run.params for index, run in enumerate(found)},
-            config=found[0].config.with_values({"model.dtype": widest}),
-            checkpoint=" and ".join(f"{run.workdir.path} {run.checkpoint}" for run in found),
+            members[0],
+            model=Ensemble(tuple(run.model for run in members)),
+            params={f"models_{index}": run.params for index, run in enumerate(members)},
+            config=members[0].config.with_values({"model.dtype": widest}),
+            checkpoint=" and ".join(f"{run.workdir.path} {run.checkpoint}" for run in members),
         )
         return cls(together, devices)
 

@@ -253,11 +253,8 @@ class Stack(nn.Module):
 
     def init_cache(self, batch_size: int, num_beams: int, length: int) -> list[KVCache]:
         """Returns an empty cache per block, for self-attention over `length` columns per beam."""
-        c = self.config
-        sizes = batch_size, num_beams, length, c.num_heads
-        return [empty_cache(*sizes, c.widths_of_head, jnp.dtype(c.dtype))] * c.depth(
-            is_decoder=self.cross_attention
-        )
+        cache = empty_cache(self.config, batch_size, num_beams, length)
+        return [cache] * self.config.depth(is_decoder=self.cross_attention)
 
     def step(
         self,

@@ -59,8 +59,8 @@ def cache_lengths(length: int, num_left: int, window: int, is_start_given: bool)
 
 def up_to(ends: Sequence[int], ids: np.ndarray) -> np.ndarray:
     """Returns the ids before the first of `ends`, or all."""
-    found = np.flatnonzero(np.isin(ids, ends))
-    return ids[: found[0]] if len(found) else ids
+    ends_at = np.flatnonzero(np.isin(ids, ends))
+    return ids[: ends_at[0]] if len(ends_at) else ids
 
 
 class ContinuationPrograms:

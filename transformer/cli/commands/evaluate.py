@@ -354,7 +354,7 @@ def _evaluate(line: CommandLine[EvaluateFlags]) -> int:
     elif flags.is_scoring:
         options = flags.options | {"files": flags.files, "ensemble": split_runs(flags.ensemble)}
         options |= {"metrics": flags.metrics.split(",")} if flags.metrics else {}
-        evaluate_run.score(run, flags.checkpoints, **options)
+        evaluate_run.score(run, flags.checkpoints, several=flags.is_series, **options)
     elif is_translation:
         evaluate_run.translate(flags, run)
     else:
