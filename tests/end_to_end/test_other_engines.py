@@ -40,8 +40,8 @@ def marian(ours, tmp_path_factory):
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     written, folder = as_written(ours), tmp_path_factory.mktemp("marian") / "model"
-    order = order_ids(written, "token")
-    write_model(written, order, folder, "token")
+    order = order_ids(written)
+    write_model(written, order, folder)
     model = transformers.MarianMTModel.from_pretrained(folder).eval()
     model.generation_config.forced_eos_token_id = None  # its log-probability would not count
     theirs = np.argsort(order.target)
