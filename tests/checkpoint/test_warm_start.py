@@ -11,8 +11,7 @@ from transformer.checkpoint.open_run import open_for_reading
 from transformer.checkpoint.task_model import make_model, smallest_batch
 from transformer.checkpoint.warm_start import check_init_from, warm_start
 from transformer.data.labels import Labels
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
-from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.list_tokenizers import PieceListTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.workdir import WorkDir

@@ -11,7 +11,7 @@ from tests.helpers.scored import CORPUS, evaluation
 from transformer.cli import run_ablation
 from transformer.cli.ablate import main
 from transformer.config import Config
-from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.list_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.evaluation import ablation_table
 from transformer.evaluation.compare_runs import compare

@@ -9,7 +9,7 @@ from transformer.data.corpus_facts import (
     measure_text,
     missing_splits,
 )
-from transformer.data.simple_tokenizers import CharacterTokenizer
+from transformer.data.list_tokenizers import CharacterTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.data.tokenizer_files import save_tokenizers
 

@@ -10,7 +10,7 @@ from transformer.data.labelled_words import (
     label_first_pieces,
     load_labelled_words,
 )
-from transformer.data.simple_tokenizers import CharacterTokenizer
+from transformer.data.list_tokenizers import CharacterTokenizer
 from transformer.interop.huggingface_tokens import read_bert_tokenizer
 from transformer.special_tokens import EOS, UNK
 

@@ -5,10 +5,10 @@ import pytest
 
 from transformer.config import Config
 from transformer.data import masked_batches
+from transformer.data.list_tokenizers import PiecesTokenizer
 from transformer.data.masked_batches import MASK, MaskedBatches, most_to_guess
 from transformer.data.packing import PackedBatches
 from transformer.data.ragged import Ragged
-from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD
 from transformer.tasks.masked_lm import make_masked_batches
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from transformer.data.list_tokenizers import PiecesTokenizer
 from transformer.data.ragged import Ragged
-from transformer.data.simple_tokenizers import PiecesTokenizer
 
 
 def test_ragged_gives_the_sentences_back():

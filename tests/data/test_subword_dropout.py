@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from transformer.data.bpe_dropout import SubwordDropout, have_room
+from transformer.data.list_tokenizers import CharacterTokenizer
 from transformer.data.packing import PackedBatches
 from transformer.data.ragged import Ragged
-from transformer.data.simple_tokenizers import CharacterTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 
 SENTENCE = "the cat of my neighbours sleeps upon an overwhelmingly comfortable mattress"

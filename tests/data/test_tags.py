@@ -8,8 +8,8 @@ import sentencepiece
 
 from transformer.config import Config, DataConfig, TokenizerConfig
 from transformer.data.corpora import Tags
+from transformer.data.list_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.prepared.cache import corpus_recipe, vocabulary_recipe
-from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.data.tokenizer_files import train_tokenizers
 from transformer.data.training_text import TrainingText, load_evaluation_pairs

@@ -5,7 +5,7 @@ import pytest
 
 from tests.helpers.imported import GOLDEN
 from transformer.config import ModelConfig
-from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.list_tokenizers import PiecesTokenizer
 from transformer.data.text_pairs import encode_texts, sides
 from transformer.interop.huggingface_tokens import read_bert_tokenizer
 

@@ -4,8 +4,7 @@ import pytest
 
 from transformer.config import TokenizerConfig
 from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
-from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
+from transformer.data.list_tokenizers import CharacterTokenizer, PieceListTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
 

@@ -17,7 +17,7 @@ from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
 from transformer.data.batch import Batch
-from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.list_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.evaluation.checkpoint_series import (
     checkpoint_row,

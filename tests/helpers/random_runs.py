@@ -14,7 +14,7 @@ from transformer.checkpoint.task_model import make_model, smallest_batch
 from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
 from transformer.data.labels import Labels
-from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.list_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import Tokenizer, save_tokenizers
 from transformer.workdir import WorkDir
 

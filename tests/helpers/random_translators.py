@@ -6,7 +6,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from tests.helpers.tiny_models import make_batch, random_params, tiny_config
 from transformer.checkpoint.restore import Run
 from transformer.config import Config, DecodingConfig
-from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.list_tokenizers import PiecesTokenizer
 from transformer.inference.translator import Translator
 from transformer.interop.imported_model import ImportedModel
 from transformer.interop.parameters import flat_parameters

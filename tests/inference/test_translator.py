@@ -15,8 +15,7 @@ from tests.helpers.tiny_models import random_params
 from transformer.checkpoint.restore import Run
 from transformer.data import bucketing
 from transformer.data.batch import Batch
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
-from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.list_tokenizers import PieceListTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.inference import translator as translator_module
 from transformer.inference.translation import Translation, best_translations

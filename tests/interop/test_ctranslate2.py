@@ -15,7 +15,7 @@ from tests.helpers.random_translators import (
 )
 from tests.helpers.rings import others_long
 from tools.golden_translation import LANGUAGES, SENTENCES
-from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
+from transformer.data.list_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.inference.translator import Translator
 from transformer.interop.ctranslate2 import save_ctranslate2

@@ -17,8 +17,7 @@ from tests.helpers.tiny_models import random_params
 from transformer.checkpoint.restore import Run, restore
 from transformer.checkpoint.task_model import abstract_params, make_model, smallest_batch
 from transformer.data.labels import Labels
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
-from transformer.data.simple_tokenizers import CharacterTokenizer
+from transformer.data.list_tokenizers import CharacterTokenizer, PieceListTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.inference.translator import Translator

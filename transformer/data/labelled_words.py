@@ -13,8 +13,7 @@ from transformer.config import DataConfig, ModelConfig
 from transformer.data.labelled_text import LabelledTexts, read_split
 from transformer.data.ragged import Ragged
 from transformer.data.splits import parse_split, part_of
-from transformer.data.tokenizer import Tokenizer, strip_control_ids
-from transformer.special_tokens import BOS, EOS, UNK
+from transformer.data.tokenizer import Tokenizer
 
 
 def load_labelled_words(
@@ -54,12 +53,13 @@ def encode_words(
     for "cats" and 7 for "sat", "cats sat" has the ids 5 6 7 2 and the positions 0 2; with
     `model.token_types` they are 1 5 6 7 2 and 1 3.
     """
-    start = [BOS] * model.token_types
+    special = tokenizer.special
+    start = [special.bos] * model.token_types
     distinct = sorted({word for text in texts for word in text.split()})
-    encoded = map(strip_control_ids, tokenizer.encode(distinct))
-    pieces = {word: ids or [UNK] for word, ids in zip(distinct, encoded, strict=True)}
+    encoded = map(tokenizer.without_control, tokenizer.encode(distinct))
+    pieces = {word: ids or [special.unk] for word, ids in zip(distinct, encoded, strict=True)}
     rows = [[pieces[word] for word in text.split()] for text in texts]
-    ids = [[*start, *(i for word in row for i in word), EOS] for row in rows]
+    ids = [[*start, *(i for word in row for i in word), special.eos] for row in rows]
     lengths = [np.array([len(start), *map(len, row[:-1])] if row else []) for row in rows]
     return Ragged.from_lists(ids), Ragged.from_lists([np.cumsum(row) for row in lengths])
 

@@ -9,9 +9,8 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from transformer.data.packing import PackedBatches
-from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
+from transformer.special_tokens import OWN_IDS, SpecialIds
 
-MASK = UNK  # stands for a hidden token; with byte fallback UNK has no other use
 HIDDEN, SWAPPED = 0.8, 0.1  # shares of the tokens to guess; the others are shown unchanged
 
 
@@ -23,6 +22,7 @@ class MaskedBatch(NamedTuple):
 
         the row           5 6 7 2 8 9 2 0       columns           1 5 0 0
         inputs            5 3 7 2 8 9 2 0       targets           6 9 0 0
+                                                weights           1 1 0 0
     """
 
     inputs: np.ndarray  # [B, S]
@@ -31,17 +31,14 @@ class MaskedBatch(NamedTuple):
     pair_labels: np.ndarray  # [B, S] IS_NEXT or IS_OTHER where a pair begins; else without meaning
     columns: np.ndarray  # [B, K] of a row's S
     targets: np.ndarray  # [B, K]
-
-    @property
-    def weights(self) -> np.ndarray:
-        """[B, K] float32: 1 on targets, 0 behind the last one of a row."""
-        return (self.targets != PAD).astype(np.float32)
+    weights: np.ndarray  # [B, K] float32: 1 on targets, 0 behind the last one of a row
 
     @classmethod
     def zeros(cls, num_rows: int, length: int, rate: float) -> Self:
         """Returns `num_rows` empty rows of `length`, for shapes only."""
-        lengths = [length] * 4 + [most_to_guess(length, rate)] * 2
-        return cls(*(np.zeros((num_rows, n), np.int32) for n in lengths))
+        lengths = [length] * 4 + [most_to_guess(length, rate)] * 3
+        arrays = [np.zeros((num_rows, n), np.int32) for n in lengths]
+        return cls(*arrays[:-1], arrays[-1].astype(np.float32))
 
 
 def most_to_guess(length: int, rate: float) -> int:
@@ -66,9 +63,18 @@ class MaskedBatches:
     are drawn than `most_to_guess`, the last of them are not.
     """
 
-    def __init__(self, packed: PackedBatches, *, rate: float, vocab_size: int, seed: int) -> None:
+    def __init__(
+        self,
+        packed: PackedBatches,
+        *,
+        rate: float,
+        vocab_size: int,
+        seed: int,
+        special: SpecialIds = OWN_IDS,
+    ) -> None:
         """Takes batches of sentences, whose targets are the same but for the labels of pairs."""
-        self.packed, self.rate, self.vocab_size, self.seed = packed, rate, vocab_size, seed
+        self.packed, self.rate, self.seed, self.special = packed, rate, seed, special
+        self.random_ids = special.others(vocab_size)
         self.rows_per_batch = packed.rows_per_batch
         self.batches_per_epoch = packed.batches_per_epoch
         self.plan_ahead = packed.plan_ahead
@@ -81,20 +87,24 @@ class MaskedBatches:
         batch = self.packed.part(step, start, stop)
         ids, most = batch.inputs, most_to_guess(batch.inputs.shape[1], self.rate)
         rng = np.random.default_rng((self.seed, step, 1))  # 1: a stream apart from the packing's
-        is_maskable = (batch.input_segments != 0) & ~np.isin(ids, (BOS, EOS))
+        is_maskable = (batch.input_segments != 0) & ~np.isin(
+            ids, (self.special.bos, self.special.eos)
+        )
         is_chosen = is_maskable & (rng.random(ids.shape) < self.rate)
         is_chosen &= is_chosen.cumsum(axis=1) <= most
         draw = rng.random(ids.shape)
-        other = rng.integers(NUM_SPECIAL, self.vocab_size, ids.shape)
+        other = self.random_ids[rng.integers(len(self.random_ids), size=ids.shape)]
         shown = np.where(draw < HIDDEN + SWAPPED, other, ids)
-        shown = np.where(draw < HIDDEN, MASK, shown)
+        shown = np.where(draw < HIDDEN, self.special.mask, shown)
         chosen_first = np.argsort(~is_chosen, axis=1, kind="stable")[:, :most]
-        targets = np.take_along_axis(np.where(is_chosen, ids, PAD), chosen_first, axis=1)
+        is_target = np.take_along_axis(is_chosen, chosen_first, axis=1)
+        targets = np.take_along_axis(ids, chosen_first, axis=1)
         return MaskedBatch(
             inputs=np.where(is_chosen, shown, ids).astype(np.int32),
             input_segments=batch.input_segments,
             input_positions=batch.input_positions,
             pair_labels=batch.targets,
-            columns=np.where(targets == PAD, 0, chosen_first).astype(np.int32),
-            targets=targets,
+            columns=np.where(is_target, chosen_first, 0).astype(np.int32),
+            targets=np.where(is_target, targets, 0),
+            weights=is_target.astype(np.float32),
         )

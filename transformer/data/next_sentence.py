@@ -6,8 +6,7 @@ from itertools import chain
 import numpy as np
 
 from transformer.data.ragged import Ragged
-from transformer.data.tokenizer import Tokenizer, strip_control_ids
-from transformer.special_tokens import BOS, EOS
+from transformer.data.tokenizer import Tokenizer
 
 IS_NEXT, IS_OTHER = 0, 1  # in BERT's order
 Sentences = list[list[int]]
@@ -29,7 +28,7 @@ def make_sentence_pairs(
     documents: list[Sentences] = [[]]
     for line, ids in zip(lines, tokenizer.encode(lines), strict=True):
         if line.strip():
-            documents[-1].append(strip_control_ids(ids))
+            documents[-1].append(tokenizer.without_control(ids))
         else:
             documents.append([])
     documents = [document for document in documents if document]
@@ -38,11 +37,12 @@ def make_sentence_pairs(
             "model.next_sentence needs two documents at least: divide them by empty lines."
         )
     rows, labels, num_cut = [], [], 0
+    bos, eos = tokenizer.special.bos, tokenizer.special.eos
     for first, second, label in _pairs(documents, length - 3, seed):
         excess = max(0, len(first) + len(second) - (length - 3))
         for _ in range(excess):
             (first if len(first) > len(second) else second).pop()
-        rows.append([BOS, *first, EOS, *second, EOS])
+        rows.append([bos, *first, eos, *second, eos])
         labels.append(label)
         num_cut += excess
     source = Ragged.from_lists(rows)

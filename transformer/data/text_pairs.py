@@ -11,7 +11,6 @@ import numpy as np
 from transformer.config import ModelConfig
 from transformer.data.ragged import Ragged
 from transformer.data.tokenizer import Tokenizer
-from transformer.special_tokens import BOS, EOS
 
 
 def sides(texts: Sequence[str], model: ModelConfig) -> Sequence[str]:
@@ -30,9 +29,10 @@ def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], model: ModelConfig)
     encoded = Ragged.encode(tokenizer, sides(texts, model))
     if not model.token_types:
         return encoded
-    ids = encoded.flat[encoded.flat != BOS]  # which some tokenizers put before every text
+    bos, eos = tokenizer.special.bos, tokenizer.special.eos
+    ids = encoded.flat[encoded.flat != bos]  # which some tokenizers put before every text
     last_sides = np.cumsum([1 + ("\t" in text) for text in texts], dtype=np.int64) - 1
-    ends = np.flatnonzero(ids == EOS)[last_sides] + 1
+    ends = np.flatnonzero(ids == eos)[last_sides] + 1
     starts = np.concatenate([[0], ends])[:-1].astype(np.int64)
     lengths = ends - starts + 1
-    return Ragged(np.insert(ids, starts, BOS), np.cumsum(lengths) - lengths, lengths)
+    return Ragged(np.insert(ids, starts, bos), np.cumsum(lengths) - lengths, lengths)

@@ -8,8 +8,7 @@ from etils import epath
 from transformer.config import TokenizerConfig
 from transformer.console import phase
 from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
-from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
+from transformer.data.list_tokenizers import CharacterTokenizer, PieceListTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.data.tokenizers_json import train_byte_level
 from transformer.reading import PassingError, read_file, unreadable

@@ -8,7 +8,6 @@ import numpy as np
 
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.search.decoding import Hypotheses
-from transformer.special_tokens import EOS
 
 Alignment = list[tuple[int, int]]  # (source word, target word), both from 0
 ORDER, BETA = 6, 2  # of chrF2, as sacrebleu counts it
@@ -54,15 +53,17 @@ def best_translations(
     rows = [*zip(*hypotheses, strict=True)]
     rows.sort(key=lambda row: row[2], reverse=True)  # those of a beam are sorted, samples are not
     return [
-        Translation(tokenizer.decode(ids), float(score), float(log_prob), _to_eos(ids))
+        Translation(
+            tokenizer.decode(ids), float(score), float(log_prob), _up_to(tokenizer.special.eos, ids)
+        )
         for ids, log_prob, score in rows[:nbest]
         if score > -np.inf
     ]
 
 
-def _to_eos(ids: np.ndarray) -> list[int]:
-    """Returns ids without the padding after EOS: [7, 5, 2, 0, 0] -> [7, 5, 2]."""
-    return ids[: np.argmax(ids == EOS) + 1].tolist()
+def _up_to(eos: int, ids: np.ndarray) -> list[int]:
+    """Returns ids without the padding after EOS: 2, [7, 5, 2, 0, 0] -> [7, 5, 2]."""
+    return ids[: np.argmax(ids == eos) + 1].tolist()
 
 
 def least_risk(candidates: Sequence[Translation], *, are_samples: bool) -> Translation:

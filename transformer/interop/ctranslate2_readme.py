@@ -1,7 +1,6 @@
 """README.md of a folder of CTranslate2: the lines of Python that translate with it."""
 
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
-from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
+from transformer.data.list_tokenizers import CharacterTokenizer, PieceListTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.interop.imported_model import ImportedModel
 from transformer.interop.written_model import (

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
+from transformer.data.list_tokenizers import PieceListTokenizer
 from transformer.interop.huggingface_settings import their_activation
 from transformer.interop.imported_model import ImportedModel
 from transformer.interop.marian_folder_readme import readme

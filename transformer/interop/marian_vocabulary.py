@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
+from transformer.data.list_tokenizers import PieceListTokenizer
 from transformer.data.tokenizer import read_sentencepiece
 from transformer.interop.seq2seq_vocabulary import Vocabulary, first_of_marian
 from transformer.special_tokens import NUM_SPECIAL, SPECIAL_NAMES

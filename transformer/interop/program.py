@@ -84,7 +84,7 @@ def make_translate(model: Transformer, search: SearchOptions, start: Sequence[in
 
     start: the ids that every translation begins with, as its language; they are not scored.
     """
-    method: Method = search.method(len(start))
+    method: Method = search.method(model.special, len(start))
     extra = search.max_extra_length
 
     def translate(

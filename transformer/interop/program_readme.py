@@ -5,7 +5,7 @@ from pathlib import Path
 import jax
 
 from transformer.checkpoint.restore import Run
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
+from transformer.data.list_tokenizers import PieceListTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.search.options import SearchOptions
 

@@ -8,7 +8,7 @@ from typing import Any
 from etils import epath
 
 from transformer.data.languages import M2M100, MBART50, NLLB, WMT21
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
+from transformer.data.list_tokenizers import PieceListTokenizer
 from transformer.data.tokenizer import read_sentencepiece
 from transformer.interop.huggingface_settings import read_settings
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from transformer.config import Config, DecodingConfig
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
+from transformer.data.list_tokenizers import PieceListTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.model.relative_positions import acts_in_attention
 from transformer.registry import POSITION_ENCODINGS, task_kind
