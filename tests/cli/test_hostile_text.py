@@ -13,7 +13,7 @@ from tests.helpers.terminal import without_commands_of_row
 from tests.helpers.tiny_runs import CONFIG, SETTINGS, SPLITS
 from tests.test_console import HOSTILE, RAW
 from transformer.cli import process
-from transformer.data.list_tokenizers import PiecesTokenizer
+from transformer.data.tokenizers.lists import PiecesTokenizer
 
 WORD = (
     HOSTILE.replace(" ", "")

@@ -3,10 +3,14 @@
 import pytest
 
 from transformer.config import TokenizerConfig
-from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
-from transformer.data.list_tokenizers import CharacterTokenizer, PieceListTokenizer, PiecesTokenizer
-from transformer.data.tokenizer import SentencePieceTokenizer
-from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
+from transformer.data.tokenizers.files import load_tokenizers, save_tokenizers, train_tokenizers
+from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer
+from transformer.data.tokenizers.lists import (
+    CharacterTokenizer,
+    PieceListTokenizer,
+    PiecesTokenizer,
+)
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 
 PAIRS = [(f"the cat number {i} sat", f"die Katze Nummer {i} saß") for i in range(200)]
 SENTENCES = ["the cat", "die Katze", "new ☃"]

@@ -7,12 +7,12 @@ from itertools import count
 
 import pytest
 import sentencepiece
-from transformer.data.word_ids import WordIds, splits_by_word
+from transformer.data.tokenizers.word_ids import WordIds, splits_by_word
 
 from transformer.config import DataConfig
-from transformer.data import word_ids
-from transformer.data.tokenizer import SentencePieceTokenizer, encode_flat
-from transformer.data.training_text import load_evaluation_pairs
+from transformer.data.corpora.training_text import load_evaluation_pairs
+from transformer.data.tokenizers import word_ids
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer, encode_flat
 from transformer.special_tokens import BOS, EOS, PAD, UNK
 
 SPACES = [" ", "  ", "\t", "\n", "\u3000", "\u00a0", "\u200b", "\ufeff", "\x00", "\x85"]

@@ -13,10 +13,10 @@ import pytest
 from tests.helpers.random_runs import WORDS, make_config
 from tests.helpers.tiny_models import random_params
 from transformer.checkpoint.restore import Run
-from transformer.data import bucketing
-from transformer.data.batch import Batch
-from transformer.data.list_tokenizers import PieceListTokenizer, PiecesTokenizer
-from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.rows import bucketing
+from transformer.data.rows.batch import Batch
+from transformer.data.tokenizers.lists import PieceListTokenizer, PiecesTokenizer
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference import translator as translator_module
 from transformer.inference.translation import Translation, best_translations
 from transformer.inference.translator import Translator

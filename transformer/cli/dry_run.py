@@ -5,10 +5,11 @@ import time
 from transformer.cli import compile_cache
 from transformer.config import Config
 from transformer.console import phase, say
+from transformer.exit_codes import DONE
 from transformer.parallel.mapping import make_parallel
+from transformer.parallel.stopping import Stopping
 from transformer.parallel.topology import topology_devices
 from transformer.registry import TASKS
-from transformer.signals import DONE, Stopping
 from transformer.training import startup_summary
 from transformer.training.automatic import choose_micro_batches, choose_settings
 from transformer.training.automatic_rules import Choices

@@ -10,9 +10,9 @@ from etils import epath
 from tabulate import tabulate
 
 import transformer
-from transformer.data.splits import folder_name
+from transformer.data.files.splits import folder_name
 from transformer.evaluation.scores import Score
-from transformer.storage import write_atomically
+from transformer.files.storage import write_atomically
 from transformer.workdir import WorkDir
 
 

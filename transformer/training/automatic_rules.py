@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from transformer.config import Config
-from transformer.data.corpus_facts import Lengths, TextFacts
+from transformer.data.corpora.corpus_facts import Lengths, TextFacts
 from transformer.model.costs import num_layer_weights, training_flops
 
 BYTES_PER_TOKEN = 5  # of UTF-8, with vocabularies of some thousand pieces

@@ -1,0 +1,309 @@
+"""A work directory on gs://, with a fake Cloud Storage in this process: no network, no account."""
+
+import gzip
+import os
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.checkpoint.test_checkpoints import make_state, save
+from tests.data.test_pair_files import write_jsonl, write_parquet, write_sides, write_tsv
+from tests.helpers.fake_cloud_storage import FakeCloudStorage
+from tests.helpers.fake_translator import FakeTranslator, Killed
+from tests.helpers.scored import evaluation
+from tests.helpers.scripts import write_corpus
+from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.fingerprint import fingerprints
+from transformer.cli import run_training
+from transformer.cli.commands import evaluate, train
+from transformer.cli.evaluate_flags import EvaluateFlags
+from transformer.cli.score_translation import score_checkpoints
+from transformer.config import Config, DataConfig
+from transformer.data.corpora.corpus_facts import find_languages, missing_splits
+from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
+from transformer.evaluation import plots
+from transformer.files import appending, storage
+from transformer.inference.run_job import run_job
+from transformer.inference.translation_job import TranslationJob
+from transformer.inference.translator import Translator
+from transformer.training.progress import Progress
+from transformer.training.run import conclude_run
+from transformer.training.trainer import Trainer
+from transformer.workdir import WorkDir
+
+pytestmark = pytest.mark.skipif(not find_spec("gcsfs"), reason="gs:// needs the extra 'gcs'")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FakeCloudStorage]:
+    """The fake, to which gcsfs, google-cloud-storage and tensorstore are directed."""
+    import fsspec
+
+    with FakeCloudStorage() as fake, pytest.MonkeyPatch.context() as patch:
+        for name, value in fake.environment.items():
+            patch.setenv(name, value)
+        fsspec.config.set_conf_env(fsspec.config.conf)
+        yield fake
+
+
+@pytest.fixture
+def cloud(server: FakeCloudStorage) -> FakeCloudStorage:
+    """The same server, without objects."""
+    server.objects.clear()
+    return server
+
+
+@pytest.fixture(scope="module")
+def two_checkpoints(server: FakeCloudStorage) -> dict:
+    """The objects of a folder gs://bucket/run with the checkpoints 1 and 2."""
+    server.objects.clear()
+    save(WorkDir("gs://bucket/run").checkpoints, [(1, None), (2, None)]).close()
+    return dict(server.objects)
+
+
+def make_run() -> WorkDir:
+    """Starts a run; a blank and an umlaut are in its path."""
+    workdir = WorkDir("gs://bucket/a b/rün")
+    workdir.open_for_training(Config())
+    workdir.save_config(Config())
+    return workdir
+
+
+def test_a_run_is_found_again(cloud):
+    """Catches a path that local rules have mangled, as `gs:/bucket`, and a probe left behind."""
+    assert not WorkDir("gs://bucket/a b/rün").has_run
+    assert str(make_run().path) == "gs://bucket/a b/rün"
+    assert cloud.names() == ["a b/rün/config.json"]
+    assert WorkDir("gs://bucket/a b/rün").load_config() == Config()
+
+
+def test_lines_are_added_to_those_of_the_process_before(cloud):
+    """Catches a resumed run whose first report overwrites all that was reported before."""
+    first = make_run()
+    for step in (1, 2, 3):
+        first.append_metrics({"step": step})
+    first.append_samples(3, ["    a", "    > ü"])
+    second = WorkDir(first.path)
+    second.forget_metrics_after(2)
+    second.append_metrics({"step": 3, "loss": 1.0})
+    second.forget_metrics_after(3)
+    second.append_metrics({"step": 4})
+    second.append_samples(4, ["    b"])
+    records = [dict(record) for record in second.read_metrics()]
+    assert all(record.pop("time") for record in records)
+    assert records == [
+        *({"step": s} for s in (1, 2)),
+        {"step": 3, "loss": 1.0},
+        {"step": 4},
+    ]
+    samples = (second / "samples.txt").read_text(encoding="utf-8")
+    assert samples == "step 3\n    a\n    > ü\nstep 4\n    b\n"
+
+
+def test_checkpoints_are_kept_and_found(cloud):
+    """Catches a listing that gcsfs remembers while tensorstore writes beside it."""
+    folder = WorkDir("gs://bucket/run").checkpoints
+    checkpoints = save(folder, [(1, 5.0), (2, 9.0), (3, None), (4, 1.0)], keep=2)
+    assert checkpoints.steps() == [2, 3, 4]
+    assert not [name for name in cloud.names() if name.startswith("run/checkpoints/1/")]
+    assert fingerprints(checkpoints.restore(make_state(0))) == fingerprints(make_state(4))
+    reader = Checkpoints(folder, keep=2, read_only=True)
+    assert reader.load("best").name == "best (2)"
+    mean = reader.load("average:2")
+    assert (mean.name, mean.params["a"]["w"][0, 0]) == ("mean of 2 (3 to 4)", 3.5)
+    assert all(bucket == "bucket" for bucket, _ in cloud.objects)
+
+
+def test_a_save_that_was_cut_short_is_no_step(two_checkpoints, cloud):
+    """Catches a preemption in the middle of a save, which leaves objects but no commit."""
+    cloud.objects.update(two_checkpoints)
+    folder = WorkDir("gs://bucket/run").checkpoints
+    del cloud.objects["bucket", "run/checkpoints/2/commit_success.txt"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        checkpoints = Checkpoints(folder, keep=2)
+        assert int(checkpoints.restore(make_state(0)).step) == 1
+        checkpoints.save(make_state(2))
+        checkpoints.wait()
+    assert Checkpoints(folder, keep=1, read_only=True).steps() == [1, 2]
+
+
+def test_a_flipped_bit_is_noticed(two_checkpoints, cloud):
+    """Catches fingerprints that only local files are compared with."""
+    cloud.objects.update(two_checkpoints)
+    folder = WorkDir("gs://bucket/run").checkpoints
+    names = [n for n in cloud.names() if n.startswith("run/checkpoints/2/params/") and "/d/" in n]
+    for name in names:
+        content, generation = cloud.objects["bucket", name]
+        flipped = bytes([*content[:-1], content[-1] ^ 1])
+        cloud.objects["bucket", name] = (flipped, generation)
+    with pytest.warns(UserWarning, match="Checkpoint 2 cannot be used"):
+        restored = Checkpoints(folder, keep=1, read_only=True).restore(make_state(0))
+    assert fingerprints(restored) == fingerprints(make_state(1))
+
+
+def test_scores_pictures_and_events_lie_beside_the_run(cloud):
+    """Catches a picture or an events file in a local folder named `gs:`."""
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+    workdir = make_run()
+    progress = Progress(workdir, 10, 0)
+    progress.log(1, {"loss": 2.0})
+    progress.close()
+    plots.plot_curves(workdir.read_metrics(), workdir / "curves.png")
+    evaluation().save(workdir, "test")
+    names = [name.removeprefix("a b/rün/") for name in cloud.names()]
+    events, *others = sorted(names, key=lambda name: not name.startswith("events.out.tfevents."))
+    kept = ("report.html", "report.json", "segments.jsonl", "translations.txt")
+    kept = [f"results/test/{name}" for name in kept]
+    assert others == ["config.json", "curves.png", "metrics.jsonl", *kept]
+    assert b"loss" in cloud.objects["bucket", f"a b/rün/{events}"][0]
+    assert not os.path.exists("gs:")
+
+
+def test_a_failure_to_write_events_does_not_stop_the_training(cloud, monkeypatch):
+    """Catches the thread of tensorboardX that dies, and then a queue that nobody empties."""
+    workdir = make_run()
+    monkeypatch.setattr(appending.GrowingFile, "flush", lambda self: 1 / 0)
+    progress = Progress(workdir, 10, 0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for number in range(100):
+            progress._events.add_metrics(number, {"loss": 1.0})
+        progress.close()
+    assert "events for TensorBoard were not written" in str(caught[0].message)
+
+
+def test_a_corpus_is_translated_there_and_resumed(cloud):
+    """Catches parts in a local folder named `gs:`, and a failure that uploads half a file."""
+    lines = [f"line {n}" for n in range(9)]
+    storage.locate("gs://bucket/c").joinpath("in").write_text("\n".join(lines))
+    job = TranslationJob("gs://bucket/c/in", "gs://bucket/c/out.gz", chunk_lines=2)
+    do = partial(run_job, job=job, say=str, command="")
+    with pytest.raises(Killed):
+        do(FakeTranslator(dies_at="line 5"))
+    assert len([name for name in cloud.names() if "out.gz.parts/0000" in name]) == 2
+    again = FakeTranslator()
+    assert do(again) == 0
+    assert again.sentences == lines[4:]
+    assert cloud.names() == ["c/in", "c/out.gz"]
+    content = gzip.decompress(cloud.objects["bucket", "c/out.gz"][0]).decode()
+    assert content == "".join(f"{line[::-1]}\n" for line in lines)
+    path = storage.locate("gs://bucket/c/big")
+    with pytest.raises(Killed), storage.open_atomically(path) as file:
+        file.write(b"x" * 2**20)
+        raise Killed
+    assert "c/big" not in cloud.names() and not os.path.exists("gs:")
+
+
+# ---- what a user can mend
+
+
+@pytest.mark.parametrize("path", ["gs://bucket", "gs://", "s3://bucket/run"])
+def test_a_path_that_is_none_is_refused(path):
+    """Catches a local folder with the name of a bucket."""
+    with pytest.raises(ValueError, match=f"{path} must be a local path or gs://BUCKET/NAME"):
+        WorkDir(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("gs://nowhere/run", "b/nowhere/o"),
+        ("gs://read-only/run", "does not have storage.objects.create"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_refused_to_a_trainer(cloud, path, said):
+    """Catches a run that learns of its missing permission at the first checkpoint."""
+    workdir = WorkDir(path)
+    with pytest.raises(ValueError, match=rf"{said}.*roles/storage\.objectAdmin") as caught:
+        workdir.open_for_training(Config())
+    assert path in str(caught.value) and "\n" not in str(caught.value)
+
+
+# ---- the commands, in this process
+
+
+def tiny_config(corpus: Path) -> Config:
+    """A model that is compiled in seconds, for three steps and a checkpoint."""
+    config = Config()
+    config.model.d_model, config.model.d_ff = 8, 8
+    config.model.num_heads, config.model.num_layers = 1, 1
+    config.tokenizer.kind = "pieces"
+    config.data.corpus, config.data.row_length = str(corpus), 16
+    config.data.validation_split = config.data.test_split = "val"
+    config.training.num_train_steps, config.training.batch_tokens = 3, 64
+    config.training.log_every = 1
+    config.decoding.beam_size, config.decoding.max_extra_length = 1, 0
+    return config
+
+
+def start_run(config: Config) -> Trainer:
+    """Opens or resumes the run gs://bucket/run."""
+    workdir = WorkDir("gs://bucket/run")
+    assert not workdir.is_finished(config)
+    workdir.open_for_training(config)
+    return Trainer(config, workdir)
+
+
+def test_trains_resumes_and_evaluates(cloud, tmp_path, capsys):
+    """Catches any access to the work directory that still takes it for a local folder."""
+    config = tiny_config(write_corpus(tmp_path, num_train=40))
+    start_run(config).run()
+    config.training.num_train_steps = 5
+    trainer = start_run(config)
+    assert trainer.run() == 0
+    conclude_run(trainer)
+    trainer.close()
+    assert trainer.workdir.is_finished(config)
+    err = capsys.readouterr().err
+    assert "resuming at step 3" in err
+    assert "gs://bucket/run/results/val/report.html" in err
+    for (_, name), content in list(cloud.objects.items()):
+        cloud.objects["read-only", name] = content
+    score_checkpoints(EvaluateFlags(workdir="gs://read-only/run"), config)
+    out, err = capsys.readouterr()
+    assert "BLEU" in out and "warning: the scores were not saved: Forbidden" in err
+    steps = [r["step"] for r in WorkDir("gs://bucket/run").read_metrics() if "loss" in r]
+    assert steps == [1, 2, 3, 4, 5]
+    assert Translator.from_checkpoint("gs://bucket/run", "last").checkpoint == "last (5)"
+
+
+def test_a_corpus_in_a_bucket_reads_as_a_local_one(cloud, tmp_path):
+    """Catches a folder, a pattern or a format that is looked for on the local disk alone."""
+    pairs = [(f"a {n}", f"b {n}") for n in range(9)]
+    write_sides(tmp_path / "train.1", pairs[:2], ".gz")
+    write_parquet(tmp_path / "train.2", pairs[2:5])
+    write_jsonl(tmp_path / "train.10", pairs[5:], ".xz")
+    write_tsv(tmp_path / "val", pairs[:1])
+    for path in tmp_path.iterdir():
+        (storage.locate("gs://bucket/my text") / path.name).write_bytes(path.read_bytes())
+    for corpus in (tmp_path, "gs://bucket/my text", "gs://bucket/my text/train.*"):
+        config = DataConfig(corpus=f"{corpus}@2")
+        text = TrainingText(config)
+        assert list(text.pairs()) == pairs
+        assert [file.name for file in text.files[0]][-1] == "train.10.jsonl.xz"
+    config = DataConfig(corpus="gs://bucket/my text", source_language="auto")
+    assert find_languages(config) == ("en", "de") and missing_splits(config) == ["test"]
+    config = DataConfig(corpus="gs://bucket/my text")
+    assert load_evaluation_pairs(config, "validation") == pairs[:1]
+    with pytest.raises(ValueError, match=r"must hold test\.en and test\.de .*it holds train\.1\."):
+        load_evaluation_pairs(config, "test")
+    with pytest.raises(ValueError, match="there is no such folder"):
+        TrainingText(DataConfig(corpus="gs://bucket/none"))
+
+
+@pytest.mark.parametrize("main", [train.main, evaluate.main], ids=["train", "evaluate"])
+def test_a_command_without_access_ends_with_a_line(cloud, main, monkeypatch, capfd):
+    """Catches a traceback, log lines of Google's libraries, and a compile before the answer."""
+    # A process in which JAX has computed cannot join others any more.
+    monkeypatch.setattr(run_training, "connect_hosts", lambda flags: True)
+    monkeypatch.setattr(Trainer, "__init__", pytest.fail)  # which compiles
+    with pytest.raises(SystemExit) as end:
+        main(["command", "--workdir=gs://forbidden/run"])
+    err = capfd.readouterr().err
+    assert (end.value.code, err.count("\n")) == (2, 1), err
+    assert "error: Cloud Storage: Forbidden" in err and "storage.buckets.get access" in err

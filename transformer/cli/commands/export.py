@@ -1,0 +1,80 @@
+"""Exports a checkpoint: transformer-export WORKDIR FOLDER [CHECKPOINT] [--format=…]
+
+FOLDER is new, and what is in it depends on the format:
+  run          a work directory in bfloat16, a sixth of a training checkpoint: half the bytes of the
+               parameters, and no optimizer; for eval.py, for `Translator.from_checkpoint` and to
+               start other runs from (--config.training.init_from=FOLDER)
+  huggingface  a model and a tokenizer for the library transformers: MarianMT, BERT or GPT-2
+  ctranslate2  a model for CTranslate2, with --quantization=int8 for fast translation on CPUs
+  safetensors  the parameters as named arrays
+  program      the search by jax.export, which runs with JAX and flatbuffers
+FOLDER/README.md of all but the first says how to use it. CHECKPOINT is as eval.py's --checkpoints
+takes it. A run with an attention function or a task of one's own needs --register=FILE, as for
+eval.py.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NoReturn
+
+from transformer.cli.command_line import parse_flags_and_words
+from transformer.cli.config_files import REGISTER
+from transformer.cli.flags import flag
+from transformer.cli.help_text import answers_information, help_text
+from transformer.cli.process import run_guarded, run_process
+from transformer.console import say
+from transformer.exit_codes import DONE
+
+
+@dataclass(frozen=True)
+class ExportFlags:
+    """How the export command writes."""
+
+    format: Literal["run", "huggingface", "ctranslate2", "safetensors", "program"] = flag(
+        "run", "What is written."
+    )
+    quantization: str = flag(
+        "",
+        "Number format of the matrices of CTranslate2: int8, int8_float16, int8_bfloat16, int16, "
+        "float16, bfloat16.",
+        metavar="TYPE",
+    )
+    start: Literal["zero", "token"] = flag(
+        "zero",
+        "How the decoder of a MarianMT starts; token: so that transformers can train it further, "
+        "but CTranslate2's converter cannot convert it.",
+    )
+    check: bool = flag(
+        True, "Translate random text by both sides, if the other is installed; --nocheck: do not."
+    )
+    register: str = REGISTER
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exports as a command line asks; returns the exit code, or raises SystemExit with it."""
+    return run_guarded(lambda: _export(argv))
+
+
+def _export(argv: Sequence[str]) -> int:
+    if answers_information(argv, lambda: help_text(__doc__, ExportFlags)):
+        return DONE
+    flags, words = parse_flags_and_words(ExportFlags, argv)
+    if len(words) not in (2, 3):
+        usage = (__doc__ or "").splitlines()[0].split(": ")[1]
+        raise ValueError(f"expected {usage}, not {len(words)} names; see --help.")
+    from transformer.interop.export_model import export_model  # late: it imports jax
+
+    workdir, folder, checkpoint = [*words, "default"][:3]
+    options = dict(quantization=flags.quantization, start=flags.start, check=flags.check)
+    for sentence in export_model(workdir, folder, flags.format, checkpoint, **options):
+        say(sentence)
+    return DONE
+
+
+def run() -> NoReturn:
+    """Runs the command as this process."""
+    run_process(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,232 @@
+"""Reads text files and streams line by line; bad lines are repaired and counted.
+
+A line ends at "\\n" and nowhere else. Files may end in .gz or .xz and lie on gs://.
+"""
+
+import gzip
+import io
+import lzma
+import os
+import re
+import stat
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+from etils import epath
+
+from transformer.files import storage
+from transformer.files.reading import unreadable
+from transformer.files.storage import PathLike
+
+OPENERS = {"": None, ".gz": gzip.open, ".xz": lzma.open}
+VALIDATION = ("validation", "val", "valid", "dev")  # names of one split
+LONGEST_LINE = 2**20  # bytes that are kept of a line
+NOT_UTF8 = "lines that are not UTF-8, bytes replaced"
+TOO_LONG = "lines longer than 1 MiB, cut there"
+LINE_BREAK = "sentences with line breaks, which became spaces"
+SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character: no text can hold it alone
+MAX_SHOWN = 5  # numbers of repaired lines that a message names
+BinaryFile = IO[bytes] | io.BufferedIOBase
+READ_ERRORS = OSError, EOFError, lzma.LZMAError, zlib.error
+
+
+class Repairs:
+    """How many lines were repaired, by what was wrong with them, and the numbers of the first."""
+
+    def __init__(self) -> None:
+        self.counts = Counter[str]()
+        self.first: dict[str, list[int]] = {fault: [] for fault in (NOT_UTF8, TOO_LONG, LINE_BREAK)}
+
+    def count(self, fault: str, number: int) -> None:
+        """Counts the line of this number."""
+        self.add({fault: 1}, {fault: [number]})
+
+    def add(self, counts: Mapping[str, int], first: Mapping[str, list[int]]) -> None:
+        """Adds the `counts` and the `first` of a later part of the same file."""
+        self.counts.update(counts)
+        for fault, numbers in first.items():
+            self.first[fault] = (self.first[fault] + numbers)[:MAX_SHOWN]
+
+    def named(self, name: str) -> Counter[str]:
+        """Returns the number of repaired lines by fault and first numbers. name: of the file."""
+        found = Counter[str]()
+        for fault, numbers in self.first.items():
+            count = self.counts[fault]
+            shown = ", ".join(map(str, numbers)) + (", …" if count > len(numbers) else "")
+            if count:
+                found[f"{fault} ({name} line {shown})"] = count
+        return found
+
+
+class Lines:
+    """The lines of a binary file, to be iterated over once; at most one is in memory.
+
+    Invalid UTF-8 is replaced by U+FFFD. A BOM, the CR of CRLF, and everything beyond `LONGEST_LINE`
+    bytes of a line are removed.
+    """
+
+    def __init__(
+        self, file: BinaryFile, name: str, raw: BinaryFile | None = None, size: int = 0
+    ) -> None:
+        """Takes a binary file, which it closes at the end.
+
+        name: what messages call it.
+        raw: the compressed file that `file` unpacks, if it is compressed.
+        size: the bytes of the file on disk; 0 if unknown.
+        """
+        self.name = name
+        self._file, self._raw, self._size = file, raw or file, size
+        self._repairs = Repairs()
+
+    def __iter__(self) -> Iterator[str]:
+        for number, line in enumerate(self.undecoded(), 1):
+            yield decode_line(line, number, self._repairs)
+
+    def undecoded(self) -> Iterator[bytes]:
+        """Yields each line as bytes, for `decode_line`; of one too long, one byte more than kept.
+
+        The line feed at its end is there even where the file, or what is kept, lacks it.
+        """
+        try:
+            while line := self._file.readline(LONGEST_LINE + 1):
+                if line.endswith(b"\n"):
+                    yield line
+                    continue
+                while (rest := self._file.readline(2**16)) and not rest.endswith(b"\n"):
+                    pass
+                yield line + b"\n"
+        except READ_ERRORS as error:
+            raise unreadable(self.name, error) from None
+        finally:
+            self._file.close()
+            self._raw.close()
+
+    @property
+    def fraction_read(self) -> float | None:
+        """How much of the file has been read, from 0 to 1; None if its size is unknown."""
+        if not self._size:
+            return None
+        return 1.0 if self._raw.closed else min(1.0, self._raw.tell() / self._size)
+
+    def repairs(self) -> Counter[str]:
+        """Returns the number of lines repaired so far, by fault and the first line numbers."""
+        return self._repairs.named(self.name)
+
+
+def decode_line(line: bytes, number: int, repairs: Repairs) -> str:
+    """Returns the text of a line that `Lines.undecoded` yields. number: of the line, from 1."""
+    line = line.removesuffix(b"\n")
+    if len(line) > LONGEST_LINE:
+        repairs.count(TOO_LONG, number)
+        line = re.sub(rb"[\xc0-\xff][\x80-\xbf]{0,3}\Z", b"", line[:LONGEST_LINE])
+    if number == 1:
+        line = line.removeprefix(b"\xef\xbb\xbf")
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        text = line.decode(errors="replace")
+        repairs.count(NOT_UTF8, number)
+    return text.removesuffix("\r")
+
+
+def open_lines(path: PathLike) -> Lines:
+    """Opens a file, or standard input for "-"; raises ValueError if that fails."""
+    name = os.fspath(path)
+    if name == "-":
+        return _standard_input()
+    opener = OPENERS.get(Path(name).suffix)
+    try:
+        location = storage.locate(name)
+        file = location.open("rb")
+        if storage.is_remote(name):
+            file = io.BufferedReader(cast(io.RawIOBase, file), 2**20)
+            size = location.stat().length
+        else:
+            size = os.fstat(file.fileno()).st_size
+        return Lines(opener(file) if opener else file, name, file, size)
+    except READ_ERRORS as error:
+        raise unreadable(name, error) from None
+
+
+def _standard_input() -> Lines:
+    if sys.stdin is None:  # closed
+        return Lines(io.BytesIO(), "standard input")
+    file = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
+    status = os.fstat(file.fileno())
+    size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return Lines(file, "standard input", size=size)
+
+
+class Text(NamedTuple):
+    """All lines of a text, and the number of repaired lines by what was wrong with them."""
+
+    lines: list[str]
+    repairs: Counter[str]
+
+
+def read_text(path: PathLike) -> Text:
+    """Reads a whole file, or standard input for "-"; raises ValueError if that fails."""
+    return _read(open_lines(path))
+
+
+def decode_text(data: bytes, name: str = "input") -> Text:
+    """Decodes bytes as `read_text` decodes a file; `repairs` calls them `name`."""
+    return _read(Lines(io.BytesIO(data), name))
+
+
+def _read(lines: Lines) -> Text:
+    texts = list(lines)
+    return Text(texts, lines.repairs())
+
+
+def is_readable(path: PathLike) -> bool:
+    """Returns whether `path` is a file, or a pipe such as `<(zstdcat FILE)`."""
+    location = storage.locate(path)
+    return location.exists() and not location.is_dir()
+
+
+def count_lines(path: PathLike) -> int | None:
+    """Returns the number of lines of a file; None if it is compressed or a stream."""
+    path = Path(path).expanduser()
+    if path.suffix in (".gz", ".xz") or not path.is_file():
+        return None
+    count, last = 0, b"\n"
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(2**20):
+                count, last = count + block.count(b"\n"), block[-1:]
+    except OSError as error:
+        raise unreadable(str(path), error) from None
+    return count + (last != b"\n")
+
+
+def name_in_folder(folder: epath.Path, split: str) -> str:
+    """Returns the name that the files of a split have in a folder: `split`, or a usual synonym.
+
+    Files of a validation split may be called validation, val, valid or dev. The name that was
+    asked for counts if there is any file of it, and is returned if there is none of any.
+    """
+    if split in VALIDATION and folder.is_dir():
+        found = {re.split(r"\.|-\d", path.name)[0] for path in folder.iterdir()}
+        return next((name for name in (split, *VALIDATION) if name in found), split)
+    return split
+
+
+def find_file(folder: epath.Path, name: str) -> epath.Path | None:
+    """Returns the file of this name in a folder, compressed or not; None if it has none."""
+    paths = [folder / f"{name}{ending}" for ending in OPENERS]
+    return next((path for path in paths if path.is_file()), None)
+
+
+def describe_folder(folder: epath.Path) -> str:
+    """Returns the end of a message on a missing file: what the folder holds instead."""
+    if not folder.is_dir():
+        return (
+            f"there is no such folder (looked from {os.getcwd()}); name it with "
+            f"--config.data.corpus, or for eval.py with --corpus"
+        )
+    return f"it holds {', '.join(sorted(p.name for p in folder.iterdir())[:12]) or 'nothing'}"
