@@ -43,3 +43,4 @@ class SpecialIds(NamedTuple):
 NUM_SPECIAL = 4  # of a vocabulary learnt here: no text produces an id below it
 SPECIAL_NAMES = ("<pad>", "<s>", "</s>", "<unk>")
 OWN_IDS = SpecialIds()
+PAD, BOS, EOS, UNK = OWN_IDS[:4]

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from transformer.data.rows.batch import Batch, fill_rows, shift_right
+from transformer.data.rows.batch import Batch, fill_rows
 from transformer.data.rows.ragged import Ragged
-from transformer.special_tokens import BOS, EOS, PAD
+from transformer.special_tokens import EOS, PAD
 
 
 def test_rows_are_filled_one_sentence_after_another():
-    """Catches positions, segments or decoder inputs that run on from one sentence to the next."""
+    """Catches positions or segments that run on from one sentence to the next."""
     sentences = Ragged.from_lists([[7, 8, EOS], [9, EOS], [6, 6, 6, EOS]])
     ids, segments, positions = fill_rows(sentences, np.array([2, 1, 0]), np.array([2, 0, 1]), 8)
     assert ids.tolist() == [
@@ -25,11 +25,6 @@ def test_rows_are_filled_one_sentence_after_another():
         [0, 1, 2, 3, 0, 1, 0, 0],
         [0] * 8,
         [0, 1, 2, 0, 0, 0, 0, 0],
-    ]
-    assert shift_right(ids, positions).tolist() == [
-        [BOS, 6, 6, 6, BOS, 9, PAD, PAD],
-        [PAD] * 8,
-        [BOS, 7, 8, PAD, PAD, PAD, PAD, PAD],
     ]
 
 
@@ -49,7 +44,6 @@ def test_batch_as_in_its_example():
         "inputs": [5, 6, EOS, 8, EOS, PAD],
         "input_segments": [1, 1, 1, 2, 2, 0],
         "input_positions": [0, 1, 2, 0, 1, 0],
-        "decoder_inputs": [BOS, 7, BOS, 9, 9, PAD],
         "targets": [7, EOS, 9, 9, EOS, PAD],
         "target_segments": [1, 1, 2, 2, 2, 0],
         "target_positions": [0, 1, 0, 1, 2, 0],

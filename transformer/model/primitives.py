@@ -13,7 +13,7 @@ Norm = nn.LayerNorm | nn.RMSNorm
 GPT2_DEVIATION = 0.02
 
 
-def as_batch(inputs: Batch | Array, targets: Array | None = None, *, pad: int) -> Batch:
+def as_batch(inputs: Batch | Array, targets: Array | None = None, *, pad: int = 0) -> Batch:
     """Returns a packed `Batch` as it is, and ids [B, S] and [B, T] as of `Batch.from_arrays`.
 
     Raises ValueError if a `Batch`, which has targets, comes with others.

@@ -56,7 +56,7 @@ class BpeDropout:
         self._set_merges(ids, {i: spec.pieces[i].score for i in ids.values()})
 
     def _set_merges(self, ids: dict[str, int], scores: dict[int, float]) -> None:
-        """Lists every two pieces that are one together, as a number, in order: left · (V + 1) + right.
+        """Lists every two pieces that are one together, as left · (V + 1) + right, in order.
 
         ids: of the pieces; scores: of the ids, the one merged first has the highest.
         """
@@ -139,7 +139,7 @@ class BpeDropout:
     def _merge(self, symbols: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """Merges two symbols of each word at a time until none are left that may be merged.
 
-        symbols [words, width]: V, which is no piece, in front of each word and behind it. Returns the same.
+        symbols [words, width]: V, no piece, in front of each word and behind it. Returns the same.
         """
         result = np.full_like(symbols, self.num_pieces)
         ranks = self._rank(symbols[:, :-1], symbols[:, 1:])
