@@ -326,7 +326,7 @@ def _evaluate(line: CommandLine[EvaluateFlags]) -> int:
     config = run.load_config()
     is_translation = task_kind(config.task) == "translation"
     flags.check(task_kind(config.task))
-    with phase("importing JAX", is_logged=False):  # late: --help and wrong flags need not wait
+    with phase("importing JAX"):  # late: --help and wrong flags need not wait
         from transformer.cli import evaluate_run
         from transformer.parallel.devices import check_accelerator
 
