@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from configs import embedded_en_de, multi30k_tiny
+from tests.helpers.packed_pairs import epoch_of
 from transformer.data.corpora.cleaning import filter_by_length, length_warnings
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.rows.packing import PackedBatches, num_rows_of_batch
@@ -32,23 +33,6 @@ def batches_of(num_pairs, *, rows=8, seed=0, row_length=32, parts=None, longest=
     return PackedBatches(
         source, target, row_length=row_length, rows_per_batch=rows, seed=seed, parts=parts
     )
-
-
-def read_pairs(batch):
-    """The pairs of a batch, read back by segment: [(source ids, target ids)]."""
-    pairs = []
-    for row in range(len(batch.inputs)):
-        for segment in range(1, batch.input_segments[row].max() + 1):
-            source = batch.inputs[row][batch.input_segments[row] == segment]
-            target = batch.targets[row][batch.target_segments[row] == segment]
-            pairs.append((source.tolist(), target.tolist()))
-        assert batch.target_segments[row].max() == batch.input_segments[row].max()
-    return pairs
-
-
-def epoch_of(batches, epoch):
-    n = batches.batches_per_epoch
-    return [pair for step in range(epoch * n, epoch * n + n) for pair in read_pairs(batches[step])]
 
 
 def test_pairs_that_do_not_fit_are_dropped_and_counted():
