@@ -34,7 +34,10 @@ from transformer.files.appending import GrowingFiles
 from transformer.files.reading import read_file, reason_of
 
 FILES_OF_A_FAILED_START = ("lock", "log.txt", "environment.json")
-FOREIGN = "{1} is a folder of {0}, no work directory; transformer-import {1} RUN makes one of it."
+NO_RUN = (
+    "{0} is not a work directory: it has no config.json of train.py (--workdir). Of a folder of "
+    "Hugging Face or Marian, transformer-import {0} RUN makes one."
+)
 
 
 class WorkDir:
@@ -77,19 +80,12 @@ class WorkDir:
         if self._known is not None:
             return deepcopy(self._known)
         file = self.path / "config.json"
-        if not self.has_run:
-            if (self.path / "decoder.yml").is_file():
-                raise ValueError(FOREIGN.format("Marian", self.path))
-            raise ValueError(
-                f"{self.path} is not a work directory: it has no config.json. Name one that "
-                f"train.py wrote (--workdir)."
-            )
-        content = read_file(file)
+        content = read_file(file) if self.has_run else b""
+        if not self.has_run or b'"model_type"' in content:  # a setting of Hugging Face
+            raise ValueError(NO_RUN.format(self.path))
         try:
             self._read = Config.from_json(content.decode())
         except ValueError as error:
-            if b'"model_type"' in content:  # no setting of ours has this name
-                raise ValueError(FOREIGN.format("Hugging Face", self.path)) from None
             mistakes = str(error).replace("\n", f"\n{file}: ")
             raise ValueError(f"{file}: {mistakes}") from None
         return deepcopy(self._read)
@@ -117,9 +113,7 @@ class WorkDir:
         gs:// is not locked, as a preempted run could not resume: users must see to it that only one
         run at a time trains there.
         """
-        if self.writes and storage.is_remote(self.path):
-            storage.check_writable(self.path)
-        elif self.writes:
+        if self.writes:
             self._make_and_lock()
         if self.has_run:
             self._check_same(config)
@@ -144,6 +138,10 @@ class WorkDir:
 
     def _make_and_lock(self) -> None:
         try:
+            if storage.is_remote(self.path):
+                (self.path / "write_check").write_bytes(b"")
+                (self.path / "write_check").unlink()
+                return
             self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = storage.take_lock(self.path / "lock", "--workdir")

@@ -47,7 +47,7 @@ def trained(monkeypatch):
     """Replaces training: notes the runs; `outcomes` says with what some of them end, by name."""
     done, outcomes = [], {}
 
-    def train(config, workdir, *, resume_command):
+    def train(config, workdir):
         outcome = outcomes.get(workdir.name, 0)
         if isinstance(outcome, Exception):
             raise outcome

@@ -78,7 +78,6 @@ def test_a_run_that_is_given_up_ends_at_once(error, monkeypatch, capsys):
     monkeypatch.setattr(process.os, "_exit", ended.append)
     monkeypatch.setattr(process, "end_on_signals", lambda: None)
     monkeypatch.setattr(process.faulthandler, "enable", lambda: None)
-    monkeypatch.setattr(process.live_line(), "has_spoken", False)
 
     def main(argv):
         def work():

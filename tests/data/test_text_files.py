@@ -10,22 +10,61 @@ import threading
 import pytest
 
 from transformer.data.files import text as text_files
-from transformer.data.files.text import LONGEST_LINE, Lines, count_lines, decode_text, open_lines
+from transformer.data.files.text import (
+    LONGEST_LINE,
+    Lines,
+    count_lines,
+    decode_text,
+    open_lines,
+    read_text,
+)
 from transformer.files.reading import TransientError
 
-DATA = b"\xef\xbb\xbfa\r\n\nb\xff\n c \x00\n\xe2\x80\xa8d\xc2\x85\n\r\nlast"
-TEXTS = ["a", "", "b\ufffd", " c \x00", "\u2028d\u0085", "", "last"]
+LINES = {  # the bytes of a file: its lines
+    b"": [],
+    b"\n": [""],
+    b"a": ["a"],
+    b"a\n": ["a"],
+    b"a\nb": ["a", "b"],
+    b"a\n\nb\n": ["a", "", "b"],
+    b"a\r\nb\r\n": ["a", "b"],
+    b"a\r\nb\r": ["a", "b"],
+    b"a\rb\n": ["a\rb"],
+    b"a\r\r\n": ["a\r"],
+    b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n": ["a", "\ufeffb"],
+    "a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg\n".encode(): ["a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg"],
+    b"a\x00b\n": ["a\x00b"],
+    b" a\t b \n": [" a\t b "],
+    b"a\xffb\nc\n": ["a\ufffdb", "c"],
+    b"\xed\xa0\x80\n": ["\ufffd\ufffd\ufffd"],  # a surrogate is not UTF-8
+}
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress], ids=["plain", "gz", "xz"])
-def test_a_stream_gives_what_the_whole_file_gives(pack, tmp_path):
-    """Catches a stream that treats BOM, CR, bad bytes or the last line in another way."""
-    path = tmp_path / {bytes: "a", gzip.compress: "a.gz", lzma.compress: "a.xz"}[pack]
-    path.write_bytes(pack(DATA))
-    found = open_lines(path)
-    assert list(found) == decode_text(DATA).lines == TEXTS
-    assert found.repairs() == {f"lines that are not UTF-8, bytes replaced ({path} line 3)": 1}
-    assert found.fraction_read == 1.0
+PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
+
+
+@pytest.mark.parametrize(("data", "lines"), LINES.items(), ids=repr)
+def test_a_line_ends_at_its_line_feed_and_nowhere_else(data, lines, tmp_path):
+    """Catches splitlines(), universal newlines and strip(), which shift or lose lines; and a stream
+    or a packed file that is read in another way than the whole."""
+    assert decode_text(data).lines == lines
+    for ending, pack in PACK.items():
+        path = tmp_path / f"a{ending}"
+        path.write_bytes(pack(data))
+        found = open_lines(path)
+        assert list(found) == lines and found.fraction_read == (
+            1.0 if path.stat().st_size else None
+        )
+        assert count_lines(path) == (None if ending else len(lines))
+
+
+def test_bytes_that_are_not_utf8_are_counted_with_their_lines():
+    """Catches a Latin-1 file that is trained on without a word, or warned of a million times."""
+    data = b"ok\n\xe4\nok \xef\xbf\xbd\n\xff\xfe\n"
+    ((repair, count),) = decode_text(data, "train.de").repairs.items()
+    assert "train.de line 2, 4)" in repair and count == 2  # a genuine U+FFFD is no fault
+    ((repair, count),) = decode_text(b"\xff\n" * 1000, "train.de").repairs.items()
+    assert count == 1000 and len(repair) < 100
 
 
 def test_members_of_gz_are_read_one_after_the_other(tmp_path):
@@ -86,13 +125,20 @@ def test_a_named_pipe_is_read_like_a_file(tmp_path):
     assert (list(found), found.fraction_read) == (["a", "b"], None)
 
 
-@pytest.mark.parametrize(("data", "count"), [(b"", 0), (b"\n", 1), (b"a", 1), (b"a\n\nb", 3)])
-def test_lines_are_counted_as_they_are_read(data, count, tmp_path):
-    """Catches equal files that are refused because one lacks its last line feed."""
-    (tmp_path / "a").write_bytes(data)
-    assert count_lines(tmp_path / "a") == len(list(open_lines(tmp_path / "a"))) == count
-    (tmp_path / "a.gz").write_bytes(gzip.compress(data))
-    assert count_lines(tmp_path / "a.gz") is None
+@pytest.mark.parametrize("name", ["a", "a.gz", "a.xz"])
+def test_unreadable_files_are_refused_in_one_sentence(name, tmp_path):
+    """Catches a stack trace for a missing, truncated or misnamed file."""
+    path = tmp_path / name
+    contents = [None]
+    if name != "a":
+        compress = gzip.compress if name == "a.gz" else lzma.compress
+        whole = compress(b"text " * 1000)
+        contents += [b"no such format", whole[: len(whole) // 2]]
+    for content in contents:
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"^\S*/a\S* cannot be read: [^\n]*\.$"):
+            read_text(path)
 
 
 def test_a_validation_split_goes_by_any_of_its_usual_names(tmp_path):

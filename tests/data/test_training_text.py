@@ -1,7 +1,5 @@
 """training_text.py, corpora.py: lines in, pairs out; nothing is lost, added or moved in silence."""
 
-import gzip
-import lzma
 import warnings
 from collections import Counter
 
@@ -11,7 +9,6 @@ from transformer.config import DataConfig
 from transformer.data.corpora import training_text
 from transformer.data.corpora.corpora import parse_corpora
 from transformer.data.corpora.training_text import TrainingText
-from transformer.data.files.text import decode_text, read_text
 
 
 def write(folder, **files):
@@ -28,71 +25,6 @@ def load(config):
     kept = list(TrainingText(config).kept())
     left_out = sum((block.left_out for block in kept), Counter())
     return [pair for block in kept for pair in block.pairs], left_out
-
-
-LINES = {  # the bytes of a file: its lines
-    b"": [],
-    b"\n": [""],
-    b"a": ["a"],
-    b"a\n": ["a"],
-    b"a\nb": ["a", "b"],
-    b"a\n\nb\n": ["a", "", "b"],
-    b"a\r\nb\r\n": ["a", "b"],
-    b"a\r\nb\r": ["a", "b"],
-    b"a\rb\n": ["a\rb"],
-    b"a\r\r\n": ["a\r"],
-    b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n": ["a", "\ufeffb"],
-    "a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg\n".encode(): ["a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg"],
-    b"a\x00b\n": ["a\x00b"],
-    b" a\t b \n": [" a\t b "],
-    b"a\xffb\nc\n": ["a\ufffdb", "c"],
-    b"\xed\xa0\x80\n": ["\ufffd\ufffd\ufffd"],  # a surrogate is not UTF-8
-}
-
-
-@pytest.mark.parametrize(("data", "lines"), LINES.items(), ids=repr)
-def test_a_line_ends_at_its_line_feed_and_nowhere_else(data, lines, tmp_path):
-    """Catches splitlines(), universal newlines and strip(): each shifts or loses lines."""
-    assert decode_text(data).lines == lines
-    (tmp_path / "file").write_bytes(data)
-    assert read_text(tmp_path / "file").lines == lines
-
-
-def test_compressed_files_read_alike(tmp_path):
-    """Catches text mode for one of the formats."""
-    data = "ä\r\nb\u2028c\n".encode()
-    for name, content in {
-        "a": data,
-        "a.gz": gzip.compress(data),
-        "a.xz": lzma.compress(data),
-    }.items():
-        (tmp_path / name).write_bytes(content)
-        assert read_text(tmp_path / name).lines == ["ä", "b\u2028c"]
-
-
-def test_bytes_that_are_not_utf8_are_counted_with_their_lines():
-    """Catches a Latin-1 file that is trained on without a word, or warned of a million times."""
-    data = b"ok\n\xe4\nok \xef\xbf\xbd\n\xff\xfe\n"
-    ((repair, count),) = decode_text(data, "train.de").repairs.items()
-    assert "train.de line 2, 4)" in repair and count == 2  # a genuine U+FFFD is no fault
-    ((repair, count),) = decode_text(b"\xff\n" * 1000, "train.de").repairs.items()
-    assert count == 1000 and len(repair) < 100
-
-
-@pytest.mark.parametrize("name", ["a", "a.gz", "a.xz"])
-def test_unreadable_files_are_refused_in_one_sentence(name, tmp_path):
-    """Catches a stack trace for a missing, truncated or misnamed file."""
-    path = tmp_path / name
-    contents = [None]
-    if name != "a":
-        compress = gzip.compress if name == "a.gz" else lzma.compress
-        whole = compress(b"text " * 1000)
-        contents += [b"no such format", whole[: len(whole) // 2]]
-    for content in contents:
-        if content is not None:
-            path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"^\S*/a\S* cannot be read: [^\n]*\.$"):
-            read_text(path)
 
 
 def test_unequal_sides_are_refused_with_both_counts(tmp_path):

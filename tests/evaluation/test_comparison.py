@@ -1,6 +1,5 @@
 """A difference between two runs is called one only where there is one."""
 
-import dataclasses
 import random
 from functools import partial
 
@@ -44,24 +43,19 @@ def test_a_run_does_not_differ_from_itself():
     assert len(set(found.names)) == 2 and found.settings() == {}
 
 
-def test_a_clearly_worse_run_differs_in_both_directions():
-    """Catches a test of unpaired sentences, a sign the wrong way round, and swapped systems."""
+def test_the_sentences_that_differ_most_are_shown():
+    """Catches gains shown as losses, in the wrong order, or of two different sentences."""
     good, bad = evaluation(texts(0.1)), evaluation(texts(0.6), checkpoint="best (7)")
-    behind, ahead = compare_two(good, bad), compare_two(bad, good, ("b", "a"))
-    for found, sign in ((ahead, 1), (behind, -1)):
-        for test in found.differences:
-            assert test.p_bootstrap < 0.01 and test.p_randomisation < 0.01
-            assert sign * test.difference > 10
-            assert "bs:200" in test.signatures[0] and "ar:300" in test.signatures[1]
-    best, worst = ahead.differing_segments(1).values()
-    mirrored_worst, mirrored_best = behind.differing_segments(1).values()
+    ahead, behind = (
+        without_tests([compared(name, side) for name, side in runs]).differing_segments(1)
+        for runs in ((("b", bad), ("a", good)), (("a", good), ("b", bad)))
+    )
+    best = ahead["a is ahead"]
     gains = [other.chrf - first.chrf for first, other in best]
     assert gains == sorted(gains, reverse=True) and gains[-1] > 0 and len(gains) == 5
-    assert all(other.chrf < first.chrf for first, other in worst + mirrored_best)
-    assert [(b, a) for a, b in best] == mirrored_best and len(worst) == len(mirrored_worst)
+    assert [(b, a) for a, b in best] == behind["b is behind"]
+    assert all(other.chrf < first.chrf for first, other in ahead["a is behind"])
     assert all(first.number == other.number for first, other in best)
-    assert list(ahead.differing_segments(1)) == ["a is ahead", "a is behind"]
-    assert ahead.to_json()["runs"][1]["bleu"]["value"] == good.primary.value
 
 
 def test_each_of_several_runs_is_tested_against_the_first():
@@ -72,6 +66,9 @@ def test_each_of_several_runs_is_tested_against_the_first():
     assert list(by_bleu) == ["same", "worse", "better"] and len(found.differences) == 6
     assert by_bleu["same"].difference == 0 and by_bleu["same"].p_holm == 1
     assert by_bleu["worse"].difference < -10 < 10 < by_bleu["better"].difference
+    assert by_bleu["worse"].p_bootstrap < 0.01 and by_bleu["worse"].p_randomisation < 0.01
+    assert "bs:200" in by_bleu["worse"].signatures[0]
+    assert found.to_json()["runs"][2]["bleu"]["value"] == found.runs[2].primary.value
     assert by_bleu["worse"].p_holm == 3 * by_bleu["worse"].p_randomisation < 0.05
     lines = found.lines()
     assert any("p, Holm" in line for line in lines)
@@ -95,34 +92,27 @@ def test_holm_s_correction():
 
 
 def test_only_the_settings_that_differ_are_shown():
-    """Catches a table of all settings, and values under the name of another run."""
+    """Catches a table of all settings, values under the name of another run, and a 0 for another.
+
+    The 0 stands for as many layers as in the encoder.
+    """
     runs = [
-        compared("a", evaluation(), model__num_heads=4, training__init_from=""),
-        compared("b", evaluation(), model__num_heads=4, training__init_from="runs/x"),
-        compared("c", evaluation(), model__num_heads=1, training__init_from=""),
+        compared("a", evaluation(), model__num_decoder_layers=0, training__init_from=""),
+        compared("b", evaluation(), model__num_decoder_layers=6, training__init_from="runs/x"),
+        compared("c", evaluation(), model__num_decoder_layers=1, training__init_from=""),
     ]
+    head = "settings that differ"
     assert without_tests(runs).settings_table() == [
-        {"settings that differ": "--config.model.num_heads", "a": "4", "b": "4", "c": "1"},
-        {"settings that differ": "--config.training.init_from"} | dict(a="''", b="runs/x", c="''"),
+        {head: "--config.model.num_decoder_layers", "a": "6", "b": "6", "c": "1"},
+        {head: "--config.training.init_from", "a": "''", "b": "runs/x", "c": "''"},
     ]
-
-
-def test_settings_that_follow_another_are_shown_with_its_value():
-    """Catches a decoder of 0 layers in the table, and one that differs from another in words."""
-    depths = {"a": (2, 1), "b": (2, 0), "c": (2, 2)}
-    a, b, c = (
-        compared(name, evaluation(), model__num_layers=n, model__num_decoder_layers=m)
-        for name, (n, m) in depths.items()
-    )
-    assert without_tests([a, b, c]).settings() == {"--config.model.num_decoder_layers": [1, 2, 2]}
-    assert without_tests([b, c]).settings() == {}
+    assert [*without_tests(runs[:2]).settings()] == ["--config.training.init_from"]
 
 
 def test_a_perplexity_of_another_vocabulary_is_marked():
     """Catches perplexities per other tokens that stand side by side as if comparable."""
-    runs = [compared(name, evaluation(), vocabulary=number) for number, name in enumerate("abb")]
-    runs[1] = dataclasses.replace(runs[1], vocabulary=runs[0].vocabulary)
-    found = compare(runs, num_bootstrap=5, num_trials=5)
+    numbers = {"a": 1, "b": 1, "c": 2}
+    found = without_tests([compared(k, evaluation(), vocabulary=n) for k, n in numbers.items()])
     assert [found.has_comparable_perplexity(run) for run in found.runs] == [True, True, False]
     marked = [line for line in found.lines() if "*" in line]
     assert len(marked) == 2 and marked[1].startswith("*: per token of another vocabulary")
@@ -145,26 +135,21 @@ def test_runs_have_short_names_that_differ():
     assert len(set(distinct_names(["x/a", "x/a"], ["1", "1"]))) == 2
 
 
-def test_pronunciations_are_compared_by_their_line_error_rate():
-    """Catches a run with fewer whole words right that is called better for its n-grams."""
-    rows = [(f"w{i}", "a b c d", "a b c d") for i in range(60)]
-    worse = [(*row[:2], "a b c x" if i % 3 else row[1]) for i, row in enumerate(rows)]
-    found = compare_two(*(evaluation(r, selection_metric="line_error_rate") for r in (rows, worse)))
-    test, score = found.differences[0], found.runs[0].scores["line_error_rate"]
-    assert (test.metric, score.name, score.value) == ("WER (whole words)", "WER (whole words)", 0)
-    assert round(test.difference, 2) == 66.67
-    assert test.p_bootstrap < 0.01 and test.p_randomisation < 0.01
-    assert "unit:line" in score.signature and "ar:300" in test.signatures[1]
-
-
-def test_all_are_scored_as_the_first():
+@pytest.mark.parametrize(
+    ("first", "name", "signature"),
+    [
+        ({"tokenize": "13a"}, "BLEU", "tok:13a"),
+        ({"selection_metric": "line_error_rate"}, "WER (whole words)", "unit:line"),
+    ],
+)
+def test_all_are_scored_as_the_first(first, name, signature):
     """Catches a BLEU of words between spaces that is set against one of mteval's tokens."""
     rows = [(source, f"{reference}.", f"{ours}.") for source, reference, ours in texts(0.3)]
     other = evaluation(rows, tokenize="none")
-    found = compare_two(evaluation(rows), other)
-    score = found.runs[1].scores["bleu"]
-    assert found.differences[0].difference == 0 and "tok:13a" in score.signature
-    assert score.value != other.primary.value
+    found = compare_two(evaluation(rows, **first), other)
+    score, test = found.runs[1].primary, found.differences[0]
+    assert (score.name, test.metric, test.difference) == (name, name, 0)
+    assert signature in score.signature and score.value != other.primary.value
 
 
 def test_translations_without_a_single_match_are_compared():

@@ -1,16 +1,48 @@
 """Scores can be compared, or there is none."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 import sacrebleu
 
+from tests.helpers.scored import CORPUS, evaluation
 from transformer.evaluation import metrics, scores
+from transformer.evaluation.metrics import check_metrics, score_by
+from transformer.evaluation.segments import Segment, text_sides
 from transformer.model.loss import perplexity
+from transformer.workdir import WorkDir
 
 REFERENCES = ["The quick brown fox jumps over the lazy dog .", "It was a dark and stormy night ."]
 TRANSLATIONS = ["The quick brown fox leaps over the lazy dog .", "It was a dark and rainy night ."]
+FIRST = ["the cat sat on the mat today", "a dark and stormy night", "hello"]
+SECOND = ["today a cat was sitting on the mat", "the night was dark", "hi there"]
+OURS = ["a cat sat on the mat", "a dark night", "hi there"]
+BOTH = list(zip(FIRST, SECOND, strict=True))
+
+FAKE_COMET = """#!/bin/sh
+paste source translation reference > "{seen}"
+echo "$9" > "{seen}.model"
+[ "$9" = bad ] && echo "no such model" >&2 && exit 1
+python3 - <<'END'
+import json
+names = ("source", "translation", "reference")
+rows = [dict(zip(names, row)) for row in zip(*(open(n).read().splitlines() for n in names))]
+scores = [dict(row, COMET=len(row["reference"]) / 100) for row in rows]
+json.dump(dict(translation=scores), open("scores", "w"))
+END
+"""
+
+
+@pytest.fixture
+def comet(tmp_path, monkeypatch):
+    """A program comet-score, which scores a line by the length of its reference."""
+    program = tmp_path / "comet-score"
+    program.write_text(FAKE_COMET.replace("{seen}", str(tmp_path / "seen")).replace("$9", "${11}"))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -88,7 +120,10 @@ def test_translations_that_share_next_to_nothing_are_scored():
 def test_second_scores_are_sacrebleu_s(name, options):
     """Catches a name on the wrong variant."""
     texts = [t.upper().replace(" .", "-x.") for t in TRANSLATIONS], [f"{r}!" for r in REFERENCES]
-    found = {score.name: score for score in metrics.secondary_scores(*texts, "en-de")}
+    found = {
+        name: metrics.score_with(name, metric, *texts, "en-de")
+        for name, metric in metrics.secondary_metrics().items()
+    }
     theirs = sacrebleu.corpus_bleu(texts[0], [texts[1]], **options)
     assert found[name].value == pytest.approx(theirs.score)
     assert ("case:lc" in found[name].signature) == ("lowercase" in options)
@@ -99,9 +134,10 @@ def test_second_scores_are_sacrebleu_s(name, options):
 @pytest.mark.parametrize(("tokenize", "count"), [("13a", 4), ("intl", 3), ("none", 5), ("zh", 3)])
 def test_second_scores_do_not_repeat_the_first(tokenize, count):
     """Catches the same figure under two names, and word tokens of a language without spaces."""
-    first = metrics.bleu(TRANSLATIONS, REFERENCES, "en-de", tokenize=tokenize)
-    others = metrics.secondary_scores(TRANSLATIONS, REFERENCES, "en-de", tokenize=tokenize)
-    signatures = [score.signature for score in [first, *others]]
+    others = metrics.secondary_metrics(tokenize)
+    every = {"BLEU": metrics.bleu_metric(tokenize), **others}
+    texts = TRANSLATIONS, REFERENCES, "en-de"
+    signatures = [metrics.score_with(*both, *texts).signature for both in every.items()]
     assert len(others) == count and len(set(signatures)) == count + 1
     assert tokenize != "zh" or not any("tok:13a" in s or "tok:intl" in s for s in signatures)
 
@@ -161,3 +197,69 @@ def test_a_mean_loss_and_its_perplexity_agree():
     loss, perplexity = scores.mean_loss(200.0, 100, "piece")
     assert loss.value == 2.0 and perplexity.value == pytest.approx(math.exp(2))
     assert "nats per piece 2.000" in str(loss) and "100 pieces" in str(loss)
+
+
+@pytest.mark.parametrize("name", ["bleu", "ter"])
+def test_a_second_reference_counts_as_in_sacrebleu(name):
+    """Catches references that are concatenated, averaged, or paired with other lines."""
+    score = metrics.score_by(name, OURS * 20, BOTH * 20, "en-de", num_bootstrap=50)
+    function = {"bleu": sacrebleu.corpus_bleu, "ter": sacrebleu.corpus_ter}[name]
+    assert score.value == pytest.approx(function(OURS, [FIRST, SECOND]).score)
+    assert "nrefs:2" in score.signature and score.interval > 0
+    alone = metrics.score_by(name, OURS, FIRST, "en-de").value
+    is_better = score.value > alone if metrics.METRICS[name].higher_is_better else alone
+    assert is_better and metrics.score_by(name, OURS, [(r,) for r in FIRST], "x").value == alone
+
+
+def test_the_best_reference_of_a_line_decides():
+    """Catches a mean over references, and the worst of an error rate."""
+    chrf = metrics.sentence_chrf(OURS, BOTH)
+    alone = [metrics.sentence_chrf(OURS, side) for side in (FIRST, SECOND)]
+    assert chrf == [max(pair) for pair in zip(*alone, strict=True)]
+    assert metrics.score_by("line_error_rate", OURS, BOTH, "x").value == pytest.approx(200 / 3)
+    mixed = [FIRST[0], BOTH[1], SECOND[2]]  # another number of them for each line
+    assert "nrefs:var" in metrics.bleu(OURS, mixed, "x").signature
+
+
+def test_all_references_reach_the_scores_and_the_files(tmp_path):
+    """Catches a report that has read one reference, and a file of segments that lost the other."""
+    rows = [(source, (f"{reference} .", reference), ours) for source, reference, ours in CORPUS]
+    several, one = evaluation(rows, further_metrics=["ter"]), evaluation()
+    translations, references = text_sides(several.segments)
+    assert several.primary == metrics.bleu(translations, references, "en-de", num_bootstrap=20)
+    assert several.scores["ter"].name == "TER" and "ter" not in one.scores
+    folder = several.save(WorkDir(tmp_path), "x").parent
+    rows = (folder / "segments.jsonl").read_text().splitlines()
+    segments = [Segment.from_json(json.loads(row)) for row in rows]
+    assert text_sides(segments) == text_sides(several.segments)
+    assert "other_references" not in one.segments[0].to_json()
+    assert json.loads((folder / "report.json").read_text())["ter"]["value"] > 0
+
+
+def test_comet_is_run_beside_us_on_every_reference(comet, monkeypatch):
+    """Catches lines that slip by a line break in one of them, and a reference without a score."""
+    check_metrics(["comet", "comet:Own/model", "ter"])
+    sources = ["one\u2028two", "three", "four\r"]
+    score = score_by("comet:Own/model", OURS, BOTH, "en-de", sources=sources)
+    lengths = [(len(a) + len(b)) / 2 for a, b in BOTH]
+    assert score.value == pytest.approx(sum(lengths) / 3)
+    assert "model:Own/model" in score.signature.split("|")
+    seen = [line.split("\t") for line in (comet / "seen").read_text().splitlines()]
+    assert seen[1] == ["one two", OURS[0], SECOND[0]] and len(seen) == 6
+    (comet / "own.ckpt").touch()
+    monkeypatch.chdir(comet)
+    score_by("comet:own.ckpt", OURS, FIRST, "en-de", sources=sources)
+    assert (comet / "seen.model").read_text() == f"{comet / 'own.ckpt'}\n"
+    both = evaluation(further_metrics=["comet", "comet:own.ckpt"]).scores
+    assert [*both][-2:] == ["comet", "comet:own.ckpt"]
+    with pytest.raises(ValueError, match="comet-score with the model bad failed: no such model"):
+        score_by("comet:bad", OURS, FIRST, "en-de", sources=sources)
+
+
+def test_unknown_and_missing_metrics_are_refused(monkeypatch):
+    """Catches a metric that is missed only when everything is translated."""
+    with pytest.raises(ValueError, match="bleu, line_error_rate, ter, comet or comet:MODEL, not"):
+        check_metrics(["meteor"])
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ValueError, match="pipx install unbabel-comet"):
+        check_metrics(["comet"])

@@ -10,7 +10,6 @@ import pytest
 import transformer
 from transformer.config import Config
 from transformer.evaluation import evaluate, evaluation_set
-from transformer.evaluation.evaluation_set import read_files
 from transformer.evaluation.results import (
     LONGEST_NAME,
     bounded_name,
@@ -62,27 +61,6 @@ def test_every_way_of_scoring_has_a_name_of_its_own(run, monkeypatch):
     assert len({"test", *names}) == len(names) + 1
     assert all(name == bounded_name(name) for name in names)
     assert names[0] == "test_beam_size_1" and names[7] == "test_checkpoint_average_2"
-
-
-def test_another_search_or_checkpoint_is_part_of_the_name(run):
-    """Catches scores of another search in the place of the run's own."""
-    how = {"checkpoint": "5", "dtype": "bfloat16", "beam_size": 1}
-    assert scored_otherwise(run, "5", dtype="bfloat16", search={"beam_size": 1}) == how
-    assert results_name("test", how) == "test_checkpoint_5_dtype_bfloat16_beam_size_1"
-
-
-def test_files_of_one_stem_have_names_of_their_own(tmp_path):
-    """Catches test.en of another folder, or with other references, under results/test."""
-    names = set()
-    for folder, source, reference in (("a", "1", "2"), ("b", "3", "2"), ("c", "1", "4")):
-        (tmp_path / folder).mkdir()
-        for side, text in (("en", source), ("de", reference)):
-            (tmp_path / folder / f"test.{side}").write_text(f"{text}\n")
-        files = (str(tmp_path / folder / f"test.{side}") for side in ("en", "de"))
-        files = list(files)
-        assert read_files(files) == read_files(files)
-        names.add(read_files(files).name)
-    assert len(names) == 3 and all(name.startswith("test_") for name in names)
 
 
 def test_the_text_of_the_run_is_its_own_by_any_path(run, tmp_path):

@@ -32,18 +32,19 @@ FILE_OPTIONS = ("nbest", "scores", "jsonl", "alignments", "score", "prefixes", "
 ANSWER_OPTIONS = ("temperature", "top_k", "top_p", "seed", "num_pieces", "jsonl")
 
 
-def score(run: WorkDir, checkpoints: str, **options: Any) -> None:
-    """Prints and saves the scores of a checkpoint, or of several with a table of them all."""
+def score(run: WorkDir, checkpoints: str, *, several: bool, **options: Any) -> None:
+    """Prints and saves the scores of a checkpoint, or of several: a table, and the last in full."""
     scored: list[TaskScores] = []
 
-    def show(scores: TaskScores) -> None:
+    def show(scores: TaskScores) -> None:  # before they are saved, which may fail
         scored.append(scores)
-        say(f"{scores.corpus}, checkpoint {scores.checkpoint}:")
-        print_results(scores.lines())
+        say(f"{scores.corpus}, checkpoint {scores.checkpoint}: {scores.primary.figures}")
+        if not several:
+            print_results([*scores.lines(), *scores.details])
 
-    scores = transformer.evaluate(run, checkpoints, save=True, on_scores=show, **options)
-    table = ["", *checkpoint_table(scored), ""] if scored[1:] else []
-    print_results([*table, *scores.details])
+    last = transformer.evaluate(run, checkpoints, save=True, on_scores=show, **options)
+    if several:
+        print_results([*checkpoint_table(scored), *last.lines(), *last.details])
 
 
 def compare(run: WorkDir, others: list[str], checkpoint: str, **options: Any) -> None:
@@ -98,7 +99,7 @@ def _write(job: Callable[[], None], input: str, output: str, asked_for: str) -> 
     try:
         job()
     except Interruption as interruption:
-        kept = "; finished chunks are kept, and the same command goes on" if output else ""
+        kept = "; finished chunks are kept; the same command goes on" if output else ""
         say(f"stopped{kept}")
         exit_process(exit_code_of(interruption.number))
 

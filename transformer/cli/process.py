@@ -122,8 +122,7 @@ def run_guarded(work: Callable[[], int]) -> int:
 
 def fail(text: str, code: int = WRONG_INPUT) -> NoReturn:
     """Prints each line of `text` as an error and ends the process with `code`."""
-    line = live_line()
-    line.has_stamps &= line.has_spoken  # none for a mistake in the command line
+    live_line().has_stamps = False  # a sentence for a person, as the last line
     say("\n".join(f"error: {sentence}" for sentence in text.split("\n")), on_every_host=True)
     try:
         if sys.stdout:

@@ -18,7 +18,6 @@ from transformer.evaluation.html_report import render_comparison
 from transformer.exit_codes import DONE, FAILED, INTERRUPTED, RESUMABLE, WRONG_INPUT
 from transformer.files import storage
 from transformer.parallel import hosts
-from transformer.training.next_commands import this_command
 from transformer.training.run import train
 
 
@@ -53,7 +52,7 @@ def train_row(row: Row, seed: int, root: epath.Path) -> int:
     """Trains a row with a seed, unless that is done; returns its exit code, whatever fails."""
     config = row.config.with_values({"training.seed": seed})
     try:
-        result = train(config, run_folder(row, seed, root), resume_command=this_command())
+        result = train(config, run_folder(row, seed, root))
         return result.exit_code
     except Exception as error:  # any: the other rows are worth their own time
         if jax.process_count() > 1:  # the other hosts may have come further

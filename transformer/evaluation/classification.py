@@ -3,16 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from transformer.console import quantity
 from transformer.evaluation.scores import Score, accuracy
-from transformer.evaluation.task_scores import TaskScores, plain_table
+from transformer.evaluation.task_scores import TaskScores, plain_table, spread
 from transformer.inference.encoders import Classifier, Tagger
 
-NUM_SAMPLES = 3
 MOST_IN_TABLE = 40  # classes, or pairs of them
 Entity = tuple[str, int, int]  # type, number of the first word, that behind the last
 
@@ -52,16 +50,11 @@ def evaluate_classifier(
         samples=[
             f"  text   {row['text']}\n  class  {row['label']}\n  found  {row['found']} "
             f"({max(row['probabilities'].values()):.0%})\n"
-            for row in _spread(rows)
+            for row in spread(rows)
             if row["text"]
         ],
         rows=rows,
     )
-
-
-def _spread(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-    """Returns some rows, spread over the test set."""
-    return rows[:: max(1, len(rows) // NUM_SAMPLES)][:NUM_SAMPLES]
 
 
 def _confusion_lines(names: Sequence[str], confusions: Counter[tuple[str, str]]) -> list[str]:
@@ -100,7 +93,7 @@ def evaluate_tagger(
         details=[f"{texts_cut}: the rest counts as wrong"] if tagger.num_truncated else [],
         samples=[
             f"  text    {row['text']}\n  labels  {row['labels']}\n  found   {row['found']}\n"
-            for row in _spread(rows)
+            for row in spread(rows)
         ],
         rows=rows,
     )

@@ -121,9 +121,9 @@ def metric_and_label(name: str, *, tokenize: str = "13a") -> tuple[Metric, str]:
         return bleu_metric(tokenize), entry.label
     if isinstance(function, type):
         return function(), entry.label
-    facts = {"case": "mixed", "unit": "line", "match": "whole"}
-    if function is not line_error_rate:
-        facts = {"unit": "line", "function": function.__name__}
+    facts = {"unit": "line", "function": function.__name__}
+    if function is line_error_rate:
+        facts = {"case": "mixed", "unit": "line", "match": "whole"}
     best = max if entry.higher_is_better else min
     return MeanOverLines(function, entry.label, facts, best), entry.label
 
@@ -179,18 +179,11 @@ def _comet_scores(model: str, rows: Sequence[tuple[str, str, str]]) -> Iterator[
     yield from (row["COMET"] for row in scored)
 
 
-def secondary_scores(
-    translations: Sequence[str],
-    references: Sequence[Reference],
-    direction: str,
-    *,
-    tokenize: str = "13a",
-    num_bootstrap: int = 1,
-) -> list[Score]:
-    """Returns the scores that papers print besides `bleu` and `chrf`, each under its own name.
+def secondary_metrics(tokenize: str = "13a") -> dict[str, Metric]:
+    """Returns the metrics that papers print besides BLEU and chrF2, each under its own name.
 
     Lower-cased international BLEU is what t2t-bleu counts; it stands for the tokenised,
-    compound-split BLEU of the Transformer's paper. What `bleu` is already is left out.
+    compound-split BLEU of the Transformer's paper. What BLEU by `tokenize` is already is left out.
     """
     others = TOKENISATIONS if tokenize in (*TOKENISATIONS, "none") else {"char": "by characters"}
     others = {other: name for other, name in others.items() if other != tokenize}
@@ -199,11 +192,7 @@ def secondary_scores(
     if "intl" in others:
         name = f"BLEU, lower-cased, {others['intl']}"
         metrics[name] = bleu_metric("intl", lowercase=True)
-    metrics["chrF2++"] = CHRF(word_order=2)
-    return [
-        score_with(name, metric, translations, references, direction, num_bootstrap)
-        for name, metric in metrics.items()
-    ]
+    return metrics | {"chrF2++": CHRF(word_order=2)}
 
 
 def score_with(
@@ -212,7 +201,7 @@ def score_with(
     translations: Sequence[str],
     references: Sequence[Reference],
     direction: str,
-    num_bootstrap: int,
+    num_bootstrap: int = 1,
 ) -> Score:
     """Returns the score by one of sacrebleu's metrics, under a name of ours.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from etils import epath
 from tabulate import tabulate
@@ -12,6 +12,8 @@ from transformer.evaluation.results import json_lines, write_results
 from transformer.evaluation.scores import Score
 from transformer.workdir import WorkDir
 
+T = TypeVar("T")
+NUM_SAMPLES = 3
 SIDES = {"l": "left", "r": "right"}
 
 
@@ -65,6 +67,11 @@ class TaskScores:
         """Writes results/NAME/ of a work directory; returns the path of its report.json."""
         files = {"examples.jsonl": json_lines(self.rows)} if self.rows else {}
         return write_results(workdir, name, self.to_json() | {"details": self.details}, files)
+
+
+def spread(rows: Sequence[T]) -> Sequence[T]:
+    """Returns some rows as samples, spread over all."""
+    return rows[:: max(1, len(rows) // NUM_SAMPLES)][:NUM_SAMPLES]
 
 
 def plain_table(

@@ -17,7 +17,8 @@ from transformer.evaluation.metrics import (
     all_references,
     check_metrics,
     score_by,
-    secondary_scores,
+    score_with,
+    secondary_metrics,
 )
 from transformer.evaluation.plots import AttentionMap
 from transformer.evaluation.results import json_lines, write_results
@@ -32,14 +33,13 @@ from transformer.evaluation.segments import (
     word_unit,
     worst_and_best,
 )
-from transformer.evaluation.task_scores import TaskScores, plain_table
+from transformer.evaluation.task_scores import TaskScores, plain_table, spread
 from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
 from transformer.parallel.hosts import split_over_hosts
 from transformer.workdir import WorkDir
 
 MAP_WORDS = 8  # length of the sentences whose attention is drawn: short enough to be read
-NUM_SAMPLES = 3
 SEARCH = ("beam_size", "alpha", "length_penalty", "max_extra_length")  # kept with the scores
 
 
@@ -217,13 +217,20 @@ def make_evaluation(
         config=config,
         scores=scores,
         segments=segments,
-        secondary=secondary_scores(*texts, direction, **options),
+        secondary=[
+            score_with(name, metric, *texts, direction, num_bootstrap)
+            for name, metric in secondary_metrics(data.bleu_tokenize).items()
+        ],
         by_length={},
         outputs=outputs | {"cut_sources": num_cut},
         **fields,
     )
     result.by_length = score_by_length(segments, result.length_unit, partial(score, first))
-    result.details, result.samples = _details(result), _samples(segments)
+    result.details = _details(result)
+    result.samples = [
+        f"  source       {s.source}\n  reference    {s.reference}\n  translation  {s.translation}\n"
+        for s in spread(segments)
+    ]
     return result
 
 
@@ -245,14 +252,6 @@ def _details(result: Evaluation) -> list[str]:
         f"translations (references): {', '.join(counts)}",
         f"length {outputs['length_ratio']:.3f} of the references'; "
         f"{outputs['cut_sources']:,} sources cut",
-    ]
-
-
-def _samples(segments: Sequence[Segment]) -> list[str]:
-    """Returns some translations beside their references, spread over the test set."""
-    return [
-        f"  source       {s.source}\n  reference    {s.reference}\n  translation  {s.translation}\n"
-        for s in segments[:: max(1, len(segments) // NUM_SAMPLES)][:NUM_SAMPLES]
     ]
 
 

@@ -24,7 +24,6 @@ from transformer.inference.file_job import Answerer
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
-from transformer.tasks.next_commands import NextCommands, commands_for_text
 from transformer.workdir import WorkDir
 
 
@@ -148,10 +147,6 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         flops = stack_flops(model, source.lengths, outputs=outputs)
         num_steps = self.training_batches.batches_per_epoch
         return StepCost(flops / num_steps, num_targets / num_steps)
-
-    def next_commands(self) -> NextCommands:
-        sentence = self.test_examples[0][0]
-        return commands_for_text(self.workdir, self.predictor, self.verb, sentence)
 
     def summary_lines(self) -> list[str]:
         batches = self.training_batches

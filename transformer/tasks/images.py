@@ -1,6 +1,5 @@
 """The task of classifying images, whose patches are the tokens."""
 
-import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +14,6 @@ from transformer.data.rows.images import (
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
-from transformer.tasks.next_commands import NextCommands
 from transformer.workdir import WorkDir
 
 
@@ -83,14 +81,6 @@ class ImageTask(LabelledTask[ImageBatches]):
         outputs = model.d_model * (batches.images[0].size + len(self.labels.names)) * num_rows
         lengths = np.full(num_rows, self.num_patches)
         return StepCost(stack_flops(model, lengths, outputs=outputs), num_rows)
-
-    def next_commands(self) -> NextCommands:
-        folder = json.dumps(str(self.workdir.path))
-        return NextCommands(
-            python=f"import numpy as np; from transformer import Classifier; "
-            f"print(Classifier.from_checkpoint({folder})"
-            f".classify(np.zeros({[1, *self.labels.image_shape]}))[0])"
-        )
 
     def summary_lines(self) -> list[str]:
         shape = " × ".join(map(str, self.labels.image_shape))

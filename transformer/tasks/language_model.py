@@ -21,7 +21,6 @@ from transformer.inference.file_job import Answerer
 from transformer.inference.language_model import LanguageModel
 from transformer.model.costs import StepCost, stack_flops
 from transformer.model.decoder_only import CausalLM
-from transformer.tasks.next_commands import NextCommands, commands_for_text
 from transformer.tasks.plain_text import PlainTextTask
 from transformer.tasks.task import Metrics, with_training_options
 
@@ -110,9 +109,6 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
     @property
     def cost_per_step(self) -> StepCost:
         return cost_of_step(self.config, self.tokenizer.vocab_size)
-
-    def next_commands(self) -> NextCommands:
-        return commands_for_text(self.workdir, LanguageModel, "generate", "The ")
 
     def summary_lines(self) -> list[str]:
         batches = self.training_batches

@@ -39,7 +39,6 @@ from transformer.model.loss import LossFn, Sums, make_loss_fn, per_token
 from transformer.parallel.hosts import check_same, split_over_hosts
 from transformer.parallel.mapping import Parallel
 from transformer.registry import METRICS
-from transformer.tasks.next_commands import NextCommands, commands_for_text
 from transformer.tasks.task import Metrics, Task, with_training_options
 from transformer.workdir import WorkDir
 
@@ -247,10 +246,6 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         self.translator.use(restore(self.workdir.path))  # its search has been compiled already
         corpus = f"{self.config.data.corpus} {self.config.data.test_split}"
         return evaluate_translator(self.translator, self.test_pairs, corpus)
-
-    def next_commands(self) -> NextCommands:
-        sentence = self.test_pairs[0][0]
-        return commands_for_text(self.workdir, Translator, "translate", sentence)
 
     def _subword_lines(self) -> list[str]:
         batches = self.training_batches

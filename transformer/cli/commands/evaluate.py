@@ -336,7 +336,7 @@ def _evaluate(line: CommandLine[EvaluateFlags]) -> int:
     config = run.load_config()
     is_translation = task_kind(config.task) == "translation"
     flags.check(task_kind(config.task))
-    with phase("importing JAX", is_logged=False):  # late: --help and wrong flags need not wait
+    with phase("importing JAX"):  # late: --help and wrong flags need not wait
         from transformer.cli import evaluate_run
         from transformer.parallel.devices import check_accelerator
 
@@ -354,7 +354,7 @@ def _evaluate(line: CommandLine[EvaluateFlags]) -> int:
     elif flags.is_scoring:
         options = flags.options | {"files": flags.files, "ensemble": split_runs(flags.ensemble)}
         options |= {"metrics": flags.metrics.split(",")} if flags.metrics else {}
-        evaluate_run.score(run, flags.checkpoints, **options)
+        evaluate_run.score(run, flags.checkpoints, several=flags.is_series, **options)
     elif is_translation:
         evaluate_run.translate(flags, run)
     else:

@@ -80,7 +80,7 @@ def _completed(config: Config, workdir: WorkDir) -> Config:
     config = workdir.with_choices(config)
     if not config.automatic_settings():
         return config
-    with phase("importing JAX", is_logged=False):  # which knows the devices
+    with phase("importing JAX"):  # which knows the devices
         from transformer.training.automatic import choose_settings
 
     return choose_settings(config, workdir.path).config.validate()

@@ -71,7 +71,7 @@ def _train(line: CommandLine[TrainFlags]) -> int:
     if flags.print_config:
         print(config_text(config), flush=True)
         return DONE
-    with phase("importing JAX", is_logged=False):  # late: --help and wrong flags need not wait
+    with phase("importing JAX"):  # late: --help and wrong flags need not wait
         from transformer.training.dry_run import describe_run
         from transformer.training.profile import serve_profiles
         from transformer.training.run import train
