@@ -44,7 +44,7 @@ def fit(path, **training):
     """(the trainer, the choices) of a run of WideTask."""
     config = make_config(**training)
     config.task = "images"
-    choices = choose_settings(config)
+    choices = choose_settings(config, path)
 
     def make_trainer(config):
         return Trainer(config, WorkDir(path), Stopping(0), WideTask)

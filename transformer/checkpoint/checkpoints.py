@@ -24,6 +24,7 @@ from transformer.checkpoint.orbax_manager import make_manager
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.exit_codes import ResumableError
 from transformer.files import storage
+from transformer.files.reading import reason_of
 from transformer.workdir import WorkDir
 
 T = TypeVar("T")
@@ -264,7 +265,7 @@ class Checkpoints:
                 ) from None
             except Exception as error:  # Orbax raises eight types of error for damaged files
                 self._raise_if_passing(step, error)
-                reason = _first_line(error)
+                reason = reason_of(error)
                 warnings.warn(f"Checkpoint {step} cannot be used: {reason}", stacklevel=5)
                 continue
             has_any = True
@@ -281,10 +282,6 @@ class Checkpoints:
         if isinstance(error, jax.errors.JaxRuntimeError):  # another host is lost
             raise error
         raise ResumableError(
-            f"{self.folder}/{step} cannot be read at the moment ({_first_line(error)}): start "
+            f"{self.folder}/{step} cannot be read at the moment ({reason_of(error)}): start "
             f"again, or remove this checkpoint to use an older one."
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n")[0][:300]

@@ -12,19 +12,18 @@ from etils.epath import PathLike
 from transformer.config import Config, DataConfig
 from transformer.console import quantity
 from transformer.data.corpora.cleaning import filter_by_length, length_warnings
-from transformer.data.files.labelled_text import (
+from transformer.data.files.texts import (
     LabelledTexts,
     load_evaluation_examples,
     load_training_examples,
 )
+from transformer.data.rows.encoded_texts import encode_texts, sides
 from transformer.data.rows.packing import PackedBatches, num_rows_of_batch
 from transformer.data.rows.ragged import Ragged
-from transformer.data.rows.text_pairs import encode_texts, sides
-from transformer.inference.file_job import Answerer, identity_of
+from transformer.inference.file_job import Answerer
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
-from transformer.tasks.next_commands import NextCommands, commands_for_text
 from transformer.workdir import WorkDir
 
 
@@ -122,7 +121,7 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         longest = classifier.config.data.row_length
         return Answerer(
             answer=answer,
-            identity=identity_of(classifier) | {"options": dict(options)},
+            identity=classifier.identity() | {"options": dict(options)},
             num_cut=lambda: classifier.num_truncated,
             cut=f"longer than {longest} tokens, cut there",
         )
@@ -148,10 +147,6 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         flops = stack_flops(model, source.lengths, outputs=outputs)
         num_steps = self.training_batches.batches_per_epoch
         return StepCost(flops / num_steps, num_targets / num_steps)
-
-    def next_commands(self) -> NextCommands:
-        sentence = self.test_examples[0][0]
-        return commands_for_text(self.workdir, self.predictor, self.verb, sentence)
 
     def summary_lines(self) -> list[str]:
         batches = self.training_batches

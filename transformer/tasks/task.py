@@ -25,14 +25,13 @@ from transformer.data.tokenizers.files import (
     vocabulary_of,
 )
 from transformer.evaluation.loss import make_eval_step, sum_over_batches
-from transformer.evaluation.task_scores import TaskScores
+from transformer.evaluation.scores import TaskScores
 from transformer.inference.file_job import Answerer
 from transformer.model.costs import StepCost
 from transformer.model.loss import Sums, make_loss_fn, perplexity
 from transformer.parallel.hosts import leave_together
 from transformer.parallel.mapping import MappedStep, Parallel
 from transformer.tasks.batches import TrainingT, ValidationT
-from transformer.tasks.next_commands import NextCommands
 from transformer.workdir import WorkDir
 
 Metrics = dict[str, float]
@@ -130,10 +129,6 @@ class Task(Generic[TrainingT, ValidationT]):
         if type(self).score_split.__func__ is Task.score_split.__func__:
             return None
         return self.score_split(self.workdir.path, "default", self.config.data.test_split)
-
-    def next_commands(self) -> NextCommands:
-        """Returns examples of what to do with the finished run."""
-        return NextCommands()
 
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[nn.Module, Any]:

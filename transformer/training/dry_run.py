@@ -36,7 +36,7 @@ def describe_run(config: Config, workdir: str, topology: str) -> int:
     else:
         folder = WorkDir(workdir, writes=False)
         config = folder.with_choices(config)
-        choices = Choices(config) if folder.has_run else choose_settings(config)
+        choices = Choices(config) if folder.has_run else choose_settings(config, folder.path)
         trainer = Trainer(choices.config.validate(), folder, Stopping(0))
         if choose_micro_batches(choices, trainer):
             trainer = Trainer(choices.config.validate(), folder, Stopping(0))

@@ -8,11 +8,11 @@ import jax
 
 from transformer.checkpoint.about import describe_records
 from transformer.checkpoint.checkpoints import SCORE
-from transformer.checkpoint.orbax_manager import reason_of
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
 from transformer.console import phase, say
 from transformer.exit_codes import DIVERGED, DONE, FAILED
+from transformer.files.reading import reason_of
 from transformer.parallel import hosts
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.stopping import Interruption, Stopping
@@ -108,7 +108,6 @@ class Trainer:
         return state
 
     def _make_batch(self, step: int) -> Batch:
-        self.task.training_batches.plan_ahead(step)
         return self.train_step.make_batch(self.task.training_batches, step)
 
     def _must_end(self) -> bool:
