@@ -6,6 +6,7 @@ import pytest
 
 from tests.helpers.tiny_models import VOCAB_SIZE, make_batch, random_params, sentence, tiny_model
 from transformer.model.embedding import make_position_encoding
+from transformer.model.encoder_decoder import shift_right
 
 torch = pytest.importorskip("torch")
 
