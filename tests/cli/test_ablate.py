@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.random_runs import WORDS
 from tests.helpers.scored import CORPUS, evaluation
-from transformer.cli import run_ablation
+from transformer.cli.commands import ablate
 from transformer.cli.commands.ablate import main
 from transformer.config import Config
 from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
@@ -16,6 +16,7 @@ from transformer.data.tokenizers.files import save_tokenizers
 from transformer.evaluation import ablation_table
 from transformer.evaluation.comparison import compare, compared_run, saved_run
 from transformer.exit_codes import DIVERGED, RESUMABLE
+from transformer.training import ablation
 from transformer.workdir import WorkDir
 
 TABLE = """
@@ -63,8 +64,8 @@ def trained(monkeypatch):
 
     few = partial(compare, num_bootstrap=20, num_trials=20)
     monkeypatch.setattr(ablation_table, "compare", few)
-    monkeypatch.setattr(run_ablation, "train", train)
-    monkeypatch.setattr(run_ablation, "connect_hosts", lambda flags: True)
+    monkeypatch.setattr(ablation, "train", train)
+    monkeypatch.setattr(ablate, "connect_hosts", lambda flags: True)
     return SimpleNamespace(runs=done, outcomes=outcomes)
 
 

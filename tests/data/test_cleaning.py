@@ -191,19 +191,21 @@ def test_overlap_is_counted_and_said_again_without_reading(tmp_path, monkeypatch
     assert "was not counted for these sets" in found.overlap_with(text.evaluation)
 
 
-def test_pairs_that_are_not_trained_on_are_no_overlap(tmp_path):
-    """Catches "95 of 100 pairs of train are in the training text", of which 5 had equal sides."""
-    corpus = write_pairs(tmp_path / "a", train=[("April 1954", "April 1954"), ("word", "Wort")])
-    config = make_config(corpus, validation_split="train", test_split="train")
+def test_what_is_no_overlap(tmp_path):
+    """Catches "95 of 100 pairs of train are in the training text", of which 5 had equal sides, a
+    warning of held-out pairs, and a count of half the text, where a preparation goes on with other
+    sets."""
+    train = [("April 1954", "April 1954"), ("word", "Wort")]
+    config = make_config(write_pairs(tmp_path / "a", train=train))
+    config.data.validation_split = config.data.test_split = "train"
     text, found, _ = prepare(config, tmp_path)
-    said = "1 of 2 pairs of train have the source or the target of a pair that is trained on; "
-    assert found.overlap_with(text.evaluation).startswith(said)
-
-
-def test_parts_that_were_written_for_other_sets_are_not_counted(tmp_path):
-    """Catches a count of half the text, where a preparation goes on with another test set."""
-    corpus = write_pairs(tmp_path / "a", **{**OVERLAPPING, "train": OVERLAPPING["train"] * 9})
-    config = make_config(corpus)
+    assert found.overlap_with(text.evaluation).startswith("1 of 2 pairs of train have the source ")
+    pairs = [(f"one {n % 90} more", f"noch {n % 80} mehr") for n in range(300)]
+    corpus = write_pairs(tmp_path / "b", train=pairs)
+    text, found, _ = prepare(make_config(corpus, held_out="validation@10%,test@10%"), tmp_path)
+    assert text.evaluation_pairs == {} and found.overlap_with(text.evaluation) == ""
+    parts = {**OVERLAPPING, "train": OVERLAPPING["train"] * 9}
+    config = make_config(write_pairs(tmp_path / "c", **parts))
     prepare(config, tmp_path, Share(0, 2, waits=False))
     config.data.test_split = "validation"
     text, found, _ = prepare(config, tmp_path)
@@ -238,15 +240,6 @@ def test_tags_hide_no_overlap_and_tell_pairs_apart(tmp_path):
         said = found.overlap_with(text.evaluation)
         assert ("1 of 1 pairs of validation" in said) and ("1 of 1 pairs of test" in said) == counts
         assert len(kept) == (4 if counts else 2)
-
-
-def test_no_overlap_is_no_warning(tmp_path):
-    """Catches a warning that users learn to ignore; held-out pairs never are in the text."""
-    pairs = [(f"one {n % 90} more", f"noch {n % 80} mehr") for n in range(300)]
-    corpus = write_pairs(tmp_path / "a", train=pairs)
-    config = make_config(corpus, held_out="validation@10%,test@10%")
-    text, found, _ = prepare(config, tmp_path)
-    assert text.evaluation_pairs == {} and found.overlap_with(text.evaluation) == ""
 
 
 def test_machines_that_share_the_work_find_the_same(repetitive, tmp_path):

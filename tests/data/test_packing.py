@@ -1,20 +1,13 @@
 """packing.py: every pair once an epoch, in static shapes; batches depend on seed and step only."""
 
-import pathlib
-
 import numpy as np
 import pytest
 
-from configs import embedded_en_de, multi30k_tiny
+from tests.helpers.packed_pairs import epoch_of
 from transformer.data.corpora.cleaning import filter_by_length, length_warnings
-from transformer.data.corpora.training_text import TrainingText
 from transformer.data.rows.packing import PackedBatches, num_rows_of_batch
 from transformer.data.rows.ragged import Ragged
-from transformer.data.tokenizers.files import train_tokenizers
 from transformer.special_tokens import EOS, PAD
-
-ROOT = pathlib.Path(__file__).parents[2]
-CONFIGS = {"embedded": embedded_en_de, "multi30k": multi30k_tiny}
 
 
 def make_pairs(num_pairs, seed=0, longest=20):
@@ -32,23 +25,6 @@ def batches_of(num_pairs, *, rows=8, seed=0, row_length=32, parts=None, longest=
     return PackedBatches(
         source, target, row_length=row_length, rows_per_batch=rows, seed=seed, parts=parts
     )
-
-
-def read_pairs(batch):
-    """The pairs of a batch, read back by segment: [(source ids, target ids)]."""
-    pairs = []
-    for row in range(len(batch.inputs)):
-        for segment in range(1, batch.input_segments[row].max() + 1):
-            source = batch.inputs[row][batch.input_segments[row] == segment]
-            target = batch.targets[row][batch.target_segments[row] == segment]
-            pairs.append((source.tolist(), target.tolist()))
-        assert batch.target_segments[row].max() == batch.input_segments[row].max()
-    return pairs
-
-
-def epoch_of(batches, epoch):
-    n = batches.batches_per_epoch
-    return [pair for step in range(epoch * n, epoch * n + n) for pair in read_pairs(batches[step])]
 
 
 def test_pairs_that_do_not_fit_are_dropped_and_counted():
@@ -118,35 +94,3 @@ def test_a_few_long_sources_are_counted_and_left_out():
     batches = PackedBatches(source, target, **rows)
     assert batches.shape == (30, 32) and batches.num_too_long == 0
     assert len(epoch_of(batches, 0)) == 3000
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_at_least_98_percent_of_the_tokens_are_real(name):
-    """Catches a packing that wastes the device; also: no pair of a real corpus is lost."""
-    config = CONFIGS[name].get_config()
-    if name == "multi30k":
-        config.data.corpus = str(ROOT / config.data.corpus)
-        if not pathlib.Path(config.data.corpus).is_dir():
-            pytest.skip("data/multi30k is missing")
-    pairs = list(TrainingText(config.data).pairs())
-    tokenizers = train_tokenizers(config.tokenizer, pairs)
-    sides = [
-        Ragged.encode(tokenizer, [pair[side] for pair in pairs])
-        for side, tokenizer in enumerate(tokenizers)
-    ]
-    row_length = config.data.row_length
-    kept = filter_by_length(*sides, row_length, config.data.max_length_ratio).kept
-    assert len(kept) >= 0.99 * len(pairs)
-    source, target = (side.take(kept) for side in sides)
-    batches = PackedBatches(
-        source,
-        target,
-        row_length=row_length,
-        rows_per_batch=config.training.batch_tokens // row_length,
-        seed=0,
-    )
-    n = batches.batches_per_epoch
-    assert batches.fill(n) >= 0.98
-    for epoch in (0, 1):
-        steps = range(epoch * n, epoch * n + n)
-        assert sum(batches[step].weights.sum() for step in steps) == target.lengths.sum()

@@ -48,11 +48,6 @@ def test_parts_are_disjoint_and_together_everything(number):
     assert [i for part in fifths[:5] for i in part] == list(items)
 
 
-def test_a_part_of_a_text_is_a_text():
-    """Catches a part that only lists have."""
-    assert part_of("abcdefghij", 0.1, 0.9) == "bcdefghi"
-
-
 def test_the_name_of_a_folder_is_one_name():
     """Catches brackets and slashes in a path, and the scores of a part written over another's."""
     names = [folder_name(t) for t in ("train", "t[90%:]", "t[:90%]", "t[10%:90%]", "a/b", "../a")]

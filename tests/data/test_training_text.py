@@ -69,17 +69,13 @@ def test_tsv(tmp_path):
         load(DataConfig(corpus=folder))
 
 
-def test_weights_are_parsed():
-    """Catches a weight that is read as a part of the name, or a folder with an @ in it."""
+def test_weights_and_tags_are_parsed():
+    """Catches a weight or tag that is read as a part of the name, or a folder with an @ in it."""
     assert parse_corpora("a@2, b") == [("a", 2.0, ""), ("b", 1.0, "")]
-    assert parse_corpora("tfds:wmt14_translate/de-en@0.5") == [
-        ("tfds:wmt14_translate/de-en", 0.5, "")
+    assert parse_corpora("tfds:wmt/de-en@0.5,a@b@3") == [
+        ("tfds:wmt/de-en", 0.5, ""),
+        ("a@b", 3.0, ""),
     ]
-    assert parse_corpora("a@b@3") == [("a@b", 3.0, "")]
-
-
-def test_tags_are_parsed():
-    """Catches a tag that is read as a part of the name or of the weight."""
     corpora = parse_corpora("gs://b/x@0.5#<2fr>,b#>>de<<, c")
     assert corpora == [("gs://b/x", 0.5, "<2fr>"), ("b", 1.0, ">>de<<"), ("c", 1.0, "")]
 

@@ -11,19 +11,18 @@ are only tabulated. The table is printed and written as table.md, table.json and
 Exit codes: as train.py; if rows failed, that of the first of them, after the others were trained.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
-from transformer.cli.command_line import CommandLine, run_command
-from transformer.cli.config_files import REGISTER, explaining_errors, find_config, run_file
-from transformer.cli.flags import check_flags, flag
-from transformer.cli.hosts import HostFlags
-from transformer.cli.process import run_process
+from transformer.cli.command_line import Command, CommandLine
+from transformer.cli.flags import REGISTER, check_flags, flag
+from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.config import Config
-from transformer.console import quantity, say
+from transformer.config.python_files import explaining_errors, find_config, run_file
+from transformer.console import print_results, quantity, say
 from transformer.evaluation.ablation_plan import Row, plan_rows, with_num_steps
-from transformer.exit_codes import DONE
+from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE
+from transformer.files import storage
 
 
 @dataclass(frozen=True)
@@ -68,14 +67,6 @@ class AblateFlags(HostFlags):
         return [int(word) for word in dict.fromkeys(words)]
 
 
-def main(argv: Sequence[str]) -> int:
-    """Trains and tabulates as a command line asks; returns the exit code, or raises SystemExit.
-
-    argv: the words of the command line, the first of them the program.
-    """
-    return run_command(_ablate, AblateFlags, argv, __doc__, has_config=True)
-
-
 def _ablate(line: CommandLine[AblateFlags]) -> int:
     flags, base = line.flags, line.config
     check_flags(flags)
@@ -83,9 +74,22 @@ def _ablate(line: CommandLine[AblateFlags]) -> int:
     rows = plan(flags, with_num_steps(base, flags.steps) if flags.steps else base)
     if flags.dry_run:
         return DONE
-    from transformer.cli.run_ablation import run_ablation  # late: it imports jax
+    from transformer.parallel import hosts  # late: it imports jax
+    from transformer.training import ablation
 
-    return run_ablation(flags, flags.workdir, rows, seeds)
+    is_first, root = connect_hosts(flags), storage.locate(flags.workdir)
+    codes = ablation.train_rows(rows, seeds, root)
+    if stopped := {INTERRUPTED, RESUMABLE}.intersection(codes.values()):
+        return stopped.pop()
+    failed = {name: code for name, code in codes.items() if code}
+    finished = [row for row in rows if row.name not in failed]
+    if is_first and finished:
+        print_results(["", *ablation.tabulate(finished, seeds, root).lines()])
+        say(f"table: {root / 'table.md'}   report: {root / 'report.html'}")
+    hosts.wait_for_all("the table")  # a host that leaves ends the others
+    if failed:
+        say(f"error: these rows failed: {', '.join(failed)}; see above.")
+    return next(iter(failed.values()), DONE)
 
 
 def plan(flags: AblateFlags, base: Config) -> list[Row]:
@@ -106,7 +110,7 @@ def plan(flags: AblateFlags, base: Config) -> list[Row]:
     return rows
 
 
-run = partial(run_process, main)
+main = Command(_ablate, AblateFlags, __doc__, has_config=True)
 
 if __name__ == "__main__":
-    run()
+    main.run()

@@ -17,14 +17,13 @@ On several hosts, start it on each. Exit codes: 0 done, 2 wrong input, 75 stoppe
 130 stopped by SIGINT, any other an error.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from transformer.cli.command_line import CommandLine, run_command
-from transformer.cli.config_files import REGISTER
+from transformer.cli.command_line import Command, CommandLine
 from transformer.cli.flags import (
+    REGISTER,
     check_flags,
     flag,
     given_flags,
@@ -34,7 +33,6 @@ from transformer.cli.flags import (
 )
 from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.cli.output_files import check_answers_file, check_picture_file
-from transformer.cli.process import run_process
 from transformer.config import MOST_HYPOTHESES
 from transformer.console import phase, say
 from transformer.exit_codes import DONE
@@ -323,14 +321,6 @@ class EvaluateFlags(HostFlags):
             )
 
 
-def main(argv: Sequence[str]) -> int:
-    """Evaluates what a command line asks for; returns the exit code, or raises SystemExit with it.
-
-    argv: the words of the command line, the first of them the program.
-    """
-    return run_command(_evaluate, EvaluateFlags, argv, __doc__)
-
-
 def _evaluate(line: CommandLine[EvaluateFlags]) -> int:
     flags, run = line.flags, WorkDir(line.flags.workdir)
     config = run.load_config()
@@ -362,7 +352,7 @@ def _evaluate(line: CommandLine[EvaluateFlags]) -> int:
     return DONE
 
 
-run = partial(run_process, main)
+main = Command(_evaluate, EvaluateFlags, __doc__)
 
 if __name__ == "__main__":
-    run()
+    main.run()
