@@ -1,4 +1,4 @@
-"""bleu_tokenisation.py: scores of languages whose words 13a does not find."""
+"""BLEU by a tokenisation: scores of languages whose words 13a does not find."""
 
 from types import SimpleNamespace
 
@@ -6,8 +6,8 @@ import pytest
 
 import transformer
 from transformer.config import Config
-from transformer.evaluation import bleu_tokenisation
-from transformer.evaluation.bleu_tokenisation import (
+from transformer.evaluation import metrics
+from transformer.evaluation.metrics import (
     BEST,
     check_tokenisation,
     choose_tokenisation,
@@ -42,14 +42,14 @@ class Tokenisers:
 )
 def test_a_language_gets_a_tokenisation_that_runs(code, missing, tokenize, reason, monkeypatch):
     """Catches a tokenisation whose packages are not there, and a language known by one code."""
-    monkeypatch.setattr(bleu_tokenisation, "BLEU", Tokenisers(*missing))
+    monkeypatch.setattr(metrics, "BLEU", Tokenisers(*missing))
     chosen, why = choose_tokenisation(code)
     assert chosen == tokenize and reason in why
 
 
 def test_training_and_evaluation_refuse_it_before_any_work(monkeypatch, tmp_path):
     """Catches a check that comes after the corpus was read, or a sentence translated."""
-    monkeypatch.setattr(bleu_tokenisation, "BLEU", Tokenisers("ja-mecab"))
+    monkeypatch.setattr(metrics, "BLEU", Tokenisers("ja-mecab"))
     config = Config().with_values({"data.bleu_tokenize": "ja-mecab", "data.corpus": "no/folder"})
     with pytest.raises(ValueError, match=CURE):
         transformer.train(config, tmp_path / "run", verbose=False)

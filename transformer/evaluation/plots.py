@@ -25,7 +25,7 @@ from transformer.registry import METRICS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from transformer.evaluation.task_scores import TaskScores
+    from transformer.evaluation.scores import TaskScores
 
 Draw = Callable[["Figure"], None]  # draws on an empty figure
 INK = "#20252b"  # of axes and text; in an SVG it gives way to the page's own colour
