@@ -142,4 +142,4 @@ def test_the_plan_is_shown_without_training(call, trained):
     """Catches a dry run that begins."""
     ended = call(main, "--dry_run", "--rows=base,h1,n2,n4")
     assert ended.code == 0 and trained.runs == []
-    assert "h1    num_heads 4 → 1" in ended.err and "row n4 is left out" in ended.err
+    assert "h1            num_heads 4 → 1" in ended.err and "row n4 is left out" in ended.err

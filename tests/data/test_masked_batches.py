@@ -128,15 +128,6 @@ def test_steps_and_seeds_hide_other_pieces():
     assert (np.sum(hidden, 0)[:56] > 0).all()  # each piece has its turn
 
 
-@pytest.mark.parametrize("lengths", [[1], [8], [9], [3, 16, 17, 8, 1], [], [0, 5, 0, 20]])
-def test_rows_keep_every_id_in_order(lengths):
-    """Catches ids lost or shown twice where a long sentence is cut, and rows too long."""
-    sentences = [list(range(10 * i + 4, 10 * i + 4 + n)) for i, n in enumerate(lengths)]
-    rows = Ragged.from_lists(sentences).split_longer(8)
-    pieces = [rows[i].tolist() for i in range(len(rows))]
-    assert pieces == [s[at : at + 8] for s in sentences for at in range(0, len(s), 8)]
-
-
 def test_an_epoch_of_a_text_shows_every_piece_once():
     """Catches a long line that is dropped, as a pair too long would be."""
     config = Config(task="masked_lm")

@@ -320,13 +320,3 @@ def test_what_fails_is_said_in_one_sentence(name, reason, command):
     assert code == 2 and reason in said
     assert said.splitlines()[-1].startswith("error: ") and said.count("error: ") == 1
     assert "\n" not in said.partition("error: ")[2].strip()
-
-
-def test_usage(monkeypatch, capsys):
-    """Catches a stack trace without a name, and --help taken for a dataset."""
-    for words, code in (["--help"], 0), ([], 2), (["a", "b"], 2), (["--format=x"], 2):
-        monkeypatch.setattr(sys, "argv", ["tfds", *words])
-        with pytest.raises(SystemExit, check=lambda ended, code=code: ended.code == code):
-            main()
-        output = capsys.readouterr()
-        assert (output.out + output.err).startswith("usage: python -m transformer.data.tfds ")
