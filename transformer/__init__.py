@@ -22,7 +22,7 @@ if find_spec("fcntl") is None:  # as in native Windows
 with epy.lazy_api_imports(globals()):  # so that `import transformer` does not import JAX
     from transformer.checkpoint.restore import restore
     from transformer.config import Config
-    from transformer.evaluation.draw_attention import draw_attention
+    from transformer.evaluation.attention_maps import draw_attention
     from transformer.evaluation.evaluate import compare, evaluate
     from transformer.inference.encoders import Classifier, Tagger, TextEncoder
     from transformer.inference.file_job import answer_file, translate_file

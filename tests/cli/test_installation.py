@@ -4,6 +4,7 @@ import importlib
 import subprocess
 import sys
 import tomllib
+from operator import attrgetter
 
 import pytest
 
@@ -29,7 +30,7 @@ def test_every_package_is_installed():
 def test_commands_name_functions_of_modules_that_run(command):
     """Catches a command that was renamed, and `python -m …` that does nothing at all."""
     module, _, function = command.partition(":")
-    assert callable(getattr(importlib.import_module(module), function))
+    assert callable(attrgetter(function)(importlib.import_module(module)))
     ended = subprocess.run(
         [sys.executable, "-m", module, "--version"], capture_output=True, check=True, cwd=ROOT
     )

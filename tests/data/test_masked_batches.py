@@ -1,15 +1,23 @@
 """masked_batches.py: what a masked language model sees and guesses; the rows it is cut into."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
 from transformer.config import Config
 from transformer.data.rows import masked_batches
-from transformer.data.rows.masked_batches import MASK, MaskedBatches, most_to_guess
+from transformer.data.rows.masked_batches import (
+    IS_NEXT,
+    IS_OTHER,
+    MaskedBatches,
+    make_sentence_pairs,
+    most_to_guess,
+)
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
-from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
-from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD
+from transformer.data.tokenizers.lists import PiecesTokenizer
+from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, OWN_IDS, PAD, SpecialIds
 from transformer.tasks.masked_lm import make_masked_batches
 
 VOCAB_SIZE = 1000
@@ -49,7 +57,7 @@ def test_the_shares_are_those_of_the_paper(rate):
     pieces = (ids != PAD) & (ids != EOS)
     assert pieces.sum() > 20_000
     assert_share(chosen.sum(), pieces.sum(), rate)
-    hidden = chosen & (batch.inputs == MASK)
+    hidden = chosen & (batch.inputs == OWN_IDS.mask)
     kept = chosen & (batch.inputs == ids)
     swapped = chosen & ~hidden & ~kept
     by_chance = 0.1 / (VOCAB_SIZE - NUM_SPECIAL)  # another piece that is the same one
@@ -79,6 +87,18 @@ def test_a_beginning_is_not_to_be_guessed():
     assert (batch.inputs == BOS).sum() == (batch.pair_labels == BOS).sum() > 0
 
 
+def test_control_ids_are_those_of_the_vocabulary():
+    """Catches [SEP] of BERT hidden, and a control token shown in place of another one."""
+    special = SpecialIds(pad=0, bos=7, eos=8, unk=9, mask=10)
+    text = Ragged.from_lists([[7, *range(1, 7), 8]] * 2000)
+    packed = PackedBatches(text, text, row_length=32, rows_per_batch=16, seed=0)
+    batches = MaskedBatches(packed, rate=0.5, vocab_size=12, seed=0, special=special)
+    every = [batches[step] for step in range(20)]
+    shown = {int(i) for batch in every for i in batch.inputs[originals(batch)[0]]}
+    guessed = {int(i) for batch in every for i in batch.targets[batch.weights != 0]}
+    assert shown == {*range(1, 7), 10, 11} and guessed == {*range(1, 7)}
+
+
 def test_all_else_is_as_it_was_packed():
     """Catches segments lost to the attention of the encoder, and rows of another host filled."""
     batches = masked(300)
@@ -86,7 +106,7 @@ def test_all_else_is_as_it_was_packed():
         batch, packed = batches[step], batches.packed[step]
         assert np.array_equal(batch.input_segments, packed.input_segments)
         assert np.array_equal(batch.input_positions, packed.input_positions)
-        assert {array.dtype for array in batch} == {np.dtype(np.int32)}
+        assert {array.dtype for array in batch[:-1]} == {np.dtype(np.int32)}
         part = batches.part(step, 3, 7)
         assert all(np.array_equal(a[3:7], b[3:7]) for a, b in zip(part, batch, strict=True))
         assert part.weights.sum() == batch.weights[3:7].sum()
@@ -119,15 +139,6 @@ def test_steps_and_seeds_hide_other_pieces():
     assert (np.sum(hidden, 0)[:56] > 0).all()  # each piece has its turn
 
 
-@pytest.mark.parametrize("lengths", [[1], [8], [9], [3, 16, 17, 8, 1], [], [0, 5, 0, 20]])
-def test_rows_keep_every_id_in_order(lengths):
-    """Catches ids lost or shown twice where a long sentence is cut, and rows too long."""
-    sentences = [list(range(10 * i + 4, 10 * i + 4 + n)) for i, n in enumerate(lengths)]
-    rows = Ragged.from_lists(sentences).split_longer(8)
-    pieces = [rows[i].tolist() for i in range(len(rows))]
-    assert pieces == [s[at : at + 8] for s in sentences for at in range(0, len(s), 8)]
-
-
 def test_an_epoch_of_a_text_shows_every_piece_once():
     """Catches a long line that is dropped, as a pair too long would be."""
     config = Config(task="masked_lm")
@@ -139,3 +150,99 @@ def test_an_epoch_of_a_text_shows_every_piece_once():
     ids = np.sort(np.concatenate([row[row != PAD] for row in shown]))
     assert ids.tolist() == sorted(i for sentence in tokenizer.encode(lines) for i in sentence)
     assert {row.shape for row in shown} == {(4, 8)}
+
+
+# ---- pairs of pieces of documents
+
+# A word says its document and its place there, so that a pair can be checked by its words alone.
+RNG = np.random.default_rng(3)
+DOCUMENTS = [[f"{d}.{p}" for p in range(RNG.integers(8, 80))] for d in range(60)]
+
+
+def lines_of(document):
+    """Words in sentences of 1 to 8."""
+    while document:
+        size = int(RNG.integers(1, 9))
+        yield " ".join(document[:size])
+        document = document[size:]
+
+
+LINES = [line for document in DOCUMENTS for line in (*lines_of(document), "", " ")]
+TOKENIZER = PiecesTokenizer.train(LINES, "")
+
+
+class Pairs(NamedTuple):
+    source: Ragged
+    targets: Ragged
+    num_cut: int
+
+
+def pairs(length=32, seed=0):
+    return Pairs(*make_sentence_pairs(TOKENIZER, LINES, length=length, seed=seed))
+
+
+def sides(ids):
+    """The (document, place) of each word of the two texts."""
+    assert ids[0] == BOS and ids[-1] == EOS
+    middle = ids.tolist().index(EOS)
+    texts = (TOKENIZER.decode(part).split() for part in (ids[1:middle], ids[middle + 1 :]))
+    return [[tuple(map(int, word.split("."))) for word in words] for words in texts]
+
+
+def test_pairs_are_what_their_labels_say():
+    """Catches a next text of another document, a gap, and "others" of the same document."""
+    found = pairs()
+    labels = found.targets.flat[found.targets.starts]
+    assert set(labels.tolist()) == {IS_NEXT, IS_OTHER} and 0.3 < labels.mean() < 0.7
+    for index, label in enumerate(labels):
+        first, second = sides(found.source[index])
+        assert first and second and len(found.source[index]) <= 32
+        for text in (first, second):  # in order, from one document
+            assert text == [(text[0][0], text[0][1] + n) for n in range(len(text))]
+        if label == IS_OTHER:
+            assert first[0][0] != second[0][0]
+        else:
+            assert first[0][0] == second[0][0] and first[-1] < second[0]
+            was_cut = len(found.source[index]) == 32
+            assert was_cut or second[0][1] == first[-1][1] + 1
+
+
+def test_no_sentence_is_lost_but_what_is_counted():
+    """Catches sentences that a random second text replaces for good."""
+    found = pairs(length=10_000)
+    assert not found.num_cut
+    shown = {
+        word for n in range(len(found.source)) for side in sides(found.source[n]) for word in side
+    }
+    assert shown == {(d, p) for d, words in enumerate(DOCUMENTS) for p in range(len(words))}
+    short = pairs(length=12)
+    assert short.num_cut > 0 and short.source.lengths.max() == 12
+
+
+def test_pairs_depend_on_the_seed_alone():
+    """Catches a resumed run that reads other pairs."""
+    np.testing.assert_array_equal(pairs().source.flat, pairs().source.flat)
+    assert not np.array_equal(pairs().source.flat, pairs(seed=1).source.flat)
+    with pytest.raises(ValueError, match="needs two documents at least"):
+        make_sentence_pairs(TOKENIZER, ["1.1", "1.2"], length=32, seed=0)
+
+
+def test_labels_survive_packing_and_masking():
+    """Catches a label that is masked, counted as a token, or moved to another pair of a row."""
+    found = pairs()
+    packed = PackedBatches(found.source, found.targets, row_length=96, rows_per_batch=4, seed=0)
+    batches = MaskedBatches(packed, rate=0.5, vocab_size=TOKENIZER.vocab_size, seed=0)
+    label_of = {tuple(found.source[n][1:]): found.targets[n][0] for n in range(len(found.source))}
+    count = 0
+    for step in range(batches.batches_per_epoch):
+        batch, whole = batches[step], packed[step]
+        begins = (batch.input_positions == 0) & (batch.input_segments != 0)
+        assert (batch.inputs[begins] == BOS).all()
+        assert not begins[np.nonzero(batch.weights)[0], batch.columns[batch.weights != 0]].any()
+        assert (batch.targets[batch.weights != 0] >= NUM_SPECIAL).all()
+        for row, column in zip(*np.nonzero(begins), strict=True):
+            inside = whole.input_segments[row] == whole.input_segments[row, column]
+            ids = tuple(whole.inputs[row][inside][1:])
+            assert label_of[ids] == batch.pair_labels[row, column]
+            count += 1
+    assert count == len(found.source)

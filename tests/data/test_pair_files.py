@@ -13,7 +13,7 @@ from pyarrow import parquet
 from transformer.config import DataConfig
 from transformer.data.corpora import blocks as pair_blocks
 from transformer.data.corpora import training_text
-from transformer.data.corpora.corpus_facts import find_languages, missing_splits
+from transformer.data.corpora.corpus_facts import missing_splits
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.files.text import LONGEST_LINE
 
@@ -119,15 +119,6 @@ def test_a_corpus_may_be_named_by_its_files(tmp_path):
         read(tmp_path / "crawl-*", "test")
     with pytest.raises(ValueError, match=r"must be NAME\.en and NAME\.de .*it holds crawl-"):
         read(tmp_path / "none-*")
-
-
-def test_languages_follow_from_the_names_of_several_files(tmp_path):
-    """Catches numbers taken for languages."""
-    write_sides(tmp_path / "train.00", PAIRS, ".gz")
-    write_jsonl(tmp_path / "train.01", PAIRS)
-    for corpus in (tmp_path, tmp_path / "train.*"):
-        config = DataConfig(corpus=str(corpus), source_language="auto", target_language="auto")
-        assert find_languages(config) == ("en", "de")
 
 
 MISSING = {  # files: the end of the sentence

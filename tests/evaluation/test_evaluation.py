@@ -80,7 +80,10 @@ def test_the_selection_metric_comes_first_wherever_scores_are_shown(tmp_path):
     result = evaluation(rows, selection_metric="line_error_rate")
     assert list(result.scores) == ["line_error_rate", "bleu", "chrf", "perplexity"]
     assert result.lines()[0].startswith("WER (whole words) 25.00 ± ")
-    assert {low: score.value for (low, _), score in result.by_length.items()} == {1: 20, 11: 30}
+    assert {name: score.value for name, score in result.by_length.items()} == {
+        "1–10": 20,
+        "11–20": 30,
+    }
     assert "WER (whole words) by characters of the source:" in result.details
     path = result.save(WorkDir(tmp_path), "x", checkpoints=[result] * 2)
     record, page = strict(path.read_text()), (path.parent / "report.html").read_text()

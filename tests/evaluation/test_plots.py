@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.scored import evaluation
 from transformer.evaluation import plots
 from transformer.evaluation.plots import AttentionMap
-from transformer.evaluation.task_scores import TaskScores
+from transformer.evaluation.scores import TaskScores
 
 matplotlib = pytest.importorskip("matplotlib.figure", reason="pictures need matplotlib")
 

@@ -6,13 +6,14 @@ import jax
 import jax.numpy as jnp
 from etils.epath import PathLike
 
-from transformer.checkpoint.about import FILES, describe_run
+from transformer.checkpoint.about import FILES, as_trained, describe_run, files_of
 from transformer.checkpoint.checkpoints import Checkpoints
-from transformer.checkpoint.restore import restore
+from transformer.checkpoint.open_run import load_checkpoint
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
 from transformer.data.files.labels import Labels
 from transformer.data.tokenizers.files import Tokenizer, save_tokenizers
+from transformer.files.storage import write_atomically
 from transformer.workdir import WorkDir
 
 
@@ -21,33 +22,27 @@ def export(workdir: PathLike, folder: PathLike, checkpoint: str | int = "default
 
     Raises ValueError if `workdir` holds no such checkpoint or `folder` holds a run already.
     """
-    target = WorkDir(folder)
+    source, target = WorkDir(workdir), WorkDir(folder)
+    config = source.load_config()
     if target.has_run or target.checkpoints.exists():
         raise ValueError(f"{target.path} holds a run already, or a part of one; name a new folder.")
-    run = restore(workdir, checkpoint)
+    loaded = load_checkpoint(source, config, checkpoint)
+    params = jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), loaded.params)
+    target.open_for_training(config)
+    for name, content in files_of(loaded.about).items():
+        write_atomically(target / name, content)
     changes = {
         "model.dtype": "bfloat16",
         "decoding.average_checkpoints": 1,
         "training.lora_rank": 0,  # adapters are merged
     }
-    params = jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), run.params)
-    write_run(
-        target, run.config.with_values(changes), params, run.step or 0, run.tokenizers, run.labels
-    )
-    return f"{run.checkpoint} of {run.workdir.path} in bfloat16"
+    config = as_trained(config, loaded.about, source.path).with_values(changes)
+    write_checkpoint(target, config, params, loaded.step)
+    return f"{loaded.name} of {source.path} in bfloat16"
 
 
-def write_run(
-    target: WorkDir,
-    config: Config,
-    params: Params,
-    step: int,
-    tokenizers: Sequence[Tokenizer],
-    labels: Labels,
-) -> None:
-    """Writes a work directory with one checkpoint, and config.json last."""
-    target.open_for_training(config)
-    save_vocabularies(target, tokenizers, labels)
+def write_checkpoint(target: WorkDir, config: Config, params: Params, step: int) -> None:
+    """Writes the only checkpoint of a folder that holds its vocabularies, and then config.json."""
     checkpoints = Checkpoints(target.checkpoints, keep=1)
     state = TrainState(jnp.array(step), params, opt_state=())
     checkpoints.save(state, **describe_run(target.path, config))

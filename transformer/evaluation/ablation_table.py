@@ -14,7 +14,7 @@ from transformer.evaluation.comparison import (
     compare,
     without_tests,
 )
-from transformer.evaluation.task_scores import plain_table
+from transformer.evaluation.scores import plain_table
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from etils.epath import PathLike
 
 from transformer.checkpoint.open_run import open_for_reading
 from transformer.checkpoint.restore import restore
-from transformer.evaluation.task_scores import TaskScores, plain_table
+from transformer.evaluation.scores import TaskScores, plain_table
 from transformer.exit_codes import ResumableError
 from transformer.inference.translator import Translator
 from transformer.workdir import WorkDir

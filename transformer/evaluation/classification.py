@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from transformer.console import quantity
-from transformer.evaluation.scores import Score, accuracy
-from transformer.evaluation.task_scores import TaskScores, plain_table, spread
+from transformer.evaluation.scores import Score, TaskScores, accuracy, plain_table, spread
 from transformer.inference.encoders import Classifier, Tagger
 
 MOST_IN_TABLE = 40  # classes, or pairs of them

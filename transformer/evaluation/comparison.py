@@ -26,9 +26,8 @@ from transformer.evaluation.paired_tests import (
     paired_differences,
 )
 from transformer.evaluation.results import origin, read_results, write_results
-from transformer.evaluation.scores import NUM_BOOTSTRAP, Score
+from transformer.evaluation.scores import NUM_BOOTSTRAP, Score, TaskScores, plain_table
 from transformer.evaluation.segments import Segment, text_sides
-from transformer.evaluation.task_scores import TaskScores, plain_table
 from transformer.evaluation.translation import Evaluation
 from transformer.workdir import WorkDir
 
@@ -76,7 +75,7 @@ def saved_run(path: PathLike) -> ComparedRun:
     """
     workdir = WorkDir(path)
     record, segments = read_results(workdir, workdir.load_config().data.test_split)
-    return _compared_run(path, record, [Segment.from_json(fields) for fields in segments])
+    return _compared_run(path, record, [Segment(**fields) for fields in segments])
 
 
 def _compared_run(

@@ -29,7 +29,7 @@ from transformer.evaluation.evaluation_set import (
 )
 from transformer.evaluation.metrics import Reference
 from transformer.evaluation.results import bounded_name, path_name, results_name, scored_otherwise
-from transformer.evaluation.task_scores import TaskScores
+from transformer.evaluation.scores import TaskScores
 from transformer.evaluation.translation import evaluate_translator
 from transformer.files.reading import reason_of
 from transformer.inference.encoders import Classifier

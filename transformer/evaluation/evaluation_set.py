@@ -32,7 +32,7 @@ class EvaluationSet(NamedTuple):
 
     name: str
     title: str
-    sources: Sequence[Any] = ()
+    sources: Any = ()
     references: Sequence[Any] = ()
 
     @property

@@ -15,12 +15,12 @@ from markupsafe import Markup
 
 from transformer.evaluation import plots
 from transformer.evaluation.results import changed_settings, origin
-from transformer.evaluation.segments import FAULTS, range_text, worst_and_best
+from transformer.evaluation.segments import FAULTS, worst_and_best
 from transformer.workdir import WorkDir
 
 if TYPE_CHECKING:
     from transformer.evaluation.comparison import Comparison
-    from transformer.evaluation.task_scores import TaskScores
+    from transformer.evaluation.scores import TaskScores
     from transformer.evaluation.translation import Evaluation
 
 
@@ -47,7 +47,6 @@ def render(result: Evaluation, workdir: WorkDir, checkpoints: Sequence[TaskScore
         checkpoints=checkpoints if len(checkpoints) > 1 else (),
         worst_and_best=worst_and_best(result.segments),
         bar_scale=100 / max([*ends, 1e-9]),  # the longest bar fills its cell
-        range_text=range_text,
         plots=plots,
         svg=svg,
         missing=missing,

@@ -9,8 +9,7 @@ import jax
 from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import Params
 from transformer.console import counted
-from transformer.evaluation.scores import mean_loss
-from transformer.evaluation.task_scores import TaskScores
+from transformer.evaluation.scores import TaskScores, mean_loss
 from transformer.model.loss import LossFn, Sums, make_loss_fn
 from transformer.search.programs import one_behind
 

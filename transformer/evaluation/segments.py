@@ -5,9 +5,9 @@ Faults are those that show without a reference: empty, copied or repeating text.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any
 
 from transformer.data.corpora.languages import has_spaces
 from transformer.evaluation import metrics
@@ -23,7 +23,8 @@ FAULTS = {
         "source does not do so too; case does not count"
     ),
 }
-LENGTHS = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, None))  # units of the source
+RANGES = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60))  # units of the source
+LENGTHS = {f"{low}–{high}": (low, high) for low, high in RANGES} | {"61 and more": (61, None)}
 
 
 @dataclass
@@ -31,7 +32,7 @@ class Segment:
     """One sentence of a test set.
 
     number: of its line, from 1. chrf: the chrF2 of this sentence alone. log_prob: of the
-    translation, in nats; score: `log_prob` over the length penalty. reference_log_prob: nan for a
+    translation, in nats; score: `log_prob` over the length penalty. reference_log_prob: None for a
     reference too long to be scored. faults: names of `FAULTS`. other_references: besides the first,
     if there are several.
     """
@@ -43,25 +44,16 @@ class Segment:
     chrf: float
     log_prob: float
     score: float
-    reference_log_prob: float
+    reference_log_prob: float | None
     faults: list[str]
     other_references: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields for a JSON file; a missing `reference_log_prob` becomes null."""
-        missing = {"reference_log_prob": None} if math.isnan(self.reference_log_prob) else {}
-        fields = asdict(self) | missing
+        """Returns the fields for a JSON file."""
+        fields = asdict(self)
         if not self.other_references:
             del fields["other_references"]
         return fields
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Returns the segment that `to_json` wrote."""
-        segment = cls(**fields)
-        if segment.reference_log_prob is None:
-            segment.reference_log_prob = math.nan
-        return segment
 
 
 def make_segments(
@@ -84,11 +76,11 @@ def make_segments(
             chrf=sentence_chrf,
             log_prob=translation.log_prob,
             score=translation.score,
-            reference_log_prob=reference_log_prob,
+            reference_log_prob=None if math.isnan(reference) else reference,
             faults=find_faults(source, translation.text, languages),
             other_references=tuple(others),
         )
-        for number, (source, (first, *others), translation, sentence_chrf, reference_log_prob) in (
+        for number, (source, (first, *others), translation, sentence_chrf, reference) in (
             enumerate(rows, start=1)
         )
     ]
@@ -113,24 +105,19 @@ def worst_and_best(
 
 def score_by_length(
     segments: Sequence[Segment], unit: str, score: Callable[..., Score]
-) -> dict[tuple[int, int | None], Score]:
-    """Returns the score of each range (from, to) of `LENGTHS` that holds a sentence.
+) -> dict[str, Score]:
+    """Returns the score of each of the `LENGTHS` that a sentence has.
 
     unit: of lengths, "words" or "characters". score: (translations, references) -> `Score`.
     """
     scores = {}
     lengths = [len(split_text(segment.source, unit)) for segment in segments]
-    for low, high in LENGTHS:
+    for name, (low, high) in LENGTHS.items():
         is_inside = [low <= length <= (high or length) for length in lengths]
         inside = [segment for segment, keep in zip(segments, is_inside, strict=True) if keep]
         if inside:
-            scores[low, high] = score(*text_sides(inside))
+            scores[name] = score(*text_sides(inside))
     return scores
-
-
-def range_text(low: int, high: int | None) -> str:
-    """Returns a range of `LENGTHS` as printed: "11–20", "61 and more"."""
-    return f"{low}–{high}" if high else f"{low} and more"
 
 
 def describe_outputs(

@@ -11,29 +11,35 @@ from transformer.config import Config
 from transformer.console import counted, phase
 from transformer.evaluation import html_report
 from transformer.evaluation.attention_maps import translation_map
-from transformer.evaluation.bleu_tokenisation import check_tokenisation
 from transformer.evaluation.metrics import (
     Reference,
     all_references,
     check_metrics,
+    check_tokenisation,
     score_by,
     score_with,
     secondary_metrics,
 )
 from transformer.evaluation.plots import AttentionMap
 from transformer.evaluation.results import json_lines, write_results
-from transformer.evaluation.scores import NUM_BOOTSTRAP, Score, corpus_perplexity
+from transformer.evaluation.scores import (
+    NUM_BOOTSTRAP,
+    Score,
+    TaskScores,
+    corpus_perplexity,
+    plain_table,
+    spread,
+)
 from transformer.evaluation.segments import (
+    LENGTHS,
     Segment,
     describe_outputs,
     make_segments,
-    range_text,
     score_by_length,
     text_sides,
     word_unit,
     worst_and_best,
 )
-from transformer.evaluation.task_scores import TaskScores, plain_table, spread
 from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
 from transformer.parallel.hosts import split_over_hosts
@@ -60,7 +66,7 @@ class Evaluation(TaskScores):
     longest_source: int
     segments: list[Segment]
     secondary: list[Score]
-    by_length: dict[tuple[int, int | None], Score]
+    by_length: dict[str, Score]
     outputs: dict[str, Any]
     maps: list[AttentionMap] = field(default_factory=list, compare=False)
 
@@ -88,8 +94,8 @@ class Evaluation(TaskScores):
             "second": [score.to_json() for score in self.secondary],
             "length_unit": self.length_unit,
             "by_length": [
-                {"from": low, "to": high, "score": score.to_json()}
-                for (low, high), score in self.by_length.items()
+                {"from": LENGTHS[name][0], "to": LENGTHS[name][1], "score": score.to_json()}
+                for name, score in self.by_length.items()
             ],
             "outputs": self.outputs,
             "worst": [segment.to_json() for segment in worst],
@@ -237,7 +243,7 @@ def make_evaluation(
 def _details(result: Evaluation) -> list[str]:
     """Returns the secondary scores, the scores by length and the counts of faults."""
     by_length = [
-        ("", range_text(*lengths), f"{score.num_sentences:,}", "sentences", score.figures)
+        ("", lengths, f"{score.num_sentences:,}", "sentences", score.figures)
         for lengths, score in result.by_length.items()
     ]
     scores = [("", score.name, score.figures, score.signature) for score in result.secondary]

@@ -3,7 +3,7 @@
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,19 +15,26 @@ from transformer.inference.predictor import Predictor
 from transformer.search.continuation import (
     ContinuationPrograms,
     cache_length,
-    cache_lengths,
     num_given,
     up_to,
 )
 from transformer.search.decoding import FREE, HypothesisRules, Limits
 from transformer.search.inputs import make_rngs
 from transformer.search.sampling import Sampling
-from transformer.special_tokens import EOS, NUM_SPECIAL, UNK
 
 OPTIONS = ("temperature", "top_k", "top_p")
 NO_END = FREE  # an id that no token has, so that a text which "ends" with it never ends
 UNBOUNDED = 2**30  # the window of a model with a memory
 STRIDE = 8  # positions between two texts that `stream` shows
+NOTHING = np.zeros(0, np.int32)
+
+
+class Window(NamedTuple):
+    """Tokens that are given to the model at once, and how many it adds to them."""
+
+    start: int  # the token before the first position
+    context: np.ndarray  # those at the first positions
+    stop: int  # the number of positions, the new tokens' included
 
 
 class LanguageModel(Predictor):
@@ -49,6 +56,7 @@ class LanguageModel(Predictor):
     def __init__(self, run: Run, devices: Sequence[jax.Device] | None = None) -> None:
         super().__init__(run, devices)
         self.tokenizer = run.tokenizers[0]
+        self._eos = self.tokenizer.special.eos
         self._programs: dict[Sampling, ContinuationPrograms] = {}
 
     def generate(
@@ -77,17 +85,26 @@ class LanguageModel(Predictor):
         Raises ValueError for an unknown or impossible option.
         """
         check_texts(prompts, "generate")
-        method = self._method(num_pieces, one_line, sampling)
-        given, texts = self._encode_prompts(prompts), [""] * len(prompts)
+        method, ends = self._method(num_pieces, one_line, sampling), self._ends(one_line)
+        given, generated = self._encode_prompts(prompts), [NOTHING for _ in prompts]
         num_rows = self.config.decoding.batch_size if full_batches or len(prompts) > 1 else 1
-        for rows in self._batches(given, num_pieces, num_rows):
-            ids = [given[row] for row in rows]
-            *_, new = self._continue(ids, num_rows, num_pieces, one_line, seed, method)
-            for row, ids in zip(rows, new, strict=True):
-                texts[row] = self.decode(ids)
+        waiting = range(len(prompts))
+        while waiting := [i for i in waiting if self._num_left(generated[i], num_pieces, ends)]:
+            # Texts whose windows have caches of one length run the same programs as each alone.
+            alike = defaultdict(list)
+            for i in waiting:
+                num_left = num_pieces - len(generated[i])
+                window = self._next_window(np.append(given[i], generated[i]), num_left)
+                alike[self._cache_length(window)].append((i, window))
+            for group in alike.values():
+                for start in range(0, len(group), num_rows):
+                    rows, windows = zip(*group[start : start + num_rows], strict=True)
+                    *_, new = self._fill(windows, num_rows, seed, method)
+                    for i, ids in zip(rows, new, strict=True):
+                        generated[i] = np.append(generated[i], ids)
         lengths = map(len, given)
         self.num_truncated += sum(num_given(n, num_pieces, self._window) < n for n in lengths)
-        return texts
+        return [self.decode(up_to(ends, ids)) for ids in generated]
 
     def stream(
         self,
@@ -99,14 +116,19 @@ class LanguageModel(Predictor):
         **sampling: Any,
     ) -> Iterator[str]:
         """Yields, `STRIDE` tokens at a time, the text that `generate` returns for one prompt."""
-        shown = text = ""
-        method = self._method(num_pieces, one_line, sampling)
-        given = self._encode_prompts([prompt])
-        for (ids,) in self._continue(given, 1, num_pieces, one_line, seed, method):
-            text = self.decode(ids)
-            if text.startswith(shown) and not text.endswith("\ufffd"):  # half a character
-                yield text[len(shown) :]
-                shown = text
+        method, ends = self._method(num_pieces, one_line, sampling), self._ends(one_line)
+        (given,), shown, text, generated = self._encode_prompts([prompt]), "", "", NOTHING
+        while num_left := self._num_left(generated, num_pieces, ends):
+            window, longer = self._next_window(np.append(given, generated), num_left), generated
+            for (new,) in self._fill([window], 1, seed, method):
+                longer = np.append(generated, new)
+                text = self.decode(up_to(ends, longer))
+                if text.startswith(shown) and not text.endswith("\ufffd"):  # half a character
+                    yield text[len(shown) :]
+                    shown = text
+                if not self._num_left(longer, num_pieces, ends):
+                    break
+            generated = longer
         yield text[len(shown) :]
 
     def encode(self, text: str) -> np.ndarray:
@@ -117,7 +139,7 @@ class LanguageModel(Predictor):
         """Returns the text of ids: lines before each EOS, or all before one with line breaks."""
         if self.tokenizer.line_breaks_are_text:
             return self.tokenizer.decode(ids)
-        ends = np.flatnonzero(np.asarray(ids) == EOS) + 1
+        ends = np.flatnonzero(np.asarray(ids) == self._eos) + 1
         return "\n".join(self.tokenizer.decode(line) for line in np.split(ids, ends))
 
     def _method(self, num_pieces: int, one_line: bool, sampling: dict[str, Any]) -> Sampling:
@@ -128,86 +150,54 @@ class LanguageModel(Predictor):
             raise ValueError(
                 f"{unknown.pop()} is no option of generate; they are {', '.join(OPTIONS)}."
             )
-        return Sampling(HypothesisRules(EOS, self._ends(one_line)[0], "power", 0.0), **sampling)
+        return Sampling(
+            HypothesisRules(self._eos, self._ends(one_line)[0], "power", 0.0), **sampling
+        )
 
     def _encode_prompts(self, prompts: Sequence[str]) -> list[np.ndarray]:
         given = [self.encode(prompt)[:-1] for prompt in prompts]
-        if num_unknown := sum(int((ids == UNK).sum()) for ids in given):
+        if num_unknown := sum(int((ids == self.tokenizer.special.unk).sum()) for ids in given):
             warnings.warn(f"the prompts have {num_unknown} unknown tokens", stacklevel=3)
         return given
 
-    def _batches(
-        self, given: Sequence[np.ndarray], num_pieces: int, size: int
-    ) -> Iterator[list[int]]:
-        """Yields the indices of at most `size` texts that are continued by the same programs."""
-        start, alike = self.tokenizer.line_breaks_are_text, defaultdict(list)
-        for index, ids in enumerate(given):
-            alike[cache_lengths(len(ids), num_pieces, self._window, start)].append(index)
-        for indices in alike.values():
-            yield from (indices[n : n + size] for n in range(0, len(indices), size))
-
-    def _continue(
-        self,
-        given: Sequence[np.ndarray],
-        num_rows: int,
-        num_pieces: int,
-        one_line: bool,
-        seed: int,
-        method: Sampling,
-    ) -> Iterator[list[np.ndarray]]:
-        """Yields the ids generated so far for each text, every `STRIDE` positions."""
-        ends = self._ends(one_line)
-        generated = longer = [np.zeros(0, np.int32) for _ in given]
-        while num_left := self._num_left(generated, num_pieces, ends):
-            texts = [np.append(*both) for both in zip(given, generated, strict=True)]
-            for new in self._fill_window(method, num_rows, texts, num_left, seed):
-                longer = [np.append(*both) for both in zip(generated, new, strict=True)]
-                yield [up_to(ends, ids) for ids in longer]
-                if not self._num_left(longer, num_pieces, ends):
-                    return
-            generated = longer
-
     @staticmethod
-    def _num_left(texts: list[np.ndarray], num_pieces: int, ends: list[int]) -> list[int]:
-        """Returns how many tokens each of the texts still lacks; [] if none lacks any."""
-        num_left = [0 if np.isin(ids, ends).any() else num_pieces - len(ids) for ids in texts]
-        return num_left if any(num_left) else []
+    def _num_left(generated: np.ndarray, num_pieces: int, ends: list[int]) -> int:
+        """Returns how many tokens a continuation still lacks."""
+        return 0 if np.isin(generated, ends).any() else num_pieces - len(generated)
+
+    def _next_window(self, text: np.ndarray, num_left: int) -> Window:
+        """Returns what is generated next of a text that lacks so many tokens."""
+        num_context = num_given(len(text), num_left, self._window)
+        start, context = self._eos, text[len(text) - num_context :]
+        if self.tokenizer.line_breaks_are_text and len(context):  # no EOS stands before it
+            start, context = context[0], context[1:]
+        return Window(start, context, min(self._window, len(context) + num_left))
+
+    def _cache_length(self, window: Window) -> int:
+        return cache_length(window.stop, self._window)
 
     def _ends(self, one_line: bool) -> list[int]:
         """Returns the ids that end a continuation, first the one that also ends a hypothesis."""
         if not self.tokenizer.line_breaks_are_text:
-            return [EOS if one_line else NO_END]
-        ids = range(NUM_SPECIAL, self.tokenizer.vocab_size if one_line else 0)
-        return [EOS, *(i for i in ids if "\n" in self.tokenizer.decode([i]))]
+            return [self._eos if one_line else NO_END]
+        ids = self.tokenizer.special.others(self.tokenizer.vocab_size) if one_line else []
+        return [self._eos, *(int(i) for i in ids if "\n" in self.tokenizer.decode([i]))]
 
     @property
     def _window(self) -> int:
         return UNBOUNDED if self.config.model.has_memory else self.config.data.row_length
 
-    def _fill_window(
-        self,
-        method: Sampling,
-        num_rows: int,
-        texts: list[np.ndarray],
-        num_left: list[int],
-        seed: int,
+    def _fill(
+        self, windows: Sequence[Window], num_rows: int, seed: int, method: Sampling
     ) -> Iterator[list[np.ndarray]]:
-        """Yields the new ids of each text every `STRIDE` positions, until the window is full."""
-        window, starts = self._window, np.full(num_rows, EOS, np.int32)
-        stops = np.zeros(num_rows, np.int32)  # the position up to which each text is generated
-        contexts: list[np.ndarray] = []
-        for row, (ids, number) in enumerate(zip(texts, num_left, strict=True)):
-            context = ids[len(ids) - num_given(len(ids), number, window) :]
-            if self.tokenizer.line_breaks_are_text and len(context):  # no EOS stands before it
-                starts[row], context = context[0], context[1:]
-            stops[row] = min(window, len(context) + number) if number else 0
-            contexts.append(context)
-        length = cache_length(int(stops.max()), window)
+        """Yields the new ids of each window every `STRIDE` positions; their caches are alike."""
+        length = self._cache_length(windows[0])
+        starts, stops = np.full(num_rows, self._eos, np.int32), np.zeros(num_rows, np.int32)
         forced = np.full((num_rows, length), FREE, np.int32)
-        for row, ids in enumerate(contexts):
-            forced[row, : len(ids)] = ids[:length]
+        for row, (start, context, stop) in enumerate(windows):
+            starts[row], stops[row], forced[row, : len(context)] = start, stop, context
         # A maximal length beyond the window, as no hypothesis has to end at the last position.
-        limits = Limits(np.where(stops, window + 1, 0), forced)
+        limits = Limits(np.where(stops, self._window + 1, 0), forced)
         if method not in self._programs:
             self._programs[method] = ContinuationPrograms(self.model, method)
         programs = self._programs[method]
@@ -216,7 +206,7 @@ class LanguageModel(Predictor):
             stop = np.int32(min(position + STRIDE, length))
             arrays = self._params, limits, state, cache
             state, cache, is_finished = programs.advance(*arrays, np.int32(position), stop)
-            rows = zip(np.asarray(state.ids)[:, 0], contexts, stops, strict=False)
-            yield [row[len(context) : min(stop, last)] for row, context, last in rows]
+            rows = zip(np.asarray(state.ids)[:, 0], windows, strict=False)
+            yield [row[len(w.context) : min(stop, w.stop)] for row, w in rows]
             if is_finished:
                 return

@@ -8,7 +8,7 @@ from etils import epath
 from etils.epath import PathLike
 from flax.traverse_util import unflatten_dict
 
-from transformer.checkpoint import export
+from transformer.checkpoint.export import save_vocabularies, write_checkpoint
 from transformer.checkpoint.restore import count_parameters, restore
 from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
 from transformer.console import phase
@@ -141,7 +141,9 @@ def write_run(imported: PortableModel, run: WorkDir) -> str:
     model = make_model(config, imported.tokenizers, imported.labels)
     check_shapes(model, smallest_batch(config, imported.labels), params)
     with phase("writing the run"):
-        export.write_run(run, config, params, 0, imported.tokenizers, imported.labels)
+        run.open_for_training(config)
+        save_vocabularies(run, imported.tokenizers, imported.labels)
+        write_checkpoint(run, config, params, step=0)
     return count_parameters(params)
 
 

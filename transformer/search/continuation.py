@@ -37,26 +37,6 @@ def num_given(length: int, num_left: int, window: int) -> int:
     return length if length + num_left <= window else min(length, window // 2)
 
 
-def cache_lengths(length: int, num_left: int, window: int, is_start_given: bool) -> tuple[int, ...]:
-    """Returns the length of the cache of each window in which a text is continued.
-
-    They depend on the text alone: texts of the same lengths run the same programs together as
-    alone. is_start_given: whether the first token given stands before the first position. 20
-    tokens and 60 more fill a window of 64, whose last 32 leave 16 to be added in another one:
-
-    >>> cache_lengths(20, 10, 64, False), cache_lengths(20, 60, 64, False)
-    ((32,), (64, 64))
-    """
-    lengths = []
-    while num_left > 0:
-        before = num_given(length, num_left, window)
-        before -= is_start_given and before > 0
-        stop = min(window, before + num_left)
-        lengths.append(cache_length(stop, window))
-        length, num_left = length + stop - before, num_left - (stop - before)
-    return tuple(lengths)
-
-
 def up_to(ends: Sequence[int], ids: np.ndarray) -> np.ndarray:
     """Returns the ids before the first of `ends`, or all."""
     ends_at = np.flatnonzero(np.isin(ids, ends))

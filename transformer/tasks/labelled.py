@@ -13,7 +13,7 @@ from transformer.checkpoint.train_state import Params
 from transformer.config import DataConfig
 from transformer.data.files.labels import FILE, Labels
 from transformer.evaluation.classification import evaluate_classifier
-from transformer.evaluation.task_scores import TaskScores
+from transformer.evaluation.scores import TaskScores
 from transformer.inference.encoders import Classifier
 from transformer.tasks.batches import TrainingT
 from transformer.tasks.task import Metrics, Task

@@ -12,7 +12,7 @@ from transformer.data.files.text import Text
 from transformer.data.files.texts import load_text_lines
 from transformer.data.tokenizers.files import Tokenizer
 from transformer.evaluation.loss import evaluate_loss
-from transformer.evaluation.task_scores import TaskScores
+from transformer.evaluation.scores import TaskScores
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.batches import TrainingT, ValidationT
 from transformer.tasks.task import Task

@@ -20,7 +20,7 @@ from transformer.data.corpora.training_text import TrainingText
 from transformer.data.prepared.cache import cache_folder, text_facts
 from transformer.data.prepared.prepare import vocabularies, vocabulary_folder
 from transformer.data.tokenizers.files import train_tokenizer
-from transformer.evaluation.bleu_tokenisation import choose_tokenisation
+from transformer.evaluation.metrics import choose_tokenisation
 from transformer.parallel import hosts
 from transformer.parallel.devices import find_chip
 from transformer.tasks.batches import prefetch

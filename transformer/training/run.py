@@ -23,7 +23,7 @@ from transformer.console import (
     showing_phases,
     silence,
 )
-from transformer.evaluation.task_scores import TaskScores
+from transformer.evaluation.scores import TaskScores
 from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE
 from transformer.parallel import devices, hosts
 from transformer.parallel.stopping import Interruption, Stopping

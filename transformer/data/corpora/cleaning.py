@@ -163,10 +163,10 @@ def make_is_wrong(language: str) -> Callable[[str], bool]:
             f"{language}_Latn."
         )
     names = (name for script in scripts for name in STYLES.get(script, [script]))
-    of_language = "".join(rf"\p{{Script={name}}}" for name in names)
-    of_none = r"\p{Script=Common}\p{Script=Inherited}"
-    right = regex.compile(rf"[\p{{L}}&&[{of_language}]]", regex.V1)
-    wrong = regex.compile(rf"[\p{{L}}--[{of_language}{of_none}]]", regex.V1)
+    own_scripts = "".join(rf"\p{{Script={name}}}" for name in names)
+    no_script = r"\p{Script=Common}\p{Script=Inherited}"
+    right = regex.compile(rf"[\p{{L}}&&[{own_scripts}]]", regex.V1)
+    wrong = regex.compile(rf"[\p{{L}}--[{own_scripts}{no_script}]]", regex.V1)
 
     def is_wrong(sentence: str) -> bool:
         num_wrong = len(wrong.findall(sentence))

@@ -1,4 +1,4 @@
-"""Sentences that training must not see: of splits held out of its text, and of evaluation sets.
+"""Sentences that training must not see: held-out splits of its text, and evaluation sets.
 
 A corpus may have no files for a split. Where a pair belongs then follows from a hash of its source
 sentence alone. So the same sentences are held out in whatever order the text stands and whatever is
@@ -145,9 +145,7 @@ def overlap_warning(overlap: Mapping[str, Sequence[int]]) -> str:
 
     overlap: as of `EvaluationSets.count`.
     """
-    splits = [
-        f"{n:,} of {of_all:,} pairs of {split}" for split, (n, of_all) in overlap.items() if n
-    ]
+    splits = [f"{n:,} of {total:,} pairs of {split}" for split, (n, total) in overlap.items() if n]
     if not splits:
         return ""
     return (
@@ -201,8 +199,8 @@ class EvaluationSets:
             found = [found[0] | found[1]] * 2
         for split, keys in self._keys.items():
             are_found = (
-                [sentences.numbers.get(key) in there for key in of_side]
-                for sentences, there, of_side in zip(self._sides, found, keys, strict=True)
+                [sentences.numbers.get(key) in there for key in side_keys]
+                for sentences, there, side_keys in zip(self._sides, found, keys, strict=True)
             )
             splits[split] = (sum(map(any, zip(*are_found, strict=True))), len(keys[0]))
         return splits

@@ -1,7 +1,7 @@
 """Reads the text of a run: its training split, a block at a time, and the splits of its evaluation.
 
 A corpus is `embedded`, a folder with files for each split, a file or a pattern of their names (see
-`pair_files`), or `tfds:NAME` for any TFDS dataset with a `Translation` feature. The training text
+`find_files`), or `tfds:NAME` for any TFDS dataset with a `Translation` feature. The training text
 is all corpora one after another, without the pairs that are left out, and is never held as a whole.
 """
 

@@ -18,7 +18,7 @@ from etils import epath
 
 from transformer.config import Config, DataConfig
 from transformer.console import say
-from transformer.data.corpora import blocks as pair_blocks
+from transformer.data.corpora import blocks
 from transformer.data.corpora.corpora import parse_corpora
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.tokenizers.sentencepiece import Tokenizer
@@ -146,7 +146,7 @@ def _text_recipe(data: DataConfig, settings: Sequence[str]) -> Facts:
     corpora = [(corpus.name.rstrip("/").rpartition("/")[2], corpus.tag) for corpus in parsed]
     values = {name: getattr(data, name) for name in settings}
     versions = {"format": FORMAT, "sentencepiece": sentencepiece.__version__}
-    parts = pair_blocks.PAIRS_OF_BLOCK  # those of a preparation that was stopped must go on alike
+    parts = blocks.PAIRS_OF_BLOCK  # those of a preparation that was stopped must go on alike
     return {**versions, "pairs_of_part": parts, "corpora": corpora, "settings": values}
 
 

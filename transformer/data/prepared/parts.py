@@ -258,13 +258,11 @@ def hash_columns(pairs: Pairs, drop_duplicates: str) -> dict[str, np.ndarray]:
 
     Spaces around a sentence make no difference.
     """
-    sides = [[side.strip() for side in of_pairs] for of_pairs in zip(*pairs, strict=True)] or [
-        []
-    ] * 2
+    sources, targets = ([pair[side].strip() for pair in pairs] for side in (0, 1))
     texts = {
-        "source": sides[0],
-        "target": sides[1],
-        "pair": map("\n".join, zip(*sides, strict=True)),
+        "source": sources,
+        "target": targets,
+        "pair": map("\n".join, zip(sources, targets, strict=True)),
     }
     return {f"{name}_hash": _hashes(texts[name]) for name in COMPARED[drop_duplicates]}
 

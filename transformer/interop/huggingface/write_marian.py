@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.interop.huggingface.seq2seq import NAMES, entries
 from transformer.interop.portable_model import PortableModel
 from transformer.interop.settings import SettingsTable
