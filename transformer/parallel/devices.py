@@ -111,8 +111,12 @@ def use_cores_as_devices(max_devices: int = 8) -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     # pyrefly: ignore[missing-attribute]  # as above
     is_chosen = jax.config.jax_num_cpu_devices > 0 or "device_count" in flags
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if is_chosen or not cores:
-        return
-    with suppress(RuntimeError):  # JAX has started
-        jax.config.update("jax_num_cpu_devices", min(cores, max_devices))
+    if not is_chosen:
+        with suppress(RuntimeError):  # JAX has started
+            jax.config.update("jax_num_cpu_devices", min(num_cores(), max_devices))
+
+
+def num_cores() -> int:
+    """Returns the number of cores that this process may use."""
+    affinity = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+    return len(affinity) or os.cpu_count() or 1

@@ -2,7 +2,7 @@
 
 import math
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from transformer.parallel import devices, hosts
 from transformer.signals import DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
 from transformer.tasks.task import Task
 from transformer.training import next_commands, startup_summary
-from transformer.training.automatic import choose_micro_batches, choose_settings, fix_steps
+from transformer.training.automatic import fix_steps, make_trainer
 from transformer.training.automatic_rules import Choices
 from transformer.training.next_commands import this_command
 from transformer.training.profile import Profile, make_profile
@@ -115,20 +115,18 @@ def train(
         try:
             folder.open_for_training(config)
             with keeping_log(folder.append_log, this_command()):
-                made = _make_trainer(config, folder, stopping, task_type, on_report, start)
+                trainer, choices = make_trainer(config, folder, stopping, task_type, on_report)
+                fix_steps(trainer, choices, start)
                 with stopping.noting_signals():
-                    result = _train(*made, trace, accept_changed_text)
-                    _say_how_it_ended(result, start, resume_command)
+                    result = _train(trainer, choices, trace, accept_changed_text)
+                    if result.exit_code in (INTERRUPTED, RESUMABLE):
+                        reached = f"stopped at step {result.step:,} and saved"
+                        say(f"{reached}; resume with: {resume_command}")
+                    say(f"all of it took {format_seconds(time.monotonic() - start)}")
         finally:
-            trace.close(nullcontext)  # that of a run which an exception ended
+            trace.close()  # that of a run which an exception ended
             folder.close()
     return result
-
-
-def _say_how_it_ended(result: TrainingResult, start: float, resume_command: str) -> None:
-    if result.exit_code in (INTERRUPTED, RESUMABLE):
-        say(f"stopped at step {result.step:,} and saved; resume with: {resume_command}")
-    say(f"all of it took {format_seconds(time.monotonic() - start)}")
 
 
 def _finished_before(workdir: WorkDir) -> TrainingResult:
@@ -140,27 +138,6 @@ def _finished_before(workdir: WorkDir) -> TrainingResult:
     )
     last = workdir.read_metrics()[-1]
     return TrainingResult(workdir.path, last["step"], DONE, _scores_of_test_split(last))
-
-
-def _make_trainer(
-    config: Config,
-    workdir: WorkDir,
-    stopping: Stopping,
-    task_type: type[Task] | None,
-    on_report: OnReport | None,
-    start: float,
-) -> tuple[Trainer, Choices]:
-    """Returns what trains in a work directory that is open for it, and what it chose by itself.
-
-    start: by `time.monotonic`.
-    """
-    options = workdir, stopping, task_type, on_report
-    choices = Choices(config) if workdir.has_run else choose_settings(config)
-    trainer = Trainer(choices.config.validate(), *options)
-    if choose_micro_batches(choices, trainer):
-        trainer = Trainer(choices.config.validate(), *options)
-    fix_steps(trainer, choices, start)
-    return trainer, choices
 
 
 def _train(
