@@ -1,9 +1,9 @@
 """Scores a run on its test set, or translates: python eval.py --workdir=runs/NAME"""
 
-from transformer.signals import end_on_signals
+from transformer.parallel.stopping import end_on_signals
 
 if __name__ == "__main__":
     end_on_signals()  # before the seconds of importing
-    from transformer.cli.evaluate import run
+    from transformer.cli.commands.evaluate import run
 
     run()

@@ -1,9 +1,9 @@
 """Trains a Transformer: python train.py --config=configs/NAME.py --workdir=runs/NAME"""
 
-from transformer.signals import end_on_signals
+from transformer.parallel.stopping import end_on_signals
 
 if __name__ == "__main__":
     end_on_signals()  # before the seconds of importing
-    from transformer.cli.train import run
+    from transformer.cli.commands.train import run
 
     run()

@@ -25,7 +25,7 @@ TRUSTED = {
     "cli/config_files.py": {"exec_module"},  # the files of --config and --register
     "__init__.py": {"import_module"},  # names in this file
     "registry.py": {"import_module"},  # names in this file
-    "libraries.py": {"import_module"},  # names in the calls of `require`
+    "optional_libraries.py": {"import_module"},  # names in the calls of `require`
     "data/tfds.py": {"import_module"},  # names in this file
     "evaluation/further_metrics.py": {"subprocess.run"},  # COMET's command
     "evaluation/html_report.py": {"Markup"},  # pictures, in which matplotlib has escaped all text

@@ -3,7 +3,7 @@
 import os
 
 from transformer.data.prepared.cache import make_private
-from transformer.storage import write_atomically
+from transformer.files.storage import write_atomically
 
 
 def test_prepared_corpora_are_private(tmp_path):

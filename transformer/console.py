@@ -249,12 +249,12 @@ def say(text: str, *, on_every_host: bool = False) -> None:
 
 
 def be_quiet() -> None:
-    """Silences `say`, `tell` and `phase` in this process, as another host speaks."""
+    """Silences `say`, `print_results` and `phase` in this process, as another host speaks."""
     global _is_quiet
     _is_quiet = True
 
 
-def tell(lines: Iterable[str]) -> None:
+def print_results(lines: Iterable[str]) -> None:
     """Prints results to standard output, on the first host alone."""
     if not _is_quiet:
         _line.close()

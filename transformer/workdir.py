@@ -26,12 +26,11 @@ from typing import Any, NamedTuple, TextIO
 
 from etils import epath
 
-from transformer import storage
 from transformer.config import Config
 from transformer.console import escaped
-from transformer.folders import check_name
-from transformer.growing_files import GrowingFiles
-from transformer.reading import read_file
+from transformer.files import storage
+from transformer.files.appending import GrowingFiles
+from transformer.files.reading import read_file
 
 FILES_OF_A_FAILED_START = ("lock", "log.txt", "environment.json")
 FOREIGN = "{1} is a folder of {0}, no work directory; transformer-import {1} RUN makes one of it."
@@ -46,7 +45,6 @@ class WorkDir:
 
     def __init__(self, path: storage.PathLike, *, writes: bool = True) -> None:
         self.path, self.writes = storage.locate(path), writes
-        check_name(self.path)
         self._lock: TextIO | None = None  # the open file that is locked
         self._made: list[epath.Path] = []  # the folders that `open_for_training` made, inner first
         self._growing = GrowingFiles(self.path)

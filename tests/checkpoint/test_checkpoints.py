@@ -22,7 +22,7 @@ from transformer.checkpoint.checkpoints import SCORE, Checkpoints
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.orbax_manager import make_manager
 from transformer.checkpoint.train_state import TrainState
-from transformer.signals import ResumableError
+from transformer.exit_codes import ResumableError
 from transformer.workdir import WorkDir
 
 

@@ -9,14 +9,14 @@ import pytest
 from tests.helpers.random_runs import WORDS
 from tests.helpers.scored import CORPUS, evaluation
 from transformer.cli import run_ablation
-from transformer.cli.ablate import main
+from transformer.cli.commands.ablate import main
 from transformer.config import Config
 from transformer.data.simple_tokenizers import PiecesTokenizer
 from transformer.data.tokenizer_files import save_tokenizers
 from transformer.evaluation import ablation_table
 from transformer.evaluation.compare_runs import compare
 from transformer.evaluation.compared_run import compared_run, saved_run
-from transformer.signals import DIVERGED, RESUMABLE
+from transformer.exit_codes import DIVERGED, RESUMABLE
 from transformer.workdir import WorkDir
 
 TABLE = """

@@ -4,7 +4,7 @@ import pytest
 
 from tests.helpers.scripts import ROOT, run
 from transformer.cli import evaluate_translation
-from transformer.cli.evaluate import main
+from transformer.cli.commands.evaluate import main
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import read_test_set
 from transformer.config import DataConfig

@@ -5,14 +5,17 @@ from typing import Literal
 
 import pytest
 
-from transformer.cli.ablate import AblateFlags
 from transformer.cli.command_line import (
     parse_flags,
     parse_flags_and_config,
     parse_flags_and_words,
 )
+from transformer.cli.commands.ablate import AblateFlags
+from transformer.cli.commands.export import ExportFlags
+from transformer.cli.commands.import_model import ImportFlags
+from transformer.cli.commands.prepare import PrepareFlags
+from transformer.cli.commands.train import TrainFlags
 from transformer.cli.evaluate_flags import EvaluateFlags
-from transformer.cli.export import ExportFlags
 from transformer.cli.flags import (
     check_flags,
     check_input_files,
@@ -23,10 +26,7 @@ from transformer.cli.flags import (
 )
 from transformer.cli.help_text import help_text
 from transformer.cli.hosts import HostFlags
-from transformer.cli.import_model import ImportFlags
-from transformer.cli.prepare import PrepareFlags
 from transformer.cli.search_flags import SEARCH_FLAGS
-from transformer.cli.train import TrainFlags
 from transformer.inference.translation_job import TranslationJob
 from transformer.parallel import hosts
 from transformer.registry import OWN_TASK, TASKS

@@ -32,7 +32,7 @@ def test_commands_name_functions(command):
 
 def test_native_windows_is_refused_in_a_sentence():
     """Catches "No module named fcntl" from the depths of an import."""
-    program = "import sys; sys.modules['fcntl'] = None; import transformer.storage"
+    program = "import sys; sys.modules['fcntl'] = None; import transformer.files.storage"
     code, _, err = run_python(program)
     assert code == 1
     last_line = err.strip().split("\n")[-1]

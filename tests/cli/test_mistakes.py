@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.mistakes import BEGIN, CONFIG_FILES, CORPORA, END, EVALUATE, TRAIN
 from tests.helpers import commands
-from transformer.cli import evaluate, train
+from transformer.cli.commands import evaluate, train
 from transformer.training.trainer import Trainer
 
 

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from tests.helpers.scripts import finish, start, write_config
-from transformer.cli import prepare
+from transformer.cli.commands import prepare
 from transformer.cli.config_files import load_config_file
 from transformer.data import pair_blocks
 from transformer.data.prepared.cache import cache_folder
@@ -74,7 +74,7 @@ workers._ask = ask_and_end
 def test_a_killed_process_leaves_parts_and_no_workers(words, tmp_path):
     """Catches parts that are taken for the whole, and processes that go on for ever."""
     words = [*words, "--config.data.prepare_workers=2"]
-    process = start("transformer/cli/prepare.py", *words, patch=KILLED)
+    process = start("transformer/cli/commands/prepare.py", *words, patch=KILLED)
     ((code, err),) = finish([process])  # when the workers, which share its streams, have ended
     assert code == -signal.SIGKILL, err
     (folder,) = (tmp_path / "runs" / "prepared_corpora").glob("corpus-*")

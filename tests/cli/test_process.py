@@ -8,7 +8,8 @@ import pytest
 
 from transformer.cli import process
 from transformer.cli.process import explain_runtime_error, run_guarded
-from transformer.signals import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT, Interruption
+from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT
+from transformer.parallel.stopping import Interruption
 
 
 def run_raising(error: BaseException) -> int:

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.scripts import ROOT, run, run_python
-from transformer.cli import config_files, evaluate, train
+from transformer.cli import config_files
 from transformer.cli.command_line import parse_flags_and_config
+from transformer.cli.commands import evaluate, train
+from transformer.cli.commands.train import TrainFlags
 from transformer.cli.config_files import DEFAULT_CONFIG
-from transformer.cli.train import TrainFlags
 
 
 def parse(*words: str):

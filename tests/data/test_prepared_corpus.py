@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from tests.helpers.scripts import HANGS
-from transformer import storage
 from transformer.config import Config
 from transformer.data import pair_blocks, training_text
 from transformer.data.batch import Batch
@@ -35,9 +34,10 @@ from transformer.data.ragged import Ragged
 from transformer.data.tokenizer_files import train_tokenizers
 from transformer.data.training_text import TrainingText, load_evaluation_pairs
 from transformer.files import parts as files_parts
+from transformer.files import storage
 from transformer.files.parts import Parts
-from transformer.reading import PassingError
-from transformer.storage import absolute
+from transformer.files.reading import TransientError
+from transformer.files.storage import absolute
 
 NUM_PAIRS = 230
 CLEAN = {"data.drop_duplicates": "source", "data.drop_without_letters": True}
@@ -300,15 +300,15 @@ def test_a_corpus_that_cannot_be_opened_now_stays(config, monkeypatch):
     with monkeypatch.context() as patch:
         error = OSError(errno.ENODEV, "No such device")
         patch.setattr(corpus, "local_files", lambda *_: (_ for _ in ()).throw(error))
-        with pytest.raises(PassingError, match=r"cannot be opened \(No such device\): try again"):
+        with pytest.raises(TransientError, match=r"cannot be opened \(No such device\): try again"):
             prepare(config, tokenizers)
     assert prepare(config, tokenizers)[1].folder == Path(folder)
 
 
 def test_text_that_cannot_be_read_now_costs_no_finished_part(config, monkeypatch):
     """Catches hours of all hosts' work that one host's failing disk takes with it."""
-    stop_at(monkeypatch, 4, PassingError("text cannot be read: Input/output error."))
-    with pytest.raises(PassingError):
+    stop_at(monkeypatch, 4, TransientError("text cannot be read: Input/output error."))
+    with pytest.raises(TransientError):
         prepare(config)
     (folder,) = absolute(config.data.cache).glob("corpus-*")
     assert len(Parts(folder).finished()) == 4
@@ -322,12 +322,12 @@ def test_parts_and_vocabularies_that_cannot_be_read_now_stay(config, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr("pyarrow.memory_map", fail)
-        with pytest.raises(PassingError, match=r"000000.arrow cannot be read: Input/output error"):
+        with pytest.raises(TransientError, match=r"000000.arrow cannot be read: Input"):
             prepare(config)
     (folder,) = absolute(config.data.cache).glob("corpus-*")
     assert len(Parts(folder).finished()) == 12
     monkeypatch.setattr("transformer.data.tokenizer_files.read_file", fail)
-    with pytest.raises(PassingError, match=r"vocabulary.* cannot be read: Input/output error"):
+    with pytest.raises(TransientError, match=r"vocabulary.* cannot be read: Input/output error"):
         prepare(config)
     (kept,) = absolute(config.data.cache).glob("vocabulary-*")
     assert list(kept.iterdir())
@@ -343,7 +343,7 @@ def test_a_vocabulary_whose_library_is_missing_stays(config, monkeypatch):
     before = {file.name: file.read_bytes() for file in kept.iterdir()}
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     monkeypatch.setattr(TrainingText, "sample", lambda *_: pytest.fail("the text is read"))
-    with pytest.raises(PassingError, match=r"vocabulary-.*This needs tokenizers: pip install"):
+    with pytest.raises(TransientError, match=r"vocabulary-.*This needs tokenizers: pip install"):
         prepare(config)
     assert {file.name: file.read_bytes() for file in kept.iterdir()} == before
 

@@ -11,7 +11,7 @@ import pytest
 
 from transformer.data import text_files
 from transformer.data.text_files import LONGEST_LINE, Lines, count_lines, decode_text, open_lines
-from transformer.reading import PassingError
+from transformer.files.reading import TransientError
 
 DATA = b"\xef\xbb\xbfa\r\n\nb\xff\n c \x00\n\xe2\x80\xa8d\xc2\x85\n\r\nlast"
 TEXTS = ["a", "", "b\ufffd", " c \x00", "\u2028d\u0085", "", "last"]
@@ -61,7 +61,7 @@ def test_a_file_that_breaks_off_gives_its_lines_and_then_a_sentence(tmp_path):
     assert [next(stream) for _ in range(3)] == ["0", "1", "512"]
     with pytest.raises(ValueError, match=r"^\S*a\.gz cannot be read: [^\n]*\.$") as caught:
         list(stream)
-    assert not isinstance(caught.value, PassingError)  # it will be no better later
+    assert not isinstance(caught.value, TransientError)  # it will be no better later
 
 
 def test_the_share_that_was_read_is_that_of_the_packed_file(tmp_path):
@@ -109,5 +109,5 @@ def test_a_validation_split_goes_by_any_of_its_usual_names(tmp_path):
 def test_a_file_that_is_no_text_but_memory_is_named():
     """Catches a traceback, and a sentence that does not say which of several files it means."""
     for read in (count_lines, lambda path: list(open_lines(path))):
-        with pytest.raises(PassingError, match=r"^/proc/self/mem cannot be read: Input"):
+        with pytest.raises(TransientError, match=r"^/proc/self/mem cannot be read: Input"):
             read("/proc/self/mem")

@@ -138,7 +138,7 @@ from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.cli.process import run_guarded, run_process
 from transformer.console import say
 from transformer.parallel import hosts
-from transformer.signals import Interruption, Stopping
+from transformer.parallel.stopping import Interruption, Stopping
 
 port, host, version = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 transformer.__version__ += version

@@ -16,7 +16,7 @@ from tests.helpers.rings import others_long
 from tests.helpers.tiny_runs import SPLITS, train, write_sentences
 from transformer import Classifier, LanguageModel, Tagger
 from transformer.inference.answer_job import AnswerJob
-from transformer.signals import end_on_signals
+from transformer.parallel.stopping import end_on_signals
 
 
 def evaluate(folder, *arguments, stdin=b""):

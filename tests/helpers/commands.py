@@ -12,7 +12,7 @@ import jax
 
 from tests.helpers.terminal import TerminalBytes
 from transformer import console
-from transformer.cli import evaluate, export, import_model, prepare, train
+from transformer.cli.commands import evaluate, export, import_model, prepare, train
 from transformer.evaluation.plots import NoMatplotlibError
 
 COMMANDS = {

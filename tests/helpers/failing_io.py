@@ -27,8 +27,8 @@ KINDS = ["write", "fsync", "rename", "open", "read", "mkdir", "look"]  # look: o
 PROGRAMS = {  # the scripts and modules of commands
     "train.py": ["train.py"],
     "eval.py": ["eval.py"],
-    "transformer-export": ["-m", "transformer.cli.export"],
-    "transformer-prepare": ["-m", "transformer.cli.prepare"],
+    "transformer-export": ["-m", "transformer.cli.commands.export"],
+    "transformer-prepare": ["-m", "transformer.cli.commands.prepare"],
 }
 MODES = ["once", "from then on", "half"]  # half: half of the bytes, and from then on none
 

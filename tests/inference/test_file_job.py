@@ -17,6 +17,7 @@ from tests.helpers.commands import restored_signals
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from tests.helpers.full_disk import full_after
 from transformer.cli.output_files import check_answers_file
+from transformer.exit_codes import ResumableError
 from transformer.files.parts import Parts
 from transformer.inference import run_job as run_job_module
 from transformer.inference.answer_job import Answerer, AnswerJob
@@ -25,7 +26,7 @@ from transformer.inference.resumable_output import ResumableFile, Stream, open_s
 from transformer.inference.run_job import run_job
 from transformer.inference.translation_job import TranslationJob
 from transformer.parallel import hosts
-from transformer.signals import ResumableError, end_on_signals
+from transformer.parallel.stopping import end_on_signals
 
 TEXTS = [f"line {n} ä" for n in range(10)] + ["", "  ", "end"]
 BACKWARDS = "".join(f"{text[::-1]}\n" for text in TEXTS).encode()

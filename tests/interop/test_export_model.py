@@ -7,7 +7,7 @@ import pytest
 
 import transformer
 from tests.helpers.random_runs import write_run
-from transformer.cli.export import main
+from transformer.cli.commands.export import main
 from transformer.data.tokenizer import SentencePieceTokenizer
 from transformer.inference.translator import Translator
 from transformer.interop import export_model as module
@@ -114,7 +114,7 @@ def test_the_command(run, tmp_path, capsys):
     assert "last (40)" in capsys.readouterr().err
     assert Translator.from_checkpoint(tmp_path / "a").translate(["w1"])
     for words, problem in (
-        ([], "expected python -m transformer.cli.export WORKDIR FOLDER"),
+        ([], "expected transformer-export WORKDIR FOLDER"),
         ([str(tmp_path / "a")], "exists already"),
         ([str(tmp_path / "b"), "--format=onnx"], "--format must be one of run"),
         ([str(tmp_path / "b"), "--fromat=run"], "did you mean --format?"),
@@ -129,7 +129,7 @@ def test_the_command(run, tmp_path, capsys):
 
 def test_help_needs_no_jax():
     """Catches a command whose --help takes seconds."""
-    program = "import sys; from transformer.cli.export import main; main(['x', '--help'])"
+    program = "import sys; from transformer.cli.commands.export import main; main(['x', '--help'])"
     program += "; assert 'jax' not in sys.modules"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert found.returncode == 0, found.stderr

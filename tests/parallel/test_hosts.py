@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from transformer.parallel import hosts
-from transformer.signals import Interruption, Stopping
+from transformer.parallel.stopping import Interruption, Stopping
 
 
 def test_results_are_what_json_makes_of_them_on_one_host_too():

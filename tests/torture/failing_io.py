@@ -17,7 +17,7 @@ from tests.helpers.failing_io import PROGRAMS, Answer, Failure, Worker, compile_
 from tests.helpers.scripts import wait_for
 from tests.torture import Outcome, Trial
 from tests.torture._commands import CASES
-from transformer.signals import RESUMABLE
+from transformer.exit_codes import RESUMABLE
 
 HARM = "the n-th write, fsync, rename, open, read or mkdir of a command fails"
 ERRORS = {

@@ -35,7 +35,7 @@ print(json.dumps(resources.samples))
 TRANSLATE = """
 import json, sys
 from tests.helpers.resources import Resources
-from transformer.cli import evaluate
+from transformer.cli.commands import evaluate
 from transformer.inference.job_progress import JobProgress
 
 resources, add = Resources(), JobProgress.add

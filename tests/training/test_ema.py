@@ -7,7 +7,7 @@ import pytest
 from tests.training.test_trainer import PointTask, assert_same_run, make_config, no_pictures  # noqa: F401
 from transformer.checkpoint.open_run import load_checkpoint
 from transformer.evaluation import plots
-from transformer.signals import DONE
+from transformer.exit_codes import DONE
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 

@@ -5,7 +5,7 @@ import pytest
 from flax import linen as nn
 
 from tests.training.test_trainer import PointBatch, PointBatches, PointTask, make_config
-from transformer.signals import Stopping
+from transformer.parallel.stopping import Stopping
 from transformer.training.automatic import (
     GIB,
     choose_micro_batches,

@@ -12,7 +12,7 @@ from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.export import export
 from transformer.checkpoint.open_run import BASE_FILE, load_default
 from transformer.checkpoint.train_state import init_adapters, merge
-from transformer.signals import DONE
+from transformer.exit_codes import DONE
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 

@@ -83,18 +83,18 @@ def test_files_that_register_names_are_given_again(started, monkeypatch):
 
 def test_modules_and_programs_of_ones_own(started, tmp_path):
     """Catches the eval.py of another project, and -m that is lost."""
-    started("python", "-m", "transformer.cli.train", "--workdir=x")
+    started("python", "-m", "transformer.cli.commands.train", "--workdir=x")
     sys.argv[0] = str(ROOT / "transformer" / "cli" / "train.py")
-    assert this_command() == "python -m transformer.cli.train --workdir=x"
-    assert evaluate_command("x") == "python -m transformer.cli.evaluate --workdir=x"
+    assert this_command() == "python -m transformer.cli.commands.train --workdir=x"
+    assert evaluate_command("x") == "python -m transformer.cli.commands.evaluate --workdir=x"
     install(tmp_path, "train.py", "eval.py")
     started("python", f"{tmp_path}/train.py")
-    assert evaluate_command("x") == "python -m transformer.cli.evaluate --workdir=x"
+    assert evaluate_command("x") == "python -m transformer.cli.commands.evaluate --workdir=x"
 
 
 @pytest.mark.parametrize("module", ["train", "evaluate"])
 def test_the_modules_run(module):
     """Catches `python -m transformer.cli.…`, which is printed, and does nothing at all."""
-    command = [sys.executable, "-m", f"transformer.cli.{module}", "--version"]
+    command = [sys.executable, "-m", f"transformer.cli.commands.{module}", "--version"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True)
     assert ended.stdout.startswith("transformer ")

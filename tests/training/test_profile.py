@@ -9,7 +9,7 @@ import pytest
 from etils import epath
 
 from tests.training.test_trainer import make_trainer
-from transformer.signals import DONE
+from transformer.exit_codes import DONE
 from transformer.training.profile import NO_PROFILE, Profile, make_profile, serve_profiles
 from transformer.workdir import WorkDir
 

@@ -10,7 +10,7 @@ import pytest
 import transformer
 from tests.helpers.tiny_runs import write_sentences
 from transformer.config import Config
-from transformer.signals import DONE, RESUMABLE
+from transformer.exit_codes import DONE, RESUMABLE
 from transformer.training import next_commands
 
 

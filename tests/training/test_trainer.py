@@ -21,8 +21,9 @@ import transformer
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.config import Config, ModelConfig, OptimizerConfig, TrainingConfig
 from transformer.evaluation import plots
+from transformer.exit_codes import DIVERGED, DONE, RESUMABLE
 from transformer.parallel import hosts
-from transformer.signals import DIVERGED, DONE, RESUMABLE, Stopping
+from transformer.parallel.stopping import Stopping
 from transformer.tasks.task import Task
 from transformer.training import progress
 from transformer.training import run as run_module

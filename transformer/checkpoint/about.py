@@ -16,7 +16,7 @@ from etils import epath
 
 import transformer
 from transformer.config import Config
-from transformer.reading import read_file
+from transformer.files.reading import read_file
 from transformer.workdir import WorkDir
 
 FORMAT = 1

@@ -18,12 +18,12 @@ import numpy as np
 import orbax.checkpoint as ocp
 from etils.epath import PathLike
 
-from transformer import storage
 from transformer.checkpoint.about import NewerFormatError, check_about, lost_records, make_about
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.orbax_manager import make_manager
 from transformer.checkpoint.train_state import Params, TrainState
-from transformer.signals import ResumableError
+from transformer.exit_codes import ResumableError
+from transformer.files import storage
 from transformer.workdir import WorkDir
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from transformer.checkpoint.checkpoints import Checkpoints, Loaded
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.train_state import Params, merge
 from transformer.config import Config
-from transformer.storage import absolute, write_atomically
+from transformer.files.storage import absolute, write_atomically
 from transformer.workdir import WorkDir
 
 BASE_FILE = "base.json"  # in the work directory of adapters: which parameters they adapt

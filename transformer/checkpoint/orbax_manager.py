@@ -12,9 +12,8 @@ import orbax.checkpoint as ocp
 from etils import epath
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from transformer.folders import remove_unfinished
-from transformer.signals import ResumableError
-from transformer.storage import is_remote
+from transformer.exit_codes import ResumableError
+from transformer.files.storage import is_remote, remove_folder
 
 BestOf = Callable[[Sequence[int]], int | None]  # the best of some steps; None if none has a score
 ENDS = (
@@ -126,7 +125,8 @@ class Manager:
 
     def _remove_unfinished(self) -> None:
         if self._is_writer and jax.process_index() == 0 and not is_remote(self._folder):
-            remove_unfinished(self._folder)
+            for unfinished in self._folder.glob("*.orbax-checkpoint-tmp"):
+                remove_folder(unfinished)
 
 
 def reason_of(error: Exception) -> str:

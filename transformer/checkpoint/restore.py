@@ -19,7 +19,7 @@ from transformer.console import phase
 from transformer.data.labels import FILE as CLASSES
 from transformer.data.labels import Labels
 from transformer.data.tokenizer_files import Tokenizer, parse_tokenizers
-from transformer.reading import read_file
+from transformer.files.reading import read_file
 from transformer.registry import OWN_TASK, task_kind
 from transformer.workdir import WorkDir
 

@@ -8,7 +8,7 @@ import jax
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import TestSet, read_test_set, results_folder
 from transformer.config import Config
-from transformer.console import is_terminal, phase, say, tell
+from transformer.console import is_terminal, phase, print_results, say
 from transformer.evaluation.checkpoint_series import check_checkpoint, saved_steps
 from transformer.evaluation.compare_runs import check_comparable, compare
 from transformer.evaluation.compared_run import ComparedRun, compared_run
@@ -33,7 +33,7 @@ def compare_runs(flags: EvaluateFlags, config: Config) -> None:
     runs = [_score_run(flags, test_set, path, checkpoint) for path, checkpoint in named]
     with phase(f"testing the differences between {len(runs)} runs"):
         comparison = compare(runs)
-    tell([f"{test_set.corpus}:", *comparison_lines(comparison, terminal_width())])
+    print_results([f"{test_set.corpus}:", *comparison_lines(comparison, terminal_width())])
     folder = results_folder(flags, test_set)
     try:
         saved = save_comparison(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import jax
 
-from transformer.storage import is_remote
+from transformer.files.storage import is_remote
 
 MIN_COMPILE_SECONDS = 0.05  # programs that compile faster are not kept
 MAX_BYTES = 2**29  # thousands of programs; JAX reads the date of each when it adds one

@@ -5,10 +5,10 @@ import time
 from transformer.cli import compile_cache
 from transformer.config import Config
 from transformer.console import phase, say
+from transformer.exit_codes import DONE
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.topology import topology_devices
 from transformer.registry import TASKS
-from transformer.signals import DONE
 from transformer.training import startup_summary
 from transformer.training.automatic import make_trainer
 from transformer.training.startup_summary import estimate_lines, make_step_without_data

@@ -16,13 +16,13 @@ from transformer.cli.flags import given_flags
 from transformer.cli.hosts import connect_hosts
 from transformer.cli.write_output import say_cut, write_output
 from transformer.config import Config
-from transformer.console import escaped, is_terminal, say, tell
+from transformer.console import escaped, is_terminal, print_results, say
 from transformer.evaluation.results_folder import results_name, scored_otherwise
+from transformer.exit_codes import DONE
 from transformer.inference.answer_job import AnswerJob
 from transformer.inference.language_model import LanguageModel
 from transformer.parallel import devices, hosts
 from transformer.registry import TASKS
-from transformer.signals import DONE
 from transformer.workdir import WorkDir
 
 ANSWER_OPTIONS = ("temperature", "top_k", "top_p", "seed", "num_pieces", "jsonl")
@@ -71,8 +71,8 @@ def score_split(flags: EvaluateFlags, config: Config) -> None:
         corpus=config.data.corpus,
         **flags.compute_settings,
     )
-    tell([f"{scores.corpus}, checkpoint {scores.checkpoint}:"])
-    tell([*scores.lines(), *scores.detail_lines()])
+    print_results([f"{scores.corpus}, checkpoint {scores.checkpoint}:"])
+    print_results([*scores.lines(), *scores.detail_lines()])
     workdir = WorkDir(flags.workdir, writes=jax.process_index() == 0)
     how = scored_otherwise(flags.workdir, flags.checkpoints, corpus=flags.corpus, dtype=flags.dtype)
     say(f"scores: {scores.save(workdir, results_name(split, how))}")

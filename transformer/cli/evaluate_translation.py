@@ -12,11 +12,11 @@ from transformer.cli.score_translation import open_translator, score_checkpoints
 from transformer.cli.write_output import say_cut, write_output
 from transformer.config import Config
 from transformer.console import quantity, say
+from transformer.exit_codes import DONE
 from transformer.inference.translation_job import TranslationJob
 from transformer.model import costs
 from transformer.parallel import devices
 from transformer.search.options import SearchOptions
-from transformer.signals import DONE
 
 
 def evaluate_translation(flags: EvaluateFlags, config: Config) -> int:

@@ -9,7 +9,7 @@ from transformer.cli.command_line import chosen_config, wants
 from transformer.cli.config_files import DEFAULT_CONFIG
 from transformer.cli.flags import help_lines
 from transformer.config import Config
-from transformer.console import tell
+from transformer.console import print_results
 
 LAST_FLAGS = [
     "  --help: Print this, and stop.",
@@ -25,7 +25,7 @@ def answers_information(argv: Sequence[str], make_help: Callable[[], str]) -> bo
         text = version_text()
     else:
         return False
-    tell([text])
+    print_results([text])
     return True
 
 

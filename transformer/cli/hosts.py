@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import transformer
 from transformer.cli.flags import flag
 from transformer.console import be_quiet, phase, say
-from transformer.signals import RESUMABLE
+from transformer.exit_codes import RESUMABLE
 
 MARGIN = 30  # seconds after which JAX gives up later than we do
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from importlib.util import find_spec
 
-from transformer import storage
+from transformer.files import storage
 from transformer.workdir import WorkDir
 
 RUN_FILES = re.compile(

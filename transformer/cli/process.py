@@ -15,19 +15,15 @@ from typing import Any, NoReturn
 from absl import flags, logging
 
 from transformer.console import escaped, live_line, say, showing_phases
-from transformer.signals import (
-    DONE,
-    INTERRUPTED,
-    RESUMABLE,
-    WRONG_INPUT,
+from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT, ResumableError
+from transformer.files.storage import one_line
+from transformer.parallel.stopping import (
     Interruption,
-    ResumableError,
     end_on_signals,
     exit_code_of,
     ignore_signals,
     sentence_of,
 )
-from transformer.storage import one_line
 
 CLOUD_LIBRARIES = ("gcsfs", "google", "aiohttp")  # whose errors are those of gs://
 LOST_HOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")

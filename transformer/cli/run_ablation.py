@@ -8,18 +8,18 @@ from contextlib import suppress
 import jax
 from etils import epath
 
-from transformer import storage
 from transformer.cli import compile_cache
 from transformer.cli.compare_runs import terminal_width
 from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.cli.process import explain_runtime_error
-from transformer.console import phase, say, tell
+from transformer.console import phase, print_results, say
 from transformer.evaluation.ablation_table import AblationTable, TableRow, make_table
 from transformer.evaluation.compared_run import saved_run
 from transformer.evaluation.comparison_report import render_comparison
 from transformer.evaluation.wide_table import fitted_table
+from transformer.exit_codes import DONE, FAILED, INTERRUPTED, RESUMABLE, WRONG_INPUT
+from transformer.files import storage
 from transformer.parallel import hosts
-from transformer.signals import DONE, FAILED, INTERRUPTED, RESUMABLE, WRONG_INPUT
 from transformer.training.ablation_plan import Row
 from transformer.training.next_commands import this_command
 from transformer.training.run import train
@@ -98,7 +98,7 @@ def tabulate(rows: Sequence[Row], seeds: Sequence[int], root: epath.Path) -> Non
             ]
         )
     lines = fitted_table(table.cells(), terminal_width(), num_texts=2)
-    tell(["", *lines, "", *table.notes()])
+    print_results(["", *lines, "", *table.notes()])
     write_table(table, root)
     say(f"table: {root / 'table.md'}   report: {root / 'report.html'}")
 

@@ -10,7 +10,7 @@ import jax
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.flags import split_files, split_runs
 from transformer.config import Config, DataConfig
-from transformer.console import say, tell
+from transformer.console import print_results, say
 from transformer.data import text_files, training_text
 from transformer.data.held_out import read_held_out
 from transformer.evaluation.checkpoint_series import (
@@ -52,7 +52,7 @@ def score_checkpoints(flags: EvaluateFlags, config: Config) -> None:
     scored = list(_score_each(flags, test_set, names))
     result = scored[-1]
     say(f"{test_set.corpus}, checkpoint {result.checkpoint}:")
-    tell([*result.lines(), *result.detail_lines()])
+    print_results([*result.lines(), *result.detail_lines()])
     workdir = WorkDir(flags.workdir, writes=jax.process_index() == 0)
     rows = list(map(checkpoint_row, scored))
     try:
@@ -100,7 +100,7 @@ def _score_each(
         )
         rows.append(checkpoint_row(result))
         if len(names) > 1:
-            tell(table_lines(rows)[0 if len(rows) == 1 else -1 :])
+            print_results(table_lines(rows)[0 if len(rows) == 1 else -1 :])
         yield result
 
 

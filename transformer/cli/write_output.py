@@ -2,10 +2,10 @@
 
 from transformer.cli.process import exit_process
 from transformer.console import ask_for_lines, quantity, say
+from transformer.exit_codes import DONE
 from transformer.inference.file_job import FileJob, ModelT
 from transformer.inference.run_job import run_job
 from transformer.parallel import hosts
-from transformer.signals import DONE
 from transformer.training.next_commands import this_command
 
 

@@ -15,8 +15,8 @@ from transformer.data.ragged import Ragged
 from transformer.data.splits import parse_split
 from transformer.data.text_files import describe_folder
 from transformer.data.tokenizer_files import load_tokenizers, train_tokenizers
+from transformer.files.storage import locate
 from transformer.special_tokens import NUM_SPECIAL
-from transformer.storage import locate
 
 AUTO = "auto"
 SAMPLE = 20_000  # pairs that lengths are measured on

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from transformer.data.text_files import SURROGATE
 from transformer.data.tokenizer import Tokenizer, check_texts, strip_control_ids
-from transformer.libraries import require
+from transformer.optional_libraries import require
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL
 
 

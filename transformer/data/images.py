@@ -16,7 +16,7 @@ from etils import epath
 from transformer.config import DataConfig
 from transformer.data.splits import parse_split, part_of
 from transformer.data.text_files import describe_folder, name_in_folder
-from transformer.storage import locate
+from transformer.files.storage import locate
 
 NPZ_ERRORS = KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error
 

@@ -15,7 +15,7 @@ from etils import epath
 from transformer.config import DataConfig
 from transformer.data.splits import parse_split, part_of
 from transformer.data.text_files import describe_folder, find_file, name_in_folder, read_text
-from transformer.storage import locate
+from transformer.files.storage import locate
 
 TEXT_FEATURES = "text", "sentence"
 

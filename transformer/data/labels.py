@@ -9,8 +9,8 @@ from typing import Self
 import numpy as np
 from etils import epath
 
-from transformer.reading import read_file
-from transformer.storage import write_atomically
+from transformer.files.reading import read_file
+from transformer.files.storage import write_atomically
 
 FILE = "classes.json"
 

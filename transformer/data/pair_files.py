@@ -11,7 +11,7 @@ from typing import NamedTuple, NoReturn
 from etils import epath
 
 from transformer.data.text_files import OPENERS, describe_folder, name_in_folder
-from transformer.storage import locate
+from transformer.files.storage import locate
 
 FORMATS = "tsv", "jsonl", "parquet"  # endings of files that hold both sides
 NUMBERED = re.compile(r"(.+?)[.-](\d+)(?:-of-(\d+))?")  # as Hugging Face writes them, too

@@ -7,7 +7,7 @@ split (`train.txt` …).
 from transformer.config import DataConfig
 from transformer.data.splits import parse_split, part_of
 from transformer.data.text_files import Text, describe_folder, find_file, name_in_folder, read_text
-from transformer.storage import locate
+from transformer.files.storage import locate
 
 
 def load_text_lines(config: DataConfig, split: str) -> Text:

@@ -18,9 +18,9 @@ from typing import IO, NamedTuple, cast
 
 from etils import epath
 
-from transformer import storage
-from transformer.reading import unreadable
-from transformer.storage import PathLike
+from transformer.files import storage
+from transformer.files.reading import unreadable
+from transformer.files.storage import PathLike
 
 OPENERS = {"": None, ".gz": gzip.open, ".xz": lzma.open}
 VALIDATION = ("validation", "val", "valid", "dev")  # names of one split

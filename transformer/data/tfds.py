@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 import tensorflow_datasets as tfds
 from etils import epath
 
-from transformer import storage
 from transformer.console import say
-from transformer.signals import DONE, INTERRUPTED, WRONG_INPUT
+from transformer.exit_codes import DONE, INTERRUPTED, WRONG_INPUT
+from transformer.files import storage
 
 # The parts of the catalogue that register wmt14_translate, imdb_reviews, mnist and their like.
 CATALOGUES = [

@@ -12,8 +12,8 @@ from transformer.data.piece_list_tokenizer import PieceListTokenizer
 from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizer import SentencePieceTokenizer, Tokenizer
 from transformer.data.tokenizers_json import train_byte_level
-from transformer.reading import PassingError, read_file, unreadable
-from transformer.storage import PathLike, locate, write_atomically
+from transformer.files.reading import TransientError, read_file, unreadable
+from transformer.files.storage import PathLike, locate, write_atomically
 from transformer.workdir import WorkDir
 
 PAIR = {"source_tokenizer", "target_tokenizer"}
@@ -153,7 +153,7 @@ def _read(path: epath.Path) -> bytes:
 def _parse(data: bytes, parse: Callable[[bytes], Tokenizer], path: epath.Path) -> Tokenizer:
     try:
         return parse(data)
-    except PassingError as error:  # a library is not installed
-        raise PassingError(f"{path}: {error}") from None
+    except TransientError as error:  # a library is not installed
+        raise TransientError(f"{path}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

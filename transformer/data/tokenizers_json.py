@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer, parse_tokenizer
-from transformer.libraries import require
+from transformer.optional_libraries import require
 from transformer.special_tokens import EOS, NUM_SPECIAL, SPECIAL_NAMES
 
 BERT = ("[PAD]", "[CLS]", "[SEP]", "[MASK]")  # the tokens that get the control ids 0 to 3

@@ -18,8 +18,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from transformer.reading import PassingError
-from transformer.signals import ignore_signals
+from transformer.files.reading import TransientError
+from transformer.parallel.stopping import ignore_signals
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]  # of the package, for the workers' search path
 EXPECTED = ValueError, OSError, MemoryError  # of files, texts and machines: users are told
 
 
-class LostWorkerError(PassingError):
+class LostWorkerError(TransientError):
     """A worker process could not be started, or ended before its work was done."""
 
 

@@ -12,8 +12,8 @@ from transformer.checkpoint.open_run import open_for_reading
 from transformer.checkpoint.restore import restore
 from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.scores import Score
+from transformer.exit_codes import ResumableError
 from transformer.inference.translator import Translator
-from transformer.signals import ResumableError
 from transformer.workdir import WorkDir
 
 

@@ -19,8 +19,8 @@ from etils.epath import PathLike
 
 from transformer.console import escaped
 from transformer.evaluation import fonts
+from transformer.files.storage import write_atomically
 from transformer.registry import METRICS
-from transformer.storage import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

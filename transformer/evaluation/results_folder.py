@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from etils.epath import PathLike
 
-from transformer import storage
 from transformer.data.splits import folder_name
+from transformer.files import storage
 from transformer.search.options import SearchOptions
 from transformer.workdir import WorkDir
 

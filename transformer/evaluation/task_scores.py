@@ -12,7 +12,7 @@ from tabulate import tabulate
 import transformer
 from transformer.data.splits import folder_name
 from transformer.evaluation.scores import Score
-from transformer.storage import write_atomically
+from transformer.files.storage import write_atomically
 from transformer.workdir import WorkDir
 
 

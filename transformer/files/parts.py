@@ -13,9 +13,8 @@ from contextlib import suppress
 
 from etils import epath
 
-from transformer import storage
 from transformer.console import phase
-from transformer.folders import remove_folder
+from transformer.files import storage
 
 PART = re.compile(r"(\d{6,})\.([^.]+)")
 LOOK_EVERY = 0.2  # seconds between two looks at what others have written
@@ -73,4 +72,4 @@ class Parts:
         if storage.is_remote(self.folder):
             self.folder.rmtree(missing_ok=True)
         else:
-            remove_folder(self.folder)
+            storage.remove_folder(self.folder)

@@ -20,12 +20,12 @@ from typing import IO, Any
 import jax
 from etils.epath import PathLike
 
-from transformer import storage
 from transformer.console import escaped, is_terminal, quantity
+from transformer.exit_codes import ResumableError
+from transformer.files import storage
 from transformer.files.parts import LOOK_EVERY, Parts, part_name
 from transformer.inference.chunks import Chunk
 from transformer.parallel import hosts
-from transformer.signals import ResumableError
 
 CHECKSUM = re.compile("[0-9a-f]{8}")
 

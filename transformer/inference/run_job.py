@@ -9,17 +9,18 @@ from collections.abc import Callable
 import jax
 
 from transformer.console import live_line, quantity
+from transformer.exit_codes import DONE
 from transformer.inference.file_job import FileJob, ModelT, make_compressor
 from transformer.inference.job_progress import JobProgress
 from transformer.inference.resumable_output import ResumableFile, Stream, open_stream
 from transformer.parallel import hosts
-from transformer.signals import DONE, Interruption, exit_code_of
+from transformer.parallel.stopping import Interruption, exit_code_of
 
 Say = Callable[[str], None]  # prints a line for a person
 
 
 def run_job(model: ModelT, job: FileJob[ModelT], *, say: Say, command: str) -> int:
-    """Runs a job to its end or to an `Interruption`; returns an exit code of `signals`.
+    """Runs a job to its end or to an `Interruption`; returns an exit code.
 
     model: what computes the output. command: the command that resumes the job, to be shown when a
     signal stops it. Other code than `DONE` means that other hosts may be left waiting: the caller

@@ -11,6 +11,7 @@ import numpy as np
 
 from transformer.config import Config
 from transformer.data.labels import Labels
+from transformer.files.storage import PathLike
 from transformer.interop import name_table
 from transformer.interop.huggingface_settings import (
     ACTIVATIONS,
@@ -34,7 +35,6 @@ from transformer.interop.one_stack import (
 from transformer.interop.tensor_files import open_tensors
 from transformer.registry import task_kind
 from transformer.special_tokens import PAD
-from transformer.storage import PathLike
 
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 SIZES += ("max_position_embeddings",)

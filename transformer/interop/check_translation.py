@@ -10,7 +10,7 @@ from transformer.data.corpora import Tags
 from transformer.inference.translator import Translator
 from transformer.interop.beside_transformers import LOCAL, check_beside, random_texts
 from transformer.interop.written_model import first_pieces
-from transformer.libraries import require
+from transformer.optional_libraries import require
 
 EXTRA = 12  # tokens that a translation may have more than its source
 

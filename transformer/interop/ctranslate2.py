@@ -22,7 +22,7 @@ from transformer.interop.written_model import (
     unsupported_settings,
     vocabulary,
 )
-from transformer.libraries import require
+from transformer.optional_libraries import require
 from transformer.special_tokens import BOS, EOS, UNK
 
 ACTIVATIONS = {

@@ -15,6 +15,7 @@ from etils.epath import PathLike
 from transformer.checkpoint.export import export
 from transformer.checkpoint.restore import Run, restore
 from transformer.console import say
+from transformer.files.storage import is_remote, locate
 from transformer.interop import bert, gpt2
 from transformer.interop.check_stack import check_stack
 from transformer.interop.check_translation import check_ctranslate2, check_translation
@@ -25,7 +26,6 @@ from transformer.interop.parameters import export_parameters, flat_parameters
 from transformer.interop.program import export_program
 from transformer.interop.written_model import search_notes
 from transformer.registry import task_kind
-from transformer.storage import is_remote, locate
 
 Format = Literal["run", "huggingface", "ctranslate2", "safetensors", "program"]
 LOCAL = ("huggingface", "ctranslate2")

@@ -8,6 +8,7 @@ import numpy as np
 from etils import epath
 
 from transformer.config import Config
+from transformer.files.storage import PathLike, write_atomically
 from transformer.interop import name_table
 from transformer.interop.folds import reorder_rows
 from transformer.interop.huggingface_settings import (
@@ -36,7 +37,6 @@ from transformer.interop.one_stack import (
 )
 from transformer.interop.tensor_files import open_tensors
 from transformer.special_tokens import BOS, EOS, PAD, UNK
-from transformer.storage import PathLike, write_atomically
 
 SIZES = ("n_embd", "n_layer", "n_head", "n_positions")
 POSSIBLE = {

@@ -8,8 +8,8 @@ from typing import Any
 from etils import epath
 
 from transformer.config import Config
+from transformer.files.storage import PathLike
 from transformer.interop.written_model import refuse, unsupported_settings
-from transformer.storage import PathLike
 
 # Their names of activations and ours; of several the first is written.
 ACTIVATIONS = {

@@ -9,11 +9,11 @@ from etils import epath
 from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
 from transformer.data.tokenizer_files import Tokenizer
 from transformer.data.tokenizers_json import BERT, GPT2, bert_json, gpt2_json, renumber
+from transformer.files.storage import PathLike, write_atomically
 from transformer.interop.folds import NEVER, reorder_rows
 from transformer.interop.huggingface_settings import read_settings
 from transformer.interop.imported_model import FlatParams
 from transformer.special_tokens import EOS, NUM_SPECIAL
-from transformer.storage import PathLike, write_atomically
 
 TOKENS = "tokens/table/table", "tokens/table/bias"  # what has a row per id
 BERT_CONTROL = ("pad_token", "cls_token", "sep_token", "mask_token")  # settings that name them

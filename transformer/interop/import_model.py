@@ -18,6 +18,7 @@ from transformer.checkpoint.task_model import check_shapes, make_model, smallest
 from transformer.checkpoint.train_state import TrainState
 from transformer.console import phase
 from transformer.data.tokenizer_files import save_tokenizers
+from transformer.files.storage import is_remote, locate
 from transformer.interop import bert, gpt2, vit
 from transformer.interop.check_stack import check_stack
 from transformer.interop.check_translation import check_translation
@@ -28,7 +29,6 @@ from transformer.interop.marian import read_marian
 from transformer.interop.seq2seq import read_seq2seq
 from transformer.parallel.devices import host_device
 from transformer.registry import task_kind
-from transformer.storage import is_remote, locate
 from transformer.workdir import WorkDir
 
 # By the model_type of config.json.

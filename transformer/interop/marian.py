@@ -12,12 +12,12 @@ import numpy as np
 import yaml
 
 from transformer.config import Config, DataConfig
+from transformer.files.storage import PathLike
 from transformer.interop.folds import interleaved_columns, permute_array, reorder_vocabulary
 from transformer.interop.imported_model import SOFTMAX, FlatParams, ImportedModel
 from transformer.interop.marian_settings import check_settings, config_of
 from transformer.interop.marian_vocabulary import read_vocabularies
 from transformer.interop.name_table import Entry, read
-from transformer.storage import PathLike
 
 SETTINGS = "special:model.yml"  # an array of the .npz: the text of the network's settings
 SOFTMAX_TABLES = ("decoder_ff_logit_out_Wt", "decoder_Wemb", "Wemb")  # the first that there is

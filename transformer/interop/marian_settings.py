@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transformer.config import Config
+from transformer.files.storage import PathLike
 from transformer.interop.seq2seq_vocabulary import Vocabulary
-from transformer.storage import PathLike
 
 # The values that have a counterpart here. A model that does not name a setting was written by a
 # version without it, and is as the first value says.

@@ -9,12 +9,12 @@ import numpy as np
 from etils import epath
 
 from transformer.config import Config, ModelConfig
+from transformer.files.storage import PathLike, write_atomically
 from transformer.interop.huggingface_tokens import TOKENS, write_tokenizer
 from transformer.interop.imported_model import FlatParams, ImportedModel
 from transformer.interop.name_table import Entry, zero_biases
 from transformer.interop.position_table import sinusoid_table
 from transformer.interop.tensor_files import save_tensors
-from transformer.storage import PathLike, write_atomically
 
 POSITIONS = "tokens/positions/table"
 SHORTEST_TABLE = 512  # positions that are written of sinusoids

@@ -16,9 +16,9 @@ from flax.traverse_util import flatten_dict
 
 from transformer.checkpoint.export import save_vocabularies
 from transformer.checkpoint.restore import Run
+from transformer.files.storage import write_atomically
 from transformer.interop.tensor_files import save_tensors
-from transformer.libraries import require
-from transformer.storage import write_atomically
+from transformer.optional_libraries import require
 from transformer.workdir import WorkDir
 
 FILE = "params.safetensors"

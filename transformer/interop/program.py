@@ -17,17 +17,17 @@ from jax import export
 
 from transformer.checkpoint.export import save_vocabularies
 from transformer.checkpoint.restore import Run, cast_matrices
+from transformer.files.storage import write_atomically
 from transformer.interop.parameters import FILE, flat_parameters
 from transformer.interop.program_readme import program_readme
 from transformer.interop.tensor_files import save_tensors
-from transformer.libraries import require
 from transformer.model.encoder_decoder import Transformer
+from transformer.optional_libraries import require
 from transformer.registry import task_kind
 from transformer.search.decoding import FREE, Limits, search_to_end
 from transformer.search.options import SearchOptions
 from transformer.search.programs import make_step_fn
 from transformer.search.slots import Method
-from transformer.storage import write_atomically
 from transformer.workdir import WorkDir
 
 PLATFORMS = "cpu", "tpu", "cuda"

@@ -11,6 +11,7 @@ import numpy as np
 from etils import epath
 
 from transformer.config import ModelConfig
+from transformer.files.storage import PathLike
 from transformer.interop.folds import NEVER, interleaved_columns, permute_array, reorder_vocabulary
 from transformer.interop.imported_model import SOFTMAX, TARGET, FlatParams, ImportedModel
 from transformer.interop.name_table import Tensors, read
@@ -30,7 +31,6 @@ from transformer.interop.seq2seq_settings import (
 from transformer.interop.seq2seq_vocabulary import Vocabulary, read_vocabulary
 from transformer.interop.tensor_files import open_tensors
 from transformer.special_tokens import BOS, EOS, PAD
-from transformer.storage import PathLike
 
 OFFSET = 2  # rows of mBART's position table before that of the first token
 ROUNDING = 0.005  # of sinusoids in bfloat16

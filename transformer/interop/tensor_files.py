@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer.files.storage import PathLike, is_remote, open_atomically, write_atomically
 from transformer.interop.pytorch_files import TensorFileError, damaged, read_pytorch
-from transformer.libraries import require
-from transformer.storage import PathLike, is_remote, open_atomically, write_atomically
+from transformer.optional_libraries import require
 
 DTYPES = ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL")  # numpy has them
 

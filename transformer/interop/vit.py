@@ -7,6 +7,7 @@ import numpy as np
 
 from transformer.config import Config
 from transformer.data.labels import Labels
+from transformer.files.storage import PathLike
 from transformer.interop import name_table
 from transformer.interop.huggingface_settings import (
     ACTIVATIONS,
@@ -19,7 +20,6 @@ from transformer.interop.imported_model import FlatParams, ImportedModel
 from transformer.interop.name_table import Entry, dense, layer_norm, layers
 from transformer.interop.one_stack import stack_config
 from transformer.interop.tensor_files import open_tensors
-from transformer.storage import PathLike
 
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 POSSIBLE = {

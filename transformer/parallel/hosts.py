@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from transformer.signals import Interruption, Stopping
+from transformer.parallel.stopping import Interruption, Stopping
 
 WAIT_SECONDS = 300  # for the other hosts to start
 SAY_EVERY = 30  # seconds, while waiting for other hosts

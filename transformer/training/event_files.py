@@ -9,8 +9,8 @@ from tensorboardX import SummaryWriter
 from tensorboardX.record_writer import register_writer_factory
 
 from transformer.config import Config
-from transformer.growing_files import GrowingFile
-from transformer.storage import is_remote
+from transformer.files.appending import GrowingFile
+from transformer.files.storage import is_remote
 from transformer.workdir import WorkDir
 
 GROUPS = {  # of the names that do not begin with that of a split; None: not for TensorBoard

@@ -11,8 +11,8 @@ import jax
 from transformer.model.costs import StepCost
 from transformer.model.loss import perplexity
 from transformer.parallel.devices import find_chip
-from transformer.signals import MAX_SKIPPED
 
+MAX_SKIPPED = 3  # skipped updates in a row after which a run is given up as diverged
 MAX_IN_FLIGHT = 2  # steps queued on the device: it is never idle, and the loop is never far ahead
 
 

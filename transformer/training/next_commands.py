@@ -28,7 +28,7 @@ def evaluate_command(workdir: str, *arguments: str) -> str:
     elif script.is_file() and script.resolve().parent == CHECKOUT:
         words = [_python(), str(script)]
     else:
-        words = [_python(), "-m", "transformer.cli.evaluate"]
+        words = [_python(), "-m", "transformer.cli.commands.evaluate"]
     if files := registering_files():
         arguments = (f"--register={','.join(_from_here(file) for file in files)}", *arguments)
     return shlex.join([*words, f"--workdir={workdir}", *arguments])

@@ -13,7 +13,7 @@ import jax
 from etils import epath
 
 from transformer.console import say
-from transformer.storage import is_remote
+from transformer.files.storage import is_remote
 from transformer.workdir import WorkDir
 
 annotate = jax.profiler.TraceAnnotation  # `with annotate("input"):` names what is done in a trace

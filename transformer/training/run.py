@@ -22,8 +22,9 @@ from transformer.console import (
     silence,
 )
 from transformer.evaluation.task_scores import TaskScores
+from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE
 from transformer.parallel import devices, hosts
-from transformer.signals import DONE, INTERRUPTED, RESUMABLE, Interruption, Stopping
+from transformer.parallel.stopping import Interruption, Stopping
 from transformer.tasks.task import Task
 from transformer.training import next_commands, startup_summary
 from transformer.training.automatic import fix_steps, make_trainer
@@ -41,7 +42,7 @@ class TrainingResult:
 
     step: that of the newest checkpoint; 0 if there is none.
     scores: those of the test split by name, as "bleu"; empty unless the run came to its end.
-    exit_code: what the train command returns, a constant of `transformer.signals`.
+    exit_code: what the train command returns, a constant of `transformer.exit_codes`.
     """
 
     workdir: epath.Path

@@ -13,13 +13,14 @@ from transformer.checkpoint.orbax_manager import reason_of
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
 from transformer.console import live_line, phase, say
+from transformer.exit_codes import DIVERGED, DONE, FAILED
 from transformer.parallel import hosts
 from transformer.parallel.mapping import make_parallel
+from transformer.parallel.stopping import Interruption, Stopping
 from transformer.registry import TASKS
-from transformer.signals import DIVERGED, DONE, FAILED, MAX_SKIPPED, Interruption, Stopping
 from transformer.tasks.batches import prefetch
 from transformer.tasks.task import Task
-from transformer.training.meter import make_meter
+from transformer.training.meter import MAX_SKIPPED, make_meter
 from transformer.training.optimizer import make_schedule
 from transformer.training.profile import NO_PROFILE, Profile, annotate
 from transformer.training.progress import OnReport, open_progress

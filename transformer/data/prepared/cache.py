@@ -16,14 +16,14 @@ from typing import Any
 import sentencepiece
 from etils import epath
 
-from transformer import storage
 from transformer.config import Config, DataConfig
 from transformer.console import say
 from transformer.data import pair_blocks
 from transformer.data.corpora import parse_corpora
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.training_text import TrainingText
-from transformer.storage import absolute, is_remote
+from transformer.files import storage
+from transformer.files.storage import absolute, is_remote
 
 NAME = "prepared_corpora"
 

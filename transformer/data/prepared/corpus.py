@@ -23,7 +23,6 @@ import numpy as np
 import pyarrow as pa
 from etils import epath
 
-from transformer import storage
 from transformer.console import counted
 from transformer.data.cleaning import LEFT_OUT
 from transformer.data.epoch_plan import CorpusPart
@@ -31,8 +30,9 @@ from transformer.data.held_out import HELD_OUT, EvaluationSets, Overlap
 from transformer.data.pair_blocks import Pairs
 from transformer.data.prepared.cache import temporary_folder
 from transformer.data.ragged import Ragged
+from transformer.files import storage
 from transformer.files.parts import part_name
-from transformer.reading import PassingError, unreadable
+from transformer.files.reading import TransientError, unreadable
 
 ARROW = "arrow"  # the ending of the files
 NOTES = b"notes"
@@ -64,7 +64,7 @@ class ArrowFile:
     """A file as of `arrow_bytes`, of which only the pages that are read come into memory."""
 
     def __init__(self, path: pathlib.Path) -> None:
-        """Raises DamagedFileError for a file that is missing or cut short, and PassingError."""
+        """Raises DamagedFileError for a file that is missing or cut short, and TransientError."""
         try:
             with pa.memory_map(os.fsencode(path)) as file:
                 start = file.read_buffer(1)  # which keeps it mapped when it is closed
@@ -153,7 +153,7 @@ class PreparedCorpus:
     """
 
     def __init__(self, folder: pathlib.Path, header: dict[str, Any]) -> None:
-        """Takes the local folder with the files; raises DamagedFileError, and PassingError."""
+        """Takes the local folder with the files; raises DamagedFileError, and TransientError."""
         self.folder, self.header = folder, header
         parts = [ArrowFile(path) for path in part_files(folder, header["num_parts"])]
         kept = None
@@ -205,14 +205,14 @@ def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
     """Opens a prepared corpus; returns None if the folder holds none.
 
     Raises DamagedFileError if a file is missing, cut short or no such file, and OSError or
-    PassingError if one cannot be read or copied.
+    TransientError if one cannot be read or copied.
     """
     if not (folder / HEADER).exists():
         return None
     try:
         header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
         return PreparedCorpus(local_files(folder), header)
-    except PassingError:
+    except TransientError:
         raise
     except FileNotFoundError as error:
         raise DamagedFileError(pathlib.Path(error.filename or HEADER)) from None

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from etils import epath
 
-from transformer import storage
 from transformer.config import Config
 from transformer.console import format_seconds, say
 from transformer.data.cleaning import KeepPairs
@@ -39,9 +38,9 @@ from transformer.data.tokenizer_files import (
     train_tokenizers,
 )
 from transformer.data.training_text import TrainingText
+from transformer.files import storage
 from transformer.files.parts import Parts
-from transformer.folders import remove_folder
-from transformer.reading import PassingError
+from transformer.files.reading import TransientError
 
 PATIENCE = 60.0  # seconds without a new part of the others, after which a process does theirs
 MOST_PAIRS = 2_000_000  # that a vocabulary is learnt from
@@ -69,7 +68,7 @@ def training_corpus(
 
     cache: the folder of prepared corpora. tokenizers: those of the run; None: they are learnt from
     the text, unless `cache` has them. Raises ValueError if no pair is left of the text, or the
-    folder cannot be written; nothing is left there then. What a PassingError ends goes on from
+    folder cannot be written; nothing is left there then. What a TransientError ends goes on from
     there at the next start.
     """
     facts, is_new = text_facts(text), tokenizers is None
@@ -82,11 +81,11 @@ def training_corpus(
     try:
         Tags(config.data).check(tokenizers[0])
         return tokenizers, _open_or_prepare(text, cache, tokenizers, facts, share, is_new=is_new)
-    except PassingError:
+    except TransientError:
         raise
     except ValueError:
         if is_new and not was_learnt and not storage.is_remote(folder):
-            remove_folder(folder)
+            storage.remove_folder(folder)
             with suppress(OSError):  # there is something else in it
                 os.rmdir(cache)
         raise
@@ -122,7 +121,7 @@ def _open_or_prepare(
 def open_or_discard(folder: epath.Path) -> PreparedCorpus | None:
     """Opens a prepared corpus; a file that is damaged is said to be, and prepared anew.
 
-    Raises PassingError for a corpus that cannot be read at the moment, or not copied from gs://.
+    Raises TransientError for a corpus that cannot be read at the moment, or not copied from gs://.
     """
     try:
         return open_corpus(folder)
@@ -130,7 +129,7 @@ def open_or_discard(folder: epath.Path) -> PreparedCorpus | None:
         _discard(folder, damage)
         return None
     except OSError as error:
-        raise PassingError(
+        raise TransientError(
             f"The prepared corpus {folder} cannot be opened ({error.strerror or error}): try "
             f"again, or name another folder with --config.data.cache."
         ) from None
@@ -172,7 +171,7 @@ class Preparation:
                     return None
                 corpus = self._finish(num_parts)
             return corpus
-        except PassingError:  # the parts that are missing are written by the next start
+        except TransientError:  # the parts that are missing are written by the next start
             raise
         except ValueError:  # the text is wrong: once it is mended, these parts are of no use
             self._remove()
@@ -240,7 +239,7 @@ def vocabularies(
     if has_tokenizers(folder):
         try:
             return load_tokenizers(folder)
-        except PassingError:
+        except TransientError:
             raise
         except ValueError as error:
             raise ValueError(f"{error} Without {folder} the vocabulary is learnt again.") from None

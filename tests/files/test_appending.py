@@ -3,7 +3,7 @@
 import pytest
 
 from tests.helpers.full_disk import no_file_beyond
-from transformer.growing_files import GrowingFiles
+from transformer.files.appending import GrowingFiles
 
 
 def test_lines_wait_until_there_is_space(tmp_path, capsys):

@@ -19,7 +19,7 @@ from transformer.cli.help_text import answers_information, config_text, help_wit
 from transformer.cli.hosts import HostFlags
 from transformer.cli.process import run_guarded, run_process
 from transformer.console import phase
-from transformer.signals import DONE
+from transformer.exit_codes import DONE
 
 
 @dataclass(frozen=True)

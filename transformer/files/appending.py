@@ -6,7 +6,7 @@ from contextlib import suppress
 from etils import epath
 
 from transformer.console import say
-from transformer.storage import PathLike, is_remote
+from transformer.files.storage import PathLike, is_remote
 
 
 class GrowingFile:

@@ -1,4 +1,4 @@
-"""Exports a checkpoint: python -m transformer.cli.export WORKDIR FOLDER [CHECKPOINT] [--format=…]
+"""Exports a checkpoint: transformer-export WORKDIR FOLDER [CHECKPOINT] [--format=…]
 
 FOLDER is new, and what is in it depends on the format:
   run          a work directory in bfloat16, a sixth of a training checkpoint: half the bytes of the
@@ -23,7 +23,7 @@ from transformer.cli.flags import flag
 from transformer.cli.help_text import answers_information, help_text
 from transformer.cli.process import run_guarded, run_process
 from transformer.console import say
-from transformer.signals import DONE
+from transformer.exit_codes import DONE
 
 
 @dataclass(frozen=True)

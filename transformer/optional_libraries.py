@@ -3,13 +3,13 @@
 from importlib import import_module
 from types import ModuleType
 
-from transformer.reading import PassingError
+from transformer.files.reading import TransientError
 
 
 def require(name: str) -> ModuleType:
-    """Returns the module of that name; raises PassingError if its library is not installed."""
+    """Returns the module of that name; raises TransientError if its library is not installed."""
     try:
         return import_module(name)
     except ImportError:
         library = name.partition(".")[0]
-        raise PassingError(f"This needs {library}: pip install -e '.[interop]'.") from None
+        raise TransientError(f"This needs {library}: pip install -e '.[interop]'.") from None

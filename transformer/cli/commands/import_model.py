@@ -19,7 +19,7 @@ from transformer.cli.flags import flag
 from transformer.cli.help_text import answers_information, help_text
 from transformer.cli.process import run_guarded, run_process
 from transformer.console import say
-from transformer.signals import DONE
+from transformer.exit_codes import DONE
 
 
 @dataclass(frozen=True)

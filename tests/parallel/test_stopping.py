@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 from tests.helpers.scripts import finish, signals_are_heard, start
-from transformer.signals import INTERRUPTED, RESUMABLE, Stopping, sentence_of
+from transformer.exit_codes import INTERRUPTED, RESUMABLE
+from transformer.parallel.stopping import Stopping, sentence_of
 
 
 @pytest.fixture
@@ -86,7 +87,9 @@ sys.meta_path.insert(0, StopAtImport())
 """
 
 
-@pytest.mark.parametrize("module", ["transformer.cli.train", "jax", "transformer.training.run"])
+@pytest.mark.parametrize(
+    "module", ["transformer.cli.commands.train", "jax", "transformer.training.run"]
+)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_command_that_is_importing_ends_in_one_sentence(number, module, tmp_path):
     """Catches tracebacks of KeyboardInterrupt and ImportError, and a signal that is lost."""

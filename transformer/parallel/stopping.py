@@ -13,20 +13,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-DONE = 0
-FAILED = 1  # the run came to its end, but its last checkpoint could not be written
-WRONG_INPUT = 2  # a flag, a setting, a file or a resource that the user can mend
-DIVERGED = 3  # updates that were not finite; the same command would diverge again
-RESUMABLE = 75  # EX_TEMPFAIL of sysexits.h: preempted, and the same command resumes
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
-MAX_SKIPPED = 3  # skipped updates in a row after which a run is given up as diverged
-
+from transformer.exit_codes import INTERRUPTED, RESUMABLE
 
 CAUGHT = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
-
-
-class ResumableError(RuntimeError):
-    """Ends a command that the same command resumes; its text is the sentence to print."""
 
 
 class Interruption(BaseException):

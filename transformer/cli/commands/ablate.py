@@ -23,7 +23,7 @@ from transformer.cli.hosts import HostFlags
 from transformer.cli.process import run_guarded, run_process
 from transformer.config import Config
 from transformer.console import quantity, say
-from transformer.signals import DONE
+from transformer.exit_codes import DONE
 from transformer.training.ablation_plan import Row, plan_rows, with_num_steps
 
 

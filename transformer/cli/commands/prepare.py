@@ -24,8 +24,8 @@ from transformer.data.prepared.cache import cache_folder
 from transformer.data.prepared.prepare import Share, training_corpus
 from transformer.data.tokenizer_files import load_tokenizers, vocabulary_of
 from transformer.data.training_text import TrainingText
+from transformer.exit_codes import DONE
 from transformer.registry import task_kind
-from transformer.signals import DONE
 from transformer.workdir import WorkDir
 
 

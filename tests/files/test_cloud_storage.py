@@ -16,16 +16,17 @@ from tests.helpers.fake_cloud_storage import FakeCloudStorage
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from tests.helpers.scored import evaluation
 from tests.helpers.scripts import write_corpus
-from transformer import growing_files, storage
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.fingerprint import fingerprints
-from transformer.cli import evaluate, run_training, train
+from transformer.cli import run_training
+from transformer.cli.commands import evaluate, train
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import score_checkpoints
 from transformer.config import Config, DataConfig
 from transformer.data.corpus_facts import find_languages, missing_splits
 from transformer.data.training_text import TrainingText, load_evaluation_pairs
 from transformer.evaluation import plots
+from transformer.files import appending, storage
 from transformer.inference.run_job import run_job
 from transformer.inference.translation_job import TranslationJob
 from transformer.inference.translator import Translator
@@ -166,7 +167,7 @@ def test_scores_pictures_and_events_lie_beside_the_run(cloud):
 def test_a_failure_to_write_events_does_not_stop_the_training(cloud, monkeypatch):
     """Catches the thread of tensorboardX that dies, and then a queue that nobody empties."""
     workdir = make_run()
-    monkeypatch.setattr(growing_files.GrowingFile, "flush", lambda self: 1 / 0)
+    monkeypatch.setattr(appending.GrowingFile, "flush", lambda self: 1 / 0)
     progress = Progress(workdir, 10, 0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

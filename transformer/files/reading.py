@@ -5,13 +5,13 @@ import os
 from etils import epath
 
 
-class PassingError(ValueError):
+class TransientError(ValueError):
     """Another try may succeed: finished work is kept."""
 
 
 def unreadable(name: str, error: Exception) -> ValueError:
-    """Returns the error for a file: a PassingError unless its content is at fault."""
-    kind = PassingError if getattr(error, "errno", None) else ValueError
+    """Returns the error for a file: a TransientError unless its content is at fault."""
+    kind = TransientError if getattr(error, "errno", None) else ValueError
     return kind(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}.")
 
 

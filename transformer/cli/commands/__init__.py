@@ -1,0 +1,1 @@
+"""The commands: each reads a command line, calls public functions and prints."""
