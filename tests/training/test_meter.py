@@ -113,7 +113,8 @@ def test_totals_go_on_from_those_of_a_checkpoint(clock):
     """Catches a resumption that begins to count anew, and device-hours of one device only."""
     before = {"seconds": 100.0, "device_hours": 0.5, "target_tokens": 7}
     meter = Meter(0, num_devices=4, trained=before, clock=clock)
-    meter.add(1, sums(10, 1.0), wait=True)
+    meter.add(1, sums(10, 1.0))
+    meter.settle()
     clock.sleep(900)
     assert meter.trained() == {"seconds": 1000.0, "device_hours": 1.5, "target_tokens": 17}
 

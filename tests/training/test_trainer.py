@@ -228,12 +228,12 @@ def test_nothing_grows_with_the_steps(tmp_path, monkeypatch):
     """Catches a file, a thread or an array that is left behind by each step or evaluation."""
     held, evaluate = {}, Trainer._evaluate
 
-    def evaluate_and_count(trainer, step, params):
-        evaluate(trainer, step, params)
+    def evaluate_and_count(trainer, params):
+        evaluate(trainer, params)
         trainer.checkpoints.wait()
         gc.collect()
         files = len(os.listdir("/dev/fd"))
-        held[step] = files, threading.active_count(), len(jax.live_arrays())
+        held[trainer.step] = files, threading.active_count(), len(jax.live_arrays())
 
     monkeypatch.setattr(Trainer, "_evaluate", evaluate_and_count)
     # So that no batch is under way when it is counted.
