@@ -19,11 +19,11 @@ import numpy as np
 import sentencepiece
 
 from transformer.config import Config
+from transformer.data.corpora.training_text import TrainingText
+from transformer.data.files.text import open_lines
 from transformer.data.prepared.cache import cache_folder
 from transformer.data.prepared.prepare import MOST_PAIRS, Share, training_corpus
-from transformer.data.text_files import open_lines
-from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers, train_tokenizers
-from transformer.data.training_text import TrainingText
+from transformer.data.tokenizers.files import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.data.workers import num_cores
 
 ROOT = Path(__file__).parents[1]

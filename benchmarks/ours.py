@@ -11,8 +11,8 @@ import numpy as np
 from workload import Workload
 
 from transformer.config import Config
-from transformer.data.batch import Batch
-from transformer.data.ragged import Ragged
+from transformer.data.rows.batch import Batch
+from transformer.data.rows.ragged import Ragged
 from transformer.parallel.mapping import make_parallel
 from transformer.training.startup_summary import make_step_without_data
 

@@ -36,7 +36,7 @@ VAGUE = {"utils", "util", "common", "base", "helpers", "misc", "tools", "core", 
 
 
 def package_of(name):
-    """ "data.packing" -> "data"."""
+    """ "data.rows.packing" -> "data"."""
     return name.split(".")[0]
 
 
@@ -114,7 +114,9 @@ def test_reading_text_starts_no_jax():
     program = (
         "import sys, transformer\n"
         "from transformer import config, workdir\n"
-        "from transformer.data import packing, tokenizer, tokenizer_files, training_text\n"
+        "from transformer.data.corpora import training_text\n"
+        "from transformer.data.rows import packing\n"
+        "from transformer.data.tokenizers import files\n"
         "training_text.load_evaluation_pairs(config.DataConfig(), 'test')\n"
         "print(sorted({'jax', 'flax', 'orbax', 'tensorflow', 'torch'} & sys.modules.keys()))\n"
     )

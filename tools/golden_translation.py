@@ -10,7 +10,7 @@ import json
 
 import numpy as np
 
-from transformer.data.languages import M2M100, NLLB
+from transformer.data.corpora.languages import M2M100, NLLB
 
 ENGLISH = [f"The cat no. {i} sat on the mat, isn't it?" for i in range(200)]
 GERMAN = [f"Die Katze Nr. {i} saß auf der Matte, über {i % 7} Mäusen." for i in range(200)]

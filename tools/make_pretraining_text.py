@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from transformer.data.text_files import read_text
+from transformer.data.files.text import read_text
 
 PUNCTUATION = re.compile(r"([,;:!?()\"“”]|\.(?=\s|$)|\.\.\.)")
 CLITIC = re.compile(r"(?<=\w)(n't|'(?:s|re|ve|ll|d|m))\b")

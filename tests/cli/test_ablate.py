@@ -11,8 +11,8 @@ from tests.helpers.scored import CORPUS, evaluation
 from transformer.cli import run_ablation
 from transformer.cli.commands.ablate import main
 from transformer.config import Config
-from transformer.data.simple_tokenizers import PiecesTokenizer
-from transformer.data.tokenizer_files import save_tokenizers
+from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
+from transformer.data.tokenizers.files import save_tokenizers
 from transformer.evaluation import ablation_table
 from transformer.evaluation.compare_runs import compare
 from transformer.evaluation.compared_run import compared_run, saved_run

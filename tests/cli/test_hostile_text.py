@@ -13,7 +13,7 @@ from tests.helpers.terminal import without_commands_of_row
 from tests.helpers.tiny_runs import CONFIG, SETTINGS, SPLITS
 from tests.test_console import HOSTILE, RAW
 from transformer.cli import process
-from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 
 WORD = (
     HOSTILE.replace(" ", "")

@@ -7,10 +7,10 @@ import pytest
 from tests.helpers.scripts import finish, start, write_config
 from transformer.cli.commands import prepare
 from transformer.cli.config_files import load_config_file
-from transformer.data import pair_blocks
+from transformer.data.corpora import blocks as pair_blocks
+from transformer.data.corpora.training_text import TrainingText
 from transformer.data.prepared.cache import cache_folder
 from transformer.data.prepared.prepare import Share, training_corpus
-from transformer.data.training_text import TrainingText
 
 
 @pytest.fixture
@@ -55,7 +55,8 @@ def test_other_tasks_are_refused(call, words):
 
 KILLED = """
 import os, signal
-from transformer.data import pair_blocks, training_text, workers
+from transformer.data.corpora import blocks as pair_blocks, training_text
+from transformer.data import workers
 
 pair_blocks.PAIRS_OF_BLOCK, training_text.SMALL_TEXT = 90, 0
 ask, answers = workers._ask, []

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from transformer.data.batch import Batch, fill_rows, shift_right
-from transformer.data.ragged import Ragged
+from transformer.data.rows.batch import Batch, fill_rows, shift_right
+from transformer.data.rows.ragged import Ragged
 from transformer.special_tokens import BOS, EOS, PAD
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer.data.bin_packing import _deal, fewest_rows, pack
+from transformer.data.rows.bin_packing import _deal, fewest_rows, pack
 
 
 def random_lengths(num_pairs, median, longest, seed=0):

@@ -8,9 +8,9 @@ import pytest
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from transformer.data.bpe_dropout import BpeDropout, random_keys
-from transformer.data.ragged import Ragged
-from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.rows.bpe_dropout import BpeDropout, random_keys
+from transformer.data.rows.ragged import Ragged
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.special_tokens import UNK
 
 TEXT = [f"the cat no. {i} sat on the mattress, über {i * 7 % 101} Mäuse" for i in range(300)]

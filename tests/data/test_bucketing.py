@@ -5,9 +5,9 @@ import doctest
 import numpy as np
 import pytest
 
-from transformer.data import bucketing
-from transformer.data.bucketing import batch_sizes, bucket_lengths, fill_inputs, plan_batches
-from transformer.data.ragged import Ragged
+from transformer.data.rows import bucketing
+from transformer.data.rows.bucketing import batch_sizes, bucket_lengths, fill_inputs, plan_batches
+from transformer.data.rows.ragged import Ragged
 from transformer.special_tokens import EOS
 
 

@@ -6,12 +6,13 @@ import sys
 import pytest
 
 from transformer.config import Config
-from transformer.data import cleaning, held_out, pair_blocks
-from transformer.data.cleaning import make_is_wrong
-from transformer.data.held_out import position
+from transformer.data.corpora import blocks as pair_blocks
+from transformer.data.corpora import cleaning, held_out
+from transformer.data.corpora.cleaning import make_is_wrong
+from transformer.data.corpora.held_out import position
+from transformer.data.corpora.training_text import TrainingText
 from transformer.data.prepared.cache import cache_folder
 from transformer.data.prepared.prepare import Share, training_corpus
-from transformer.data.training_text import TrainingText
 
 
 @pytest.fixture(autouse=True)

@@ -3,15 +3,15 @@
 import pytest
 
 from transformer.config import Config, DataConfig
-from transformer.data.corpus_facts import (
+from transformer.data.corpora.corpus_facts import (
     find_languages,
     measure_lengths,
     measure_text,
     missing_splits,
 )
-from transformer.data.simple_tokenizers import CharacterTokenizer
-from transformer.data.tokenizer import SentencePieceTokenizer
-from transformer.data.tokenizer_files import save_tokenizers
+from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer
+from transformer.data.tokenizers.files import save_tokenizers
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 
 AUTO = {"source_language": "auto", "target_language": "auto"}
 

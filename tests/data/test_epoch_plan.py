@@ -5,8 +5,14 @@ import threading
 import numpy as np
 import pytest
 
-from transformer.data import epoch_plan
-from transformer.data.epoch_plan import CorpusPart, EpochPairs, EpochPlan, permute, with_temperature
+from transformer.data.rows import epoch_plan
+from transformer.data.rows.epoch_plan import (
+    CorpusPart,
+    EpochPairs,
+    EpochPlan,
+    permute,
+    with_temperature,
+)
 
 
 @pytest.fixture

@@ -4,7 +4,10 @@ import doctest
 
 import pytest
 
-from transformer.data import bucketing, corpora, held_out, languages, pair_blocks, splits
+from transformer.data.corpora import blocks as pair_blocks
+from transformer.data.corpora import corpora, held_out, languages
+from transformer.data.files import splits
+from transformer.data.rows import bucketing
 
 
 @pytest.mark.parametrize("module", [bucketing, corpora, held_out, languages, pair_blocks, splits])

@@ -6,9 +6,9 @@ import pytest
 from etils import epath
 
 from transformer.config import Config, DataConfig
-from transformer.data.held_out import held_out_parts, position, read_held_out, sentence_key
+from transformer.data.corpora.held_out import held_out_parts, position, read_held_out, sentence_key
+from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.data.prepared.prepare import Share, training_corpus
-from transformer.data.training_text import TrainingText, load_evaluation_pairs
 
 SPLITS = ("validation", "test")
 

@@ -6,9 +6,9 @@ import sys
 import pytest
 import tokenizers as library
 
-from transformer.data.huggingface_tokenizer import HuggingFaceTokenizer
-from transformer.data.tokenizer_files import load_tokenizers, save_tokenizers
-from transformer.data.tokenizers_json import (
+from transformer.data.tokenizers.files import load_tokenizers, save_tokenizers
+from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer
+from transformer.data.tokenizers.huggingface_json import (
     BERT,
     GPT2,
     bert_json,

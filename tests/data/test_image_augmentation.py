@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from transformer.config import DataConfig
-from transformer.data.images import AugmentedImageBatches, ImageBatches, crop, to_patches
+from transformer.data.rows.images import AugmentedImageBatches, ImageBatches, crop, to_patches
 
 N, SIDE = 40, 4
 

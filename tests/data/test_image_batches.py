@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer.data.images import ImageBatches, fill_images
+from transformer.data.rows.images import ImageBatches, fill_images
 
 
 def batches_of(num_images, *, rows=8, seed=0):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from transformer.config import DataConfig
-from transformer.data.images import load_images, to_patches
+from transformer.data.rows.images import load_images, to_patches
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (10, 6, 4), np.uint8)

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from transformer.config import DataConfig
-from transformer.data.labelled_text import load_evaluation_examples, load_training_examples
+from transformer.data.files.labelled_text import load_evaluation_examples, load_training_examples
 
 
 def corpus_of(folder, **files):

@@ -5,13 +5,13 @@ import pytest
 
 from tests.helpers.imported import GOLDEN
 from transformer.config import DataConfig, ModelConfig
-from transformer.data.labelled_words import (
+from transformer.data.rows.labelled_words import (
     encode_words,
     label_first_pieces,
     load_labelled_words,
 )
-from transformer.data.simple_tokenizers import CharacterTokenizer
-from transformer.interop.huggingface_tokens import read_bert_tokenizer
+from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer
+from transformer.interop.huggingface.tokens import read_bert_tokenizer
 from transformer.special_tokens import EOS, UNK
 
 CONLL = "EU NNP B-ORG\nrejects VBZ O\n\n\n-x-\tO\n \nPeter NNP B-PER\nBlackburn NNP I-PER"

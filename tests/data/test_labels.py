@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer.data.labels import FILE, Labels
+from transformer.data.files.labels import FILE, Labels
 
 
 @pytest.mark.parametrize(

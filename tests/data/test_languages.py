@@ -2,7 +2,15 @@
 
 import pytest
 
-from transformer.data.languages import CODES, M2M100, MBART50, NLLB, WMT21, has_spaces, scripts_of
+from transformer.data.corpora.languages import (
+    CODES,
+    M2M100,
+    MBART50,
+    NLLB,
+    WMT21,
+    has_spaces,
+    scripts_of,
+)
 
 
 @pytest.mark.parametrize(

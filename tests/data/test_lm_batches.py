@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer.data.lm_batches import ConsecutiveWindows, RandomWindows
+from transformer.data.rows.lm_batches import ConsecutiveWindows, RandomWindows
 from transformer.special_tokens import EOS, NUM_SPECIAL, PAD
 
 

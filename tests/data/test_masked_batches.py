@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from transformer.config import Config
-from transformer.data import masked_batches
-from transformer.data.masked_batches import MASK, MaskedBatches, most_to_guess
-from transformer.data.packing import PackedBatches
-from transformer.data.ragged import Ragged
-from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.rows import masked_batches
+from transformer.data.rows.masked_batches import MASK, MaskedBatches, most_to_guess
+from transformer.data.rows.packing import PackedBatches
+from transformer.data.rows.ragged import Ragged
+from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD
 from transformer.tasks.masked_lm import make_masked_batches
 

@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from transformer.data.masked_batches import MaskedBatches
-from transformer.data.next_sentence import IS_NEXT, IS_OTHER, make_sentence_pairs
-from transformer.data.packing import PackedBatches
-from transformer.data.ragged import Ragged
-from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.rows.masked_batches import MaskedBatches
+from transformer.data.rows.next_sentence import IS_NEXT, IS_OTHER, make_sentence_pairs
+from transformer.data.rows.packing import PackedBatches
+from transformer.data.rows.ragged import Ragged
+from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL
 
 # A word says its document and its place there, so that a pair can be checked by its words alone.

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from configs import embedded_en_de, multi30k_tiny
-from transformer.data.cleaning import filter_by_length, length_warnings
-from transformer.data.packing import PackedBatches, num_rows_of_batch
-from transformer.data.ragged import Ragged
-from transformer.data.tokenizer_files import train_tokenizers
-from transformer.data.training_text import TrainingText
+from transformer.data.corpora.cleaning import filter_by_length, length_warnings
+from transformer.data.corpora.training_text import TrainingText
+from transformer.data.rows.packing import PackedBatches, num_rows_of_batch
+from transformer.data.rows.ragged import Ragged
+from transformer.data.tokenizers.files import train_tokenizers
 from transformer.special_tokens import EOS, PAD
 
 ROOT = pathlib.Path(__file__).parents[2]

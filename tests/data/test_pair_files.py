@@ -11,10 +11,11 @@ import pytest
 from pyarrow import parquet
 
 from transformer.config import DataConfig
-from transformer.data import pair_blocks, training_text
-from transformer.data.corpus_facts import find_languages, missing_splits
-from transformer.data.text_files import LONGEST_LINE
-from transformer.data.training_text import TrainingText
+from transformer.data.corpora import blocks as pair_blocks
+from transformer.data.corpora import training_text
+from transformer.data.corpora.corpus_facts import find_languages, missing_splits
+from transformer.data.corpora.training_text import TrainingText
+from transformer.data.files.text import LONGEST_LINE
 
 PAIRS = [(f"a {n} ä", f"b {n}\u2028") for n in range(40)]
 

@@ -6,7 +6,7 @@ import lzma
 import pytest
 
 from transformer.config import DataConfig
-from transformer.data.plain_text import load_text_lines
+from transformer.data.files.plain_text import load_text_lines
 
 
 def lines_of(corpus, split="train"):

@@ -14,11 +14,10 @@ import pytest
 
 from tests.helpers.scripts import HANGS
 from transformer.config import Config
-from transformer.data import pair_blocks, training_text
-from transformer.data.batch import Batch
-from transformer.data.cleaning import filter_by_length
-from transformer.data.epoch_plan import CorpusPart
-from transformer.data.packing import PackedBatches
+from transformer.data.corpora import blocks as pair_blocks
+from transformer.data.corpora import training_text
+from transformer.data.corpora.cleaning import filter_by_length
+from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.data.prepared import corpus, parts
 from transformer.data.prepared import prepare as prepare_module
 from transformer.data.prepared.cache import cache_folder
@@ -30,9 +29,11 @@ from transformer.data.prepared.corpus import (
     open_corpus,
 )
 from transformer.data.prepared.prepare import Share, training_corpus
-from transformer.data.ragged import Ragged
-from transformer.data.tokenizer_files import train_tokenizers
-from transformer.data.training_text import TrainingText, load_evaluation_pairs
+from transformer.data.rows.batch import Batch
+from transformer.data.rows.epoch_plan import CorpusPart
+from transformer.data.rows.packing import PackedBatches
+from transformer.data.rows.ragged import Ragged
+from transformer.data.tokenizers.files import train_tokenizers
 from transformer.files import parts as files_parts
 from transformer.files import storage
 from transformer.files.parts import Parts
@@ -326,7 +327,7 @@ def test_parts_and_vocabularies_that_cannot_be_read_now_stay(config, monkeypatch
             prepare(config)
     (folder,) = absolute(config.data.cache).glob("corpus-*")
     assert len(Parts(folder).finished()) == 12
-    monkeypatch.setattr("transformer.data.tokenizer_files.read_file", fail)
+    monkeypatch.setattr("transformer.data.tokenizers.files.read_file", fail)
     with pytest.raises(TransientError, match=r"vocabulary.* cannot be read: Input/output error"):
         prepare(config)
     (kept,) = absolute(config.data.cache).glob("vocabulary-*")

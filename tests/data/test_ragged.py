@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from transformer.data.ragged import Ragged
-from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.rows.ragged import Ragged
+from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 
 
 def test_ragged_gives_the_sentences_back():
@@ -20,7 +20,7 @@ def test_ragged_gives_the_sentences_back():
 
 def test_chunks_are_joined(monkeypatch):
     """Catches a sentence lost where two chunks meet."""
-    monkeypatch.setattr("transformer.data.ragged.CHUNK", 3)
+    monkeypatch.setattr("transformer.data.rows.ragged.CHUNK", 3)
     sentences = [f"{i} x" for i in range(10)]
     tokenizer = PiecesTokenizer.train(sentences, "")
     ids = Ragged.encode(tokenizer, sentences)

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from transformer.config import Config
+from transformer.data.corpora.source_noise import LETTERS_PER_ERROR, misspell, remove_accents
+from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.data.prepared.cache import corpus_recipe
-from transformer.data.source_noise import LETTERS_PER_ERROR, misspell, remove_accents
-from transformer.data.training_text import TrainingText, load_evaluation_pairs
 
 TEXT = "Two young, White males are outside near many bushes, since 2001."
 

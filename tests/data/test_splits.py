@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer.data.splits import folder_name, parse_split, part_of
+from transformer.data.files.splits import folder_name, parse_split, part_of
 
 SPLITS = {
     "train": ("train", 0.0, 1.0),

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from transformer.data.bpe_dropout import SubwordDropout, have_room
-from transformer.data.packing import PackedBatches
-from transformer.data.ragged import Ragged
-from transformer.data.simple_tokenizers import CharacterTokenizer
-from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.rows.bpe_dropout import SubwordDropout, have_room
+from transformer.data.rows.packing import PackedBatches
+from transformer.data.rows.ragged import Ragged
+from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 
 SENTENCE = "the cat of my neighbours sleeps upon an overwhelmingly comfortable mattress"
 

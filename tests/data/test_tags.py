@@ -7,12 +7,12 @@ import pytest
 import sentencepiece
 
 from transformer.config import Config, DataConfig, TokenizerConfig
-from transformer.data.corpora import Tags
+from transformer.data.corpora.corpora import Tags
+from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.data.prepared.cache import corpus_recipe, vocabulary_recipe
-from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
-from transformer.data.tokenizer import SentencePieceTokenizer
-from transformer.data.tokenizer_files import train_tokenizers
-from transformer.data.training_text import TrainingText, load_evaluation_pairs
+from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer, PiecesTokenizer
+from transformer.data.tokenizers.files import train_tokenizers
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.special_tokens import NUM_SPECIAL
 
 TEXT = [f"the cat no. {i} sat on the mat, über {i * 7 % 101} Mäuse" for i in range(300)]

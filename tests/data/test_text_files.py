@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from transformer.data import text_files
-from transformer.data.text_files import LONGEST_LINE, Lines, count_lines, decode_text, open_lines
+from transformer.data.files import text as text_files
+from transformer.data.files.text import LONGEST_LINE, Lines, count_lines, decode_text, open_lines
 from transformer.files.reading import TransientError
 
 DATA = b"\xef\xbb\xbfa\r\n\nb\xff\n c \x00\n\xe2\x80\xa8d\xc2\x85\n\r\nlast"

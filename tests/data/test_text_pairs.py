@@ -5,9 +5,9 @@ import pytest
 
 from tests.helpers.imported import GOLDEN
 from transformer.config import ModelConfig
-from transformer.data.simple_tokenizers import PiecesTokenizer
-from transformer.data.text_pairs import encode_texts, sides
-from transformer.interop.huggingface_tokens import read_bert_tokenizer
+from transformer.data.rows.text_pairs import encode_texts, sides
+from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
+from transformer.interop.huggingface.tokens import read_bert_tokenizer
 
 PAIRS, SINGLE = ModelConfig(token_types=True), ModelConfig()
 TOKENIZER = PiecesTokenizer(["a", "b", "c"], "@@")  # ids 4, 5, 6

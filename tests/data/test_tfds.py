@@ -11,8 +11,8 @@ import pytest
 from configs import imdb
 from tests.helpers.scripts import run_python
 from transformer.config import DataConfig
-from transformer.data.images import load_images
-from transformer.data.labelled_text import load_evaluation_examples, load_training_examples
+from transformer.data.files.labelled_text import load_evaluation_examples, load_training_examples
+from transformer.data.rows.images import load_images
 from transformer.data.tfds import load_labelled, read_translations
 
 TRAIN = [(f"A cat, no. {i}.", f"Eine Katze, Nr. {i}, süß.") for i in range(50)]

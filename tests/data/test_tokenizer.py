@@ -11,8 +11,12 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from transformer.data.simple_tokenizers import PiecesTokenizer
-from transformer.data.tokenizer import LONGEST_LINE, SentencePieceTokenizer, encode_flat
+from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
+from transformer.data.tokenizers.sentencepiece import (
+    LONGEST_LINE,
+    SentencePieceTokenizer,
+    encode_flat,
+)
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
 
 TEXT = [f"the cat no. {i} sat on the mat, über {i * 7 % 101} Mäuse" for i in range(300)]
@@ -103,8 +107,8 @@ def test_the_same_text_gives_the_same_bytes(tokenizer):
     pieces = PiecesTokenizer.train(TEXT, "@@").to_bytes()
     program = (
         "import hashlib, sys\n"
-        "from transformer.data.simple_tokenizers import PiecesTokenizer\n"
-        "from transformer.data.tokenizer import SentencePieceTokenizer\n"
+        "from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer\n"
+        "from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer\n"
         "text = [f'the cat no. {i} sat on the mat, über {i * 7 % 101} Mäuse' for i in range(300)]\n"
         "for t in SentencePieceTokenizer.train(text, 400), PiecesTokenizer.train(text, '@@'):\n"
         "    print(hashlib.sha256(t.to_bytes()).hexdigest())\n"

@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 
 from transformer.config import DataConfig
-from transformer.data import training_text
-from transformer.data.corpora import parse_corpora
-from transformer.data.text_files import decode_text, read_text
-from transformer.data.training_text import TrainingText
+from transformer.data.corpora import training_text
+from transformer.data.corpora.corpora import parse_corpora
+from transformer.data.corpora.training_text import TrainingText
+from transformer.data.files.text import decode_text, read_text
 
 
 def write(folder, **files):

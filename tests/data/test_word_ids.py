@@ -9,10 +9,10 @@ import pytest
 import sentencepiece
 
 from transformer.config import DataConfig
-from transformer.data import word_ids
-from transformer.data.tokenizer import SentencePieceTokenizer, encode_flat
-from transformer.data.training_text import load_evaluation_pairs
-from transformer.data.word_ids import WordIds, splits_by_word
+from transformer.data.corpora.training_text import load_evaluation_pairs
+from transformer.data.tokenizers import word_ids
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer, encode_flat
+from transformer.data.tokenizers.word_ids import WordIds, splits_by_word
 from transformer.special_tokens import BOS, EOS, PAD, UNK
 
 SPACES = [" ", "  ", "\t", "\n", "\u3000", "\u00a0", "\u200b", "\ufeff", "\x00", "\x85"]

@@ -9,8 +9,8 @@ import pytest
 import transformer
 from configs import fine_tune
 from tests.helpers.imported import GOLDEN, write_run
-from transformer.interop import bert, gpt2
-from transformer.interop.seq2seq import read_seq2seq
+from transformer.interop.huggingface import bert, gpt2
+from transformer.interop.huggingface.seq2seq import read_seq2seq
 
 WORDS = ["the", "cat", "sat", "on", "mat", "who", "is", "in", "it", "ein", "eine"]
 

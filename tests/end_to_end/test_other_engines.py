@@ -18,9 +18,9 @@ from tests.helpers.random_translators import (
     random_sentences,
     random_translator,
 )
-from transformer.interop.ctranslate2 import save_ctranslate2
-from transformer.interop.marian_folder import write_model
-from transformer.interop.marian_folder_tensors import order_ids
+from transformer.interop.ctranslate2.write import save_ctranslate2
+from transformer.interop.huggingface.write_marian import write_model
+from transformer.interop.huggingface.write_marian_tensors import order_ids
 from transformer.special_tokens import EOS, PAD
 
 VOCABULARY = ["<pad>", "<s>", "</s>", "<unk>", *WORDS]

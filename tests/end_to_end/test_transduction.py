@@ -6,7 +6,7 @@ import random
 import pytest
 
 from tests.helpers.commands import call
-from transformer.data.tokenizer_files import load_tokenizers
+from transformer.data.tokenizers.files import load_tokenizers
 
 CONFIG = """
 from transformer.config import Config

@@ -16,9 +16,9 @@ from transformer.checkpoint.checkpoints import SCORE, Checkpoints
 from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
-from transformer.data.batch import Batch
-from transformer.data.simple_tokenizers import PiecesTokenizer
-from transformer.data.tokenizer_files import save_tokenizers
+from transformer.data.rows.batch import Batch
+from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
+from transformer.data.tokenizers.files import save_tokenizers
 from transformer.evaluation.checkpoint_series import (
     checkpoint_row,
     choose_checkpoints,

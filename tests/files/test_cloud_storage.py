@@ -23,8 +23,8 @@ from transformer.cli.commands import evaluate, train
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import score_checkpoints
 from transformer.config import Config, DataConfig
-from transformer.data.corpus_facts import find_languages, missing_splits
-from transformer.data.training_text import TrainingText, load_evaluation_pairs
+from transformer.data.corpora.corpus_facts import find_languages, missing_splits
+from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.evaluation import plots
 from transformer.files import appending, storage
 from transformer.inference.run_job import run_job

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from transformer.config import Config
-from transformer.data.labels import Labels
+from transformer.data.files.labels import Labels
 from transformer.inference.translation import Translation
 
 

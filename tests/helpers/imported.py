@@ -16,7 +16,7 @@ from tests.helpers.tiny_models import random_params
 from transformer.checkpoint.restore import Run
 from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
 from transformer.interop import import_model
-from transformer.interop.imported_model import ImportedModel
+from transformer.interop.portable_model import PortableModel
 from transformer.workdir import WorkDir
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
@@ -47,7 +47,7 @@ def random_model(config, tokenizers, labels):
     model = make_model(config, tokenizers, labels)
     params = random_params(model.init, smallest_batch(config, labels), deterministic=True)
     flat = {name: np.asarray(array) for name, array in flatten_dict(params, sep="/").items()}
-    return ImportedModel(config, flat, tokenizers, labels)
+    return PortableModel(config, flat, tokenizers, labels)
 
 
 def changed_folder(source, folder, *, rename=lambda name: name, add=(), drop=(), **settings):

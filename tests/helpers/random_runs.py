@@ -13,9 +13,9 @@ from transformer.checkpoint.checkpoints import SCORE, Checkpoints
 from transformer.checkpoint.task_model import make_model, smallest_batch
 from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
-from transformer.data.labels import Labels
-from transformer.data.simple_tokenizers import PiecesTokenizer
-from transformer.data.tokenizer_files import Tokenizer, save_tokenizers
+from transformer.data.files.labels import Labels
+from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
+from transformer.data.tokenizers.files import Tokenizer, save_tokenizers
 from transformer.workdir import WorkDir
 
 WORDS = [f"w{i}" for i in range(20)]

@@ -6,10 +6,10 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from tests.helpers.tiny_models import make_batch, random_params, tiny_config
 from transformer.checkpoint.restore import Run
 from transformer.config import Config, DecodingConfig
-from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 from transformer.inference.translator import Translator
-from transformer.interop.imported_model import ImportedModel
-from transformer.interop.parameters import flat_parameters
+from transformer.interop.portable_model import PortableModel
+from transformer.interop.weights.named_arrays import flat_parameters
 from transformer.model.encoder_decoder import Transformer
 from transformer.special_tokens import BOS, EOS, PAD
 
@@ -55,4 +55,4 @@ def random_sentences(number=16, longest=12):
 def as_written(translator):
     """The model of a translator as the writers of formats take it."""
     tokenizers = translator.source_tokenizer, translator.tokenizer
-    return ImportedModel(translator.config, flat_parameters(translator.params), tokenizers)
+    return PortableModel(translator.config, flat_parameters(translator.params), tokenizers)

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.config import ModelConfig
-from transformer.data.batch import Batch
-from transformer.data.ragged import Ragged
+from transformer.data.rows.batch import Batch
+from transformer.data.rows.ragged import Ragged
 from transformer.model.encoder_decoder import Transformer
 from transformer.special_tokens import EOS, NUM_SPECIAL
 

@@ -7,7 +7,7 @@ from itertools import count, islice
 import pytest
 
 from transformer.console import LiveLine
-from transformer.data.text_files import Lines
+from transformer.data.files.text import Lines
 from transformer.inference.chunks import Chunk, read_chunks, stream_sizes
 from transformer.inference.file_job import make_compressor
 from transformer.inference.job_progress import JobProgress

@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.random_runs import make_config
 from tests.helpers.tiny_models import random_params
 from transformer.checkpoint.restore import Run
-from transformer.data.lm_batches import WindowBatch, encode_text
-from transformer.data.tokenizers_json import GPT2, gpt2_json, renumber
+from transformer.data.rows.lm_batches import WindowBatch, encode_text
+from transformer.data.tokenizers.huggingface_json import GPT2, gpt2_json, renumber
 from transformer.inference import language_model
 from transformer.inference.language_model import LanguageModel
 from transformer.model.decoder_only import CausalLM

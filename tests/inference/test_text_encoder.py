@@ -9,9 +9,9 @@ from tests.helpers.imported import GOLDEN
 from tests.helpers.imported import write_run as write_imported
 from tests.helpers.random_runs import write_run
 from transformer import TextEncoder, restore
-from transformer.data.packing import PackedBatches
-from transformer.data.ragged import Ragged
-from transformer.interop import bert
+from transformer.data.rows.packing import PackedBatches
+from transformer.data.rows.ragged import Ragged
+from transformer.interop.huggingface import bert
 from transformer.model.encoder_only import pool
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w1 w9 w9 w2", "", "w3 w2"]

@@ -5,8 +5,8 @@ import pytest
 from sacrebleu.metrics import CHRF
 
 from tests.helpers.random_translators import WORDS, random_sentences, random_translator
-from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
-from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer, PiecesTokenizer
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference.chunks import Chunk
 from transformer.inference.translation import (
     Translation,

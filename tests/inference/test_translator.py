@@ -13,11 +13,11 @@ import pytest
 from tests.helpers.random_runs import WORDS, make_config
 from tests.helpers.tiny_models import random_params
 from transformer.checkpoint.restore import Run
-from transformer.data import bucketing
-from transformer.data.batch import Batch
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
-from transformer.data.simple_tokenizers import PiecesTokenizer
-from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.rows import bucketing
+from transformer.data.rows.batch import Batch
+from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
+from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference import translator as translator_module
 from transformer.inference.translation import Translation, best_translations
 from transformer.inference.translator import Translator

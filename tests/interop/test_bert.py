@@ -9,11 +9,11 @@ from tests.helpers.imported import GOLDEN, as_run, build, changed_folder, comput
 from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import tiny_config
 from transformer.config import Config
-from transformer.data.labels import Labels
+from transformer.data.files.labels import Labels
 from transformer.inference.encoders import Classifier
-from transformer.interop import bert
-from transformer.interop.huggingface_settings import class_names
-from transformer.interop.huggingface_tokens import read_bert_tokenizer
+from transformer.interop.huggingface import bert
+from transformer.interop.huggingface.settings import class_names
+from transformer.interop.huggingface.tokens import read_bert_tokenizer
 
 FOLDER, CLASSIFIER = GOLDEN / "bert", GOLDEN / "bert_classifier"
 TEXTS = ["The cat sat on the mat.", "Who is in it?", "", "über cats, singing und eine dog!"]

@@ -15,13 +15,13 @@ from tests.helpers.random_translators import (
 )
 from tests.helpers.rings import others_long
 from tools.golden_translation import LANGUAGES, SENTENCES
-from transformer.data.simple_tokenizers import CharacterTokenizer, PiecesTokenizer
-from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer, PiecesTokenizer
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference.translator import Translator
-from transformer.interop.ctranslate2 import save_ctranslate2
-from transformer.interop.marian import read_marian
-from transformer.interop.seq2seq import read_seq2seq
-from transformer.interop.written_model import first_pieces
+from transformer.interop.ctranslate2.write import save_ctranslate2
+from transformer.interop.huggingface.seq2seq import read_seq2seq
+from transformer.interop.marian.read import read_marian
+from transformer.interop.writing import first_pieces
 from transformer.special_tokens import EOS
 
 ctranslate2 = pytest.importorskip("ctranslate2")

@@ -8,10 +8,10 @@ import pytest
 import transformer
 from tests.helpers.random_runs import write_run
 from transformer.cli.commands.export import main
-from transformer.data.tokenizer import SentencePieceTokenizer
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference.translator import Translator
 from transformer.interop import export_model as module
-from transformer.interop.check_translation import count_equal
+from transformer.interop.check import count_equal
 
 FILES = {  # of each format, some of those that make it usable
     "run": {"config.json", "checkpoints", "tokenizer.vocab"},

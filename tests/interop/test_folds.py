@@ -7,7 +7,7 @@ import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, tiny_config
-from transformer.interop.folds import (
+from transformer.interop.weights.folds import (
     interleaved_columns,
     model_axes,
     permute_model_axis,

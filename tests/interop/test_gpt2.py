@@ -9,11 +9,11 @@ from safetensors.numpy import load_file
 from tests.helpers.imported import GOLDEN, as_run, changed_folder, compute, random_model
 from tests.helpers.tiny_models import tiny_config
 from transformer.config import Config
-from transformer.data.labels import Labels
+from transformer.data.files.labels import Labels
 from transformer.inference.language_model import LanguageModel
-from transformer.interop import gpt2
-from transformer.interop.folds import NEVER
-from transformer.interop.huggingface_tokens import read_gpt2_tokenizer
+from transformer.interop.huggingface import gpt2
+from transformer.interop.huggingface.tokens import read_gpt2_tokenizer
+from transformer.interop.weights.folds import NEVER
 from transformer.special_tokens import BOS, EOS, PAD, UNK
 
 FOLDER = GOLDEN / "gpt2"

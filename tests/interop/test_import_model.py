@@ -10,7 +10,7 @@ from tests.helpers.imported import GOLDEN
 from tools.golden_translation import EXTRA, LANGUAGES, SENTENCES
 from transformer.cli.commands.import_model import main
 from transformer.interop import import_model as importing
-from transformer.interop.check_translation import check_translation
+from transformer.interop.check import check_transformers
 from transformer.interop.import_model import import_model, read_folder
 from transformer.parallel.stopping import Interruption
 
@@ -132,6 +132,6 @@ def test_an_import_checks_itself(tmp_path, name):
     run = transformer.restore(tmp_path / "run")
     inner = run.params["decoder"]["layer_0"]["feed_forward"]["inner"]
     inner["bias"] = inner["bias"] + 1.0
-    said = check_translation(run, GOLDEN / name)
+    said = check_transformers(run, GOLDEN / name)
     assert "8 of 8" not in said
     assert "more than rounding: do not use" in said

@@ -14,11 +14,11 @@ from flax.traverse_util import flatten_dict
 
 from tests.helpers.imported import as_run
 from tests.helpers.rings import others_long
-from transformer.data.batch import Batch
+from transformer.data.rows.batch import Batch
 from transformer.inference.translator import Translator
 from transformer.interop.import_model import read_folder
-from transformer.interop.marian import SETTINGS, read_marian
-from transformer.interop.marian_vocabulary import read_vocab_yml
+from transformer.interop.marian.read import SETTINGS, read_marian
+from transformer.interop.marian.vocabulary import read_vocab_yml
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 NAMES = ["marian_joint", "marian_pieces", "marian_pre_norm", "marian_separate"]

@@ -10,14 +10,14 @@ from tests.helpers.imported import as_run, run_readme
 from tests.helpers.random_translators import as_written, random_translator
 from tests.helpers.rings import others_long
 from transformer.config import DataConfig
-from transformer.data.tokenizer import SentencePieceTokenizer
-from transformer.data.training_text import load_evaluation_pairs
+from transformer.data.corpora.training_text import load_evaluation_pairs
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference.translator import Translator
-from transformer.interop.imported_model import TARGET
-from transformer.interop.marian import read_marian
-from transformer.interop.marian_folder import save_marian
-from transformer.interop.position_table import position_table
-from transformer.interop.seq2seq import read_seq2seq
+from transformer.interop.huggingface.seq2seq import read_seq2seq
+from transformer.interop.huggingface.write_marian import save_marian
+from transformer.interop.marian.read import read_marian
+from transformer.interop.portable_model import TARGET
+from transformer.interop.weights.positions import position_table
 from transformer.special_tokens import BOS, EOS
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer.interop.name_table import dense, layer_norm, read, write
+from transformer.interop.weights.name_table import dense, layer_norm, read, write
 
 TABLE = [
     *dense("layer/query", "attn.c", transposed=False, part=(0, 2)),

@@ -16,14 +16,14 @@ from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import random_params
 from transformer.checkpoint.restore import Run, restore
 from transformer.checkpoint.task_model import abstract_params, make_model, smallest_batch
-from transformer.data.labels import Labels
-from transformer.data.piece_list_tokenizer import PieceListTokenizer
-from transformer.data.simple_tokenizers import CharacterTokenizer
-from transformer.data.tokenizer import SentencePieceTokenizer
-from transformer.data.tokenizer_files import save_tokenizers
+from transformer.data.files.labels import Labels
+from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer
+from transformer.data.tokenizers.files import save_tokenizers
+from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference.translator import Translator
-from transformer.interop.parameters import export_parameters, meaning
-from transformer.interop.program import export_program, export_search
+from transformer.interop.jax_program.write import export_program, export_search
+from transformer.interop.weights.named_arrays import export_parameters, meaning
 from transformer.search.options import SearchOptions
 from transformer.special_tokens import SPECIAL_NAMES
 from transformer.workdir import WorkDir

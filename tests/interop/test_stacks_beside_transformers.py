@@ -10,13 +10,13 @@ import transformer
 from tests.helpers.imported import GOLDEN, as_run, compute, random_model, write_run
 from tests.helpers.tiny_models import tiny_config
 from transformer.config import Config
-from transformer.data.labels import Labels
-from transformer.data.simple_tokenizers import PiecesTokenizer
+from transformer.data.files.labels import Labels
+from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 from transformer.inference.encoders import Classifier
 from transformer.inference.language_model import LanguageModel
-from transformer.interop import bert, gpt2, vit
-from transformer.interop.check_stack import check_stack
-from transformer.interop.huggingface_tokens import read_bert_tokenizer, read_gpt2_tokenizer
+from transformer.interop.check import check_transformers
+from transformer.interop.huggingface import bert, gpt2, vit
+from transformer.interop.huggingface.tokens import read_bert_tokenizer, read_gpt2_tokenizer
 from transformer.special_tokens import EOS, NUM_SPECIAL, UNK
 
 torch = pytest.importorskip("torch")
@@ -215,13 +215,13 @@ def test_a_difference_is_noticed(name, reader, tmp_path):
     """Catches a comparison of a model with itself, and one that says all is well."""
     imported, folder = reader.read(GOLDEN / name), shutil.copytree(GOLDEN / name, tmp_path / name)
     run = transformer.restore(write_run(imported, tmp_path / "run"))
-    assert re.search(r"^checked .* within \de-0[567]$", check_stack(run, folder))
+    assert re.search(r"^checked .* within \de-0[567]$", check_transformers(run, folder))
     stack = run.params["decoder" if name == "gpt2" else "encoder"]
     inner = stack["layer_0"]["feed_forward"]["inner"]
     inner["bias"] = inner["bias"] + 0.1
-    assert "more than rounding: do not use" in check_stack(run, folder)
+    assert "more than rounding: do not use" in check_transformers(run, folder)
     (folder / "config.json").write_text("{}")
-    assert check_stack(run, folder).startswith("not checked: transformers cannot use")
+    assert check_transformers(run, folder).startswith("not checked: transformers cannot use")
 
 
 def test_an_import_is_compared(tmp_path):

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from transformer.interop.pytorch_files import read_pytorch
-from transformer.interop.tensor_files import (
+from transformer.interop.weights.files import (
     TensorFiles,
     open_tensors,
     read_safetensors,
     save_tensors,
 )
+from transformer.interop.weights.pytorch import read_pytorch
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "pytorch"
 TENSORS = {

@@ -8,7 +8,7 @@ import pytest
 import transformer
 from tests.helpers.imported import GOLDEN, as_run, build, changed_folder
 from transformer.inference.encoders import Classifier
-from transformer.interop import vit
+from transformer.interop.huggingface import vit
 
 FOLDER = GOLDEN / "vit"
 

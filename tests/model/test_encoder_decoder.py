@@ -17,7 +17,7 @@ from tests.helpers.tiny_models import (
     tiny_model,
 )
 from transformer.config import ModelConfig
-from transformer.data.batch import Batch
+from transformer.data.rows.batch import Batch
 from transformer.model.encoder_decoder import Transformer
 from transformer.model.layers import Block, FeedForward
 from transformer.model.loss import cross_entropy

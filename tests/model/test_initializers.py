@@ -7,7 +7,7 @@ import pytest
 from configs import gpt2
 from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import tiny_config
-from transformer.data.lm_batches import WindowBatch
+from transformer.data.rows.lm_batches import WindowBatch
 from transformer.model.decoder_only import CausalLM
 
 BLANK = WindowBatch(*(np.zeros((1, 1), np.int32),) * 2)

@@ -10,10 +10,10 @@ import pytest
 from flax import linen as nn
 
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, sentence, tiny_config
-from transformer.data.batch import Batch
-from transformer.data.images import ImageBatch
-from transformer.data.lm_batches import WindowBatch
-from transformer.data.masked_batches import MASK, MaskedBatch
+from transformer.data.rows.batch import Batch
+from transformer.data.rows.images import ImageBatch
+from transformer.data.rows.lm_batches import WindowBatch
+from transformer.data.rows.masked_batches import MASK, MaskedBatch
 from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassifier, pool
 from transformer.model.primitives import as_batch

@@ -17,7 +17,7 @@ from tests.helpers.fake_model import (
     run_search,
 )
 from tests.helpers.rings import others_long
-from transformer.data.ragged import Ragged
+from transformer.data.rows.ragged import Ragged
 from transformer.search import continuation, options
 from transformer.search import programs as programs_module
 from transformer.search.corpus_search import CorpusSearch

@@ -10,9 +10,9 @@ import transformer
 from tests.helpers.scripts import write_corpus
 from transformer.cli import dry_run
 from transformer.config import Config
-from transformer.data.corpus_facts import Lengths, TextFacts
-from transformer.data.tokenizer import SentencePieceTokenizer
-from transformer.data.training_text import TrainingText
+from transformer.data.corpora.corpus_facts import Lengths, TextFacts
+from transformer.data.corpora.training_text import TrainingText
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.training import automatic, automatic_rules
 from transformer.training.automatic import choose_settings, time_step
 from transformer.training.automatic_rules import (

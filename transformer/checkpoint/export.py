@@ -9,7 +9,7 @@ from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.open_run import load_checkpoint
 from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import TrainState
-from transformer.data.tokenizer_files import save_tokenizers
+from transformer.data.tokenizers.files import save_tokenizers
 from transformer.files.storage import write_atomically
 from transformer.workdir import WorkDir
 

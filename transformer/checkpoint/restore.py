@@ -16,9 +16,9 @@ from transformer.checkpoint.task_model import check_shapes, make_model, smallest
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.console import phase
-from transformer.data.labels import FILE as CLASSES
-from transformer.data.labels import Labels
-from transformer.data.tokenizer_files import Tokenizer, parse_tokenizers
+from transformer.data.files.labels import FILE as CLASSES
+from transformer.data.files.labels import Labels
+from transformer.data.tokenizers.files import Tokenizer, parse_tokenizers
 from transformer.files.reading import read_file
 from transformer.registry import OWN_TASK, task_kind
 from transformer.workdir import WorkDir

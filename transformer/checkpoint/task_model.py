@@ -6,11 +6,11 @@ from flax import linen as nn
 
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
-from transformer.data.batch import Batch
-from transformer.data.images import fill_images, to_patches
-from transformer.data.labels import Labels
-from transformer.data.lm_batches import WindowBatch
-from transformer.data.tokenizer_files import Tokenizer
+from transformer.data.files.labels import Labels
+from transformer.data.rows.batch import Batch
+from transformer.data.rows.images import fill_images, to_patches
+from transformer.data.rows.lm_batches import WindowBatch
+from transformer.data.tokenizers.files import Tokenizer
 from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_decoder import Transformer
 from transformer.model.encoder_only import (

@@ -14,9 +14,9 @@ from etils.epath import PathLike
 from transformer.checkpoint.open_run import load_default
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config, TokenizerConfig
-from transformer.data import labels
-from transformer.data.labels import Labels
-from transformer.data.tokenizer_files import load_tokenizers, train_tokenizer
+from transformer.data.files import labels
+from transformer.data.files.labels import Labels
+from transformer.data.tokenizers.files import load_tokenizers, train_tokenizer
 from transformer.workdir import WorkDir
 
 # Settings that say what a parameter is for, even where they leave its shape as it is.

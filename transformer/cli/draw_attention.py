@@ -9,7 +9,7 @@ from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import read_test_set, read_texts
 from transformer.config import Config
 from transformer.console import say
-from transformer.data.images import load_images
+from transformer.data.rows.images import load_images
 from transformer.evaluation.attention_maps import self_attention_map, translation_map
 from transformer.evaluation.plots import AttentionMap, plot_attention
 from transformer.inference.translator import Translator

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from transformer.data import text_files
+from transformer.data.files import text as text_files
 from transformer.files import storage
 from transformer.workdir import split_checkpoint
 

@@ -11,8 +11,9 @@ from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.flags import split_files, split_runs
 from transformer.config import Config, DataConfig
 from transformer.console import print_results, say
-from transformer.data import text_files, training_text
-from transformer.data.held_out import read_held_out
+from transformer.data.corpora import training_text
+from transformer.data.corpora.held_out import read_held_out
+from transformer.data.files import text as text_files
 from transformer.evaluation.checkpoint_series import (
     checkpoint_row,
     choose_checkpoints,

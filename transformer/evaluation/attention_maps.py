@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from transformer.checkpoint.restore import Run
-from transformer.data.images import to_patches
-from transformer.data.labelled_words import encode_words
-from transformer.data.lm_batches import encode_text
-from transformer.data.text_pairs import encode_texts
+from transformer.data.rows.images import to_patches
+from transformer.data.rows.labelled_words import encode_words
+from transformer.data.rows.lm_batches import encode_text
+from transformer.data.rows.text_pairs import encode_texts
 from transformer.evaluation.plots import AttentionMap
 from transformer.inference.scoring import weights_of
 from transformer.inference.translation import Translation

@@ -2,7 +2,7 @@
 
 from sacrebleu.metrics import BLEU
 
-from transformer.data.languages import has_spaces, scripts_of
+from transformer.data.corpora.languages import has_spaces, scripts_of
 
 EXTRAS = {"ja-mecab": "ja", "ko-mecab": "ko"}  # tokenisation: what pip installs for it
 BEST = {"Jpan": "ja-mecab", "Hans": "zh", "Hant": "zh", "Hang": "ko-mecab", "Kore": "ko-mecab"}

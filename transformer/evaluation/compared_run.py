@@ -13,7 +13,7 @@ from etils.epath import PathLike
 from transformer.checkpoint.restore import load_model
 from transformer.checkpoint.task_model import abstract_params, smallest_batch
 from transformer.config import Config
-from transformer.data.splits import folder_name
+from transformer.data.files.splits import folder_name
 from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.run_facts import read_facts
 from transformer.evaluation.scores import Perplexity, Score

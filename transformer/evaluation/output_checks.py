@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from transformer.data.languages import has_spaces
+from transformer.data.corpora.languages import has_spaces
 
 # What counts as which fault, in the words of the report.
 DEFINITIONS = {

@@ -2,7 +2,7 @@
 
 from sacrebleu.dataset import DATASETS
 
-from transformer.data.text_files import read_text
+from transformer.data.files.text import read_text
 
 
 def read_published(name: str, direction: str) -> list[tuple[str, tuple[str, ...]]]:

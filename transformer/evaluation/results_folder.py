@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from etils.epath import PathLike
 
-from transformer.data.splits import folder_name
+from transformer.data.files.splits import folder_name
 from transformer.files import storage
 from transformer.search.options import SearchOptions
 from transformer.workdir import WorkDir

@@ -10,7 +10,7 @@ from etils import epath
 from tabulate import tabulate
 
 import transformer
-from transformer.data.splits import folder_name
+from transformer.data.files.splits import folder_name
 from transformer.evaluation.scores import Score
 from transformer.files.storage import write_atomically
 from transformer.workdir import WorkDir

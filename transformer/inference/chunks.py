@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, repeat, zip_longest
 
-from transformer.data.text_files import Lines
+from transformer.data.files.text import Lines
 
 CHUNK_LINES = 8192
 FIRST_CHUNK_LINES = 64  # of a stream, whose reader should not wait long for the first line

@@ -11,14 +11,14 @@ import numpy as np
 
 from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import Params
-from transformer.data.batch import Batch
-from transformer.data.bucketing import fill_inputs, plan_batches
-from transformer.data.corpora import Tags
-from transformer.data.images import ImageBatch, are_shares, fill_images, to_patches
-from transformer.data.labelled_words import encode_words
-from transformer.data.ragged import Ragged
-from transformer.data.text_pairs import encode_texts
-from transformer.data.tokenizer import check_texts
+from transformer.data.corpora.corpora import Tags
+from transformer.data.rows.batch import Batch
+from transformer.data.rows.bucketing import fill_inputs, plan_batches
+from transformer.data.rows.images import ImageBatch, are_shares, fill_images, to_patches
+from transformer.data.rows.labelled_words import encode_words
+from transformer.data.rows.ragged import Ragged
+from transformer.data.rows.text_pairs import encode_texts
+from transformer.data.tokenizers.sentencepiece import check_texts
 from transformer.inference.predictor import Predictor
 from transformer.model.encoder_only import pool
 from transformer.parallel.hosts import leave_if_told

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from transformer.checkpoint.fingerprint import fingerprints
-from transformer.data.text_files import Lines, count_lines, open_lines
+from transformer.data.files.text import Lines, count_lines, open_lines
 from transformer.files import storage
 from transformer.inference.chunks import CHUNK_LINES, Chunk, check_equal, read_chunks, stream_sizes
 from transformer.inference.predictor import Predictor

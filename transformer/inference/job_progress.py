@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from transformer import console
 from transformer.console import LiveLine, Pace, format_seconds, quantity
-from transformer.data.text_files import Lines
+from transformer.data.files.text import Lines
 from transformer.inference.chunks import Chunk
 
 

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from transformer.checkpoint.restore import Run
-from transformer.data.lm_batches import encode_text
-from transformer.data.tokenizer import check_texts
+from transformer.data.rows.lm_batches import encode_text
+from transformer.data.tokenizers.sentencepiece import check_texts
 from transformer.inference.predictor import Predictor
 from transformer.search.continuation import (
     ContinuationPrograms,

@@ -10,9 +10,9 @@ import numpy as np
 from flax import linen as nn
 
 from transformer.checkpoint.train_state import Params
-from transformer.data.batch import Batch
-from transformer.data.bucketing import bucket_lengths
-from transformer.data.ragged import Ragged
+from transformer.data.rows.batch import Batch
+from transformer.data.rows.bucketing import bucket_lengths
+from transformer.data.rows.ragged import Ragged
 
 BatchFn = Callable[[Params, Batch], jax.Array]  # -> [B, S or T, …]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from transformer.data.tokenizer_files import Tokenizer
+from transformer.data.tokenizers.files import Tokenizer
 from transformer.search.decoding import Hypotheses
 from transformer.special_tokens import EOS
 

@@ -12,11 +12,11 @@ from etils.epath import PathLike
 
 from transformer.checkpoint.restore import Run, restore
 from transformer.console import counted, phase
-from transformer.data.bucketing import plan_batches
-from transformer.data.corpora import Tags
-from transformer.data.ragged import Ragged
-from transformer.data.tokenizer import check_texts, checked_texts
-from transformer.data.tokenizer_files import Tokenizer
+from transformer.data.corpora.corpora import Tags
+from transformer.data.rows.bucketing import plan_batches
+from transformer.data.rows.ragged import Ragged
+from transformer.data.tokenizers.files import Tokenizer
+from transformer.data.tokenizers.sentencepiece import check_texts, checked_texts
 from transformer.inference.predictor import Predictor
 from transformer.inference.scoring import (
     AttentionWeights,

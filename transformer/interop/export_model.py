@@ -16,15 +16,14 @@ from transformer.checkpoint.export import export
 from transformer.checkpoint.restore import Run, restore
 from transformer.console import say
 from transformer.files.storage import is_remote, locate
-from transformer.interop import bert, gpt2
-from transformer.interop.check_stack import check_stack
-from transformer.interop.check_translation import check_ctranslate2, check_translation
-from transformer.interop.ctranslate2 import check_quantization, save_ctranslate2
-from transformer.interop.imported_model import ImportedModel
-from transformer.interop.marian_folder import Start, save_marian
-from transformer.interop.parameters import export_parameters, flat_parameters
-from transformer.interop.program import export_program
-from transformer.interop.written_model import search_notes
+from transformer.interop.check import check_ctranslate2, check_transformers
+from transformer.interop.ctranslate2.write import check_quantization, save_ctranslate2
+from transformer.interop.huggingface import bert, gpt2
+from transformer.interop.huggingface.write_marian import Start, save_marian
+from transformer.interop.jax_program.write import export_program
+from transformer.interop.portable_model import PortableModel
+from transformer.interop.weights.named_arrays import export_parameters, flat_parameters
+from transformer.interop.writing import search_notes
 from transformer.registry import task_kind
 
 Format = Literal["run", "huggingface", "ctranslate2", "safetensors", "program"]
@@ -95,7 +94,7 @@ def _save_huggingface(run: Run, folder: Path, start: str, check: bool) -> list[s
     if kind == "translation":
         notes = search_notes(run.config.decoding, "transformers")
         said = [save_marian(model, folder, start), *notes]
-        return [*said, check_translation(run, folder)] if check else said
+        return [*said, check_transformers(run, folder)] if check else said
     if start != "zero":
         raise ValueError(f"start={start} is for translation, and this is a run of {kind}.")
     if kind not in ("language_model", "masked_lm", "classification"):
@@ -106,12 +105,12 @@ def _save_huggingface(run: Run, folder: Path, start: str, check: bool) -> list[s
         said = ["GPT2LMHeadModel of Hugging Face", *gpt2.write(model, folder)]
     else:
         said = ["BERT of Hugging Face", *bert.write(model, folder)]
-    return [*said, check_stack(run, folder)] if check else said
+    return [*said, check_transformers(run, folder)] if check else said
 
 
-def as_written(run: Run) -> ImportedModel:
+def as_written(run: Run) -> PortableModel:
     """Returns a run as the writers of other systems' formats take it."""
-    return ImportedModel(run.config, flat_parameters(run.params), run.tokenizers, run.labels)
+    return PortableModel(run.config, flat_parameters(run.params), run.tokenizers, run.labels)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Makes a run of a model of another system: a work directory like those that training writes."""
 
-import ctypes
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,23 +16,22 @@ from transformer.checkpoint.restore import count_parameters, restore
 from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
 from transformer.checkpoint.train_state import TrainState
 from transformer.console import phase
-from transformer.data.tokenizer_files import save_tokenizers
+from transformer.data.tokenizers.files import save_tokenizers
 from transformer.files.storage import is_remote, locate
-from transformer.interop import bert, gpt2, vit
-from transformer.interop.check_stack import check_stack
-from transformer.interop.check_translation import check_translation
+from transformer.interop.check import check_transformers
 from transformer.interop.export_model import new_folder
-from transformer.interop.huggingface_settings import read_settings
-from transformer.interop.imported_model import ImportedModel
-from transformer.interop.marian import read_marian
-from transformer.interop.seq2seq import read_seq2seq
+from transformer.interop.huggingface import bert, gpt2, vit
+from transformer.interop.huggingface.seq2seq import read_seq2seq
+from transformer.interop.huggingface.settings import read_settings
+from transformer.interop.marian.read import read_marian
+from transformer.interop.portable_model import PortableModel
 from transformer.parallel.devices import host_device
 from transformer.registry import task_kind
 from transformer.workdir import WorkDir
 
 # By the model_type of config.json.
 TRANSLATION = ("marian", "m2m_100", "mbart")
-ONE_STACK: dict[str, Callable[[PathLike], ImportedModel]] = {
+ONE_STACK: dict[str, Callable[[PathLike], PortableModel]] = {
     "bert": bert.read,
     "gpt2": gpt2.read,
     "vit": vit.read,
@@ -94,14 +92,12 @@ def _check(folder: PathLike, run: epath.Path) -> str:
     if not (Path(folder) / "config.json").is_file():
         return "not checked: that would need Marian itself"
     with phase("comparing with transformers"):
-        restored = restore(run, dtype="float32")
-        is_translation = task_kind(restored.config.task) == "translation"
-        return (check_translation if is_translation else check_stack)(restored, folder)
+        return check_transformers(restore(run, dtype="float32"), folder)
 
 
 def read_folder(
     folder: PathLike, source_language: str = "", target_language: str = ""
-) -> ImportedModel:
+) -> PortableModel:
     """Reads a folder of any system that is known; see `import_model` for arguments and errors."""
     try:
         return _read_known(folder, source_language, target_language)
@@ -110,7 +106,7 @@ def read_folder(
         raise ValueError(named) from None
 
 
-def _read_known(folder: PathLike, source_language: str, target_language: str) -> ImportedModel:
+def _read_known(folder: PathLike, source_language: str, target_language: str) -> PortableModel:
     path = Path(folder)
     if is_remote(folder) or not path.is_dir():
         raise ValueError(f"{folder} is no local folder: name one that holds a model.")
@@ -141,7 +137,7 @@ def _unknown(folder: PathLike, settings: dict[str, Any]) -> str:
     )
 
 
-def write_run(imported: ImportedModel, run: WorkDir) -> str:
+def write_run(imported: PortableModel, run: WorkDir) -> str:
     """Writes a work directory, config.json last; returns the number of parameters as text.
 
     `imported.params` is empty afterwards.
@@ -153,7 +149,6 @@ def write_run(imported: ImportedModel, run: WorkDir) -> str:
     params = unflatten_dict(on_device, sep="/")
     model = make_model(config, imported.tokenizers, imported.labels)
     check_shapes(model, smallest_batch(config, imported.labels), params)
-    _return_freed_memory()
     run.open_for_training(config)
     if imported.tokenizers:
         source, target = imported.tokenizers
@@ -168,13 +163,6 @@ def write_run(imported: ImportedModel, run: WorkDir) -> str:
     run.save_config(config)
     run.close()
     return count_parameters(params)
-
-
-def _return_freed_memory() -> None:
-    """Gives back what arrays have freed: glibc would keep half the size of a model."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # macOS has none
-    if trim:
-        trim(0)
 
 
 def _uses(run: epath.Path, kind: str) -> list[str]:

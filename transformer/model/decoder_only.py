@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from transformer.data.lm_batches import WindowBatch
+from transformer.data.rows.lm_batches import WindowBatch
 from transformer.model.attention import KVCache, causal_mask
 from transformer.model.embedding import TokenEmbedding
 from transformer.model.layers import DecoderModel

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from transformer.data.batch import Batch
+from transformer.data.rows.batch import Batch
 from transformer.model.attention import KVCache, causal_mask, segment_mask
 from transformer.model.embedding import Embedding, add_positions, make_position_encoding
 from transformer.model.layers import DecoderModel

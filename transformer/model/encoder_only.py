@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer.config import ModelConfig
-from transformer.data.batch import Batch
-from transformer.data.images import ImageBatch
-from transformer.data.masked_batches import MaskedBatch
+from transformer.data.rows.batch import Batch
+from transformer.data.rows.images import ImageBatch
+from transformer.data.rows.masked_batches import MaskedBatch
 from transformer.model.attention import segment_mask
 from transformer.model.embedding import TokenEmbedding, add_positions, make_position_encoding
 from transformer.model.layers import ACTIVATIONS, StackModel

@@ -6,7 +6,7 @@ import numpy as np
 from flax import linen as nn
 
 from transformer.config import ModelConfig
-from transformer.data.batch import Batch
+from transformer.data.rows.batch import Batch
 
 Array = jax.Array | np.ndarray
 Norm = nn.LayerNorm | nn.RMSNorm

@@ -8,8 +8,8 @@ from collections.abc import Generator, Iterator
 import jax
 import numpy as np
 
-from transformer.data.bucketing import RETRY_BUCKET, buckets_of, choose_slots, deal
-from transformer.data.ragged import Ragged
+from transformer.data.rows.bucketing import RETRY_BUCKET, buckets_of, choose_slots, deal
+from transformer.data.rows.ragged import Ragged
 from transformer.search.decoding import Hypotheses
 from transformer.search.inputs import make_inputs
 from transformer.search.options import SearchOptions

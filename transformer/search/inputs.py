@@ -7,8 +7,8 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from transformer.data.bucketing import fill_inputs
-from transformer.data.ragged import Ragged
+from transformer.data.rows.bucketing import fill_inputs
+from transformer.data.rows.ragged import Ragged
 from transformer.search.decoding import FREE, Limits
 from transformer.search.options import SearchOptions
 

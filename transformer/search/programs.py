@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from transformer.data.bucketing import RETRY_BUCKET, batch_sizes, bucket_lengths
+from transformer.data.rows.bucketing import RETRY_BUCKET, batch_sizes, bucket_lengths
 from transformer.search.decoding import Array, Cache, StepFn
 from transformer.search.options import SearchOptions
 from transformer.search.slots import NONE, Method, Results, Sentences, Slots, advance_slots

@@ -11,15 +11,15 @@ from etils.epath import PathLike
 
 from transformer.config import Config, DataConfig
 from transformer.console import quantity
-from transformer.data.cleaning import filter_by_length, length_warnings
-from transformer.data.labelled_text import (
+from transformer.data.corpora.cleaning import filter_by_length, length_warnings
+from transformer.data.files.labelled_text import (
     LabelledTexts,
     load_evaluation_examples,
     load_training_examples,
 )
-from transformer.data.packing import PackedBatches, num_rows_of_batch
-from transformer.data.ragged import Ragged
-from transformer.data.text_pairs import encode_texts, sides
+from transformer.data.rows.packing import PackedBatches, num_rows_of_batch
+from transformer.data.rows.ragged import Ragged
+from transformer.data.rows.text_pairs import encode_texts, sides
 from transformer.inference.answer_job import Answerer
 from transformer.inference.file_job import identity_of
 from transformer.model.costs import StepCost, stack_flops

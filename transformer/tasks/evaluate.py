@@ -9,10 +9,10 @@ from etils.epath import PathLike
 
 from transformer.config import Config
 from transformer.console import showing_phases, silence
-from transformer.data.corpora import Tags
-from transformer.data.held_out import read_held_out
-from transformer.data.tokenizer import check_texts
-from transformer.data.training_text import load_evaluation_pairs
+from transformer.data.corpora.corpora import Tags
+from transformer.data.corpora.held_out import read_held_out
+from transformer.data.corpora.training_text import load_evaluation_pairs
+from transformer.data.tokenizers.sentencepiece import check_texts
 from transformer.evaluation.classification import evaluate_classifier
 from transformer.evaluation.metrics import Reference, all_references
 from transformer.evaluation.results_folder import checksum, results_name, scored_otherwise

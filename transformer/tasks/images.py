@@ -7,7 +7,12 @@ import numpy as np
 
 from transformer.config import Config, DataConfig
 from transformer.console import quantity
-from transformer.data.images import AugmentedImageBatches, ImageBatches, load_images, to_patches
+from transformer.data.rows.images import (
+    AugmentedImageBatches,
+    ImageBatches,
+    load_images,
+    to_patches,
+)
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask

@@ -11,7 +11,7 @@ from etils.epath import PathLike
 from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import Params
 from transformer.config import DataConfig
-from transformer.data.labels import FILE, Labels
+from transformer.data.files.labels import FILE, Labels
 from transformer.evaluation.classification import evaluate_classifier
 from transformer.evaluation.task_scores import SimpleScores, TaskScores
 from transformer.inference.encoders import Classifier

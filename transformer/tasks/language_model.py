@@ -10,13 +10,13 @@ from etils.epath import PathLike
 from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
-from transformer.data.lm_batches import (
+from transformer.data.rows.lm_batches import (
     ConsecutiveWindows,
     RandomWindows,
     WindowBatch,
     encode_text,
 )
-from transformer.data.tokenizer_files import Tokenizer
+from transformer.data.tokenizers.files import Tokenizer
 from transformer.inference.answer_job import Answerer
 from transformer.inference.file_job import identity_of
 from transformer.inference.language_model import LanguageModel

@@ -11,13 +11,13 @@ import numpy as np
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.console import say
-from transformer.data.masked_batches import MaskedBatch, MaskedBatches
-from transformer.data.next_sentence import make_sentence_pairs
-from transformer.data.packing import PackedBatches, full_rows, num_rows_of_batch
-from transformer.data.plain_text import load_text_lines
-from transformer.data.text_files import Text
-from transformer.data.text_pairs import encode_texts
-from transformer.data.tokenizer_files import Tokenizer
+from transformer.data.files.plain_text import load_text_lines
+from transformer.data.files.text import Text
+from transformer.data.rows.masked_batches import MaskedBatch, MaskedBatches
+from transformer.data.rows.next_sentence import make_sentence_pairs
+from transformer.data.rows.packing import PackedBatches, full_rows, num_rows_of_batch
+from transformer.data.rows.text_pairs import encode_texts
+from transformer.data.tokenizers.files import Tokenizer
 from transformer.model.costs import StepCost, stack_flops
 from transformer.model.encoder_only import MaskedLM
 from transformer.model.loss import cross_entropy

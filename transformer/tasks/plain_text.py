@@ -8,9 +8,9 @@ from etils.epath import PathLike
 
 from transformer.checkpoint.restore import restore
 from transformer.config import Config
-from transformer.data.plain_text import load_text_lines
-from transformer.data.text_files import Text
-from transformer.data.tokenizer_files import Tokenizer
+from transformer.data.files.plain_text import load_text_lines
+from transformer.data.files.text import Text
+from transformer.data.tokenizers.files import Tokenizer
 from transformer.evaluation.loss import evaluate_loss
 from transformer.evaluation.task_scores import TaskScores
 from transformer.parallel.mapping import Parallel

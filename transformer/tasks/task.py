@@ -16,8 +16,8 @@ from transformer.checkpoint.train_state import Params
 from transformer.checkpoint.warm_start import check_init_from
 from transformer.config import Config
 from transformer.console import quantity
-from transformer.data.labels import Labels
-from transformer.data.tokenizer_files import (
+from transformer.data.files.labels import Labels
+from transformer.data.tokenizers.files import (
     Tokenizer,
     load_tokenizers,
     save_tokenizers,

@@ -8,9 +8,13 @@ import jax.numpy as jnp
 
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config, DataConfig
-from transformer.data.labelled_text import LabelledTexts
-from transformer.data.labelled_words import encode_words, label_first_pieces, load_labelled_words
-from transformer.data.ragged import Ragged
+from transformer.data.files.labelled_text import LabelledTexts
+from transformer.data.rows.labelled_words import (
+    encode_words,
+    label_first_pieces,
+    load_labelled_words,
+)
+from transformer.data.rows.ragged import Ragged
 from transformer.evaluation.tagging import entities, evaluate_tagger
 from transformer.inference.encoders import Tagger
 from transformer.parallel.mapping import Parallel

@@ -14,20 +14,20 @@ from transformer.checkpoint.restore import Run, restore
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.console import quantity
-from transformer.data.batch import Batch
-from transformer.data.bpe_dropout import SubwordDropout
-from transformer.data.cleaning import filter_by_length, length_warnings
-from transformer.data.corpora import parse_corpora
-from transformer.data.epoch_plan import with_temperature
-from transformer.data.packing import PackedBatches, full_rows, num_rows_of_batch
-from transformer.data.pair_blocks import Pairs
+from transformer.data.corpora.blocks import Pairs
+from transformer.data.corpora.cleaning import filter_by_length, length_warnings
+from transformer.data.corpora.corpora import parse_corpora
+from transformer.data.corpora.training_text import TrainingText
 from transformer.data.prepared.cache import cache_folder, text_facts
 from transformer.data.prepared.corpus import PreparedCorpus
 from transformer.data.prepared.prepare import Share, training_corpus
-from transformer.data.ragged import Ragged
-from transformer.data.tokenizer import Tokenizer
-from transformer.data.tokenizer_files import load_tokenizers
-from transformer.data.training_text import TrainingText
+from transformer.data.rows.batch import Batch
+from transformer.data.rows.bpe_dropout import SubwordDropout
+from transformer.data.rows.epoch_plan import with_temperature
+from transformer.data.rows.packing import PackedBatches, full_rows, num_rows_of_batch
+from transformer.data.rows.ragged import Ragged
+from transformer.data.tokenizers.files import load_tokenizers
+from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.evaluation.bleu_tokenisation import check_tokenisation, tokenisation_note
 from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.metrics import score_by

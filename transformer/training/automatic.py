@@ -15,9 +15,9 @@ import jax
 
 from transformer.config import Config
 from transformer.console import phase
-from transformer.data import corpus_facts
-from transformer.data.tokenizer_files import train_tokenizer
-from transformer.data.training_text import TrainingText
+from transformer.data.corpora import corpus_facts
+from transformer.data.corpora.training_text import TrainingText
+from transformer.data.tokenizers.files import train_tokenizer
 from transformer.evaluation.bleu_tokenisation import choose_tokenisation
 from transformer.parallel import hosts
 from transformer.parallel.devices import find_chip, num_cores

@@ -15,7 +15,7 @@ from tabulate import tabulate
 
 from transformer.config import Config
 from transformer.console import quantity
-from transformer.data.corpus_facts import Lengths, TextFacts
+from transformer.data.corpora.corpus_facts import Lengths, TextFacts
 from transformer.model.costs import num_layer_weights, training_flops
 
 BYTES_PER_TOKEN = 5  # of UTF-8, with vocabularies of some thousand pieces

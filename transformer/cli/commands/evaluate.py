@@ -25,7 +25,7 @@ from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.help_text import answers_information, help_text
 from transformer.cli.process import run_guarded, run_process
 from transformer.console import phase
-from transformer.data.corpora import Tags
+from transformer.data.corpora.corpora import Tags
 from transformer.exit_codes import DONE
 from transformer.registry import task_kind
 from transformer.workdir import WorkDir

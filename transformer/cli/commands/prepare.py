@@ -19,11 +19,11 @@ from transformer.cli.help_text import answers_information, help_with_config
 from transformer.cli.process import run_guarded, run_process
 from transformer.config import Config
 from transformer.console import phase, say
-from transformer.data.cleaning import length_warnings
+from transformer.data.corpora.cleaning import length_warnings
+from transformer.data.corpora.training_text import TrainingText
 from transformer.data.prepared.cache import cache_folder
 from transformer.data.prepared.prepare import Share, training_corpus
-from transformer.data.tokenizer_files import load_tokenizers, vocabulary_of
-from transformer.data.training_text import TrainingText
+from transformer.data.tokenizers.files import load_tokenizers, vocabulary_of
 from transformer.exit_codes import DONE
 from transformer.registry import task_kind
 from transformer.workdir import WorkDir

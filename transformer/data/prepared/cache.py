@@ -18,10 +18,10 @@ from etils import epath
 
 from transformer.config import Config, DataConfig
 from transformer.console import say
-from transformer.data import pair_blocks
-from transformer.data.corpora import parse_corpora
-from transformer.data.tokenizer import Tokenizer
-from transformer.data.training_text import TrainingText
+from transformer.data.corpora import blocks as pair_blocks
+from transformer.data.corpora.corpora import parse_corpora
+from transformer.data.corpora.training_text import TrainingText
+from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.files import storage
 from transformer.files.storage import absolute, is_remote
 

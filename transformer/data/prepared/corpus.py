@@ -24,12 +24,12 @@ import pyarrow as pa
 from etils import epath
 
 from transformer.console import counted
-from transformer.data.cleaning import LEFT_OUT
-from transformer.data.epoch_plan import CorpusPart
-from transformer.data.held_out import HELD_OUT, EvaluationSets, Overlap
-from transformer.data.pair_blocks import Pairs
+from transformer.data.corpora.blocks import Pairs
+from transformer.data.corpora.cleaning import LEFT_OUT
+from transformer.data.corpora.held_out import HELD_OUT, EvaluationSets, Overlap
 from transformer.data.prepared.cache import temporary_folder
-from transformer.data.ragged import Ragged
+from transformer.data.rows.epoch_plan import CorpusPart
+from transformer.data.rows.ragged import Ragged
 from transformer.files import storage
 from transformer.files.parts import part_name
 from transformer.files.reading import TransientError, unreadable

@@ -25,7 +25,8 @@ from etils import epath
 
 from transformer.config import DataConfig
 from transformer.console import counted
-from transformer.data.cleaning import (
+from transformer.data.corpora.blocks import NumberedBlock, Pairs
+from transformer.data.corpora.cleaning import (
     LEFT_OUT,
     Filtered,
     KeepPairs,
@@ -38,8 +39,9 @@ from transformer.data.cleaning import (
     spread,
     spread_each,
 )
-from transformer.data.held_out import EvaluationSets, Overlap
-from transformer.data.pair_blocks import NumberedBlock, Pairs
+from transformer.data.corpora.held_out import EvaluationSets, Overlap
+from transformer.data.corpora.training_text import TrainingText
+from transformer.data.files.text import Repairs
 from transformer.data.prepared.cache import Facts
 from transformer.data.prepared.corpus import (
     ARROW,
@@ -53,11 +55,9 @@ from transformer.data.prepared.corpus import (
     local_files,
     part_files,
 )
-from transformer.data.ragged import Ragged
-from transformer.data.text_files import Repairs
-from transformer.data.tokenizer import Tokenizer
-from transformer.data.tokenizer_files import READERS
-from transformer.data.training_text import TrainingText
+from transformer.data.rows.ragged import Ragged
+from transformer.data.tokenizers.files import READERS
+from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.files.parts import Parts, part_name
 
 HASH = np.dtype("<u8")

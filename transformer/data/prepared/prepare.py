@@ -16,9 +16,10 @@ from etils import epath
 
 from transformer.config import Config
 from transformer.console import format_seconds, say
-from transformer.data.cleaning import KeepPairs
-from transformer.data.corpora import Tags
-from transformer.data.pair_blocks import PAIRS_OF_BLOCK
+from transformer.data.corpora.blocks import PAIRS_OF_BLOCK
+from transformer.data.corpora.cleaning import KeepPairs
+from transformer.data.corpora.corpora import Tags
+from transformer.data.corpora.training_text import TrainingText
 from transformer.data.prepared.cache import (
     Facts,
     corpus_recipe,
@@ -30,14 +31,13 @@ from transformer.data.prepared.cache import (
 )
 from transformer.data.prepared.corpus import HEADER, DamagedFileError, PreparedCorpus, open_corpus
 from transformer.data.prepared.parts import WritePart, write_header
-from transformer.data.tokenizer import Tokenizer
-from transformer.data.tokenizer_files import (
+from transformer.data.tokenizers.files import (
     has_tokenizers,
     load_tokenizers,
     save_tokenizers,
     train_tokenizers,
 )
-from transformer.data.training_text import TrainingText
+from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.files import storage
 from transformer.files.parts import Parts
 from transformer.files.reading import TransientError

@@ -1,0 +1,251 @@
+"""Sentences that training must not see: of splits held out of its text, and of evaluation sets.
+
+A corpus may have no files for a split. Where a pair belongs then follows from a hash of its source
+sentence alone. So the same sentences are held out in whatever order the text stands and whatever is
+added to it, and pairs with the same source are never on both sides. Sentences are compared without
+case, spaces and punctuation.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from hashlib import blake2b
+from typing import NamedTuple
+
+from etils import epath
+
+from transformer.config import DataConfig
+from transformer.data.corpora.blocks import Pair
+
+HELD_OUT = "held_out.json"
+HELD_OUT_SOURCE = "a held-out source"
+# Letters of ASCII that other characters become in casefold(), as ß becomes ss, are not among them.
+KEPT = b"bcdegmopqruvxz0123456789"
+LOWER = bytes(range(256)).lower()
+NOT_KEPT = bytes(byte for byte in range(256) if LOWER[byte] not in KEPT + b"\n")
+NOT_A_LETTER = re.compile(r"[\W_]+")
+SHARE = re.compile(r"([^@,]+)@(\d+(?:\.\d+)?)%")
+MOST_PERCENT = 50  # percent of the training text that may be held out
+
+
+class Part(NamedTuple):
+    """A split that is held out: the pairs whose hash is from `start` up to `stop`, out of 1."""
+
+    start: float
+    stop: float
+
+
+def held_out_parts(config: DataConfig) -> dict[str, Part]:
+    """Parses `data.held_out`: the part of the training text that each split is.
+
+    Raises ValueError unless it is SPLIT@PERCENT% a few times, each split once, half at most.
+
+    >>> held_out_parts(DataConfig(held_out="validation@10%,test@2.5%"))
+    {'validation': Part(start=0.0, stop=0.1), 'test': Part(start=0.1, stop=0.125)}
+    """
+    parts: dict[str, Part] = {}
+    percent = 0.0
+    for text in filter(None, config.held_out.split(",")):
+        match = SHARE.fullmatch(text.strip())
+        if not match or match[1] in parts or not 0 < float(match[2]) <= MOST_PERCENT - percent:
+            raise ValueError(
+                f"data.held_out must be splits with their shares of the training text, "
+                f"{MOST_PERCENT}% in all at most, such as validation@2%,test@2%, not "
+                f"'{config.held_out}'."
+            )
+        start, percent = percent, percent + float(match[2])
+        parts[match[1]] = Part(start / 100, percent / 100)
+    return parts
+
+
+def held_out_pairs(pairs: Iterable[Pair], part: Part) -> list[Pair]:
+    """Returns the pairs of a split that is held out, only the first one of each source.
+
+    Pairs with an empty side or two equal sides are left out, as they test nothing.
+    """
+    kept: dict[str, Pair] = {}
+    for source, target in pairs:
+        key = sentence_key(source)
+        if part.start <= position(key) < part.stop and target.strip() and source != target:
+            kept.setdefault(key, (source, target))
+    return [pair for key, pair in kept.items() if key]
+
+
+def read_held_out(folder: epath.Path) -> list[Pair] | None:
+    """Returns the pairs that held_out.json in a folder holds, of all splits; None without it.
+
+    Raises ValueError if it is damaged.
+    """
+    if not (folder / HELD_OUT).exists():
+        return None
+    try:
+        pairs = json.loads((folder / HELD_OUT).read_text(encoding="utf-8"))
+        return [(str(source), str(target)) for source, target in pairs]
+    except (ValueError, TypeError):
+        raise ValueError(
+            f"{folder / HELD_OUT} is damaged: restore it, or remove it to have the pairs found in "
+            f"the training text again."
+        ) from None
+
+
+class HeldOut:
+    """The sentences that training must not see: the source and the target of any held-out pair.
+
+    pairs: those of the training split whose source is held out; others make no difference. Where
+    corpora have tags, one may be of the other direction: neither sentence of a pair may be held out
+    on any side then.
+    """
+
+    def __init__(self, pairs: Iterable[Pair], config: DataConfig) -> None:
+        parts = held_out_parts(config).values()
+        self._stop = max((part.stop for part in parts), default=0.0)
+        chosen = self.choose(pairs)
+        self._targets = {sentence_key(target) for _, target in chosen} - {""}
+        self._sources = set[str]()  # besides those whose hash tells
+        if "#" in config.corpus:
+            self._targets |= {sentence_key(source) for source, _ in chosen} - {""}
+            self._sources = self._targets
+
+    def choose(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """Returns the pairs whose source is held out."""
+        return [pair for pair in pairs if self._is_held_out(pair[0])]
+
+    def _is_held_out(self, source: str) -> bool:
+        return position(sentence_key(source)) < self._stop
+
+    def _is_other_source(self, source: str) -> bool:
+        return bool(self._sources) and sentence_key(source) in self._sources
+
+    def reason_to_skip(self, source: str, target: str) -> str:
+        """Returns why a pair may not be trained on, or "" if it may."""
+        if self._is_held_out(source) or self._is_other_source(source):
+            return HELD_OUT_SOURCE
+        return "a held-out target" if sentence_key(target) in self._targets else ""
+
+
+def has_letter(sentence: str) -> bool:
+    """Whether a sentence has a character that Unicode calls a letter (L*)."""
+    return any(map(str.isalpha, sentence))
+
+
+def sentence_key(sentence: str) -> str:
+    """Returns what two sentences share that differ in case, spaces and punctuation alone.
+
+    >>> sentence_key("It's 5 o'clock!"), sentence_key("?!")
+    ('its5oclock', '?!')
+    """
+    return NOT_A_LETTER.sub("", sentence.casefold()) or sentence.strip()
+
+
+def position(key: str) -> float:
+    """Returns a number from 0 up to 1 that depends on the text alone, evenly spread over texts."""
+    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+class Overlap(NamedTuple):
+    """How many pairs of the evaluation sets have a sentence that is trained on.
+
+    digest: of the evaluation sets. splits: by name, (number of such pairs, of all).
+    """
+
+    digest: str
+    splits: dict[str, tuple[int, int]]
+
+    def __str__(self) -> str:
+        """Returns what to tell the user, or "" if there is no such pair."""
+        parts = [
+            f"{number:,} of {of_all:,} pairs of {split}"
+            for split, (number, of_all) in self.splits.items()
+            if number
+        ]
+        if not parts:
+            return ""
+        return (
+            f"{' and '.join(parts)} have the source or the target of a pair that is trained on; "
+            f"--config.data.drop_overlap leaves such training pairs out"
+        )
+
+
+class EvaluationSets:
+    """The sentences that a run is scored on: scores of those that are trained on say little.
+
+    Those without letters are left aside, as 5 % and $5 would be the same one.
+
+
+    splits: pairs by the name of their split. on_any_side: whether a source that is a target of the
+    text is found, and the other way round, as in text of both directions.
+    """
+
+    def __init__(self, splits: Mapping[str, Sequence[Pair]], *, on_any_side: bool = False) -> None:
+        self._keys = {
+            split: [[sentence_key(pair[side]) for pair in pairs] for side in (0, 1)]
+            for split, pairs in splits.items()
+        }
+        sides = [[key for keys in self._keys.values() for key in keys[side]] for side in (0, 1)]
+        self._on_any_side = on_any_side
+        if on_any_side:
+            self._sides = [_Sentences([*sides[0], *sides[1]])] * 2
+        else:
+            self._sides = list(map(_Sentences, sides))
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of what is compared, and of the splits' names."""
+        keys = json.dumps(self._keys, sort_keys=True)
+        return hashlib.sha256(keys.encode()).hexdigest()[:12]
+
+    def find(self, pairs: Sequence[Pair]) -> list[dict[int, int]]:
+        """Returns, for each side, {index of a pair: number of its sentence in these sets}.
+
+        Pairs whose sentence is in no set are not in there.
+        """
+        sides = enumerate(self._sides)
+        return [sentences.find([pair[side] for pair in pairs]) for side, sentences in sides]
+
+    def count(self, found: Sequence[set[int]]) -> Overlap:
+        """Returns the overlap with a text. found: the numbers of its sentences, of each side."""
+        splits = {}
+        if self._on_any_side:
+            found = [found[0] | found[1]] * 2
+        for split, keys in self._keys.items():
+            are_found = (
+                [sentences.numbers.get(key) in there for key in of_side]
+                for sentences, there, of_side in zip(self._sides, found, keys, strict=True)
+            )
+            splits[split] = (sum(map(any, zip(*are_found, strict=True))), len(keys[0]))
+        return Overlap(self.digest, splits)
+
+
+class _Sentences:
+    """Sentences of one language, by their `sentence_key`. numbers: from 0, of each key."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        distinct = dict.fromkeys(key for key in keys if has_letter(key))
+        self.numbers = {key: number for number, key in enumerate(distinct)}
+        self._outlines = frozenset(_outlines(list(distinct)))
+
+    def find(self, sentences: Sequence[str]) -> dict[int, int]:
+        """Returns {index of a sentence: its number} of those that are among these.
+
+        Few of them have the outline of one, so that the keys of all others need not be made.
+        """
+        if not self.numbers:
+            return {}
+        outlines = enumerate(_outlines(sentences))
+        alike = [index for index, outline in outlines if outline in self._outlines]
+        keys = ((index, sentence_key(sentences[index])) for index in alike)
+        return {index: self.numbers[key] for index, key in keys if key in self.numbers}
+
+
+def _outlines(sentences: Sequence[str]) -> list[bytes]:
+    """Returns what sentences with the same key share, and few others of a Latin alphabet.
+
+    That is fifteen letters of ASCII and the digits, of "Maße, 5 g" and "MASSE 5G" m e 5 g: a tenth
+    of the work of a key.
+    """
+    lines = "\n".join(sentence.replace("\n", " ") for sentence in sentences)
+    data = lines.encode("utf-8", "surrogatepass").translate(LOWER, NOT_KEPT)
+    return data.split(b"\n")[: len(sentences)]  # of no sentence, split() makes a line

@@ -1,0 +1,1 @@
+"""Files and data sets as text: lines, splits, labels; no tokens."""

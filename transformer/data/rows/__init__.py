@@ -1,0 +1,1 @@
+"""Ids and images in rows of fixed length, and batches of them."""

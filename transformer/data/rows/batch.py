@@ -1,0 +1,139 @@
+"""`Batch`: sentence pairs in rows of fixed length, as the models read them."""
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from transformer.data.rows.ragged import Ragged
+from transformer.special_tokens import BOS, EOS, PAD
+
+
+class Batch(NamedTuple):
+    """Sentence pairs in rows; every array is int32.
+
+    A row holds any number of sentence pairs, one after another, and padding behind the last one.
+    The k-th pair of a row has the segment number k on both sides, from 1; padding has 0. Positions
+    count from 0 within each sentence. `decoder_inputs` are `targets` shifted right by one within
+    each sentence, with BOS in front.
+
+    A row of two pairs, ([5, 6, EOS], [7, EOS]) and ([8, EOS], [9, 9, EOS]), S = T = 6, EOS = 2,
+    BOS = 1:
+
+        inputs            5 6 2 8 2 0       targets           7 2 9 9 2 0
+        input_segments    1 1 1 2 2 0       target_segments   1 1 2 2 2 0
+        input_positions   0 1 2 0 1 0       target_positions  0 1 0 1 2 0
+                                            decoder_inputs    1 7 1 9 9 0
+    """
+
+    inputs: np.ndarray  # [B, S]
+    input_segments: np.ndarray  # [B, S]
+    input_positions: np.ndarray  # [B, S]
+    decoder_inputs: np.ndarray  # [B, T]
+    targets: np.ndarray  # [B, T]
+    target_segments: np.ndarray  # [B, T]
+    target_positions: np.ndarray  # [B, T]
+
+    @property
+    def weights(self) -> np.ndarray:
+        """[B, T] float32: 1 on targets, 0 on padding."""
+        return (self.target_segments != 0).astype(np.float32)
+
+    @classmethod
+    def zeros(cls, num_rows: int, length: int) -> Self:
+        """Returns `num_rows` empty rows of `length` on either side, for shapes only."""
+        return cls(*(np.zeros((num_rows, length), np.int32) for _ in cls._fields))
+
+    @classmethod
+    def from_arrays(
+        cls,
+        inputs: Any,
+        targets: Any = None,
+        *,
+        input_lengths: np.ndarray | None = None,
+        xp: Any = np,
+    ) -> Self:
+        """Returns one sentence pair per row.
+
+        inputs [B, S], targets [B, T]: ids, filled up with PAD; without targets a row has a single
+        one, as a sentence has a single class. input_lengths [B]: the number of ids of each input,
+        by default those that are not PAD. xp: `jax.numpy` for arrays that JAX traces.
+        """
+        targets = xp.full((len(inputs), 1), EOS) if targets is None else targets
+        target = _one_per_row(targets, None, xp)
+        source = _one_per_row(inputs, input_lengths, xp)
+        return cls(*source, shift_right(target[0], target[2], xp), *target)
+
+    @classmethod
+    def from_pairs(
+        cls,
+        source: Ragged,
+        target: Ragged,
+        indices: np.ndarray,
+        *,
+        pairs_per_row: np.ndarray,
+        source_length: int,
+        target_length: int,
+    ) -> Self:
+        """Returns the sentence pairs `indices` one after another in rows.
+
+        pairs_per_row [B]: how many of them each row takes; S = source_length, T = target_length.
+        The sentences of each row must fit these lengths.
+        """
+        inputs = fill_rows(source, indices, pairs_per_row, source_length)
+        targets = fill_rows(target, indices, pairs_per_row, target_length)
+        return cls(*inputs, shift_right(targets[0], targets[2]), *targets)
+
+
+def _one_per_row(
+    ids: Any, lengths: np.ndarray | None, xp: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns (ids, segments, positions) of one sentence per row, each [B, length] int32."""
+    ids = xp.asarray(ids, xp.int32)
+    lengths = (ids != PAD).sum(1) if lengths is None else lengths
+    positions = xp.arange(ids.shape[1], dtype=xp.int32)
+    segments = (positions < lengths[:, None]).astype(xp.int32)
+    return ids, segments, positions * segments
+
+
+def fill_rows(
+    ragged: Ragged, indices: np.ndarray, per_row: np.ndarray, length: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Writes the sentences `indices` one after another into rows, the first per_row[0] into row 0.
+
+    Returns (ids, segments, positions), each [B, length] int32 with B = len(per_row).
+
+    Each id is written to one flat index of the rows laid end to end. For sentences of 3, 2 and 2
+    ids, of which row 0 takes two and row 1 takes one, and rows of length 6:
+
+        per_row   2 1
+        lengths   3 2 2
+        row       0 0 1            of each sentence
+        first     0 0 2            index of the first sentence of the same row
+        starts    0 3 5            of each sentence, in all sentences laid end to end
+        offset    0 3 0            of each sentence, in its row: starts - starts[first]
+        position  0 1 2  0 1  0 1  of each id, in its sentence
+        index     0 1 2  3 4  6 7  of each id: row * 6 + offset + position
+    """
+    ids, lengths = ragged.gather(indices)
+    row = np.repeat(np.arange(len(per_row)), per_row)
+    first = np.repeat(np.cumsum(per_row) - per_row, per_row)
+    starts = np.cumsum(lengths) - lengths
+    offset = starts - starts[first] if len(indices) else starts
+    position = np.arange(lengths.sum()) - np.repeat(starts, lengths)
+    index = np.repeat(row * length + offset, lengths) + position
+    rows = np.zeros((3, len(per_row) * length), np.int32)
+    rows[0] = PAD
+    rows[0, index] = ids
+    rows[1, index] = np.repeat(np.arange(len(indices)) - first + 1, lengths)
+    rows[2, index] = position
+    ids, segments, positions = rows.reshape(3, len(per_row), length)
+    return ids, segments, positions
+
+
+def shift_right(targets: np.ndarray, positions: np.ndarray, xp: Any = np) -> np.ndarray:
+    """Returns the decoder's inputs [B, T]: each sentence shifted by one, BOS in front.
+
+    positions [B, T] are 0 where a sentence begins, and on padding, which stays PAD.
+    """
+    first = xp.where(targets == PAD, PAD, BOS)
+    return xp.where(positions == 0, first, xp.roll(targets, 1, axis=1)).astype(xp.int32)

@@ -1,0 +1,295 @@
+"""BPE-dropout: the pairs of a batch are segmented anew each time that one shows them.
+
+Provilkov, Emelianenko and Voita (2020), "BPE-Dropout: Simple and Effective Subword Regularization",
+Algorithm 1: as BPE, but before each merge every possible one is dropped with the probability p.
+
+A corpus holds ids, whose pieces spell the text: the best segmentation of a sentence goes in, and
+one drawn at random comes out. It works on all words of a batch at once, in NumPy. What is drawn
+depends on a key of the sentence alone; SentencePiece's own sampling is another one (it drops a
+merge for good), and what it draws depends on its version and on what was drawn before.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from sentencepiece import sentencepiece_model_pb2
+
+from transformer.data.rows.epoch_plan import mix
+from transformer.data.rows.ragged import Ragged
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer, Tokenizer
+from transformer.special_tokens import PAD
+
+NO_MERGE = np.iinfo(np.int32).max  # the rank of two symbols that cannot be merged
+WIDER = 1.3  # words are merged together with others that are up to so many times as long
+SAMPLE = 4096  # sentences from which the growth is measured
+STEP = 0x9E3779B97F4A7C15  # between the keys of a word's merges; 2⁶⁴ / golden ratio, as SplitMix64
+
+
+class BpeDropout:
+    """Segments sentences at random: `BpeDropout(model, rate)(sentences, keys)`.
+
+    begins_word [V]: whether a new word begins with the piece, which no merge connects with the
+    piece before it.
+    """
+
+    def __init__(self, model: bytes, rate: float) -> None:
+        """Takes a SentencePiece model and p, above 0; raises ValueError if it is none of BPE."""
+        # pyrefly: ignore[missing-attribute]: protobuf makes the class when it is imported
+        spec = sentencepiece_model_pb2.ModelProto.FromString(model)
+        if spec.trainer_spec.model_type != spec.trainer_spec.BPE:
+            raise ValueError(
+                "data.subword_dropout drops merges of BPE, and this SentencePiece model is none of "
+                "BPE: set data.subword_dropout=0, or give one trained with model_type=bpe."
+            )
+        self.rate = rate
+        self.vocab_size = len(spec.pieces)
+        ids = {p.piece: i for i, p in enumerate(spec.pieces) if p.type == p.NORMAL}
+        pieces = [p.piece if p.type == p.NORMAL else "" for p in spec.pieces]
+        self._characters = Ragged.from_lists(
+            [
+                [ids[character] for character in piece] if piece and ids.keys() >= {*piece} else [i]
+                for i, piece in enumerate(pieces)
+            ]
+        )
+        is_split_at_spaces = not any("▁" in piece[1:] for piece in pieces)
+        self.begins_word = np.array([is_split_at_spaces and p.startswith("▁") for p in pieces])
+        self._set_merges(ids, {i: spec.pieces[i].score for i in ids.values()})
+
+    def _set_merges(self, ids: dict[str, int], scores: dict[int, float]) -> None:
+        """Lists every two pieces that are one together, as the number left · V + right, in order.
+
+        ids: of the pieces; scores: of the ids, the one merged first has the highest.
+        """
+        by_score = sorted(scores, key=scores.__getitem__, reverse=True)
+        rank = {i: r for r, i in enumerate(by_score)}
+        merges = sorted(
+            (ids[piece[:cut]] * self.vocab_size + ids[piece[cut:]], rank[i])
+            for piece, i in ids.items()
+            for cut in range(1, len(piece))
+            if piece[:cut] in ids and piece[cut:] in ids
+        )
+        numbers, ranks = zip(*merges, (self.vocab_size**2, NO_MERGE), strict=True)
+        self._merges, self._ranks = np.array(numbers), np.array(ranks, np.int32)
+        self._piece_of_rank = np.array(by_score, np.int32)
+
+    def __call__(self, sentences: Ragged, keys: np.ndarray) -> Ragged:
+        """Returns other segmentations of the same sentences; keys: a random uint64 of each."""
+        if not len(sentences):
+            return sentences
+        ids, lengths = sentences.gather(np.arange(len(sentences)))
+        first_pieces = np.cumsum(lengths) - lengths
+        begins = self.begins_word[ids]
+        begins[first_pieces] = True
+        starts = np.flatnonzero(begins)
+        first_words = np.searchsorted(starts, first_pieces)
+        num_words = np.diff(first_words, append=len(starts))
+        nth = np.arange(len(starts)) - np.repeat(first_words, num_words)
+        keys = mix(np.repeat(keys, num_words) + nth.astype(np.uint64) * np.uint64(STEP))
+        words = self.segment(Ragged(ids, starts, np.diff(starts, append=len(ids))), keys)
+        flat, lengths = words.gather(np.arange(len(words)))
+        lengths = np.add.reduceat(lengths, first_words)
+        return Ragged(flat, np.cumsum(lengths) - lengths, lengths)
+
+    def segment(self, words: Ragged, keys: np.ndarray) -> Ragged:
+        """Returns other segmentations of the same words.
+
+        words: their pieces. keys: a random uint64 of each; what is drawn for a word depends on
+        them alone.
+
+        A word of c characters in s pieces takes c - s merges without dropout. Where the best merge
+        is dropped before none of them, which is known without merging, it stays as it is; for
+        p = 0.1 two words of three do.
+        """
+        ids, num_pieces = words.gather(np.arange(len(words)))
+        num_characters = np.add.reduceat(
+            self._characters.lengths[ids], np.cumsum(num_pieces) - num_pieces
+        )
+        num_merges = num_characters - num_pieces
+        word = np.repeat(np.arange(len(words)), num_merges)
+        nth = np.arange(len(word)) - np.repeat(np.cumsum(num_merges) - num_merges, num_merges)
+        drops = _uniform(keys[word], nth) < self.rate
+        changed = np.flatnonzero(np.bincount(word[drops], minlength=len(words)))
+        characters, _ = self._characters.gather(words.gather(changed)[0])
+        lengths = num_characters[changed]
+        first_characters = np.cumsum(lengths) - lengths
+        segmented = Ragged(characters, first_characters, lengths.copy())
+        self._merge_all(segmented, keys[changed])
+        starts, lengths = np.cumsum(num_pieces) - num_pieces, num_pieces.copy()
+        starts[changed], lengths[changed] = len(ids) + first_characters, segmented.lengths
+        return Ragged(np.concatenate([ids, segmented.flat]), starts, lengths)
+
+    def _merge_all(self, words: Ragged, keys: np.ndarray) -> None:
+        """Merges the characters of words, in place, those of about the same length at once."""
+        num_characters, width = words.lengths.copy(), 1
+        while width < num_characters.max(initial=0):
+            narrower, width = width, max(width + 1, int(width * WIDER))
+            group = np.flatnonzero((num_characters > narrower) & (num_characters <= width))
+            symbols = np.full((len(group), width + 2), PAD, np.int32)
+            places = np.arange(width)
+            symbols[:, 1:-1][places < num_characters[group, None]] = words.gather(group)[0]
+            symbols = self._merge(symbols, keys[group])
+            used = symbols != PAD
+            words.lengths[group] = used.sum(1)
+            places = np.arange(used.sum()) + np.repeat(
+                words.starts[group] - np.cumsum(words.lengths[group]) + words.lengths[group],
+                words.lengths[group],
+            )
+            words.flat[places] = symbols[used]
+
+    def _merge(self, symbols: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Merges two symbols of each word at a time until none are left that may be merged.
+
+        symbols [words, width]: PAD in front of each word and behind it. Returns the same.
+        """
+        result = np.full_like(symbols, PAD)
+        ranks = self._rank(symbols[:, :-1], symbols[:, 1:])
+        words = np.arange(len(symbols))
+        for nth in range(symbols.shape[1]):
+            place = self._choose(ranks, _uniform(keys, nth))
+            rank = ranks[np.arange(len(words)), place]
+            going = rank != NO_MERGE
+            result[words[~going], : symbols.shape[1]] = symbols[~going]
+            words, symbols, ranks, keys, place, rank = (
+                array[going] for array in (words, symbols, ranks, keys, place, rank)
+            )
+            row = np.arange(len(words))
+            symbols[row, place] = self._piece_of_rank[rank]
+            symbols, ranks = _without(symbols, place + 1), _without(ranks, place)
+            for first in (place - 1, place):
+                ranks[row, first] = self._rank(symbols[row, first], symbols[row, first + 1])
+            if not len(words):
+                break
+        return result
+
+    def _choose(self, ranks: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+        """Returns the place of the best merge that is not dropped in each word; else of NO_MERGE.
+
+        ranks [words, width]. The k best ones are dropped with the probability pᵏ, so that one
+        number u for each word, uniform between 0 and 1, says how many are: the largest k with
+        u < pᵏ. For p = 0.1 and u = 0.03 it is 1, and the second best merge is made.
+        """
+        place = ranks.argmin(1)
+        drops = np.flatnonzero(uniform < self.rate)
+        num_dropped = (np.log(uniform[drops]) / math.log(self.rate)).astype(np.int64)
+        in_order = np.argsort(ranks[drops], axis=1, kind="stable")
+        last = np.minimum(num_dropped, ranks.shape[1] - 1)
+        place[drops] = in_order[np.arange(len(drops)), last]
+        return place
+
+    def _rank(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Returns the ranks of the merges of symbols; the best has 0, impossible ones NO_MERGE."""
+        numbers = left.astype(np.int64) * self.vocab_size + right
+        found = np.searchsorted(self._merges, numbers)
+        return np.where(self._merges[found] == numbers, self._ranks[found], NO_MERGE)
+
+
+def _without(rows: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Returns rows [n, width - 1], which lack the value at one place [n] of each."""
+    is_before = np.arange(rows.shape[1] - 1) < place[:, None]
+    return np.where(is_before, rows[:, :-1], rows[:, 1:])
+
+
+def _uniform(keys: np.ndarray, nth: int | np.ndarray) -> np.ndarray:
+    """Returns the n-th random number between 0 and 1, both excluded, of each key."""
+    steps = np.atleast_1d(nth).astype(np.uint64) * np.uint64(STEP)  # modulo 2⁶⁴
+    return ((mix(keys + steps) >> np.uint64(11)) + 0.5) * 2.0**-53
+
+
+class SubwordDropout:
+    """Segments both sides of the pairs of batches, where their rows have room.
+
+    growth: how many times as many pieces the sources and the targets get on average.
+    """
+
+    def __init__(
+        self, tokenizers: Sequence[Tokenizer], rate: float, sides: Sequence[Ragged], seed: int
+    ) -> None:
+        """Measures the growth by a sample of `sides`, all sources and targets.
+
+        rate: of merges that are dropped. Raises ValueError unless the pieces of both sides are made
+        by BPE.
+        """
+        bpe = {tokenizer: _bpe(tokenizer, rate) for tokenizer in dict.fromkeys(tokenizers)}
+        self._bpe = [bpe[tokenizer] for tokenizer in tokenizers]
+        sample = np.unique(np.linspace(0, len(sides[0]) - 1, SAMPLE).astype(np.int64))
+        best, keys = [side.copy(sample) for side in sides], random_keys((seed,), (len(sample),))
+        self.growth = [
+            float(segment(side, keys).lengths.sum() / side.lengths.sum())
+            for segment, side in zip(self._bpe, best, strict=True)
+        ]
+
+    def planned_lengths(
+        self, sides: Sequence[Ragged], shape: tuple[int, int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the lengths of sources and targets that rows of a shape are planned with.
+
+        They are multiplied by the growth, but at most those of a row unless they were more before:
+        with growth 1.2 and rows of 10 lengths of 4, 9 and 11 become 5, 10 and 11.
+        """
+
+        def planned(side: Ragged, growth: float, most: int) -> np.ndarray:
+            before = np.arange(int(side.lengths.max(initial=0)) + 1)
+            after = np.maximum(before, np.minimum(np.rint(growth * before), most))
+            return after.astype(side.lengths.dtype)[side.lengths]
+
+        source, target = map(planned, sides, self.growth, shape)
+        return source, target
+
+    def __call__(
+        self,
+        sides: Sequence[Ragged],
+        keys: np.ndarray,
+        pairs_per_row: np.ndarray,
+        shape: tuple[int, int],
+    ) -> tuple[list[Ragged], np.ndarray]:
+        """Returns (both sides in other pieces, which sentences [2, n] had no room and keep theirs).
+
+        sides: sentences of which the first pairs_per_row[0] are in row 0, and fit it. keys [2, n]:
+        a random uint64 of each.
+        """
+        row, found, full = np.repeat(np.arange(len(pairs_per_row)), pairs_per_row), [], []
+        for segment, best, of_side, row_length in zip(self._bpe, sides, keys, shape, strict=True):
+            drawn = segment(best, of_side)
+            fits = have_room(best.lengths, drawn.lengths, row, row_length, of_side)
+            chosen = np.where(fits, len(best) + np.arange(len(best)), np.arange(len(best)))
+            found.append(Ragged.concatenate([best, drawn]).take(chosen))
+            full.append(~fits)
+        return found, np.stack(full)
+
+
+def have_room(
+    best: np.ndarray, drawn: np.ndarray, row: np.ndarray, row_length: int, keys: np.ndarray
+) -> np.ndarray:
+    """Returns which sentences may be as drawn, so that no row is too long: [n], boolean.
+
+    best, drawn, row [n]: the lengths of a sentence in either segmentation, and its row, in order.
+
+    The sentences of a row take the room there is in the order of their random keys. A row for 8
+    pieces, whose sentences have 2 1 1 1 at best and 4 1 3 2 as drawn, has room for 3 more: in the
+    order 0, 1, 3, 2 these would have taken 2, 2, 3 and 5, and all but sentence 2 are as drawn.
+    """
+    gained = np.maximum(drawn - best, 0)
+    room = row_length - np.bincount(row, best).astype(np.int64)
+    order = np.lexsort((keys, row))
+    taken = np.cumsum(gained[order])
+    first = np.searchsorted(row[order], row[order])
+    taken -= (taken - gained[order])[first]
+    fits = np.empty(len(row), bool)
+    fits[order] = taken <= room[row[order]]
+    return fits
+
+
+def random_keys(seed: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
+    """Returns random uint64 in an array of this shape."""
+    return np.random.default_rng(seed).integers(2**64, size=shape, dtype=np.uint64)
+
+
+def _bpe(tokenizer: Tokenizer, rate: float) -> BpeDropout:
+    if not isinstance(tokenizer, SentencePieceTokenizer):
+        raise ValueError(
+            f"data.subword_dropout={rate} needs SentencePiece on both sides, not a "
+            f"{type(tokenizer).__name__}: set data.subword_dropout=0, or "
+            f"tokenizer.kind=sentencepiece."
+        )
+    return BpeDropout(tokenizer.model, rate)

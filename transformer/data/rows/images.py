@@ -1,0 +1,222 @@
+"""Reads labelled images, cuts them into patches, and makes batches of them.
+
+A corpus is a folder of `train.npz` and the like (arrays `images` [N, height, width(, channels)]
+and `labels` [N]), `sklearn:digits`, or `tfds:NAME` for a TFDS dataset with an image and a label.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from etils import epath
+
+from transformer.config import DataConfig
+from transformer.data.files.splits import parse_split, part_of
+from transformer.data.files.text import describe_folder, name_in_folder
+from transformer.files.storage import locate
+
+NPZ_ERRORS = KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error
+
+
+def load_images(config: DataConfig, split: str) -> tuple[np.ndarray, list[str]]:
+    """Returns (images [N, height, width, channels] float32 from 0 to 1, N labels) of a split.
+
+    Raises ValueError if the split is missing, damaged or empty, or holds no labelled images of one
+    shape.
+    """
+    if config.corpus.startswith("tfds:"):
+        from transformer.data.tfds import load_labelled
+
+        rows = load_labelled(config.corpus.removeprefix("tfds:"), split, ["image"])
+        images, labels = [image for image, _ in rows], [label for _, label in rows]
+        start, stop = 0.0, 1.0  # TFDS took the part
+    else:
+        name, start, stop = parse_split(split)
+        if config.corpus == "sklearn:digits":
+            images, labels = _load_digits(name)
+        else:
+            images, labels = _load_npz(locate(config.corpus), name)
+    what = f"The split '{split}' of {config.corpus}"
+    pixels = _check_images(images, labels, what)
+    pixels = part_of(pixels, start, stop)
+    if not len(pixels):
+        raise ValueError(f"{what} holds no image.")
+    return pixels, part_of([str(label) for label in labels], start, stop)
+
+
+def _load_digits(name: str) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise ValueError("sklearn:digits needs scikit-learn: pip install scikit-learn.") from None
+    if name != "all":
+        raise ValueError(f"sklearn:digits has the split 'all' and its parts, not '{name}'.")
+    images, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(labels))  # the file is ordered by writer
+    return images.reshape(-1, 8, 8)[order] / 16.0, labels[order]
+
+
+def _load_npz(folder: epath.Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+    path = folder / f"{name_in_folder(folder, name)}.npz"
+    if not path.is_file():
+        raise ValueError(
+            f"The corpus folder {folder} must hold {name}.npz; {describe_folder(folder)}."
+        )
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return np.atleast_1d(arrays["images"]), arrays["labels"]
+    except NPZ_ERRORS as error:
+        reason = str(error).rstrip(".")
+        raise ValueError(
+            f"{path} must be numpy's .npz with arrays 'images' and 'labels': {reason}."
+        ) from None
+
+
+def _check_images(
+    images: Sequence[np.ndarray] | np.ndarray, labels: Sequence[Any] | np.ndarray, what: str
+) -> np.ndarray:
+    """Returns the images as one array [N, height, width, channels] float32, from 0 to 1.
+
+    Raises ValueError if they differ in shape, are neither bytes nor from 0 to 1, or if there is not
+    one label per image.
+    """
+    shapes = {np.shape(image) for image in images}
+    if len(shapes) != 1 or len(next(iter(shapes))) not in (2, 3):
+        raise ValueError(
+            f"{what} must be images of one shape, height × width or height × width × channels, "
+            f"not {sorted(shapes)[:4] or 'none'}."
+        )
+    if np.ndim(labels) != 1:
+        raise ValueError(f"{what} must have one label per image, not labels {np.shape(labels)}.")
+    if len(images) != len(labels):
+        raise ValueError(f"{what} has {len(images)} images and {len(labels)} labels.")
+    array = np.asarray(images)
+    scale = 255.0 if np.issubdtype(array.dtype, np.integer) else 1.0
+    array = array.astype(np.float32) / np.float32(scale)
+    if not are_shares(array):
+        raise ValueError(
+            f"{what} must hold whole numbers from 0 to 255 or others from 0 to 1, not from "
+            f"{scale * array.min():g} to {scale * array.max():g}."
+        )
+    return array if array.ndim == 4 else array[..., None]
+
+
+def are_shares(images: np.ndarray) -> bool:
+    """Returns whether all values are from 0 to 1, but for rounding; no NaN is."""
+    return not images.size or bool(images.min() > -0.01 and images.max() < 1.01)
+
+
+def to_patches(images: np.ndarray, size: int) -> np.ndarray:
+    """Cuts images [N, height, width, C] into patches [N, S, size · size · C], row by row.
+
+    An image of 4 × 6 pixels, numbered row by row, gives S = 6 patches of size 2:
+
+         0  1   2  3   4  5       (0 1 6 7) (2 3 8 9) (4 5 10 11)
+         6  7   8  9  10 11
+        12 13  14 15  16 17       (12 13 18 19) (14 15 20 21) (16 17 22 23)
+        18 19  20 21  22 23
+
+    Raises ValueError if `size` does not divide height and width.
+    """
+    num_images, height, width, channels = images.shape
+    if height % size or width % size:
+        raise ValueError(
+            f"data.patch_size ({size}) must divide the images' {height} × {width} pixels."
+        )
+    patches = images.reshape(num_images, height // size, size, width // size, size, channels)
+    return patches.swapaxes(2, 3).reshape(num_images, -1, size * size * channels)
+
+
+class ImageBatch(NamedTuple):
+    """Images as patches, one image per row."""
+
+    patches: np.ndarray  # [B, S, pixels] float32
+    targets: np.ndarray  # [B, 1] int32: the number of the class
+    weights: np.ndarray  # [B, 1] float32: 1, or 0 on a row without an image
+
+
+class ImageBatches:
+    """`batches[step]` is an `ImageBatch`; an epoch shows each image once, in its own order.
+
+    Evaluation reads the first `batches_per_epoch` batches of its own object, whose last rows may be
+    empty.
+    """
+
+    def __init__(
+        self, patches: np.ndarray, targets: np.ndarray, *, rows_per_batch: int, seed: int
+    ) -> None:
+        """Takes patches [N, S, pixels] float32 and targets [N] int32."""
+        self.patches, self.targets = patches, targets
+        self.rows_per_batch, self.seed = rows_per_batch, seed
+        self.batches_per_epoch = -(-len(targets) // rows_per_batch)
+        self._order = lru_cache(maxsize=2)(self._make_order)
+
+    def _make_order(self, epoch: int) -> np.ndarray:
+        return np.random.default_rng((self.seed, epoch)).permutation(len(self.targets))
+
+    def __getitem__(self, step: int) -> ImageBatch:
+        epoch, index = divmod(step, self.batches_per_epoch)
+        chosen = self._order(epoch)[index * self.rows_per_batch :][: self.rows_per_batch]
+        patches = self._patches_of(chosen, step)
+        return fill_images(patches, self.targets[chosen], self.rows_per_batch)
+
+    def _patches_of(self, chosen: np.ndarray, step: int) -> np.ndarray:
+        """Returns the patches [B, S, pixels] of the images that a step has chosen."""
+        return self.patches[chosen]
+
+    def plan_ahead(self, step: int) -> None:
+        """Does nothing: the order of an epoch is drawn at once."""
+
+
+def fill_images(patches: np.ndarray, targets: np.ndarray, num_rows: int) -> ImageBatch:
+    """Returns an `ImageBatch` of `num_rows` rows, the last of them without an image."""
+    missing = num_rows - len(patches)
+    return ImageBatch(
+        np.pad(patches, [(0, missing), (0, 0), (0, 0)]),
+        np.pad(targets, (0, missing))[:, None],
+        np.pad(np.ones(len(targets), np.float32), (0, missing))[:, None],
+    )
+
+
+class AugmentedImageBatches(ImageBatches):
+    """`ImageBatches` of images that are changed by draws of (seed, step): runs resume exactly.
+
+    With `data.crop_padding` an image is surrounded by so many pixels of 0, and cropped to its size
+    at a random place; with `data.flip_images` half of the images are mirrored left to right.
+    """
+
+    def __init__(
+        self, images: np.ndarray, targets: np.ndarray, data: DataConfig, **options: int
+    ) -> None:
+        """Takes images [N, height, width, C] float32, targets [N] int32, and what the base does."""
+        super().__init__(to_patches(images, data.patch_size), targets, **options)
+        self.images, self.data = images, data
+
+    def _patches_of(self, chosen: np.ndarray, step: int) -> np.ndarray:
+        rng, images = np.random.default_rng((self.seed, step, 1)), self.images[chosen]
+        if self.data.flip_images:
+            is_mirrored = rng.random(len(images)) < 0.5
+            images[is_mirrored] = images[is_mirrored, :, ::-1]
+        if padding := self.data.crop_padding:
+            places = rng.integers(0, 2 * padding + 1, (len(images), 2))
+            images = crop(images, places, padding)
+        return to_patches(images, self.data.patch_size)
+
+
+def crop(images: np.ndarray, places: np.ndarray, padding: int) -> np.ndarray:
+    """Returns images [N, height, width, C] of the same size, cropped from padded ones.
+
+    places [N, 2]: row and column of the padded image where each begins. With one pixel of padding
+    the place (1, 1) is the image itself, and (0, 1) is moved down by one pixel:
+
+        1 2    →    0 0
+        3 4         1 2
+    """
+    _, height, width, _ = images.shape
+    padded = np.pad(images, [(0, 0), (padding, padding), (padding, padding), (0, 0)])
+    rows = places[:, 0, None] + np.arange(height)
+    columns = places[:, 1, None] + np.arange(width)
+    return padded[np.arange(len(images))[:, None, None], rows[:, :, None], columns[:, None]]

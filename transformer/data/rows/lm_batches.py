@@ -1,0 +1,111 @@
+"""One long text as ids -> batches for causal language models.
+
+A batch is a function of (seed, step), as in `packing`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from transformer.data.rows.ragged import Ragged
+from transformer.data.tokenizers.sentencepiece import Tokenizer
+from transformer.special_tokens import EOS, PAD
+
+
+def encode_text(tokenizer: Tokenizer, lines: Sequence[str]) -> np.ndarray:
+    """Returns the ids of one text: EOS ends each line, or all of it where line breaks are text.
+
+    Two lines of the ids 5 6 and 7 become 5 6 2 7 2, or 5 6 9 7 2 with 9 for the line break.
+    """
+    if not tokenizer.line_breaks_are_text:
+        return Ragged.encode(tokenizer, lines).flat
+    encoded = Ragged.encode(tokenizer, list(_separable_parts(lines)))
+    ends = encoded.starts + encoded.lengths - 1
+    return np.delete(encoded.flat, ends[:-1])
+
+
+def _separable_parts(lines: Sequence[str]) -> Iterator[str]:
+    """Yields a text in parts whose tokens are those of the whole: a long one needs much memory.
+
+    How GPT-2 splits a run of white space depends on what follows: its last space belongs to the
+    word behind it, and of three line breaks before a letter two can be one token; at the end of a
+    text, all three. So a text is divided after single line breaks between characters that are no
+    white space, and before lines that begin with one space and a word, as all of WikiText do.
+    """
+    part: list[str] = []
+    for line in lines:
+        is_alone = part and part[-1][-1:].strip() and line[:1].strip()
+        if is_alone or (part and line[:1] == " " and line[1:2].strip()):
+            yield "\n".join([*part, ""])
+            part = []
+        part.append(line)
+    yield "\n".join(part)
+
+
+class WindowBatch(NamedTuple):
+    """Windows of a text, int32: `inputs` are the ids before the `targets`.
+
+    Two windows of length 3 at the beginning of the text 7 8 9 5 6, which EOS precedes and PAD
+    follows:
+
+        inputs   2 7 8    targets  7 8 9
+                 9 5 6             5 6 0
+    """
+
+    inputs: np.ndarray  # [B, T]
+    targets: np.ndarray  # [B, T]
+
+    @property
+    def weights(self) -> np.ndarray:
+        """[B, T] float32: 1 on targets, 0 on padding."""
+        return (self.targets != PAD).astype(np.float32)
+
+
+class RandomWindows:
+    """`batches[step]` is a `WindowBatch` whose windows begin anywhere in the text, for training."""
+
+    def __init__(self, ids: np.ndarray, *, length: int, rows_per_batch: int, seed: int) -> None:
+        """Raises ValueError if the text `ids` is shorter than one window of `length` ids."""
+        self.ids, self.length, self.rows_per_batch = _with_start(ids), length, rows_per_batch
+        self.seed = seed
+        if len(ids) < length:
+            raise ValueError(
+                f"The text has {len(ids)} pieces, less than one window of data.row_length "
+                f"({length}); lower it."
+            )
+        self.batches_per_epoch = -(-len(ids) // (length * rows_per_batch))
+
+    def __getitem__(self, step: int) -> WindowBatch:
+        rng = np.random.default_rng((self.seed, step))
+        starts = rng.integers(0, len(self.ids) - self.length, self.rows_per_batch)
+        return _windows(self.ids, starts, self.length)
+
+    def plan_ahead(self, step: int) -> None:
+        """Does nothing: a batch of windows needs no plan."""
+
+
+class ConsecutiveWindows:
+    """`batches[step]`, for `batches_per_epoch` steps: every id is a target once, in order."""
+
+    def __init__(self, ids: np.ndarray, *, length: int, rows_per_batch: int) -> None:
+        self.length, self.rows_per_batch = length, rows_per_batch
+        self.num_windows = -(-len(ids) // length)
+        self.batches_per_epoch = -(-self.num_windows // rows_per_batch)
+        missing = self.batches_per_epoch * rows_per_batch * length - len(ids)
+        self.ids = np.pad(_with_start(ids), (0, missing), constant_values=PAD)
+
+    def __getitem__(self, step: int) -> WindowBatch:
+        first = step * self.rows_per_batch
+        starts = np.arange(first, first + self.rows_per_batch) * self.length
+        return _windows(self.ids, starts, self.length)
+
+
+def _with_start(ids: np.ndarray) -> np.ndarray:
+    """Puts EOS before the text: the separator of sentences also begins the first one."""
+    return np.concatenate([[EOS], ids]).astype(np.int32)
+
+
+def _windows(ids: np.ndarray, starts: np.ndarray, length: int) -> WindowBatch:
+    rows = ids[starts[:, None] + np.arange(length + 1)]  # [B, T + 1]
+    return WindowBatch(rows[:, :-1], rows[:, 1:])

@@ -1,0 +1,100 @@
+"""Packed sentences -> batches for masked language models, in which some tokens are to be guessed.
+
+A batch is a function of (seed, step), as in `packing`.
+"""
+
+import math
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from transformer.data.rows.packing import PackedBatches
+from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
+
+MASK = UNK  # stands for a hidden token; with byte fallback UNK has no other use
+HIDDEN, SWAPPED = 0.8, 0.1  # shares of the tokens to guess; the others are shown unchanged
+
+
+class MaskedBatch(NamedTuple):
+    """Sentences in rows as in `Batch`, and the tokens of each row that are to be guessed, int32.
+
+    A model scores the vocabulary at these `columns` alone, about a quarter of a row's. For example,
+    with EOS = 2, MASK = 3, K = 4, and 6 and 9 to be guessed, of which 9 is shown unchanged:
+
+        the row           5 6 7 2 8 9 2 0       columns           1 5 0 0
+        inputs            5 3 7 2 8 9 2 0       targets           6 9 0 0
+    """
+
+    inputs: np.ndarray  # [B, S]
+    input_segments: np.ndarray  # [B, S]
+    input_positions: np.ndarray  # [B, S]
+    pair_labels: np.ndarray  # [B, S] IS_NEXT or IS_OTHER where a pair begins; else without meaning
+    columns: np.ndarray  # [B, K] of a row's S
+    targets: np.ndarray  # [B, K]
+
+    @property
+    def weights(self) -> np.ndarray:
+        """[B, K] float32: 1 on targets, 0 behind the last one of a row."""
+        return (self.targets != PAD).astype(np.float32)
+
+    @classmethod
+    def zeros(cls, num_rows: int, length: int, rate: float) -> Self:
+        """Returns `num_rows` empty rows of `length`, for shapes only."""
+        lengths = [length] * 4 + [most_to_guess(length, rate)] * 2
+        return cls(*(np.zeros((num_rows, n), np.int32) for n in lengths))
+
+
+def most_to_guess(length: int, rate: float) -> int:
+    """Returns K, how many tokens of a row may be to guess: hardly one row of 10,000 has more.
+
+    The mean and four standard deviations of a binomial, as a multiple of 8: of 256 tokens 38.4 and
+    4 · 5.7 at the rate of 0.15 (BERT's `max_predictions_per_seq`, 20 of 128, is hardly its mean).
+
+    >>> most_to_guess(256, 0.15), most_to_guess(8, 0.15)
+    (64, 8)
+    """
+    mean = length * rate
+    most = mean + 4 * math.sqrt(mean * (1 - rate))
+    return min(length, 8 * math.ceil(most / 8))
+
+
+class MaskedBatches:
+    """`batches[step]` is a `MaskedBatch` of the rows of `packed[step]`.
+
+    As in BERT (section 3.1) a token is to be guessed with probability `rate`, unless it is BOS or
+    EOS. Its input is then MASK (80%), a random token (10%) or itself (10%). If more tokens of a row
+    are drawn than `most_to_guess`, the last of them are not.
+    """
+
+    def __init__(self, packed: PackedBatches, *, rate: float, vocab_size: int, seed: int) -> None:
+        """Takes batches of sentences, whose targets are the same but for the labels of pairs."""
+        self.packed, self.rate, self.vocab_size, self.seed = packed, rate, vocab_size, seed
+        self.rows_per_batch = packed.rows_per_batch
+        self.batches_per_epoch = packed.batches_per_epoch
+        self.plan_ahead = packed.plan_ahead
+
+    def __getitem__(self, step: int) -> MaskedBatch:
+        return self.part(step, 0, self.rows_per_batch)
+
+    def part(self, step: int, start: int, stop: int) -> MaskedBatch:
+        """Returns the batch of a step in which only the rows from `start` to `stop` are filled."""
+        batch = self.packed.part(step, start, stop)
+        ids, most = batch.inputs, most_to_guess(batch.inputs.shape[1], self.rate)
+        rng = np.random.default_rng((self.seed, step, 1))  # 1: a stream apart from the packing's
+        is_maskable = (batch.input_segments != 0) & ~np.isin(ids, (BOS, EOS))
+        is_chosen = is_maskable & (rng.random(ids.shape) < self.rate)
+        is_chosen &= is_chosen.cumsum(axis=1) <= most
+        draw = rng.random(ids.shape)
+        other = rng.integers(NUM_SPECIAL, self.vocab_size, ids.shape)
+        shown = np.where(draw < HIDDEN + SWAPPED, other, ids)
+        shown = np.where(draw < HIDDEN, MASK, shown)
+        chosen_first = np.argsort(~is_chosen, axis=1, kind="stable")[:, :most]
+        targets = np.take_along_axis(np.where(is_chosen, ids, PAD), chosen_first, axis=1)
+        return MaskedBatch(
+            inputs=np.where(is_chosen, shown, ids).astype(np.int32),
+            input_segments=batch.input_segments,
+            input_positions=batch.input_positions,
+            pair_labels=batch.targets,
+            columns=np.where(targets == PAD, 0, chosen_first).astype(np.int32),
+            targets=targets,
+        )

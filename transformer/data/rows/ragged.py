@@ -1,0 +1,94 @@
+"""Sentences of ids, millions of them, without a Python object per sentence."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Self
+
+import numpy as np
+
+from transformer.console import counted
+from transformer.data.tokenizers.sentencepiece import Tokenizer, encode_flat
+
+CHUNK = 20_000  # sentences tokenised at a time
+
+
+class Ragged:
+    """Sentences of ids in one flat array, and where in it each of them begins.
+
+    The sentences [7, 8, 2], [2] and [9, 2] are
+
+        flat     7 8 2 2 9 2
+        starts   0 3 4
+        lengths  3 1 2
+
+    and `take([2, 0])`, which shares `flat`, has starts 4 0 and lengths 2 3. Ids and lengths may be
+    of any type of integers.
+    """
+
+    def __init__(self, flat: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> None:
+        self.flat = flat
+        self.starts = starts
+        self.lengths = lengths
+
+    @classmethod
+    def encode(cls, tokenizer: Tokenizer, sentences: Sequence[str]) -> Self:
+        """Tokenises in chunks, so that only one chunk at a time is lists of Python numbers."""
+        chunks = [(np.zeros(0, np.int32), np.zeros(0, np.int64))]
+        starts = range(0, len(sentences), CHUNK)
+        for start in counted(starts, "tokenising", len(sentences), CHUNK) if starts[1:] else starts:
+            chunks.append(encode_flat(tokenizer, sentences[start : start + CHUNK]))
+        flat, lengths = map(np.concatenate, zip(*chunks, strict=True))
+        return cls._from_lengths(flat, lengths)
+
+    @classmethod
+    def from_lists(cls, sentences: Sequence[Iterable[int]]) -> Self:
+        """Takes one list of ids per sentence."""
+        lists = [list(ids) for ids in sentences]
+        flat = np.fromiter(chain.from_iterable(lists), np.int32)
+        return cls._from_lengths(flat, [len(ids) for ids in lists])
+
+    @classmethod
+    def _from_lengths(cls, flat: np.ndarray, lengths: np.ndarray | list[int]) -> Self:
+        array = np.asarray(lengths, np.int64)
+        return cls(flat, np.cumsum(array) - array, array)
+
+    def take(self, indices: np.ndarray) -> "Ragged":
+        """Returns the sentences at `indices`; `flat` is shared, not copied."""
+        return Ragged(self.flat, self.starts[indices], self.lengths[indices])
+
+    def gather(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns (the ids of the sentences at `indices`, one after another; their lengths, int64).
+
+        Of the sentences above, gather([2, 0]) is ([9, 2, 7, 8, 2], [2, 3]); into `flat` it looks
+        at 4 5 0 1 2.
+        """
+        lengths = self.lengths[indices].astype(np.int64)
+        shifts = self.starts[indices] - (np.cumsum(lengths) - lengths)
+        return self.flat[np.repeat(shifts, lengths) + np.arange(lengths.sum())], lengths
+
+    def copy(self, indices: np.ndarray) -> "Ragged":
+        """Returns the sentences at `indices` with a `flat` of their own, which holds no others."""
+        flat, lengths = self.gather(indices)
+        return Ragged(flat, np.cumsum(lengths) - lengths, lengths)
+
+    @classmethod
+    def concatenate(cls, parts: Iterable["Ragged"]) -> Self:
+        """Returns the sentences of all parts, of which each is `flat` from its start to its end."""
+        flats, lengths = zip(*((part.flat, part.lengths) for part in parts), strict=True)
+        return cls._from_lengths(np.concatenate(flats), np.concatenate(lengths))
+
+    def split_longer(self, length: int) -> "Ragged":
+        """Returns the same ids in sentences of at most `length`: longer ones are cut into several.
+
+        A sentence of 8 ids becomes sentences of 3, 3 and 2 for length 3.
+        """
+        counts = -(-self.lengths // length)
+        nth = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        lengths = np.minimum(np.repeat(self.lengths, counts) - nth * length, length)
+        return Ragged(self.flat, np.repeat(self.starts, counts) + nth * length, lengths)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return self.gather(np.array([index]))[0]

@@ -1,0 +1,1 @@
+"""Folders of CTranslate2, an engine for translation on CPUs and GPUs."""

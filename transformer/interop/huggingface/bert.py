@@ -1,0 +1,218 @@
+"""BERT's Hugging Face folders: read as masked language models or classifiers, and written.
+
+A run that has no token types is written as one whose two vectors are zeros.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from transformer.config import Config
+from transformer.data.files.labels import Labels
+from transformer.files.storage import PathLike
+from transformer.interop.huggingface.one_stack import (
+    POSITIONS,
+    complete,
+    stack_config,
+    tie,
+    untie,
+    write_folder,
+)
+from transformer.interop.huggingface.settings import (
+    ACTIVATIONS,
+    check_holds,
+    check_settings,
+    class_names,
+    read_settings,
+    their_activation,
+)
+from transformer.interop.huggingface.tokens import TOKENS, read_bert_tokenizer, reorder_tokens
+from transformer.interop.portable_model import FlatParams, PortableModel
+from transformer.interop.weights import name_table
+from transformer.interop.weights.files import open_tensors
+from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
+from transformer.registry import task_kind
+from transformer.special_tokens import PAD
+
+SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+SIZES += ("max_position_embeddings",)
+MODELS = ("BertForMaskedLM", "BertForPreTraining", "BertModel", "BertForSequenceClassification")
+POSSIBLE = {
+    "model_type": ("bert",),
+    "hidden_act": tuple(ACTIVATIONS),
+    "position_embedding_type": ("absolute",),
+    "is_decoder": (False,),
+    "add_cross_attention": (False,),
+    "pruned_heads": ({},),
+    "problem_type": ("single_label_classification",),
+}
+LAYER = {
+    "self_attention/query": "attention.self.query",
+    "self_attention/key": "attention.self.key",
+    "self_attention/value": "attention.self.value",
+    "self_attention/output": "attention.output.dense",
+    "self_residual/LayerNorm_0": "attention.output.LayerNorm",
+    "feed_forward/inner": "intermediate.dense",
+    "feed_forward/outer": "output.dense",
+    "feed_forward_residual/LayerNorm_0": "output.LayerNorm",
+}
+EMBEDDING, TOKEN_TYPES = "bert.embeddings.word_embeddings.weight", "tokens/types"
+HEAD, POOLER = "cls.predictions.transform.dense.weight", "pooler.dense.weight"
+OLD_SCALE = ".LayerNorm.gamma"
+NEXT_SENTENCE = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
+COPIES = ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias")
+POSITION_IDS = "embeddings.position_ids"  # 0, 1, 2, …
+PAIRS = "A tab in a text separates the two of a pair, whose token types are 0 and 1."
+BARE_IDS = "Texts are encoded as 1, first text, 2, and for a pair second text, 2, of token type 1."
+
+
+def read(folder: PathLike) -> PortableModel:
+    """Reads a BertForMaskedLM, BertForPreTraining, BertModel or BertForSequenceClassification.
+
+    The last becomes a run of task=classification, the others of masked_lm, with the pooler if the
+    file has one. Raises ValueError for any other model, and for damaged or missing files.
+    """
+    settings = read_settings(folder)
+    if settings.get("architectures") not in (None, *([name] for name in MODELS)):
+        raise ValueError(
+            f"config.json says architectures={settings['architectures']}, a head that is not read: "
+            f"import the {', '.join(MODELS[:-1])} or {MODELS[-1]} of before, and fine-tune that."
+        )
+    check_settings(settings, SIZES, POSSIBLE)
+    tensors = open_tensors(folder)
+    tokenizer, order = read_bert_tokenizer(folder)
+    config = config_of(settings, tensors)
+    params, notes = reorder_tokens(_read_params(config, tensors), order)
+    labels = Labels([])
+    if config.task == "classification":
+        labels = Labels(class_names(settings, len(params["classes/bias"])))
+    notes += _notes(config, tensors)
+    return PortableModel(config, params, (tokenizer, tokenizer), labels, notes)
+
+
+def config_of(settings: Mapping[str, Any], tensors: Collection[str]) -> Config:
+    """Returns our configuration of a config.json and the names of the tensors beside it."""
+    is_classifier, has_head = "classifier.weight" in tensors, HEAD in tensors
+    d_model, num_layers, num_heads, d_ff, max_positions = (settings[name] for name in SIZES)
+    return stack_config(
+        "classification" if is_classifier else "masked_lm",
+        d_model=d_model,
+        num_layers=num_layers,
+        num_heads=num_heads,
+        d_ff=d_ff,
+        max_positions=max_positions,
+        norm="post",
+        norm_epsilon=settings.get("layer_norm_eps", 1e-12),
+        activation=ACTIVATIONS[settings.get("hidden_act") or "gelu"],
+        embedding_norm=True,
+        token_types=True,
+        dropout_rate=settings.get("hidden_dropout_prob", 0.1),
+        attention_dropout_rate=settings.get("attention_probs_dropout_prob", 0.1),
+        prediction_head=has_head,
+        output_bias=has_head,
+        pooling="pooler" if {POOLER, f"bert.{POOLER}"} & {*tensors} else "mean",
+    ).validate()
+
+
+def entries(config: Config, prefix: str = "bert.") -> list[Entry]:
+    """Returns the table of names; prefix: of the encoder's tensors, which BertModel has not."""
+    model, embeddings = config.model, f"{prefix}embeddings"
+    table = [
+        Entry(TOKENS[0], f"{embeddings}.word_embeddings.weight"),
+        Entry(POSITIONS, f"{embeddings}.position_embeddings.weight"),
+        Entry(TOKEN_TYPES, f"{embeddings}.token_type_embeddings.weight"),
+        *layer_norm("tokens/norm", f"{embeddings}.LayerNorm"),
+        *layers(model.num_layers, "encoder/layer_", f"{prefix}encoder.layer.", LAYER),
+    ]
+    if model.pooling == "pooler":
+        table += dense("pooler/dense", f"{prefix}pooler.dense")
+    if task_kind(config.task) == "classification":
+        table += dense("classes", "classifier")
+    elif model.prediction_head:
+        table += dense("prediction/dense", "cls.predictions.transform.dense")
+        table += layer_norm("prediction/norm", "cls.predictions.transform.LayerNorm")
+        table += [Entry(TOKENS[1], "cls.predictions.bias")]
+        if model.next_sentence:
+            table += dense("next_sentence", "cls.seq_relationship")
+    return table
+
+
+def _read_params(config: Config, tensors: name_table.Tensors) -> FlatParams:
+    """Returns our parameters of their tensors, whatever prefix and names of norms these have."""
+    prefix = name_table.prefix_in(tensors, "bert.")
+    table = entries(config, prefix)
+    if any(name.endswith(OLD_SCALE) for name in tensors):
+        table = [replace(entry, theirs=_old_name(entry.theirs)) for entry in table]
+    ignored = [*NEXT_SENTENCE, *COPIES, f"{prefix}{POSITION_IDS}"]
+    params = name_table.read(table, tensors, ignored=ignored)
+    params[TOKEN_TYPES] = np.resize(params[TOKEN_TYPES], (2, config.model.d_model))
+    if COPIES[0] in tensors:
+        tie(config.model, params, tensors[COPIES[0]], COPIES[0])
+    if COPIES[1] in tensors and not np.array_equal(tensors[COPIES[1]], params[TOKENS[1]]):
+        raise ValueError(f"The tensors {COPIES[1]} and cls.predictions.bias must be equal.")
+    return params
+
+
+def _old_name(name: str) -> str:
+    """Returns the name of a tensor in files of 2018, which call scale and bias as the paper."""
+    return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+        "LayerNorm.bias", "LayerNorm.beta"
+    )
+
+
+def _notes(config: Config, tensors: Collection[str]) -> list[str]:
+    notes = [PAIRS]
+    if NEXT_SENTENCE[0] in tensors:
+        notes.append("The head that predicts whether a sentence is the next one is left out.")
+    if config.task == "masked_lm" and not config.model.prediction_head:
+        notes.append("It has no prediction head: fine-tune it, its own predictions mean nothing.")
+    if config.model.pooling != "pooler":
+        notes.append("It has no pooler: a classifier that starts from it takes the mean.")
+    return notes
+
+
+def write(model: PortableModel, folder: PathLike) -> list[str]:
+    """Writes a folder of BertForMaskedLM or BertForSequenceClassification; returns what to know.
+
+    Raises ValueError, naming each, for settings of the run that BERT cannot have.
+    """
+    config = model.config
+    is_classifier = task_kind(config.task) == "classification"
+    kind = "BertForPreTraining" if config.model.next_sentence else "BertForMaskedLM"
+    kind = "BertForSequenceClassification" if is_classifier else kind
+    needed = {"model.pooling": "pooler"} if is_classifier else {"model.prediction_head": True}
+    needed |= {"model.norm": "post", "model.embedding_norm": True}
+    check_holds(kind, "classification" if is_classifier else "masked_lm", config, needed)
+    table = entries(config)
+    params, softmax = untie(config.model, complete(config, model.params, table))
+    params.setdefault(TOKEN_TYPES, np.zeros((2, config.model.d_model), np.float32))
+    tensors = name_table.write(table, params)
+    notes = [BARE_IDS] if config.model.token_types else []
+    settings = _their_settings(model, len(tensors[EMBEDDING]), len(params[POSITIONS]))
+    if is_classifier:
+        settings["id2label"] = dict(enumerate(model.labels.names))
+        settings["label2id"] = {name: i for i, name in enumerate(model.labels.names)}
+    elif softmax is not None:
+        settings["tie_word_embeddings"] = False
+        tensors |= dict(zip(COPIES, (softmax, params[TOKENS[1]]), strict=True))
+    return write_folder(folder, model, {"architectures": [kind]} | settings, tensors, notes)
+
+
+def _their_settings(model: PortableModel, vocab_size: int, num_positions: int) -> dict[str, Any]:
+    """Returns the config.json of a run without what belongs to its task."""
+    ours = model.config.model
+    sizes = ours.d_model, ours.num_layers, ours.num_heads, ours.d_ff, num_positions
+    return {
+        "model_type": "bert",
+        **dict(zip(SIZES, sizes, strict=True)),
+        "vocab_size": vocab_size,
+        "type_vocab_size": 2,
+        "hidden_act": their_activation(ours.activation),
+        "layer_norm_eps": ours.norm_epsilon,
+        "hidden_dropout_prob": ours.dropout_rate,
+        "attention_probs_dropout_prob": ours.attention_dropout_rate,
+        "pad_token_id": PAD,
+        "tie_word_embeddings": True,
+    }

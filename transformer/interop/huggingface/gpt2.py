@@ -1,0 +1,215 @@
+"""GPT-2's Hugging Face folders: read as causal language models, and written."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from transformer.config import Config
+from transformer.files.storage import PathLike, write_atomically
+from transformer.interop.huggingface.one_stack import (
+    POSITIONS,
+    complete,
+    stack_config,
+    tie,
+    untie,
+    write_folder,
+)
+from transformer.interop.huggingface.settings import (
+    ACTIVATIONS,
+    check_holds,
+    check_settings,
+    read_settings,
+    their_activation,
+)
+from transformer.interop.huggingface.tokens import (
+    TOKENS,
+    gpt2_order,
+    is_byte_level,
+    read_gpt2_tokenizer,
+    reorder_tokens,
+)
+from transformer.interop.portable_model import FlatParams, PortableModel
+from transformer.interop.weights import name_table
+from transformer.interop.weights.files import open_tensors
+from transformer.interop.weights.folds import reorder_rows
+from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
+from transformer.special_tokens import BOS, EOS, PAD, UNK
+
+SIZES = ("n_embd", "n_layer", "n_head", "n_positions")
+POSSIBLE = {
+    "model_type": ("gpt2",),
+    "activation_function": tuple(ACTIVATIONS),
+    "scale_attn_weights": (True,),
+    "scale_attn_by_inverse_layer_idx": (False,),
+    "add_cross_attention": (False,),
+}
+LAYER = {
+    "self_attention/output": "attn.c_proj",
+    "self_residual/LayerNorm_0": "ln_1",
+    "feed_forward/inner": "mlp.c_fc",
+    "feed_forward/outer": "mlp.c_proj",
+    "feed_forward_residual/LayerNorm_0": "ln_2",
+}
+SOFTMAX, LAST_NORM = "lm_head.weight", "decoder/last_norm"
+FOLDED = (
+    "The output bias is part of lm_head.weight, which is therefore another table than that of the "
+    "embeddings: transformer-import cannot take this folder back."
+)
+MASKS = ("attn.bias", "attn.masked_bias")  # of a layer in files of before 2023: causal masks
+
+
+def read(folder: PathLike) -> PortableModel:
+    """Reads a GPT2LMHeadModel or GPT2Model; raises ValueError for any other model.
+
+    Its vocabulary has no <pad>, <s> and <unk>: they get zeros and a bias that silences them.
+    """
+    settings = read_settings(folder)
+    check_settings(settings, SIZES, POSSIBLE)
+    tensors = open_tensors(folder)
+    tokenizer, order = read_gpt2_tokenizer(folder)
+    config = config_of(settings)
+    params = _read_params(config, tensors)
+    params[TOKENS[1]] = np.zeros(len(params[TOKENS[0]]), np.float32)
+    params, notes = reorder_tokens(params, order)
+    notes.append("The ids of <pad>, <s> and <unk> are new, with a bias that keeps them silent.")
+    return PortableModel(config, params, (tokenizer, tokenizer), notes=notes)
+
+
+def config_of(settings: Mapping[str, Any]) -> Config:
+    """Returns our configuration of a config.json."""
+    d_model, num_layers, num_heads, max_positions = (settings[name] for name in SIZES)
+    return stack_config(
+        "language_model",
+        d_model=d_model,
+        num_layers=num_layers,
+        num_heads=num_heads,
+        d_ff=settings.get("n_inner") or 4 * d_model,
+        max_positions=max_positions,
+        norm="pre",
+        norm_epsilon=settings.get("layer_norm_epsilon", 1e-5),
+        activation=ACTIVATIONS[settings.get("activation_function") or "gelu_new"],
+        dropout_rate=settings.get("resid_pdrop", 0.1),
+        attention_dropout_rate=settings.get("attn_pdrop", 0.1),
+        output_bias=True,
+    ).validate()
+
+
+def entries(num_layers: int, prefix: str = "transformer.") -> list[Entry]:
+    """Returns the table of names; prefix: of the tensors, which GPT2Model has not.
+
+    Their Conv1D holds [in, out] as our kernels, and query, key and value side by side.
+    """
+    ours, theirs = "decoder/layer_", f"{prefix}h."
+    attention = [
+        entry
+        for i in range(num_layers)
+        for part, name in enumerate(("query", "key", "value"))
+        for entry in dense(
+            f"{ours}{i}/self_attention/{name}",
+            f"{theirs}{i}.attn.c_attn",
+            transposed=False,
+            part=(part, 3),
+        )
+    ]
+    return [
+        Entry(TOKENS[0], f"{prefix}wte.weight"),
+        Entry(POSITIONS, f"{prefix}wpe.weight"),
+        *attention,
+        *layers(num_layers, ours, theirs, LAYER, transposed=False),
+        *layer_norm(LAST_NORM, f"{prefix}ln_f"),
+    ]
+
+
+def _read_params(config: Config, tensors: name_table.Tensors) -> FlatParams:
+    """Returns our parameters of their tensors, with their rows of tokens."""
+    prefix = name_table.prefix_in(tensors, "transformer.")
+    num_layers = config.model.num_layers
+    ignored = [f"{prefix}h.{i}.{mask}" for i in range(num_layers) for mask in MASKS]
+    params = name_table.read(entries(num_layers, prefix), tensors, ignored=[SOFTMAX, *ignored])
+    if SOFTMAX in tensors:
+        tie(config.model, params, tensors[SOFTMAX], SOFTMAX)
+    return params
+
+
+def fold_output_bias(
+    table: np.ndarray, bias: np.ndarray, scale: np.ndarray, shift: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (table [V, D], shift [D]) that give the same scores without the bias [V].
+
+    The scores are table · (scale ⊙ z + shift) + bias with z normalised: its mean is 0. So what is
+    added to a row as a / scale adds the constant a · Σ shift / scale. First `shift` gets a multiple
+    of `scale`, so that this sum is not near 0, and a corrects what that adds.
+
+    Raises ValueError if an element of `scale` is 0.
+    """
+    if not scale.all():
+        raise ValueError("A scale of the last normalisation is 0: GPT-2 cannot hold output_bias.")
+    table, scale, shift = (array.astype(np.float64) for array in (table, scale, shift))
+    total = (shift / scale).sum()
+    step = np.copysign(len(scale) ** -0.5, total)
+    a = (bias - step * (table @ scale)) / (total + step * len(scale))
+    folded = table + np.outer(a, 1 / scale), shift + step * scale
+    return folded[0].astype(np.float32), folded[1].astype(np.float32)
+
+
+def write(model: PortableModel, folder: PathLike) -> list[str]:
+    """Writes a folder of GPT2LMHeadModel; returns what to know.
+
+    An imported vocabulary gets GPT-2's order of ids again. Raises ValueError, naming each, for
+    settings of the run that GPT-2 cannot have.
+    """
+    config, tokenizer = model.config, model.tokenizers[0]
+    needed = {"model.norm": "pre", "model.embedding_norm": False}
+    check_holds("GPT2LMHeadModel", "language_model", config, needed)
+    is_theirs, vocab_size = is_byte_level(tokenizer), tokenizer.vocab_size
+    order = gpt2_order(vocab_size) if is_theirs else [*range(vocab_size)]
+    tensors, notes = _tensors(config, model.params, order)
+    notes += [] if is_theirs else ["A text begins with the id 2, which also ends each line."]
+    settings = _their_settings(model, tensors)
+    settings["bos_token_id"] = settings["eos_token_id"] = order.index(EOS)
+    notes = write_folder(folder, model, settings, tensors, notes)
+    generation = {name: settings[name] for name in ("bos_token_id", "eos_token_id")}
+    silent = {} if is_theirs else {"suppress_tokens": [PAD, BOS, UNK]}
+    path = epath.Path(folder) / "generation_config.json"
+    write_atomically(path, json.dumps(generation | silent, indent=2) + "\n")
+    return notes
+
+
+def _tensors(
+    config: Config, params: FlatParams, order: Sequence[int]
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Returns (their tensors, notes); the softmax has a table of its own only where it must."""
+    table = entries(config.model.num_layers)
+    params = complete(config, params, table)
+    params |= {name: reorder_rows(params[name], order) for name in TOKENS if name in params}
+    bias = params.pop(TOKENS[1], np.zeros(1, np.float32))
+    params, softmax = untie(config.model, params)
+    is_folded = bool(np.ptp(bias))  # a bias that all ids share changes no probability
+    if is_folded:
+        softmax = params[TOKENS[0]] if softmax is None else softmax
+        norm = params[f"{LAST_NORM}/scale"], params[f"{LAST_NORM}/bias"]
+        softmax, params[f"{LAST_NORM}/bias"] = fold_output_bias(softmax, bias, *norm)
+    tensors = name_table.write(table, params)
+    return tensors | ({} if softmax is None else {SOFTMAX: softmax}), [FOLDED] * is_folded
+
+
+def _their_settings(model: PortableModel, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Returns the config.json of a run without the ids of its tokens."""
+    ours, num_positions = model.config.model, len(tensors["transformer.wpe.weight"])
+    sizes = ours.d_model, ours.num_layers, ours.num_heads, num_positions
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        **dict(zip(SIZES, sizes, strict=True)),
+        "n_inner": ours.d_ff,
+        "vocab_size": len(tensors["transformer.wte.weight"]),
+        "tie_word_embeddings": SOFTMAX not in tensors,
+        "activation_function": their_activation(ours.activation),
+        "layer_norm_epsilon": ours.norm_epsilon,
+        "resid_pdrop": ours.dropout_rate,
+        "embd_pdrop": ours.dropout_rate,
+        "attn_pdrop": ours.attention_dropout_rate,
+    }

@@ -1,0 +1,234 @@
+"""The vocabularies of Hugging Face's translation models, with our order of ids."""
+
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from etils import epath
+
+from transformer.data.corpora.languages import M2M100, MBART50, NLLB, WMT21
+from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.sentencepiece import read_sentencepiece
+from transformer.interop.huggingface.settings import read_settings
+
+FAIRSEQ_CONTROL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3 of all of them but Marian
+SENTENCEPIECE = "sentencepiece.bpe.model"
+
+
+@dataclass
+class Vocabulary:
+    """Both tokenizers of a model, and where their rows lie in its tables.
+
+    orders: of source and target, for each id of ours theirs, or -1 for one that they do not have.
+    languages: their names, "" where the folder does not say.
+    """
+
+    tokenizers: tuple[PieceListTokenizer, PieceListTokenizer]
+    orders: tuple[list[int], list[int]]
+    languages: tuple[str, str]
+    notes: list[str] = field(default_factory=list)
+
+
+def read_vocabulary(
+    folder: epath.Path, settings: Mapping[str, Any], source_language: str, target_language: str
+) -> Vocabulary:
+    """Reads the tokenizer of a folder whose config.json holds `settings`.
+
+    Raises ValueError if a file is missing or damaged, or if a language is needed or unknown.
+    """
+    file = folder / "tokenizer_config.json"
+    about = read_settings(folder, file.name) if file.is_file() else {}
+    languages = source_language, target_language
+    if settings["model_type"] == "marian":
+        return _read_marian(folder, settings, about, languages)
+    sentencepiece, notes = _read_sentencepiece(folder, SENTENCEPIECE), []
+    kind = about.get("tokenizer_class") or settings.get("tokenizer_class") or ""
+    if settings["model_type"] == "m2m_100" and (folder / "vocab.json").is_file():
+        names = WMT21 if about.get("language_codes") == "wmt21" else M2M100
+        known = {name: f"__{name}__" for name in names.split()}
+        pieces = [*_read_list(folder, "vocab.json"), *known.values()]
+    else:
+        is_mbart = settings["model_type"] == "mbart"
+        if (is_mbart and kind.startswith("MBartTokenizer")) or about.get("legacy_behaviour"):
+            raise ValueError(
+                f"{folder} puts the language behind a sentence ({kind}), as no tokenizer of this "
+                f"package does: take an mBART-50 or NLLB model whose languages come first."
+            )
+        names = (MBART50 if is_mbart else NLLB).split()
+        pieces = _fairseq_pieces(folder, sentencepiece, [*names, "<mask>"])
+        known = {name: name for name in names if name in pieces}
+        if not (folder / "tokenizer.json").is_file() and not about.get("added_tokens_decoder"):
+            notes.append("The folder does not number its pieces: they get the ids of fairseq.")
+    _check_added(folder, about, pieces)
+    pieces = _padded(pieces, settings["vocab_size"])
+    chosen = [
+        _chosen(flag, name, known)
+        for flag, name in zip(("source_language", "target_language"), languages, strict=True)
+    ]
+    order = _order(pieces, settings)
+    ours = _our_pieces(pieces, order)
+    source, target = (PieceListTokenizer(sentencepiece, ours, [piece]) for piece in chosen)
+    return Vocabulary((source, target), (order, order), languages, notes)
+
+
+def _fairseq_pieces(folder: epath.Path, sentencepiece: bytes, added: Sequence[str]) -> list[str]:
+    """Returns the pieces by id, as tokenizer.json numbers them, or without it as fairseq does."""
+    file = folder / "tokenizer.json"
+    if not file.is_file():
+        processor = read_sentencepiece(sentencepiece)
+        pieces = [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
+        return [*FAIRSEQ_CONTROL, *pieces, *added]
+    content = read_settings(folder, file.name)
+    try:
+        ids = content["model"]["vocab"]
+        if isinstance(ids, list):  # [piece, its log-probability], by id
+            ids = {piece: i for i, (piece, _) in enumerate(ids)}
+        ids = ids | {token["content"]: token["id"] for token in content["added_tokens"]}
+    except (LookupError, TypeError, ValueError):
+        ids = {}
+    return _by_id(file, ids)
+
+
+def _check_added(folder: epath.Path, about: Mapping[str, Any], pieces: Sequence[str]) -> None:
+    """Raises ValueError if tokenizer_config.json gives a token another id than `pieces`."""
+    added, ids = about.get("added_tokens_decoder"), {piece: i for i, piece in enumerate(pieces)}
+    for number, token in added.items() if isinstance(added, dict) else ():
+        piece = token.get("content") if isinstance(token, dict) else token
+        if str(ids.get(str(piece))) != number:
+            raise ValueError(
+                f"{folder}/tokenizer_config.json gives {piece!r} the id {number}, its vocabulary "
+                f"another one: they are not of one model."
+            )
+
+
+def _read_marian(
+    folder: epath.Path,
+    settings: Mapping[str, Any],
+    about: Mapping[str, Any],
+    languages: tuple[str, str],
+) -> Vocabulary:
+    """Reads vocab.json (and target_vocab.json), source.spm and target.spm."""
+    models = [_read_sentencepiece(folder, f"{side}.spm") for side in ("source", "target")]
+    num_source = settings["vocab_size"]
+    num_target = settings.get("decoder_vocab_size") or num_source
+    has_two = not settings.get("share_encoder_decoder_embeddings", True)
+    target_file = "target_vocab.json" if has_two and about.get("separate_vocabs") else "vocab.json"
+    lists = _read_list(folder, "vocab.json"), _read_list(folder, target_file)
+    gaps = {piece for pieces in lists for piece in pieces if piece.startswith("<unused ")}
+    source_pieces, target_pieces = map(_padded, lists, (num_source, num_target))
+    target_order = _order(target_pieces, settings)
+    source_order = _source_order(source_pieces) if has_two else target_order
+    first, notes = first_of_marian(languages[1], source_pieces)
+    if gaps:
+        notes.append(f"The vocabulary has no piece for {len(gaps)} of its ids: no text has them.")
+    source = PieceListTokenizer(models[0], _our_pieces(source_pieces, source_order), first)
+    target = PieceListTokenizer(models[1], _our_pieces(target_pieces, target_order))
+    named = about.get("source_lang"), about.get("target_lang")
+    names = [given or name or "" for given, name in zip(languages, named, strict=True)]
+    return Vocabulary((source, target), (source_order, target_order), (names[0], names[1]), notes)
+
+
+def first_of_marian(language: str, pieces: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Returns (the pieces that begin every source, notes) of a model of one or several targets."""
+    known = {p[2:-2]: p for p in pieces if p.startswith(">>") and p.endswith("<<") and len(p) > 4}
+    if not known:
+        return [], []
+    if language:
+        return [_chosen("target_language", language, known)], []
+    return [], [
+        f"It translates into {len(known)} languages: begin each sentence with one, as "
+        f"{next(iter(known.values()))}, or import it with target_language=…"
+    ]
+
+
+def _order(pieces: Sequence[str], settings: Mapping[str, Any]) -> list[int]:
+    """Returns their id of each id of ours: pad, start, end, unknown, the rest.
+
+    Where they start with pad or with the end, as most do, that row comes twice.
+    """
+    pad, start = settings["pad_token_id"], settings["decoder_start_token_id"]
+    control = [pad, start, settings["eos_token_id"], _id_of("<unk>", pieces)]
+    is_known = min(control) >= 0 and max(control) < len(pieces)
+    if not is_known or (pieces[pad], pieces[control[2]]) != ("<pad>", "</s>"):
+        raise ValueError(
+            f"config.json and the vocabulary do not fit: pad_token_id={pad}, "
+            f"decoder_start_token_id={start} and eos_token_id={control[2]} of {len(pieces)} pieces."
+        )
+    return [*control, *(i for i in range(len(pieces)) if i not in control)]
+
+
+def _source_order(pieces: Sequence[str]) -> list[int]:
+    """Returns their id of each id of ours where the source has a vocabulary alone: BOS may lack."""
+    pad, end, unknown = (_id_of(piece, pieces) for piece in ("<pad>", "</s>", "<unk>"))
+    control = [pad, pieces.index("<s>") if "<s>" in pieces else -1, end, unknown]
+    return [*control, *(i for i in range(len(pieces)) if i not in control)]
+
+
+def _id_of(piece: str, pieces: Sequence[str]) -> int:
+    if piece not in pieces:
+        raise ValueError(f"The vocabulary has no piece {piece}; restore its file.")
+    return pieces.index(piece)
+
+
+def _our_pieces(pieces: Sequence[str], order: Sequence[int]) -> list[str]:
+    ours = [pieces[i] if i >= 0 else "<s>" for i in order]
+    return [ours[0], "<s>", *ours[2:]] if ours[1] in (ours[0], ours[2]) else ours
+
+
+def _padded(pieces: Sequence[str], num_rows: int) -> list[str]:
+    """Returns a piece for every row of a table; a name for a row without one spells no text."""
+    if len(pieces) > num_rows:
+        raise ValueError(
+            f"The vocabulary has {len(pieces)} pieces, the model rows for {num_rows}: they are not "
+            f"of one model."
+        )
+    return [*pieces, *(f"<unused {i}>" for i in range(len(pieces), num_rows))]
+
+
+def _read_list(folder: epath.Path, name: str) -> list[str]:
+    """Returns the pieces in a JSON file {piece: id}, by id."""
+    return _by_id(folder / name, read_settings(folder, name))
+
+
+def _by_id(file: epath.Path, ids: Mapping[str, Any]) -> list[str]:
+    try:
+        by_id = {int(i): piece for piece, i in ids.items()}
+        if len(by_id) < len(ids) or min(by_id) < 0 or max(by_id) > 10 * len(ids):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise ValueError(f"{file} does not number pieces; restore the file.") from None
+    return [by_id.get(i, f"<unused {i}>") for i in range(max(by_id) + 1)]
+
+
+def _read_sentencepiece(folder: epath.Path, name: str) -> bytes:
+    """Returns the bytes of a SentencePiece model; raises ValueError, which names its file."""
+    try:
+        data = (folder / name).read_bytes()
+        read_sentencepiece(data)
+    except ValueError as error:
+        raise ValueError(f"{folder / name}: {error}") from None
+    except OSError:
+        raise ValueError(
+            f"{folder} has no {name}, which splits its text: copy it from where the model was "
+            f"published."
+        ) from None
+    return data
+
+
+def _chosen(flag: str, name: str, known: Mapping[str, str]) -> str:
+    """Returns the piece of a language; raises ValueError if there is none of that name."""
+    if name in known:
+        return known[name]
+    if not name:
+        few = ", ".join([*known][:4])
+        raise ValueError(f"This model needs {flag}, one of its {len(known)} languages: {few}, …")
+    nearest = _nearest(name, known)
+    hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"they are {', '.join(known)}."
+    raise ValueError(f"{flag}={name} is none of the {len(known)} languages of this model; {hint}")
+
+
+def _nearest(name: str, known: Collection[str]) -> list[str]:
+    """Returns up to four known names that begin alike or look alike."""
+    alike = [other for other in known if other[:2].lower() == name[:2].lower()]
+    return alike[:4] or difflib.get_close_matches(name, known, 4)

@@ -1,0 +1,172 @@
+"""ViT's Hugging Face folders: read as image classifiers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from transformer.config import Config
+from transformer.data.files.labels import Labels
+from transformer.files.storage import PathLike
+from transformer.interop.huggingface.one_stack import stack_config
+from transformer.interop.huggingface.settings import (
+    ACTIVATIONS,
+    check_settings,
+    class_names,
+    is_count,
+    read_settings,
+)
+from transformer.interop.portable_model import FlatParams, PortableModel
+from transformer.interop.weights import name_table
+from transformer.interop.weights.files import open_tensors
+from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
+
+SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+POSSIBLE = {
+    "model_type": ("vit",),
+    "hidden_act": tuple(ACTIVATIONS),
+    "pooler_act": ("tanh",),
+    "problem_type": ("single_label_classification",),
+}
+LAYER = {
+    "self_attention/query": "attention.attention.query",
+    "self_attention/key": "attention.attention.key",
+    "self_attention/value": "attention.attention.value",
+    "self_attention/output": "attention.output.dense",
+    "self_residual/LayerNorm_0": "layernorm_before",
+    "feed_forward/inner": "intermediate.dense",
+    "feed_forward/outer": "output.dense",
+    "feed_forward_residual/LayerNorm_0": "layernorm_after",
+}
+PREPROCESSOR, POOLER, CLASSES = "preprocessor_config.json", "pooler.dense", "classifier"
+PROJECTION_BIASES = tuple(f"attention.attention.{p}.bias" for p in ("query", "key", "value"))
+NO_CLASS = "unknown"  # the only class of a ViTModel, until it is fine-tuned
+
+
+def read(folder: PathLike) -> PortableModel:
+    """Reads a ViTForImageClassification; or a ViTModel, which knows one class: it is a start.
+
+    Raises ValueError for any other model, and if the folder does not say how pixels are scaled.
+    """
+    settings = read_settings(folder)
+    check_settings(settings, SIZES, POSSIBLE)
+    pixels = read_settings(folder, PREPROCESSOR)
+    tensors = open_tensors(folder)
+    has_pooler = f"{POOLER}.weight" in tensors
+    config, image_shape = config_of(settings, has_pooler=has_pooler)
+    params = _read_params(config, settings, tensors)
+    params = fold_pixels(params, image_shape[2], pixels)
+    height, width = image_shape[:2]
+    notes = [f"Images are numbers from 0 to 1, resized to {height} × {width}: scaling is folded."]
+    if "classes/bias" in params:
+        names = class_names(settings, len(params["classes/bias"]))
+    else:
+        names = [NO_CLASS]
+        params["classes/kernel"] = np.zeros((config.model.d_model, 1), np.float32)
+        params["classes/bias"] = np.zeros(1, np.float32)
+        notes.append(f"It has no classes: fine-tune it, it says {NO_CLASS!r} to every image.")
+    return PortableModel(config, params, labels=Labels(names, list(image_shape)), notes=notes)
+
+
+def config_of(
+    settings: Mapping[str, Any], *, has_pooler: bool
+) -> tuple[Config, tuple[int, int, int]]:
+    """Returns (our configuration of a config.json, height, width and channels of an image)."""
+    d_model, num_layers, num_heads, d_ff = (settings[name] for name in SIZES)
+    height, width = _pair(settings.get("image_size", 224))
+    patch_size, other_side = _pair(settings.get("patch_size", 16))
+    channels = settings.get("num_channels", 3)
+    if not all(map(is_count, (height, width, patch_size, other_side, channels))):
+        raise ValueError(
+            f"image_size, patch_size and num_channels of config.json must be positive numbers, not "
+            f"{height} × {width}, {patch_size} × {other_side} and {channels}."
+        )
+    if patch_size != other_side or height % patch_size or width % patch_size:
+        raise ValueError(
+            f"config.json cuts images of {height} × {width} into patches of {patch_size} × "
+            f"{other_side}: they must be squares that fill the image."
+        )
+    config = stack_config(
+        "images",
+        d_model=d_model,
+        num_layers=num_layers,
+        num_heads=num_heads,
+        d_ff=d_ff,
+        max_positions=1 + (height // patch_size) * (width // patch_size),
+        norm="pre",
+        norm_epsilon=settings.get("layer_norm_eps", 1e-12),
+        activation=ACTIVATIONS[settings.get("hidden_act") or "gelu"],
+        dropout_rate=settings.get("hidden_dropout_prob", 0.0),
+        attention_dropout_rate=settings.get("attention_probs_dropout_prob", 0.0),
+        pooling="pooler" if has_pooler else "first",
+    )
+    config.data.patch_size = patch_size
+    return config.validate(), (height, width, channels)
+
+
+def _pair(size: Any) -> tuple[Any, Any]:
+    """Returns (height, width) of a setting that may be one number for both."""
+    return tuple(size) if isinstance(size, list) and len(size) == 2 else (size, size)
+
+
+def _are_numbers(values: object, count: int) -> bool:
+    if not isinstance(values, list) or len(values) != count:
+        return False
+    return all(type(value) in (int, float) and np.isfinite(value) for value in values)
+
+
+def _entries(config: Config, prefix: str, *, has_classes: bool) -> list[Entry]:
+    """Returns the table of names; prefix: of the tensors, which ViTModel has not."""
+    table = [
+        Entry("class_token", f"{prefix}embeddings.cls_token"),
+        Entry("positions/table", f"{prefix}embeddings.position_embeddings"),
+        *dense("patches", f"{prefix}embeddings.patch_embeddings.projection", transposed=False),
+        *layers(config.model.num_layers, "encoder/layer_", f"{prefix}encoder.layer.", LAYER),
+        *layer_norm("encoder/last_norm", f"{prefix}layernorm"),
+    ]
+    table += dense("pooler/dense", POOLER) if config.model.pooling == "pooler" else []
+    return table + (dense("classes", CLASSES) if has_classes else [])
+
+
+def _read_params(
+    config: Config, settings: Mapping[str, Any], tensors: name_table.Tensors
+) -> FlatParams:
+    """Returns our parameters of their tensors; the kernel of the patches is theirs."""
+    prefix = name_table.prefix_in(tensors, "vit.")
+    table = _entries(config, prefix, has_classes=f"{CLASSES}.weight" in tensors)
+    in_file = table
+    if not settings.get("qkv_bias", True):
+        in_file = [entry for entry in table if not entry.theirs.endswith(PROJECTION_BIASES)]
+    params = name_table.read(in_file, tensors)
+    params |= name_table.zero_biases(params, table)
+    for name in ("class_token", "positions/table"):
+        params[name] = params[name][0]
+    params["class_token"] = params["class_token"][0]
+    return params
+
+
+def fold_pixels(params: FlatParams, channels: int, pixels: Mapping[str, Any]) -> FlatParams:
+    """Returns the parameters with a kernel for our patches, whose pixels go from 0 to 1.
+
+    Theirs [D, C, P, P] takes (x · rescale_factor - mean) / std of pixels x from 0 to 255, ours
+    [P · P · C, D] takes x / 255. pixels: the settings that say so, in preprocessor_config.json.
+    """
+    mean, std, scale = np.zeros(channels), np.ones(channels), 255.0
+    if pixels.get("do_normalize", True):
+        found = [pixels.get(f"image_{name}", [0.5] * channels) for name in ("mean", "std")]
+        if not all(map(_are_numbers, found, [channels] * 2)) or 0 in found[1]:
+            raise ValueError(
+                f"{PREPROCESSOR} must give image_mean and image_std as {channels} numbers each, "
+                f"one for a channel and no image_std of 0, not {found[0]} and {found[1]}."
+            )
+        mean, std = map(np.array, found)
+    if pixels.get("do_rescale", True):
+        factor = pixels.get("rescale_factor", 1 / 255)
+        if not _are_numbers([factor], 1):
+            raise ValueError(f"{PREPROCESSOR} must give rescale_factor as a number, not {factor}.")
+        scale *= factor
+    kernel = params["patches/kernel"].transpose(2, 3, 1, 0) / std[:, None]  # [P, P, C, D]
+    bias = params["patches/bias"] - np.einsum("hwcd,c->d", kernel, mean)
+    kernel = (kernel * scale).reshape(-1, len(bias))
+    folded = {"patches/kernel": kernel, "patches/bias": bias}
+    return params | {name: array.astype(np.float32) for name, array in folded.items()}

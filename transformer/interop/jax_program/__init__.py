@@ -1,0 +1,1 @@
+"""A search as one compiled program that runs with JAX alone."""

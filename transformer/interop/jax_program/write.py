@@ -1,0 +1,135 @@
+"""Writes the search of a translation run as a program that needs neither this package nor Flax.
+
+program.jaxexport   the search by `jax.export`: compiled where it is called, on a CPU, TPU or GPU
+params.safetensors  its first argument
+tokenizer.*, config.json, README.md  the vocabularies, the settings, and how to call it
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from etils.epath import PathLike
+from flax.traverse_util import unflatten_dict
+from jax import export
+
+from transformer.checkpoint.export import save_vocabularies
+from transformer.checkpoint.restore import Run, cast_matrices
+from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
+from transformer.files.storage import write_atomically
+from transformer.interop.weights.files import save_tensors
+from transformer.interop.weights.named_arrays import FILE, flat_parameters
+from transformer.interop.writing import first_pieces, render
+from transformer.model.encoder_decoder import Transformer
+from transformer.optional_libraries import require
+from transformer.registry import task_kind
+from transformer.search.decoding import FREE, Limits, search_to_end
+from transformer.search.options import SearchOptions
+from transformer.search.programs import make_step_fn
+from transformer.search.slots import Method
+from transformer.workdir import WorkDir
+
+PLATFORMS = "cpu", "tpu", "cuda"
+
+FlatParams = dict[str, Any]  # arrays or their shapes by name, see `flat_parameters`
+# (params, inputs [B, S], lengths [B]) -> (ids [B, T], scores [B])
+Translate = Callable[[FlatParams, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+
+
+def export_program(restored: Run, folder: PathLike) -> str:
+    """Writes the search that a run is configured for as a program; returns a sentence about it.
+
+    Matrices are written in `model.dtype`, in which they are used. Raises ValueError for a run of
+    another task, or if safetensors or flatbuffers is not installed.
+    """
+    for library in ("safetensors", "flatbuffers"):
+        require(library)
+    _check_task(restored)
+    search, target = SearchOptions.from_config(restored.config.decoding), WorkDir(folder)
+    target.path.mkdir(parents=True, exist_ok=True)
+    params = flat_parameters(cast_matrices(restored.params, restored.config))
+    start = restored.tokenizers[1].encode([""])[0][:-1]
+    program = export_search(restored.model, search, params, start).serialize()
+    write_atomically(target.path / "program.jaxexport", bytes(program))
+    save_tensors(target.path / FILE, params)
+    files = save_vocabularies(restored, target)
+    write_atomically(target.path / "README.md", _readme(restored, search, files))
+    target.save_config(restored.config)
+    return (
+        f"the search of {restored.checkpoint} of {restored.workdir.path} as a "
+        f"program for {', '.join(PLATFORMS)}, {len(program) / 1024:,.0f} KiB without its parameters"
+    )
+
+
+def _readme(restored: Run, search: SearchOptions, files: Sequence[str]) -> str:
+    """Returns how to call the program; files: the tokenizers' names, the source's first."""
+    data, (_, target) = restored.config.data, restored.tokenizers
+    readable = SentencePieceTokenizer.suffix, PieceListTokenizer.suffix
+    return render(
+        "jax_program/readme.md.jinja",
+        languages=f"{data.source_language}-{data.target_language}",
+        checkpoint=restored.checkpoint,
+        search=search,
+        start=" ".join(first_pieces(target)),
+        files=files,
+        has_text=all(file.endswith(readable) for file in files),
+        has_lists=any(file.endswith(PieceListTokenizer.suffix) for file in files),
+        longest=data.row_length,
+        version=jax.__version__,
+    )
+
+
+def export_search(
+    model: Any, search: SearchOptions, params: FlatParams, start: Sequence[int]
+) -> export.Exported:
+    """Returns the search of `make_translate` for every batch size, source length and platform."""
+    if model.config.attention == "fused":  # chooses its kernel by the devices of this process
+        model = model.clone(config=replace(model.config, attention="scaled_dot_product"))
+    batch_size, length = export.symbolic_shape("b, s")
+    shapes = {name: jax.ShapeDtypeStruct(a.shape, a.dtype) for name, a in params.items()}
+    inputs = jax.ShapeDtypeStruct((batch_size, length), jnp.int32)
+    lengths = jax.ShapeDtypeStruct((batch_size,), jnp.int32)
+    translate = jax.jit(make_translate(model, search, start))
+    return export.export(translate, platforms=PLATFORMS)(shapes, inputs, lengths)
+
+
+def make_translate(model: Transformer, search: SearchOptions, start: Sequence[int]) -> Translate:
+    """Returns the search as one function, with a cache for its longest translation.
+
+    It returns the best translation of each sentence: ids [B, T] with T = S + max_extra_length, 0
+    behind EOS, and its score. A row of length 0 holds no sentence, and no result.
+
+    start: the ids that every translation begins with, as its language; they are not scored.
+    """
+    method: Method = search.method(len(start))
+    extra = search.max_extra_length
+
+    def translate(
+        params: FlatParams, inputs: jax.Array, lengths: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        nested = unflatten_dict(params, sep="/")
+        variables, (num_rows, source_length) = {"params": nested}, inputs.shape
+        max_length = source_length + extra
+        forced = jnp.full((num_rows, max_length), FREE)
+        for position, token in enumerate(start):
+            forced = jnp.where(jnp.arange(max_length) == position, token, forced)
+        limits = Limits(jnp.where(lengths > 0, lengths + extra, 0), forced)
+        encoded = model.apply(variables, inputs, lengths, method="encode_for_search")
+        cache = model.apply(variables, num_rows, method.width, max_length, method="init_cache")
+        step_fn = make_step_fn(model, nested, encoded)
+        found = search_to_end(method, step_fn, limits, cache)
+        return found.ids[:, 0], found.scores[:, 0]
+
+    return translate
+
+
+def _check_task(restored: Run) -> None:
+    task = restored.config.task
+    if task_kind(task) != "translation":
+        raise ValueError(
+            f"A program is the search of a translation, and {restored.workdir.path} holds a run of "
+            f"{task}: export its parameters (safetensors) instead."
+        )

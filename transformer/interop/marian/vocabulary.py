@@ -1,0 +1,136 @@
+"""The vocabularies of a native Marian package: vocab.spm, or *.vocab.yml beside two .spm files."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.sentencepiece import read_sentencepiece
+from transformer.interop.huggingface.seq2seq_vocabulary import Vocabulary, first_of_marian
+from transformer.special_tokens import NUM_SPECIAL, SPECIAL_NAMES
+
+ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
+LETTERS: dict[str, str] = dict(
+    zip("0abtnvfreN_LP", "\0\a\b\t\n\v\f\r\x1b\x85\xa0\u2028\u2029", strict=True)
+)
+COMPLEX_KEY = re.compile(rb"^\? (.*)\n: ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A language: how text is split, the pieces by our ids, and Marian's id of each, or -1."""
+
+    file: Path
+    model: bytes
+    pieces: list[str]
+    order: list[int]
+
+    def tokenizer(self, first: Sequence[str] = ()) -> PieceListTokenizer:
+        """Returns the tokenizer that begins every text with the pieces `first`."""
+        try:
+            return PieceListTokenizer(self.model, self.pieces, first)
+        except ValueError as error:
+            raise ValueError(f"{self.file}: {error}") from None
+
+
+def read_vocab_yml(data: bytes) -> list[str]:
+    """Returns the pieces of a Marian vocabulary in the order of their ids.
+
+    The file is not YAML as the standard has it: keys hold raw U+0085, and bytes that are not UTF-8.
+    Only the line feed ends a line. Raises ValueError if it is damaged.
+    """
+    pieces: dict[int, str] = {}
+    try:
+        lines = [*filter(None, COMPLEX_KEY.sub(rb"\1: ", data).split(b"\n"))]
+        for line in lines:
+            key, number = line.rsplit(b":", 1)
+            pieces[int(number)] = _text(_unquoted(key.decode(errors="surrogateescape")))
+    except ValueError:
+        raise ValueError("This is not a vocabulary of Marian; restore the file.") from None
+    if not pieces or sorted(pieces) != list(range(len(lines))):
+        raise ValueError("The ids of the vocabulary are not 0, 1, 2, …; restore the file.")
+    return [pieces[i] for i in range(len(pieces))]
+
+
+def _text(key: str) -> str:
+    r"""Returns a key with its invalid bytes as they are printed, r"\xc1\xbf".
+
+    yaml-cpp writes DEL as these two bytes and reads them as no DEL: a text's is unknown to Marian.
+    """
+    return key.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
+def _unquoted(key: str) -> str:
+    r"""Returns the text of a key: "\"\ufeff\"" in double quotes has escapes, 'it''s' has none."""
+    if len(key) > 1 and key[0] == key[-1] == '"':
+        return ESCAPE.sub(_unescaped, key[1:-1])
+    if len(key) > 1 and key[0] == key[-1] == "'":
+        return key[1:-1].replace("''", "'")
+    return key
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if code := match[1] or match[2] or match[3]:
+        return chr(int(code, 16))
+    return LETTERS.get(match[4], match[4])
+
+
+def read_vocabularies(
+    folder: Path, files: Sequence[Path], languages: tuple[str, str]
+) -> Vocabulary:
+    """Reads both vocabularies of a package.
+
+    files: Marian's vocabularies of source and target. The tokenizers are the same object if both
+    sides are split and numbered alike. Raises ValueError, naming the file, for one that is missing
+    or damaged, and for a language that the model does not have.
+    """
+    models = [
+        file if file.suffix == ".spm" else folder / f"{side}.spm"
+        for file, side in zip(files, ("source", "target"), strict=True)
+    ]
+    source, target = (_read_side(*side) for side in zip(files, models, strict=True))
+    first, notes = first_of_marian(languages[1], source.pieces)
+    tokenizers = source.tokenizer(first), target.tokenizer()
+    if tokenizers[0].to_bytes() == tokenizers[1].to_bytes():
+        tokenizers = tokenizers[:1] * 2
+    return Vocabulary(tokenizers, (source.order, target.order), languages, notes)
+
+
+def _read_side(vocabulary: Path, model_file: Path) -> _Side:
+    model = _read(model_file)
+    try:
+        processor = read_sentencepiece(model)
+    except ValueError as error:
+        raise ValueError(f"{model_file}: {error}") from None
+    try:
+        if vocabulary.suffix == ".spm":
+            names = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+        elif vocabulary.suffix in (".yml", ".yaml"):
+            names = read_vocab_yml(_read(vocabulary))
+        else:
+            raise ValueError("Marian's vocabularies must be .spm or .yml files.")
+        order = _our_order(names)
+    except ValueError as error:
+        raise ValueError(f"{vocabulary}: {error}") from None
+    pieces = [*SPECIAL_NAMES, *(names[theirs] for theirs in order[NUM_SPECIAL:])]
+    return _Side(vocabulary, model, pieces, order)
+
+
+def _our_order(names: list[str]) -> list[int]:
+    """Returns Marian's id for each of ours, -1 for <pad> and <s>, which Marian has not.
+
+    >>> _our_order(["</s>", "<unk>", "a", "b"])
+    [-1, -1, 0, 1, 2, 3]
+    """
+    controls = [names.index(name) for name in SPECIAL_NAMES[2:] if name in names]
+    if len(controls) != 2:
+        raise ValueError("The vocabulary has no </s> or no <unk>; restore the file.")
+    return [-1, -1, *controls, *(i for i in range(len(names)) if i not in controls)]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None

@@ -1,0 +1,31 @@
+"""A model of another system, as every reader of this package returns it."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from transformer.config import Config
+from transformer.data.files.labels import Labels
+from transformer.data.tokenizers.files import Tokenizer
+
+# By model.embedding_sharing: the module whose table the decoder looks up, and the softmax's.
+TARGET = {"all": "shared_embedding", "target": "target_embedding", "none": "target_embedding"}
+SOFTMAX = {"all": "shared_embedding", "target": "target_embedding", "none": "softmax"}
+
+FlatParams = dict[str, np.ndarray]  # "encoder/layer_0/self_attention/query/kernel": float32
+
+
+@dataclass
+class PortableModel:
+    """What a work directory holds.
+
+    tokenizers: (source, target), the same twice if there is one; () for images.
+    labels: the names of a classifier's classes; no names for other tasks.
+    notes: what the conversion changed, a sentence each, to be shown to the user.
+    """
+
+    config: Config
+    params: FlatParams
+    tokenizers: tuple[Tokenizer, ...] = ()
+    labels: Labels = field(default_factory=lambda: Labels([]))
+    notes: list[str] = field(default_factory=list)

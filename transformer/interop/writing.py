@@ -1,0 +1,118 @@
+"""What writers of translation models have in common: what they cannot hold, and vocabularies."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import jinja2
+
+from transformer.config import Config, DecodingConfig
+from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer, Tokenizer
+from transformer.model.relative_positions import acts_in_attention
+from transformer.registry import POSITION_ENCODINGS, task_kind
+from transformer.special_tokens import BOS, NUM_SPECIAL, SPECIAL_NAMES
+
+
+def unsupported_settings(config: Config, task: str = "translation") -> list[str]:
+    """Returns the settings, as "model.block=mine", that no format of models of a task can hold."""
+    model = config.model
+    widths = (model.d_model // model.num_heads,) * 2
+    wrong = {
+        f"task={config.task}": task_kind(config.task) != task,
+        f"model.block={model.block}": model.block != "transformer",
+        f"model.feed_forward={model.feed_forward}": model.feed_forward != "plain",
+        f"model.norm_type={model.norm_type}": model.norm_type != "layer_norm",
+        f"model.attention={model.attention}": model.attention
+        not in ("scaled_dot_product", "fused"),
+        f"model.positions={model.positions}": model.positions not in POSITION_ENCODINGS.built_in
+        or acts_in_attention(model),
+        f"heads of {model.widths_of_head}, not d_model / num_heads": model.widths_of_head != widths,
+    }
+    return [setting for setting, is_wrong in wrong.items() if is_wrong]
+
+
+def refuse(reasons: Sequence[str], format_name: str, way_out: str) -> None:
+    """Raises ValueError with all reasons in one sentence, if there is any."""
+    if reasons:
+        raise ValueError(f"{format_name} cannot hold {', '.join(reasons)}; {way_out}.")
+
+
+def vocabulary(tokenizer: Tokenizer) -> list[str]:
+    """Returns the piece of every id; raises ValueError if two ids have the same one.
+
+    Models that start with another token than `<s>` have that one as a piece that may be predicted:
+    then the token that ours starts with, which no search finds, gets another name.
+    """
+    pieces = [*SPECIAL_NAMES, *tokenizer.pieces(range(NUM_SPECIAL, tokenizer.vocab_size))]
+    if pieces[BOS] in pieces[NUM_SPECIAL:]:
+        pieces[BOS] = "<start>"
+    if len({*pieces}) < len(pieces):
+        seen: set[str] = set()
+        double = next(piece for piece in pieces if piece in seen or seen.add(piece))
+        raise ValueError(
+            f"The vocabulary has {double!r} as a control token and as a piece of text, and other "
+            f"systems know tokens by their names: use the format program or safetensors."
+        )
+    return pieces
+
+
+def sentencepiece_files(tokenizers: Sequence[Tokenizer]) -> dict[str, bytes]:
+    """Returns source.spm and target.spm, the SentencePiece models; none for other tokenizers."""
+    sides = dict(zip(("source.spm", "target.spm"), tokenizers, strict=True))
+    return {
+        name: tokenizer.model
+        for name, tokenizer in sides.items()
+        if isinstance(tokenizer, SentencePieceTokenizer | PieceListTokenizer)
+    }
+
+
+def first_pieces(tokenizer: Tokenizer) -> list[str]:
+    """Returns the pieces that every text begins with: a language, where there are several."""
+    return tokenizer.pieces(tokenizer.encode([""])[0][:-1])
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    """Returns the README.md of each format, which are plain text and no web pages."""
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("transformer.interop", "."),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def render(template: str, **values: Any) -> str:
+    """Returns a README.md: the template "ctranslate2/readme.md.jinja" with `values` filled in."""
+    return _templates().get_template(template).render(values)
+
+
+def is_gnmt(decoding: DecodingConfig) -> bool:
+    """Whether a run's search has the length penalty ((5+n)/6)^α, which other engines lack."""
+    return decoding.length_penalty == "gnmt" and decoding.alpha > 0 and decoding.beam_size > 1
+
+
+def search_notes(decoding: DecodingConfig, engine: str) -> list[str]:
+    """Returns what an engine does otherwise than a run's search, a sentence each."""
+    notes = [
+        f"In {engine} a translation has at most a fixed number of tokens, in the run at most "
+        f"{decoding.max_extra_length} more than its source."
+    ]
+    if decoding.beam_size > 1:
+        notes.append(
+            f"The run's beam search is exact; that of {engine} can end earlier with a worse "
+            f"translation, as the run's with early_stopping=True."
+        )
+    if is_gnmt(decoding):
+        notes.append(
+            f"The run divides log-probabilities by ((5+n)/6)^{decoding.alpha:g}, {engine} by a "
+            f"power of n: README.md chooses by the run's rule among the translations that it finds."
+        )
+    return notes
+
+
+def longest_translation(config: Config) -> int:
+    """Returns the most tokens that a source, or a translation of one, has in our search."""
+    return max(256, config.data.row_length) + config.decoding.max_extra_length
