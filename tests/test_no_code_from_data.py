@@ -23,7 +23,6 @@ ROOT = pathlib.Path(__file__).parents[1]
 TRUSTED = {
     "data/workers.py": {"pickle.load", "subprocess.Popen"},  # a pipe to processes of its own
     "cli/config_files.py": {"exec_module"},  # the files of --config and --register
-    "__init__.py": {"import_module"},  # names in this file
     "registry.py": {"import_module"},  # names in this file
     "optional_libraries.py": {"import_module"},  # names in the calls of `require`
     "data/tfds.py": {"import_module"},  # names in this file

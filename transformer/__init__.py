@@ -12,14 +12,14 @@ parameters, configuration and tokenizers. The functions `register_…` add atten
 and metrics of one's own. `train.py` and `eval.py` are the commands.
 """
 
-from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+
+from etils import epy
 
 if find_spec("fcntl") is None:  # as in native Windows
     raise ImportError("transformer runs on Linux and macOS; on Windows, install it inside WSL.")
 
-if TYPE_CHECKING:
+with epy.lazy_api_imports(globals()):  # so that `import transformer` does not import JAX
     from transformer.checkpoint.restore import restore
     from transformer.config import Config
     from transformer.inference.encoders import Classifier, Tagger, TextEncoder
@@ -58,32 +58,3 @@ __all__ = [
     "restore",
     "train",
 ]
-
-_MODULES = {
-    "Classifier": "inference.encoders",
-    "Config": "config",
-    "LanguageModel": "inference.language_model",
-    "Tagger": "inference.encoders",
-    "TextEncoder": "inference.encoders",
-    "Transformer": "model.encoder_decoder",
-    "Translator": "inference.translator",
-    "evaluate": "tasks.evaluate",
-    "export_model": "interop.export_model",
-    "import_model": "interop.import_model",
-    "restore": "checkpoint.restore",
-    "train": "training.run",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Imports a public name on first use, so that `import transformer` does not import jax."""
-    if name not in __all__:
-        raise AttributeError(f"module 'transformer' has no attribute '{name}'")
-    value = getattr(import_module(f"transformer.{_MODULES.get(name, 'registry')}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """Returns the public names, also those that are not imported yet."""
-    return sorted([*__all__, "__version__"])

@@ -10,7 +10,6 @@ needs no JAX.
 """
 
 import inspect
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -23,16 +22,18 @@ OWN_TASK = "a task of your own"  # in `task_kind`: one that extends no built-in 
 class Registry(Collection[str]):
     """Entries by name.
 
-    kind: what they are, as "metric". built_in: "module:attribute" by name. holds_classes: whether
-    an entry has to be a class; else a function will do.
+    kind: what they are, as "metric". built_in: "module:attribute" by name. check: called with the
+    name and the entry that are to be registered; raises ValueError for an unfit entry.
     """
 
     def __init__(
-        self, kind: str, built_in: Mapping[str, str], *, holds_classes: bool = False
+        self,
+        kind: str,
+        built_in: Mapping[str, str],
+        check: Callable[[str, Any], None] = lambda name, entry: None,
     ) -> None:
-        self.kind, self.built_in, self.holds_classes = kind, built_in, holds_classes
+        self.kind, self.built_in, self._check = kind, built_in, check
         self._registered: dict[str, Any] = {}
-        self._files: dict[str, str] = {}  # where each was registered; "" at a prompt
 
     def __contains__(self, name: object) -> bool:
         return name in self.built_in or name in self._registered
@@ -59,44 +60,36 @@ class Registry(Collection[str]):
         Raises ValueError if the name is taken, unless by an earlier version of the same definition,
         as when a cell of a notebook is run again.
         """
+        if not isinstance(name, str):
+            raise ValueError(f"The name of this {self.kind} must be a text, not {name!r}.")
         if entry is None:
             return lambda entry: self.register(name, entry)
-        if not isinstance(name, str) or not name:
-            raise ValueError(f"The name of this {self.kind} must be a text, not {name!r}.")
-        is_class = isinstance(entry, type)
-        if not (is_class if self.holds_classes else callable(_definition(entry))):
-            what = "class" if self.holds_classes else "function or class"
-            raise ValueError(f"The {self.kind} {name!r} must be a {what}, not {entry!r}.")
-        if name in self and not _is_same_definition(self._registered.get(name), entry):
+        self._check(name, entry)
+        if name in self and _origin(entry) != _origin(self._registered.get(name)):
             raise ValueError(f"The {self.kind} {name!r} exists already: choose another name.")
         self._registered[name] = entry
-        self._files[name] = _file_of_caller()
         return entry
 
-    @property
-    def files(self) -> set[str]:
-        """The Python files that registered a name."""
-        return set(filter(None, self._files.values()))
+
+def _origin(entry: Any) -> tuple[str, str]:
+    """Returns the module and the name under which a function or class was defined."""
+    definition = entry.metric if isinstance(entry, MetricEntry) else entry
+    return getattr(definition, "__module__", ""), getattr(definition, "__qualname__", "")
 
 
-def _definition(entry: Any) -> Any:
-    """Returns the function or class of an entry."""
-    return entry.metric if isinstance(entry, MetricEntry) else entry
-
-
-def _is_same_definition(old: Any, new: Any) -> bool:
-    """Whether two functions or classes were defined under the same name in the same module."""
-    found = _definition(old), _definition(new)
-    origins = [(getattr(x, "__module__", ""), getattr(x, "__qualname__", "")) for x in found]
-    return origins[0] == origins[1] and all(origins[0])
-
-
-def _file_of_caller() -> str:
-    """Returns the file of the code that called into this module."""
-    frame = sys._getframe()
-    while frame.f_back and frame.f_globals is globals():
-        frame = frame.f_back
-    return str(frame.f_globals.get("__file__", ""))
+def _check_attention(name: str, function: Callable[..., Any]) -> None:
+    """Raises ValueError unless an attention function takes all it is called with."""
+    is_class = isinstance(function, type)
+    arguments = inspect.signature(function.__call__ if is_class else function)
+    arrays = ("self", "query", "key", "value")[not is_class :]
+    try:
+        arguments.bind(*arrays, mask=None)
+        arguments.bind(*arrays, mask=None, dropout=None)
+    except TypeError as error:
+        raise ValueError(
+            f"The attention function {name!r} must take (query, key, value, *, mask=None, "
+            f"dropout=None), not {arguments}: {error}."
+        ) from None
 
 
 _FUNCTIONS = "transformer.model.attention_functions"
@@ -116,6 +109,7 @@ ATTENTION_FUNCTIONS = Registry(
         **dict.fromkeys(SPARSE_ATTENTION, "transformer.model.sparse_attention:sparse_attention"),
         "performer": "transformer.model.performer_attention:performer_attention",
     },
+    _check_attention,
 )
 # For positions of one sequence, or of a source: attention of the other kind stays the paper's.
 SELF_ATTENTION_ONLY = (*SPARSE_ATTENTION, "performer")
@@ -135,13 +129,14 @@ POSITION_ENCODINGS = Registry(
         "t5": f"{_RELATIVE}:T5Positions",
         "alibi": f"{_RELATIVE}:AlibiPositions",
     },
-    holds_classes=True,
 )
-_BLOCKS = {
-    "transformer": "transformer.model.layers:Block",
-    "transformer_xl": "transformer.model.transformer_xl:TransformerXLBlock",
-}
-BLOCKS = Registry("block", _BLOCKS, holds_classes=True)
+BLOCKS = Registry(
+    "block",
+    {
+        "transformer": "transformer.model.layers:Block",
+        "transformer_xl": "transformer.model.transformer_xl:TransformerXLBlock",
+    },
+)
 TASKS = Registry(
     "task",
     {
@@ -152,7 +147,6 @@ TASKS = Registry(
         "masked_lm": "transformer.tasks.masked_lm:MaskedLMTask",
         "images": "transformer.tasks.images:ImageTask",
     },
-    holds_classes=True,
 )
 METRICS = Registry(
     "metric",
@@ -182,29 +176,7 @@ def register_attention(name: str, function: Any = None) -> Any:
     [B, T, N, H]; or a Flax module class, if it has weights, whose instances do. It raises
     ValueError for an argument that it cannot honour. One that takes other arguments is refused.
     """
-    if function is None:
-        return lambda function: register_attention(name, function)
-    if callable(function):
-        _check_arguments(name, function)
     return ATTENTION_FUNCTIONS.register(name, function)
-
-
-def _check_arguments(name: str, function: Callable[..., Any]) -> None:
-    """Raises ValueError unless an attention function takes all it is called with."""
-    is_class = isinstance(function, type)
-    try:
-        arguments = inspect.signature(function.__call__ if is_class else function)
-    except (TypeError, ValueError):  # as of some functions in C, whose call will say so
-        return
-    arrays = ("self", "query", "key", "value")[not is_class :]
-    for options in ({"mask": None}, {"mask": None, "dropout": None}):
-        try:
-            arguments.bind(*arrays, **options)
-        except TypeError as error:
-            raise ValueError(
-                f"The attention function {name!r} must take (query, key, value, *, mask=None, "
-                f"dropout=None), not {arguments}: {error}."
-            ) from None
 
 
 def register_position_encoding(name: str, module: Any = None) -> Any:
@@ -256,8 +228,3 @@ def task_kind(name: str) -> str:
     kinds = {path: kind for kind, path in TASKS.built_in.items()}
     paths = (f"{base.__module__}:{base.__qualname__}" for base in TASKS[name].__mro__)
     return next((kinds[path] for path in paths if path in kinds), OWN_TASK)
-
-
-def registering_files() -> list[str]:
-    """Returns the Python files that have registered something in this process."""
-    return sorted(set().union(*(registry.files for registry in REGISTRIES)))

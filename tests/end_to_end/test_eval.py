@@ -235,7 +235,7 @@ def translate(arguments):
 def test_a_corpus_is_resumed_after_a_kill_and_a_signal(translate, arguments, corpus, tmp_path):
     """Catches finished chunks that are done twice, and bytes that depend on interruptions."""
     output, ends = f"--output={tmp_path / 'out.de'}", []
-    chunk_done = "transformer.inference.job_progress.JobProgress.add"
+    chunk_done = "transformer.inference.file_job.JobProgress.add"
     for number, num_chunks in ((signal.SIGKILL, 4), (signal.SIGTERM, 8)):
         patch = signal_at_call(number, chunk_done, num_chunks)
         ends += finish([translate(output, patch=patch)])

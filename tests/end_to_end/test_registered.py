@@ -61,19 +61,17 @@ def own(tmp_path_factory):
             "train.py", f"--config={folder / 'own.py'}", f"--workdir={folder / 'run'}", *arguments
         )
     assert code == 0, err
-    (folder / "said.txt").write_text(err)
     return folder
 
 
 @pytest.mark.long
 def test_training_uses_what_the_file_registers(own):
-    """Catches a registered loss or metric without effect, and a next command that fails."""
+    """Catches a registered loss or metric without effect."""
     records = [json.loads(line) for line in (own / "run" / "metrics.jsonl").open()]
     losses = [record["loss"] for record in records if "loss" in record]
     assert losses[0] < 2.5  # half of what guessing costs
     assert any("validation_same_length" in record for record in records)
     assert 0 <= records[-1]["test_same_length"] <= 100
-    assert f"--register={own / 'own.py'}" in (own / "said.txt").read_text()
 
 
 @pytest.mark.long

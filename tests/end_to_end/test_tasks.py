@@ -15,7 +15,7 @@ from tests.helpers.commands import call
 from tests.helpers.rings import others_long
 from tests.helpers.tiny_runs import SPLITS, train, write_sentences
 from transformer import Classifier, LanguageModel, Tagger
-from transformer.inference.answer_job import AnswerJob
+from transformer.inference.file_job import FileJob
 from transformer.parallel.stopping import end_on_signals
 
 
@@ -268,15 +268,15 @@ def test_a_job_that_was_stopped_is_resumed(kind, request, tmp_path, monkeypatch)
     flags += ["--num_pieces=9", "--seed=5"] if kind == "text" else []
     code, expected, err = evaluate(run, *flags[:1], *flags[2:])
     assert code == 0 and expected.count(b"\n") == 7, err
-    work, chunks = AnswerJob.run_chunk, []
+    work, chunks = FileJob.run_chunk, []
 
-    def stop_at_the_second(job, model, chunk):
+    def stop_at_the_second(job, chunk):
         chunks.append(chunk.number)
         if len(chunks) == 2:
             os.kill(os.getpid(), signal.SIGTERM)
-        return work(job, model, chunk)
+        return work(job, chunk)
 
-    monkeypatch.setattr(AnswerJob, "run_chunk", stop_at_the_second)
+    monkeypatch.setattr(FileJob, "run_chunk", stop_at_the_second)
     monkeypatch.setattr(threading, "Timer", MagicMock())  # which ends this process otherwise
     end_on_signals()
     code, out, err = evaluate(run, *flags, f"--output={target}")

@@ -4,7 +4,6 @@ import gzip
 import os
 import warnings
 from collections.abc import Iterator
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,8 +26,7 @@ from transformer.data.corpora.corpus_facts import find_languages, missing_splits
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.evaluation import plots
 from transformer.files import appending, storage
-from transformer.inference.run_job import run_job
-from transformer.inference.translation_job import TranslationJob
+from transformer.inference.translate_file import translate_file
 from transformer.inference.translator import Translator
 from transformer.training.progress import Progress
 from transformer.training.run import conclude_run
@@ -181,13 +179,12 @@ def test_a_corpus_is_translated_there_and_resumed(cloud):
     """Catches parts in a local folder named `gs:`, and a failure that uploads half a file."""
     lines = [f"line {n}" for n in range(9)]
     storage.locate("gs://bucket/c").joinpath("in").write_text("\n".join(lines))
-    job = TranslationJob("gs://bucket/c/in", "gs://bucket/c/out.gz", chunk_lines=2)
-    do = partial(run_job, job=job, say=str, command="")
+    files = "gs://bucket/c/in", "gs://bucket/c/out.gz"
     with pytest.raises(Killed):
-        do(FakeTranslator(dies_at="line 5"))
+        translate_file(FakeTranslator(dies_at="line 5"), *files, chunk_lines=2)
     assert len([name for name in cloud.names() if "out.gz.parts/0000" in name]) == 2
     again = FakeTranslator()
-    assert do(again) == 0
+    translate_file(again, *files, chunk_lines=2)
     assert again.sentences == lines[4:]
     assert cloud.names() == ["c/in", "c/out.gz"]
     content = gzip.decompress(cloud.objects["bucket", "c/out.gz"][0]).decode()

@@ -13,5 +13,4 @@ def own_names() -> Generator[None]:
     with ExitStack() as stack:
         for registry in REGISTRIES:
             stack.enter_context(patch.dict(registry._registered))
-            stack.enter_context(patch.dict(registry._files))
         yield

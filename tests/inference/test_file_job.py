@@ -8,6 +8,7 @@ import lzma
 import os
 import signal
 import threading
+from itertools import count, islice
 from unittest.mock import MagicMock
 
 import jax
@@ -17,19 +18,30 @@ from tests.helpers.commands import restored_signals
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from tests.helpers.full_disk import full_after
 from transformer.cli.output_files import check_answers_file
+from transformer.cli.process import explain_system_error
+from transformer.data.files.text import Lines
 from transformer.exit_codes import ResumableError
 from transformer.files.parts import Parts
-from transformer.inference import run_job as run_job_module
-from transformer.inference.answer_job import Answerer, AnswerJob
-from transformer.inference.chunks import Chunk
-from transformer.inference.resumable_output import ResumableFile, Stream, open_stream
-from transformer.inference.run_job import run_job
-from transformer.inference.translation_job import TranslationJob
+from transformer.inference import file_job
+from transformer.inference.file_job import (
+    COMPRESSORS,
+    Answerer,
+    Chunk,
+    answer_file,
+    check_files,
+    open_stream,
+    read_chunks,
+    stream_sizes,
+)
+from transformer.inference.resumable_output import ResumableFile
+from transformer.inference.translate_file import format_chunk, translate_file
+from transformer.inference.translation import Translation
 from transformer.parallel import hosts
-from transformer.parallel.stopping import end_on_signals
+from transformer.parallel.stopping import Interruption, end_on_signals
 
 TEXTS = [f"line {n} ä" for n in range(10)] + ["", "  ", "end"]
 BACKWARDS = "".join(f"{text[::-1]}\n" for text in TEXTS).encode()
+AWKWARD = 'a\tb\nc\rd"\\\u2028\u0085\x00\x1c\ud800{}'
 
 
 @pytest.fixture(autouse=True)
@@ -45,18 +57,18 @@ def source(tmp_path):
     return tmp_path / "in"
 
 
-def make_job(source, output="out", **changes):
-    output = str(source.parent / output) if output and "/" not in output else output
-    return TranslationJob(**{"input": str(source), "output": output, "chunk_lines": 3} | changes)
-
-
-def run_to_end(job, translator=None, said=None):
-    """Runs a job to its end; returns the translator."""
+def run(source, translator=None, output="out", **changes):
+    """Translates `source` beside itself; returns the translator."""
     translator = translator or FakeTranslator()
-    job.check()
-    say = said.append if said is not None else str
-    assert run_job(translator, job, say=say, command="python eval.py") == 0
+    output = output and str(source.with_name(output))
+    translate_file(translator, str(source), output, **{"chunk_lines": 3} | changes)
     return translator
+
+
+def kill(source, at=TEXTS[7], **changes):
+    """Starts a job that is killed at a sentence."""
+    with pytest.raises(Killed):
+        run(source, FakeTranslator(dies_at=at), **changes)
 
 
 def parts_of(source):
@@ -64,28 +76,77 @@ def parts_of(source):
     return sorted(p.name for p in source.with_name("out.parts").glob("0*"))
 
 
+def make_lines(texts, name="a"):
+    return Lines(io.BytesIO("".join(f"{text}\n" for text in texts).encode()), name)
+
+
+# ---- chunks
+
+
+def test_chunks_hold_every_line_once_and_in_order():
+    """Catches a line that is lost or doubled where chunks meet, and a corpus read into memory."""
+    texts = [str(n) for n in range(10)]
+    found = list(read_chunks([make_lines(texts)], [3] * 9))
+    assert [chunk.lines for chunk in found] == [texts[:3], texts[3:6], texts[6:9], texts[9:]]
+    assert [(c.number, c.start) for c in found] == [(0, 0), (1, 3), (2, 6), (3, 9)]
+    assert list(read_chunks([make_lines([])], [3])) == []
+    taken = []
+    endless = type("Endless", (), {"fraction_read": None, "__iter__": lambda _: map(read, count())})
+    read = lambda n: taken.append(n) or str(n)  # noqa: E731
+    chunks = read_chunks([endless()], [5, 7])
+    assert len(taken) == 0 and len(list(islice(chunks, 2))[1].lines) == 7 and len(taken) == 12
+
+
+def test_the_first_chunks_of_a_stream_are_small():
+    """Catches a pipe that shows nothing until thousands of lines are done."""
+    assert list(islice(stream_sizes(300), 5)) == [64, 128, 256, 300, 300]
+    assert list(islice(stream_sizes(10), 2)) == [10, 10]
+
+
+def test_a_checksum_is_of_everything_that_a_result_depends_on():
+    """Catches chunks that count as finished although a line or a prefix has changed."""
+    variants = [
+        Chunk(0, 0, ["a", "b"]), Chunk(0, 0, ["a", "c"]), Chunk(0, 0, ["a", "b", ""]),
+        Chunk(0, 0, ["a", "b"], ["x", ""]), Chunk(0, 0, ["a", "b"], ["", "x"]),
+    ]  # fmt: skip
+    assert len({chunk.checksum for chunk in variants}) == len(variants)
+    assert Chunk(7, 9, ["a", "b"], fraction_read=0.5).checksum == variants[0].checksum
+
+
+@pytest.mark.parametrize(("left", "right"), [(5, 3), (3, 5), (0, 1)])
+def test_unequal_texts_are_refused_with_both_counts(left, right):
+    """Catches zip(), with which the longer text loses its end."""
+    sides = make_lines(["x"] * left, "left"), make_lines(["y"] * right, "right")
+    with pytest.raises(ValueError, match=f"left has {left} lines and right has {right}; they must"):
+        list(read_chunks(sides, [2] * 9))
+
+
+# ---- files
+
+
 @pytest.mark.parametrize("name", ["out", "out.gz", "out.xz"])
-def test_a_file_has_a_line_for_each_line_in_order(name, source):
+def test_a_file_has_a_line_for_each_line_in_order(name, source, capsys):
     """Catches chunks joined in another order, and a folder that is left behind."""
-    run_to_end(make_job(source, name))
+    run(source, output=name)
+    assert capsys.readouterr().err.startswith("13 lines in 0 s, ")
     unpack = {"out": bytes, "out.gz": gzip.decompress, "out.xz": lzma.decompress}[name]
     assert unpack(source.with_name(name).read_bytes()) == BACKWARDS
     assert {path.name for path in source.parent.iterdir()} == {"in", name}
     source.write_bytes(b"")
-    run_to_end(make_job(source, name))
+    run(source, output=name)
     assert unpack(source.with_name(name).read_bytes()) == b""  # gz and xz have a header
 
 
-def test_a_killed_job_is_resumed_from_its_finished_chunks(source):
+def test_a_killed_job_is_resumed_from_its_finished_chunks(source, capsys):
     """Catches a restart from the beginning, and bytes that differ from an undisturbed run's."""
-    run_to_end(make_job(source, "undisturbed.gz"))
-    job, said = make_job(source, "out.gz"), []
-    with pytest.raises(Killed):
-        run_to_end(job, FakeTranslator(dies_at=TEXTS[7]))
+    run(source, output="undisturbed.gz")
+    assert COMPRESSORS[".gz"](b"text")[4:8] == b"\0\0\0\0"  # no clock in the header
+    kill(source, output="out.gz")
     assert not source.with_name("out.gz").exists()
-    again = run_to_end(job, said=said)
-    assert again.sentences == TEXTS[6:]
-    assert "resuming: 2 chunks done already" in said[0]
+    capsys.readouterr()
+    assert run(source, output="out.gz").sentences == TEXTS[6:]
+    said = capsys.readouterr().err
+    assert "resuming: 2 chunks done already\n" in said and "; 6 already done: " in said
     undisturbed = source.with_name("undisturbed.gz").read_bytes()
     assert source.with_name("out.gz").read_bytes() == undisturbed
 
@@ -98,11 +159,10 @@ def test_a_kill_before_the_file_is_there_costs_no_chunk(source, monkeypatch):
             raise Killed
         replace(temporary, path)
 
-    job = make_job(source)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(os, "replace", kill_at_the_file)
-        run_to_end(job)
-    assert run_to_end(job).sentences == []
+        run(source)
+    assert run(source).sentences == []
     assert source.with_name("out").read_bytes() == BACKWARDS
     assert not source.with_name("out.parts").exists()
 
@@ -113,17 +173,16 @@ def test_chunks_that_could_not_be_removed_are_of_no_job(source, monkeypatch):
     def fail(path, **options):
         raise OSError(errno.EIO, "Input/output error", str(path))
 
-    job = make_job(source)
     with monkeypatch.context() as patch:
         patch.setattr(os, "rmdir", fail)
         with pytest.warns(UserWarning, match="out.parts could not be removed: Input/output error"):
-            run_to_end(job)
+            run(source)
     assert source.with_name("out").read_bytes() == BACKWARDS
     with pytest.raises(ValueError, match="add --overwrite"):
-        check_answers_file(job.output, [], "a run", may_replace=False)
+        check_answers_file(str(source.with_name("out")), [], "a run", may_replace=False)
     (source.with_name("out.parts") / "000000.00c0ffee").write_text("of a job that is done")
     source.write_text("other\n")
-    run_to_end(job)
+    run(source)
     assert source.with_name("out").read_text() == "rehto\n"
     assert not source.with_name("out.parts").exists()
 
@@ -131,22 +190,19 @@ def test_chunks_that_could_not_be_removed_are_of_no_job(source, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"options": {"beam_size": 2}}, "options {}, not {'beam_size': 2}"),
-        ({"jsonl": True}, "format text, not jsonl"),
+        ({"beam_size": 2}, "options {}, not {'beam_size': 2}"),
+        ({"jsonl": True}, "format text 0, not jsonl"),
         ({"chunk_lines": 4}, "chunk_lines 3, not 4"),
+        ({"translator": FakeTranslator(checkpoint="best")}, r"checkpoint fake (1), not best"),
     ],
 )
 def test_a_job_is_not_resumed_with_other_options(changes, said, source):
-    """Catches a file whose beginning was made with other options than its end."""
-    with pytest.raises(Killed):
-        run_to_end(make_job(source), FakeTranslator(dies_at=TEXTS[7]))
+    """Catches a file whose beginning was made with other options or weights than its end."""
+    kill(source)
     before = parts_of(source)
     with pytest.raises(ValueError, match="name another --output, or delete the folder") as caught:
-        run_to_end(make_job(source, **changes))
+        run(source, **changes)
     assert said in str(caught.value) and "\n" not in str(caught.value)
-    other = FakeTranslator(checkpoint="best (2)")
-    with pytest.raises(ValueError, match=r"checkpoint fake \(1\), not best \(2\)"):
-        run_to_end(make_job(source), other)
     assert parts_of(source) == before
 
 
@@ -155,50 +211,44 @@ def test_a_job_is_not_resumed_with_other_options(changes, said, source):
 )
 def test_a_job_is_not_resumed_on_another_text(texts, source):
     """Catches translations of lines that have changed since, and parts of a longer text deleted."""
-    with pytest.raises(Killed):
-        run_to_end(make_job(source), FakeTranslator(dies_at=TEXTS[10]))
+    kill(source, at=TEXTS[10])
     source.write_text("\n".join(texts))
     with pytest.raises(ValueError, match="belongs to another input"):
-        run_to_end(make_job(source))
+        run(source)
     assert len(parts_of(source)) == 3
     assert not source.with_name("out").exists()
 
 
 def test_two_jobs_cannot_write_the_same_file(source):
     """Catches two runs that do everything twice and remove each other's parts."""
-    job, translator = make_job(source), FakeTranslator()
-    first = ResumableFile(job.output, job.identity(translator))
+    first = ResumableFile(str(source.with_name("out")), {})
     first.open()
     with pytest.raises(ValueError, match=f"in use by process {os.getpid()} .*another --output"):
-        run_to_end(job)
+        run(source)
     assert first.folder.is_dir()
     first.close()
     assert not first.folder.exists()
-    run_to_end(job)
+    run(source)
 
 
 def test_a_full_disk_is_one_sentence_and_costs_no_chunk(source, monkeypatch):
     """Catches a stack trace, a half-written part, and parts that are lost with it."""
-    job = make_job(source)
     with monkeypatch.context() as patch:
         full_after(patch, 3)
-        with pytest.raises(
-            ValueError, match=r"\(No space left on device\).*; free some space and start"
-        ):
-            run_to_end(job)
+        with pytest.raises(OSError, match="No space left on device") as caught:
+            run(source)
+    assert explain_system_error(caught.value).endswith("or written: No space left on device.")
     assert len(parts_of(source)) == 2  # and no .tmp
-    assert run_to_end(job).sentences == TEXTS[6:]
+    assert run(source).sentences == TEXTS[6:]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_job_at_once_and_names_the_command_that_resumes_it(
-    number, source, monkeypatch
-):
-    """Catches a signal that is noticed after hours, chunks lost by it, and a wrong exit code."""
+def test_a_signal_ends_a_job_at_once(number, source, monkeypatch):
+    """Catches a signal that is noticed after hours, and chunks lost by it."""
     monkeypatch.setattr(threading, "Timer", MagicMock())  # which ends this process otherwise
     end_on_signals()
-    translator, said = FakeTranslator(), []
-    translate, code = translator.translate, 130 if number == signal.SIGINT else 75
+    translator = FakeTranslator()
+    translate = translator.translate
 
     def stop_at(sentences, **options):
         if TEXTS[7] in sentences:
@@ -207,9 +257,8 @@ def test_a_signal_ends_a_job_at_once_and_names_the_command_that_resumes_it(
         return translate(sentences, **options)
 
     translator.translate = stop_at
-    job = make_job(source)
-    assert run_job(translator, job, say=said.append, command="python eval.py --x") == code
-    assert said == ["stopped; finished chunks are kept; resume with: python eval.py --x"]
+    with pytest.raises(Interruption):
+        run(source, translator)
     assert len(parts_of(source)) == 2
 
 
@@ -220,7 +269,7 @@ def test_an_error_before_the_first_chunk_leaves_nothing_behind(source):
     (source.parent / "q.gz").write_bytes(gzip.compress(b"one\n" * 2))
     for name in ("p", "q.gz"):  # found at once, and in the first chunk
         with pytest.raises(ValueError, match=r"in has 13 lines and \S+ has 2; they must pair"):
-            run_to_end(make_job(source, prefixes=str(source.parent / name)))
+            run(source, prefixes=str(source.parent / name))
     assert source.with_name("out").read_text() == "of yesterday"
     assert not source.with_name("out.parts").exists()
 
@@ -231,28 +280,8 @@ def test_a_folder_of_the_same_name_keeps_what_is_not_ours(source):
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
     with pytest.warns(UserWarning, match="Directory not empty"):
-        run_to_end(make_job(source))
+        run(source)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
-
-
-def test_formats_prefixes_and_scores(source, monkeypatch):
-    """Catches flags that are read and not heeded."""
-    (source.parent / "other").write_text("".join(f"{n}\n" for n in range(13)))
-    other = str(source.parent / "other")
-
-    def first_line(**changes):
-        run_to_end(make_job(source, **changes))
-        return source.with_name("out").read_text().split("\n")[0]
-
-    assert first_line(scores=True) == "ä 0 enil\t0.000000"
-    run_to_end(make_job(source, nbest=2))
-    rows = source.with_name("out").read_text().splitlines()
-    assert rows[6:8] == ["3\tä 3 enil\t0.000000", "3\tä 3 enil\t-0.500000"]
-    assert first_line(prefixes=other) == "0ä 0 enil"
-    assert first_line(score=other) == "-1.000000\t-8.000000"
-    assert json.loads(first_line(score=other, jsonl=True))["pieces"] == 2
-    record = json.loads(first_line(jsonl=True, nbest=3))
-    assert record["source"] == "line 0 ä" and len(record["translations"]) == 3
 
 
 def test_the_lines_of_a_refused_chunk_are_named(source):
@@ -266,28 +295,40 @@ def test_the_lines_of_a_refused_chunk_are_named(source):
 
     translator.translate = refuse
     with pytest.raises(ValueError, match=r"in, lines 7 to 9: A prefix is too long\.$"):
-        run_to_end(make_job(source), translator)
+        run(source, translator)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"output": "nowhere/out"}, "a folder that exists, not nowhere/out"),
-        ({"output": "/"}, "--output must be a file"),
-        ({"output": "s3://bucket/out"}, "--output must be a file"),
-    ],
-)
-def test_impossible_jobs_are_refused(changes, said, source):
+@pytest.mark.parametrize("output", ["nowhere/out", "/", "s3://bucket/out"])
+def test_impossible_outputs_are_refused(output):
     """Catches hours of work that end with a path that cannot be written."""
-    with pytest.raises(ValueError, match=said):
-        make_job(source, **changes).check()
+    with pytest.raises(ValueError, match=f"a file in a folder that exists, not {output}"):
+        check_files(output)
+
+
+def test_a_truncated_archive_is_no_whole_file(source):
+    """Catches the output for what could be read, under the name of all."""
+    packed = source.with_name("in.gz")
+    packed.write_bytes(gzip.compress(source.read_bytes())[:-9])
+    with pytest.raises(ValueError, match=r"in\.gz cannot be read"):
+        run(packed)
+    assert not source.with_name("out").exists()
+
+
+def test_bad_lines_are_reported_at_once_and_counted_at_the_end(source, capsys):
+    """Catches a Latin-1 corpus that is noticed after hours, or a warning for each line of it."""
+    source.write_bytes(b"ok\n\xff\n" * 10)
+    run(source)
+    first, last, _ = capsys.readouterr().err.splitlines()
+    assert first == f"warning: 1 lines that are not UTF-8, bytes replaced ({source} line 2)"
+    assert last.startswith("warning: 10 lines") and last.endswith("line 2, 4, 6, 8, 10, …)")
 
 
 # ---- streams
 
 
-def test_a_stream_is_written_line_by_line_as_chunks_end(source, monkeypatch):
-    """Catches translations that a pipe gets only at the end, or out of order."""
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_stream_is_written_line_by_line_as_chunks_end(is_terminal, source, monkeypatch):
+    """Catches translations that a pipe gets only at the end, and commands to a terminal."""
 
     class Pipe(io.BytesIO):
         flushed = ()
@@ -295,10 +336,14 @@ def test_a_stream_is_written_line_by_line_as_chunks_end(source, monkeypatch):
         def flush(self):
             self.flushed += (self.getvalue(),)
 
+        def isatty(self):
+            return is_terminal
+
     pipe = Pipe()
-    monkeypatch.setattr(run_job_module, "open_stream", lambda _: Stream(pipe, "Standard output"))
-    run_to_end(make_job(source, ""))
-    assert pipe.getvalue() == BACKWARDS
+    monkeypatch.setattr(file_job, "open_stream", lambda _: pipe)
+    source.write_text("\n".join([*TEXTS[:-1], "\x1b[31m"]))
+    run(source, output="")
+    assert pipe.getvalue().endswith(b"m13[\\x1b\n" if is_terminal else b"m13[\x1b\n")
     assert [data.count(b"\n") for data in pipe.flushed] == [3, 6, 9, 12, 13]
 
 
@@ -311,70 +356,40 @@ def test_pipes_and_devices_are_written_to(tmp_path):
     found = []
     reader = threading.Thread(target=lambda: found.append((tmp_path / "pipe").read_bytes()))
     reader.start()
-    stream = open_stream(str(tmp_path / "pipe"))
-    stream.write(Chunk(0, 0, ["x"]), b"x\n")
-    del stream
+    with open_stream(str(tmp_path / "pipe")) as stream:
+        stream.write(b"x\n")
     reader.join()
     assert found == [b"x\n"]
-
-
-def test_a_closed_pipe_is_no_full_disk():
-    """Catches a pipe to head that ends in an error, and a full disk that ends in silence."""
-
-    class Broken(io.BytesIO):
-        def __init__(self, error):
-            super().__init__()
-            self.error = error
-
-        def write(self, data):
-            raise self.error
-
-    with pytest.raises(BrokenPipeError):
-        Stream(Broken(BrokenPipeError()), "x").write(None, b"")
-    full = OSError(errno.ENOSPC, "No space left on device")
-    with pytest.raises(ValueError, match=r"^x cannot be written \(No space left on device\)"):
-        Stream(Broken(full), "x").write(None, b"")
 
 
 # ---- answers of other tasks
 
 
-def answer_job(source):
-    return AnswerJob(str(source), str(source.with_name("out")), chunk_lines=3)
+def answer(source, function, identity):
+    answerer = Answerer(answer=function, identity=identity)
+    answer_file(answerer, str(source), str(source.with_name("out")), chunk_lines=3)
 
 
 def test_answers_are_one_line_each(source):
     """Catches answers with line breaks, and answers that move up by a line."""
-    run_to_end(
-        answer_job(source), Answerer(answer=lambda x: [f"{t[::-1]}\n" for t in x], identity={})
-    )
-    expected = BACKWARDS.replace(b"\n", b" \n")
-    assert source.with_name("out").read_bytes() == expected
+    answer(source, lambda texts: [f"{text[::-1]}\n" for text in texts], {})
+    assert source.with_name("out").read_bytes() == BACKWARDS.replace(b"\n", b" \n")
     with pytest.raises(ValueError, match="lines 1 to 3: the task gave 2 answers"):
-        run_to_end(answer_job(source), Answerer(answer=lambda texts: texts[1:], identity={}))
+        answer(source, lambda texts: texts[1:], {})
 
 
 def test_answers_of_another_model_are_not_mixed(source):
     """Catches a file whose end is of another checkpoint or seed than its beginning."""
 
-    def answer(texts):
+    def die(texts):
         if TEXTS[7] in texts:
             raise Killed
         return texts
 
     with pytest.raises(Killed):
-        run_to_end(answer_job(source), Answerer(answer=answer, identity={"seed": 1}))
+        answer(source, die, {"seed": 1})
     with pytest.raises(ValueError, match="seed 1, not 2: start with the same"):
-        run_to_end(answer_job(source), Answerer(answer=answer, identity={"seed": 2}))
-
-
-def test_a_truncated_archive_is_no_whole_file(source):
-    """Catches the output for what could be read, under the name of all."""
-    packed = source.with_name("in.gz")
-    packed.write_bytes(gzip.compress(source.read_bytes())[:-9])
-    with pytest.raises(ValueError, match=r"in\.gz cannot be read"):
-        run_to_end(make_job(packed))
-    assert not source.with_name("out").exists()
+        answer(source, die, {"seed": 2})
 
 
 # ---- several hosts
@@ -395,20 +410,20 @@ def be_host(monkeypatch):
 
 def test_hosts_share_a_file_and_do_nothing_twice(source, be_host, monkeypatch):
     """Catches a file joined without the chunks of a slow host, or by the one that is not first."""
-    job, first, last = make_job(source), FakeTranslator(), FakeTranslator()
+    first, last = FakeTranslator(), FakeTranslator()
     wait_for = Parts.wait_for
 
     def run_the_last(parts, wanted, patience, name):
         be_host(1, 2)
         with monkeypatch.context() as patch:
             patch.setattr(ResumableFile, "finish", lambda *_: None)  # which waits for the first
-            run_to_end(job, last)
+            run(source, last)
         be_host(0, 2)
         return wait_for(parts, wanted, 0, name)
 
     monkeypatch.setattr(Parts, "wait_for", run_the_last)
     be_host(0, 2)
-    run_to_end(job, first)
+    run(source, first)
     assert first.sentences == TEXTS[:3] + TEXTS[6:9] + TEXTS[12:]
     assert last.sentences == TEXTS[3:6] + TEXTS[9:12]
     assert source.with_name("out").read_bytes() == BACKWARDS
@@ -417,11 +432,72 @@ def test_hosts_share_a_file_and_do_nothing_twice(source, be_host, monkeypatch):
 
 def test_a_host_that_does_not_come_is_given_up(source, be_host, monkeypatch):
     """Catches a wait without end, and chunks of the hosts that are well which are lost with it."""
-    job = make_job(source)
     monkeypatch.setattr(hosts, "WAIT_SECONDS", 0)
     be_host(0, 2)
     with pytest.raises(ResumableError, match=r"2 chunks of other hosts missing .*every host again"):
-        run_to_end(job)
+        run(source)
     be_host(0, 1)
-    assert run_to_end(job).sentences == TEXTS[3:6] + TEXTS[9:12]
+    assert run(source).sentences == TEXTS[3:6] + TEXTS[9:12]
     assert source.with_name("out").read_bytes() == BACKWARDS
+
+
+# ---- formats
+
+
+@pytest.mark.parametrize(
+    ("changes", "first", "last"),
+    [
+        ({"scores": True}, "ä 0 enil\t0.000000", "dne\t0.000000"),
+        ({"nbest": 2}, "0\tä 0 enil\t0.000000", "12\tdne\t-0.500000"),
+        ({"prefixes": "other"}, "0ä 0 enil", "12dne"),
+        ({"score": "other"}, "-1.000000\t-8.000000", "-2.000000\t-3.000000"),
+    ],
+)
+def test_formats_prefixes_and_scores(changes, first, last, source):
+    """Catches flags that are read and not heeded."""
+    (source.parent / "other").write_text("".join(f"{n}\n" for n in range(13)))
+    is_path = {"prefixes", "score"}
+    run(source, **{k: str(source.parent / v) if k in is_path else v for k, v in changes.items()})
+    rows = source.with_name("out").read_text().splitlines()
+    assert (rows[0], rows[-1]) == (first, last)
+
+
+@pytest.mark.parametrize(
+    ("style", "fields"), [("text", 1), ("scores", 2), ("nbest", 3), ("log_probs", 2)]
+)
+def test_nothing_in_a_translation_breaks_a_line_of_text(style, fields):
+    """Catches a tab or a line feed in a translation, which shifts all that follow."""
+    chunk = Chunk(2, 40, ["x", "y"], ["x", "y"])
+    rows = list(format_chunk(style, chunk, [[Translation(AWKWARD, -1.5, -2.0, [1])]] * 2))
+    assert len(rows) == 2 and not any({"\n", "\r"} & set(row) for row in rows)
+    assert [len(row.split("\t")) for row in rows] == [fields] * 2
+    assert (rows[1].startswith("41\t"), "-1.500000" in rows[1]) == (style == "nbest", fields > 1)
+
+
+def test_jsonl_holds_everything_as_it_is(source):
+    """Catches lines that no reader of JSON takes: surrogates, infinity, control characters."""
+    best = [Translation(AWKWARD, -1.5, -2.0, [1]), Translation("", float("-inf"), float("nan"))]
+    (row,) = format_chunk("jsonl", Chunk(0, 0, [AWKWARD]), [best])
+    assert "\n" not in row
+    record = json.loads(row, parse_constant=lambda name: pytest.fail(name))
+    assert record["source"] == record["translations"][0]["text"] == AWKWARD
+    assert record["translations"][0] == {"text": AWKWARD, "score": -1.5, "log_prob": -2.0}
+    assert record["translations"][1] == {"text": "", "score": None, "log_prob": None}
+    source.write_text("a")
+    answer(source, lambda texts: [AWKWARD], {})
+    assert 'd"\\\u2028\u0085\x00\x1c?{}' in source.with_name("out").read_text()
+    (row,) = format_chunk("log_probs_jsonl", Chunk(0, 0, ["a"], ["b"]), [best[:1]])
+    wanted = {"source": "a", "target": "b", "score": -1.5, "log_prob": -2.0, "pieces": 1}
+    assert json.loads(row) == wanted
+
+
+@pytest.mark.parametrize("given", [{}, {"score": True}])
+@pytest.mark.parametrize("jsonl", [False, True])
+def test_alignments_are_written_beside_translations(given, jsonl, source):
+    """Catches an alignment of another line, and a flag that --jsonl forgets."""
+    translator = FakeTranslator()
+    translator.align = lambda sources, targets: [[(0, 1), (1, 0)] for _ in sources]
+    changes = {name: str(source) for name in given} | {"jsonl": jsonl and not given}
+    run(source, translator, alignments=True, **changes)
+    line = source.with_name("out").read_text().splitlines()[0]
+    assert ('"alignment": "0-1 1-0"' if changes["jsonl"] else "\t0-1 1-0") in line

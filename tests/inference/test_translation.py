@@ -7,7 +7,6 @@ from sacrebleu.metrics import CHRF
 from tests.helpers.random_translators import WORDS, random_sentences, random_translator
 from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
-from transformer.inference.chunks import Chunk
 from transformer.inference.translation import (
     Translation,
     align_words,
@@ -17,7 +16,6 @@ from transformer.inference.translation import (
     pharaoh,
     word_numbers,
 )
-from transformer.inference.translation_job import TranslationJob, format_chunk
 
 PIECES = PiecesTokenizer([*WORDS, "a@@", "b"], "@@")
 
@@ -76,19 +74,6 @@ def test_a_translator_aligns_by_the_last_layer_but_one():
         assert pairs == align_words(weights[1], *sides) != []
     assert found[6:] == [[], []]
     assert translator.align(sources, targets, 0)[:6] != found[:6]
-
-
-def test_alignments_are_written_beside_translations():
-    """Catches an alignment of another line, and a flag that --jsonl forgets."""
-    best = [[Translation("x y", -1.0, -2.0, [5], alignment=[(0, 1), (1, 0)])]]
-    chunk = Chunk(0, 0, ["a b"])
-    assert format_chunk("alignments", chunk, best) == b"x y\t0-1 1-0\n"
-    assert b'"alignment": "0-1 1-0"' in format_chunk("jsonl", chunk, best)
-    assert (
-        TranslationJob("a", alignments=True).style
-        == TranslationJob("a", alignments=True, score="b").style
-    )
-    assert TranslationJob("a", alignments=True, jsonl=True).style == "jsonl"
 
 
 TEXTS = [

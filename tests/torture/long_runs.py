@@ -36,12 +36,12 @@ TRANSLATE = """
 import json, sys
 from tests.helpers.resources import Resources
 from transformer.cli.commands import evaluate
-from transformer.inference.job_progress import JobProgress
+from transformer.inference.file_job import JobProgress
 
 resources, add = Resources(), JobProgress.add
 
-def add_and_sample(*chunk):
-    add(*chunk)
+def add_and_sample(*chunk, **options):
+    add(*chunk, **options)
     resources.sample()
 
 JobProgress.add = add_and_sample

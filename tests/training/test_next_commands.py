@@ -7,7 +7,6 @@ import pytest
 
 from tests.helpers.scripts import ROOT
 from transformer.tasks.next_commands import NextCommands
-from transformer.training import next_commands
 from transformer.training.next_commands import (
     evaluate_command,
     next_command_lines,
@@ -70,15 +69,6 @@ def test_installed_commands_go_by_their_names(started, tmp_path):
     install(tmp_path / "venv", "transformer-eval")
     started(f"{tmp_path}/venv/python", f"{tmp_path}/venv/transformer-train")
     assert evaluate_command("x") == f"{tmp_path}/venv/transformer-eval --workdir=x"
-
-
-def test_files_that_register_names_are_given_again(started, monkeypatch):
-    """Catches a next command that does not know the names of the run."""
-    started("python", "train.py")
-    files = [str(ROOT / "own.py"), "/else/where.py"]
-    monkeypatch.setattr(next_commands, "registering_files", lambda: files)
-    expected = "python eval.py --register=own.py,/else/where.py --workdir=x"
-    assert sorted(evaluate_command("x").split()) == sorted(expected.split())
 
 
 def test_modules_and_programs_of_ones_own(started, tmp_path):

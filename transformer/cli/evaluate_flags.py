@@ -9,7 +9,7 @@ from transformer.cli.flags import check_flags, check_input_files, flag, input_fi
 from transformer.cli.hosts import HostFlags
 from transformer.cli.output_files import check_answers_file, check_picture_file
 from transformer.cli.search_flags import SEARCH_FLAGS, TRANSLATION, SearchFlags
-from transformer.inference.chunks import CHUNK_LINES
+from transformer.inference import CHUNK_LINES
 from transformer.registry import OWN_TASK
 
 LANGUAGE_MODEL = ("language_model",)

@@ -4,6 +4,7 @@ Scores a split, answers lines of text, continues a prompt, or draws attention.
 """
 
 import sys
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -19,7 +20,7 @@ from transformer.config import Config
 from transformer.console import escaped, is_terminal, print_results, say
 from transformer.evaluation.results_folder import results_name, scored_otherwise
 from transformer.exit_codes import DONE
-from transformer.inference.answer_job import AnswerJob
+from transformer.inference.file_job import answer_file, check_files
 from transformer.inference.language_model import LanguageModel
 from transformer.parallel import devices, hosts
 from transformer.registry import TASKS
@@ -32,9 +33,8 @@ def evaluate_task(flags: EvaluateFlags, config: Config) -> int:
     """Does what the checked flags ask for; returns the exit code. config: the run's."""
     given = given_flags(flags)
     options = {name: given[name] for name in ANSWER_OPTIONS if name in given}
-    job = AnswerJob(flags.input, flags.output, flags.chunk_lines, options)
     if flags.input and not flags.attention:
-        job.check()
+        check_files(flags.output, flags.input)
     compile_cache.turn_on(say)
     is_first = connect_hosts(flags)
     devices.check_accelerator(say)
@@ -45,19 +45,21 @@ def evaluate_task(flags: EvaluateFlags, config: Config) -> int:
             continue_prompt(flags, flags.prompt, options)
         hosts.wait_for_all("the texts")  # a host that leaves ends the others
     elif flags.input:
-        answer_lines(flags, config, job)
+        answer_lines(flags, config, options)
     else:
         score_split(flags, config)
     return DONE
 
 
-def answer_lines(flags: EvaluateFlags, config: Config, job: AnswerJob) -> None:
+def answer_lines(flags: EvaluateFlags, config: Config, options: dict[str, Any]) -> None:
     """Answers each line of --input."""
     task = TASKS[config.task]
     answerer = task.load_answerer(
-        flags.workdir, flags.checkpoints, job.options, **flags.compute_settings
+        flags.workdir, flags.checkpoints, options, **flags.compute_settings
     )
-    write_output(answerer, job, "a text")
+    files = flags.input, flags.output
+    job = partial(answer_file, answerer, *files, chunk_lines=flags.chunk_lines)
+    write_output(job, *files, "a text")
     say_cut(answerer.num_cut(), "text", answerer.cut)
 
 

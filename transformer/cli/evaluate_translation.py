@@ -3,6 +3,8 @@
 Scores it, compares it with other runs, translates, or draws its attention.
 """
 
+from functools import partial
+
 from transformer.cli import compile_cache
 from transformer.cli.compare_runs import compare_runs
 from transformer.cli.draw_attention import draw_attention
@@ -13,7 +15,8 @@ from transformer.cli.write_output import say_cut, write_output
 from transformer.config import Config
 from transformer.console import quantity, say
 from transformer.exit_codes import DONE
-from transformer.inference.translation_job import TranslationJob
+from transformer.inference.file_job import check_files
+from transformer.inference.translate_file import translate_file
 from transformer.model import costs
 from transformer.parallel import devices
 from transformer.search.options import SearchOptions
@@ -22,7 +25,8 @@ from transformer.search.options import SearchOptions
 def evaluate_translation(flags: EvaluateFlags, config: Config) -> int:
     """Does what the checked flags ask for; returns the exit code. config: the run's."""
     if flags.input and not (flags.is_scoring or flags.attention):
-        make_job(flags).check()
+        companion = flags.score or flags.prefixes
+        check_files(flags.output, flags.input, *([companion] if companion else []))
     SearchOptions.from_config(config.decoding, **flags.search_options)  # refuses wrong values
     compile_cache.turn_on(say)
     if costs.fits_a_core(config.model):
@@ -40,26 +44,13 @@ def evaluate_translation(flags: EvaluateFlags, config: Config) -> int:
     return DONE
 
 
-def make_job(flags: EvaluateFlags) -> TranslationJob:
-    """Returns the job that the flags describe."""
-    return TranslationJob(
-        input=flags.input,
-        output=flags.output,
-        nbest=flags.nbest,
-        scores=flags.scores,
-        jsonl=flags.jsonl,
-        alignments=flags.alignments,
-        score=flags.score,
-        prefixes=flags.prefixes,
-        chunk_lines=flags.chunk_lines,
-        options=flags.search_options,
-    )
-
-
 def write_translations(flags: EvaluateFlags) -> None:
     """Translates --input."""
     translator = open_translator(flags)
-    write_output(translator, make_job(flags), "a sentence")
+    names = ("nbest", "scores", "jsonl", "alignments", "score", "prefixes", "chunk_lines")
+    options = {name: getattr(flags, name) for name in names} | flags.search_options
+    job = partial(translate_file, translator, flags.input, flags.output, **options)
+    write_output(job, flags.input, flags.output, "a sentence")
     if flags.output:
         most = translator.max_num_programs(**flags.search_options)
         programs = quantity(translator.num_programs(), "program")

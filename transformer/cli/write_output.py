@@ -1,24 +1,27 @@
 """Runs the job of `eval.py --input` for any task, and says what a person should know of it."""
 
+from collections.abc import Callable
+
 from transformer.cli.process import exit_process
 from transformer.console import ask_for_lines, quantity, say
-from transformer.exit_codes import DONE
-from transformer.inference.file_job import FileJob, ModelT
-from transformer.inference.run_job import run_job
 from transformer.parallel import hosts
+from transformer.parallel.stopping import Interruption, exit_code_of
 from transformer.training.next_commands import this_command
 
 
-def write_output(model: ModelT, job: FileJob[ModelT], asked_for: str) -> None:
+def write_output(job: Callable[[], None], input: str, output: str, asked_for: str) -> None:
     """Runs a job to its end; ends the process if a signal stops it.
 
     asked_for: what a person at a terminal is to type line by line, as "a sentence".
     """
-    if job.input == "-":
+    if input == "-":
         ask_for_lines(asked_for)
-    code = run_job(model, job, say=say, command=this_command())
-    if code != DONE:
-        exit_process(code)
+    try:
+        job()
+    except Interruption as interruption:
+        kept = f"; finished chunks are kept; resume with: {this_command()}" if output else ""
+        say(f"stopped{kept}")
+        exit_process(exit_code_of(interruption.number))
 
 
 def say_cut(num_cut: int, line: str, cut: str) -> None:

@@ -1,113 +1,76 @@
-"""What a job over a text file is: lines are read in chunks, and each chunk gives some output."""
+"""Answers each line of a text file: by its translation, its class or its continuation.
+
+A text is divided into chunks of lines: the unit of work, of order and of resuming. A chunk depends
+on the text alone, so that every host that reads the text finds the same chunks, and each host
+computes its share of them. Only the current chunk is in memory.
+"""
 
 import gzip
 import lzma
 import os
+import re
+import stat
 import sys
+import time
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
-from functools import partial
-from itertools import repeat
+from functools import cached_property, partial
+from itertools import islice, repeat, zip_longest
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import IO, Any
 
+import jax
+
+from transformer import console
 from transformer.checkpoint.fingerprint import fingerprints
+from transformer.console import Phase, format_seconds, phase, quantity, say
 from transformer.data.files.text import Lines, count_lines, open_lines
 from transformer.files import storage
-from transformer.inference.chunks import CHUNK_LINES, Chunk, check_equal, read_chunks, stream_sizes
+from transformer.inference import CHUNK_LINES
 from transformer.inference.predictor import Predictor
+from transformer.inference.resumable_output import ResumableFile
+from transformer.parallel import hosts
 
-ModelT = TypeVar("ModelT")
+FIRST_CHUNK_LINES = 64  # of a stream, whose reader should not wait long for the first line
+LINE_BREAKS = re.compile(r"[\n\r]")
+# By the suffix of the output; what several chunks become, one after another, is a valid file.
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": partial(gzip.compress, compresslevel=6, mtime=0),
     ".xz": lzma.compress,
 }
 
 
-def make_compressor(output: str) -> Callable[[bytes], bytes]:
-    """Returns a function that compresses bytes as the suffix of the file name `output` says.
+@dataclass(frozen=True, kw_only=True)
+class Answerer:
+    """What answers lines of text, and what its answers depend on.
 
-    The results for several chunks, one after another, are a valid file.
-    """
-    return COMPRESSORS.get(Path(output).suffix, bytes)
-
-
-@dataclass(frozen=True)
-class FileJob(ABC, Generic[ModelT]):
-    """A text, where the output goes, and how a `ModelT` makes that of a chunk of lines.
-
-    input, output: files, local or gs://, also .gz and .xz; input "-" is standard input and output
-      "" standard output.
-    chunk_lines: lines that are computed together and kept when the job is stopped.
+    answer: returns one text for each line of a list; none may depend on the other lines.
+    identity: {name: value} of everything on which the answers depend, besides the lines; a job that
+      was stopped is resumed only if it is the same. `identity_of` gives that of a `Predictor`.
+    num_cut: returns how many lines so far were too long to be read whole.
+    cut: what happened to those, as what follows "2 texts": "longer than 64 tokens, cut there".
     """
 
-    input: str
-    output: str = ""
-    chunk_lines: int = CHUNK_LINES
+    answer: Callable[[list[str]], Sequence[str]]
+    identity: dict[str, Any]
+    num_cut: Callable[[], int] = lambda: 0
+    cut: str = "cut"
 
-    @property
-    def files(self) -> list[str]:
-        """The files that are read: the input first, and then one whose lines pair with its."""
-        return [self.input]
 
-    def check(self) -> None:
-        """Raises ValueError for files that cannot be written or do not pair."""
-        output = self.output
-        if output and not storage.is_remote(output):
-            folder = os.path.dirname(os.path.realpath(output))
-            if os.path.isdir(output) or not os.path.isdir(folder):
-                raise ValueError(f"--output must be a file in a folder that exists, not {output}.")
-        if len(self.files) == 2:
-            counts = [count_lines(path) for path in self.files]
-            if counts[0] is not None and counts[1] is not None:
-                check_equal(self.files[0], counts[0], self.files[1], counts[1])
+def answer_file(
+    answerer: Answerer, input: str, output: str = "", *, chunk_lines: int = CHUNK_LINES
+) -> None:
+    """Writes one line for each line of a text; the arguments are those of `FileJob`."""
 
-    def check_options(self, model: ModelT) -> None:
-        """Raises ValueError for options that the model refuses."""
+    def answer(chunk: Chunk) -> Iterator[str]:
+        answers = answerer.answer(chunk.lines)
+        if len(answers) != len(chunk.lines):
+            raise ValueError(f"the task gave {len(answers)} answers; there must be one a line.")
+        return (LINE_BREAKS.sub(" ", text) for text in answers)
 
-    def open(self) -> list[Lines]:
-        """Opens every file that is read."""
-        return [open_lines(path) for path in self.files]
-
-    def read_chunks(self, files: list[Lines]) -> Iterator[Chunk]:
-        """Yields the chunks of the opened files; the first are small if a reader may wait."""
-        sizes = repeat(self.chunk_lines)
-        if not self.output:
-            is_terminal = self.input == "-" and sys.stdin and sys.stdin.isatty()
-            sizes = repeat(1) if is_terminal else stream_sizes(self.chunk_lines)
-        return read_chunks(*files, sizes=sizes)
-
-    def run_chunk(self, model: ModelT, chunk: Chunk) -> tuple[bytes, int]:
-        """Returns (lines of output for a chunk, number of target tokens in them, 0 if unknown).
-
-        Raises ValueError, naming the lines of the chunk, for what the model refuses.
-        """
-        try:
-            return self._output(model, chunk)
-        except ValueError as error:
-            lines = f"{self.input}, lines {chunk.start + 1:,} to {chunk.end:,}"
-            raise ValueError(f"{lines}: {error}") from None
-
-    def identity(self, model: ModelT) -> dict[str, Any]:
-        """Returns {name: value} of everything, besides the text, that the output depends on.
-
-        A stopped job is resumed only if all of it is the same.
-        """
-        return {
-            **self._identity(model),
-            "chunk_lines": self.chunk_lines,
-            "packed as": suffix if (suffix := Path(self.output).suffix) in COMPRESSORS else "",
-        }
-
-    @abstractmethod
-    def _output(self, model: ModelT, chunk: Chunk) -> tuple[bytes, int]:
-        """Returns what `run_chunk` does; a ValueError need not name the lines."""
-
-    @abstractmethod
-    def _identity(self, model: ModelT) -> dict[str, Any]:
-        """Returns what `identity` does, without the fields of this class."""
+    FileJob([input], output, answer, answerer.identity, chunk_lines).run()
 
 
 def identity_of(predictor: Predictor) -> dict[str, Any]:
@@ -121,3 +84,225 @@ def identity_of(predictor: Predictor) -> dict[str, Any]:
         "vocabulary": [zlib.crc32(tokenizer.to_bytes()) for tokenizer in predictor.tokenizers],
         **({"classes": zlib.crc32(repr(names).encode())} if names else {}),
     }
+
+
+def check_files(output: str, *files: str) -> None:
+    """Raises ValueError for an output that cannot be written, and for texts that do not pair."""
+    if output and not storage.is_remote(output):
+        folder = os.path.dirname(os.path.realpath(output))
+        if os.path.isdir(output) or not os.path.isdir(folder):
+            raise ValueError(f"--output must be a file in a folder that exists, not {output}.")
+    counts = [count_lines(path) for path in files]
+    if None not in counts:
+        _check_equal(files, counts)
+
+
+# ---- the text
+
+
+@dataclass
+class Chunk:
+    """Consecutive lines of a text.
+
+    start: number of lines before them. companions: a target or a prefix per line.
+    fraction_read: of the bytes of the text, up to the end of the chunk; None if it is not known.
+    """
+
+    number: int
+    start: int
+    lines: list[str]
+    companions: list[str] | None = None
+    fraction_read: float | None = None
+
+    @property
+    def end(self) -> int:
+        """The number of lines before the next chunk."""
+        return self.start + len(self.lines)
+
+    @cached_property
+    def checksum(self) -> str:
+        """Eight hexadecimal digits that depend on the lines and their companions."""
+        text = "\n".join([*self.lines, *(self.companions or ())])
+        return f"{zlib.crc32(text.encode(errors='surrogatepass')):08x}"
+
+
+def read_chunks(files: Sequence[Lines], sizes: Iterable[int]) -> Iterator[Chunk]:
+    """Yields the chunks of a text and reads each only when it is asked for.
+
+    files: the text and, if there are two, its companions, as many lines, else ValueError. sizes:
+    the number of lines of the first, second, … chunk.
+    """
+    rows, sizes = _pair_lines(files), iter(sizes)
+    number = start = 0
+    while chunk := list(islice(rows, next(sizes))):
+        texts, *others = (list(side) for side in zip(*chunk, strict=True))
+        yield Chunk(number, start, texts, *(others or [None]), files[0].fraction_read)
+        number, start = number + 1, start + len(chunk)
+
+
+def stream_sizes(num_lines: int) -> Iterator[int]:
+    """Yields small sizes first, so that output appears soon: 64, 128, … up to `num_lines`."""
+    size = FIRST_CHUNK_LINES
+    while True:
+        yield min(size, num_lines)
+        size = min(2 * size, num_lines)
+
+
+def _pair_lines(files: Sequence[Lines]) -> Iterator[tuple[str, ...]]:
+    counts = [0] * len(files)
+    for row in zip_longest(*files):
+        counts = [n + (line is not None) for n, line in zip(counts, row, strict=True)]
+        if None not in row:
+            yield row
+    _check_equal([file.name for file in files], counts)
+
+
+def _check_equal(names: Sequence[str], counts: Sequence[int | None]) -> None:
+    """Raises ValueError with both numbers of lines if they differ."""
+    if len(set(counts)) > 1:
+        raise ValueError(
+            f"{names[0]} has {counts[0]} lines and {names[1]} has {counts[1]}; they must pair."
+        )
+
+
+# ---- the work
+
+
+@dataclass(frozen=True)
+class FileJob:
+    """A text, where the output goes, and what is written for a chunk of lines.
+
+    files: the input, and perhaps one whose lines pair with its; local or gs://, also .gz and .xz;
+      "-" is standard input.
+    output: a file of the same kinds, or "" for standard output.
+    answer: returns the lines of output for a chunk.
+    identity: {name: value} of everything, besides the text, on which they depend; a job that was
+      stopped is resumed only if it is the same.
+    chunk_lines: lines that are computed together and kept when the job is stopped.
+    """
+
+    files: Sequence[str]
+    output: str
+    answer: Callable[[Chunk], Iterable[str]]
+    identity: dict[str, Any]
+    chunk_lines: int = CHUNK_LINES
+
+    def run(self) -> None:
+        """Does what is missing of the job; on several hosts each its share of the chunks.
+
+        Raises ValueError for files that cannot be read or written or do not pair, and
+        `ResumableError` if another host does not do its chunks.
+        """
+        check_files(self.output, *self.files)
+        stream = open_stream(self.output)
+        if jax.process_count() > 1 and (stream or "-" in self.files):
+            raise ValueError(
+                "Several hosts need files that all of them see as --input and --output."
+            )
+        files = [open_lines(path) for path in self.files]
+        is_typed = "-" in self.files and console.is_terminal(sys.stdin)
+        idle = Phase(self.files[0], 0, time.monotonic)  # a row would lie over what is typed
+        with nullcontext(idle) if is_typed else phase(self.files[0]) as this:
+            progress = JobProgress(files, this)
+            if stream:
+                sizes = repeat(1) if is_typed else stream_sizes(self.chunk_lines)
+                self._write_stream(stream, read_chunks(files, sizes), progress)
+            else:
+                self._write_file(read_chunks(files, repeat(self.chunk_lines)), progress)
+        progress.finish(self.output)
+
+    def _write_stream(
+        self, stream: IO[bytes], chunks: Iterator[Chunk], progress: "JobProgress"
+    ) -> None:
+        """Writes each chunk at once; on a terminal, control characters are escaped."""
+        for chunk in chunks:
+            data = self.run_chunk(chunk)
+            if console.is_terminal(stream):
+                console.live_line().close()
+                data = console.escaped(data.decode()).encode()
+            stream.write(data)
+            stream.flush()
+            progress.add(chunk)
+
+    def _write_file(self, chunks: Iterator[Chunk], progress: "JobProgress") -> None:
+        """Writes every chunk that is missing and whose number is this host's, then the file."""
+        host, num_hosts, start = jax.process_index(), jax.process_count(), time.monotonic()
+        suffix, checksums = Path(self.output).suffix, []
+        compress = COMPRESSORS.get(suffix, bytes)
+        form = {"chunk_lines": self.chunk_lines, "packed as": suffix * (suffix in COMPRESSORS)}
+        with closing(ResumableFile(self.output, self.identity | form)) as file:
+            if num_finished := file.open():
+                say(f"resuming: {quantity(num_finished, 'chunk')} done already")
+            for chunk in chunks:
+                place = chunk.number, chunk.checksum
+                was_finished = file.has(*place)
+                if not was_finished and chunk.number % num_hosts == host:
+                    file.write(*place, compress(self.run_chunk(chunk)))
+                checksums.append(chunk.checksum)
+                progress.add(chunk, was_finished=was_finished)
+            patience = max(hosts.WAIT_SECONDS, time.monotonic() - start)
+            file.finish(checksums, compress(b""), patience)
+
+    def run_chunk(self, chunk: Chunk) -> bytes:
+        """Returns what is written for a chunk, in which a surrogate becomes "?".
+
+        Raises ValueError, naming the lines of the chunk, for what the model refuses.
+        """
+        try:
+            rows = self.answer(chunk)
+            return "".join(f"{row}\n" for row in rows).encode(errors="replace")
+        except ValueError as error:
+            lines = f"{self.files[0]}, lines {chunk.start + 1:,} to {chunk.end:,}"
+            raise ValueError(f"{lines}: {error}") from None
+
+
+def open_stream(output: str) -> IO[bytes] | None:
+    """Opens `output` if it is standard output (""), a pipe or a device; None for any other."""
+    if not output:
+        if sys.stdout is None:
+            raise ValueError("Standard output is closed; name a file with --output.")
+        return sys.stdout.buffer
+    if storage.is_remote(output) or not os.path.exists(output):
+        return None
+    return None if stat.S_ISREG(os.stat(output).st_mode) else open(output, "wb")
+
+
+class JobProgress:
+    """Counts the finished chunks of a job in a phase, and warns of bad lines in its files."""
+
+    def __init__(self, files: Sequence[Lines], this: Phase) -> None:
+        self._files, self._phase = files, this
+        this.unit = "lines"
+        self._num_done_before = 0
+        self._warned: dict[str, int] = {}
+
+    def add(self, chunk: Chunk, *, was_finished: bool = False) -> None:
+        """Counts a chunk. was_finished: whether an earlier start had finished it."""
+        this, count = self._phase, len(chunk.lines)
+        if was_finished:
+            self._num_done_before += count
+            this.num_done += count  # which says nothing of the pace
+        else:
+            this.advance(count)
+        share = chunk.fraction_read
+        this.total = round(this.num_done / share) if share else 0
+        if not self._warned:  # at the first bad line, not after hours
+            self._warn()
+
+    def _warn(self) -> None:
+        repairs = {name: count for file in self._files for name, count in file.repairs().items()}
+        for name, count in repairs.items():
+            if self._warned.get(name) != count:
+                say(f"warning: {count:,} {name}")
+        self._warned = repairs
+
+    def finish(self, output: str = "") -> None:
+        """Says what the whole job was; of one to a stream (output "") only if it took long."""
+        self._warn()
+        seconds, count = time.monotonic() - self._phase.start, self._phase.num_done
+        if output or seconds >= console.SHOW_EVERY[1]:
+            pace = quantity(round((count - self._num_done_before) / max(seconds, 1e-9)), "line")
+            text = f"{quantity(count, 'line')} in {format_seconds(seconds)}, {pace}/s"
+            if self._num_done_before:
+                text += f"; {self._num_done_before:,} already done"
+            say(f"{text}: {output}" if output else text)

@@ -1,80 +1,27 @@
-"""Where the output of a job goes: to a stream at once, or to a file when all chunks are done.
+"""A file that appears when all chunks of its job are finished.
 
-Until then the chunks of a file are parts in the folder OUTPUT.parts, named by their numbers and
-checksums, so that a job that was stopped, or is shared by several hosts, does no chunk twice.
+Until then the chunks are parts in the folder OUTPUT.parts, named by their numbers and checksums, so
+that a job that was stopped, or is shared by several hosts, does no chunk twice.
 """
 
-import errno
 import json
 import os
-import re
 import shutil
-import stat
-import sys
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import IO, Any
 
 import jax
-from etils.epath import PathLike
 
-from transformer.console import escaped, is_terminal, quantity
+from transformer.console import quantity
 from transformer.exit_codes import ResumableError
 from transformer.files import storage
 from transformer.files.parts import LOOK_EVERY, Parts, part_name
-from transformer.inference.chunks import Chunk
 from transformer.parallel import hosts
-
-CHECKSUM = re.compile("[0-9a-f]{8}")
-
-
-class Stream:
-    """Standard output, a pipe or a device: what was written cannot be read again."""
-
-    def __init__(self, file: IO[bytes], name: str) -> None:
-        self._file, self._name = file, name
-
-    def open(self) -> int:
-        """Returns 0, the number of chunks that are finished already."""
-        return 0
-
-    def has(self, chunk: Chunk) -> bool:
-        """Returns False: no output of an earlier start exists."""
-        return False
-
-    def write(self, chunk: Chunk, data: bytes) -> None:
-        """Writes and flushes at once; on a terminal, control characters are escaped."""
-        if is_terminal(self._file):
-            data = escaped(data.decode()).encode()
-        with _explain_errors(self._name):
-            self._file.write(data)
-            self._file.flush()
-
-    def finish(self, checksums: list[str], empty: bytes, patience: float) -> None:
-        """Does nothing, as all has been written."""
-
-    def close(self) -> None:
-        """Does nothing: standard output is not ours to close."""
-
-
-def open_stream(output: str) -> Stream | None:
-    """Opens `output` ("" is standard output) if it is a stream; None if it is a file, or new."""
-    if not output:
-        if sys.stdout is None:
-            raise ValueError("Standard output is closed; name a file with --output.")
-        return Stream(sys.stdout.buffer, "Standard output")
-    if storage.is_remote(output) or not os.path.exists(output):
-        return None
-    if stat.S_ISREG(os.stat(output).st_mode):
-        return None
-    with _explain_errors(output):
-        return Stream(open(output, "wb"), output)
 
 
 class ResumableFile:
-    """A file that appears when all chunks of its job are finished.
+    """The output of a job over a file.
 
     identity: {name: value} of what must be equal for a stopped job to be resumed.
     """
@@ -100,14 +47,13 @@ class ResumableFile:
         Raises ValueError if it is in use, of another job, or another folder on another host.
         """
         if jax.process_index() == 0:
-            with _explain_errors(self.folder):
-                self._open_folder()
+            self._open_folder()
         hosts.wait_for_all("the folder of the output")
         hosts.check_same(
             f"what they are to do, or in what they see in {self.folder}",
             lambda: json.dumps(self._identity).encode() + self._read_about(),
         )
-        self._finished = self.finished()
+        self._finished = self._parts.finished()
         return len(self._finished)
 
     def _open_folder(self) -> None:
@@ -116,7 +62,7 @@ class ResumableFile:
             self._lock = storage.take_lock(self.folder / "lock", "--output")
         if not self.is_started:  # what a job that came to its end could not remove
             self._remove_chunks()
-        elif self.finished():
+        elif self._parts.finished():
             self._check_identity(json.loads(self._read_about()))
         about = self._identity | {"started": time.strftime("%Y-%m-%d %H:%M:%S %Z")}
         storage.write_atomically(self._about, json.dumps(about, indent=2))
@@ -134,29 +80,21 @@ class ResumableFile:
                     f"anew."
                 )
 
-    def finished(self) -> dict[int, str]:
-        """Reads which chunks are finished: {number: checksum}."""
-        found = self._parts.finished()
-        return {number: ending for number, ending in found.items() if CHECKSUM.fullmatch(ending)}
-
-    def has(self, chunk: Chunk) -> bool:
+    def has(self, number: int, checksum: str) -> bool:
         """Returns whether a chunk is finished; ValueError if it was so for another text."""
-        checksum = self._finished.get(chunk.number)
-        if checksum not in (None, chunk.checksum):
-            raise ValueError(self._another_text(f"lines {chunk.start + 1:,} to {chunk.end:,}"))
-        return checksum is not None
+        if self._finished.get(number, checksum) != checksum:
+            raise self._other_input(f"chunk {number + 1}")
+        return number in self._finished
 
-    def _another_text(self, lines: str) -> str:
-        return (
-            f"{self.folder} belongs to another input ({lines} differ): use that input, choose "
-            f"another --output, or delete the folder to begin anew."
+    def _other_input(self, difference: str) -> ValueError:
+        return ValueError(
+            f"{self.folder} belongs to another input ({difference} differs): use that input, "
+            f"choose another --output, or delete the folder to begin anew."
         )
 
-    def write(self, chunk: Chunk, data: bytes) -> None:
+    def write(self, number: int, checksum: str, data: bytes) -> None:
         """Writes the output of a chunk, all of it or nothing."""
-        name = part_name(chunk.number, chunk.checksum)
-        with _explain_errors(self.folder / name, "; the chunks before it are kept"):
-            self._parts.write(name, data)
+        self._parts.write(part_name(number, checksum), data)
 
     def finish(self, checksums: list[str], empty: bytes, patience: float) -> None:
         """Waits for the chunks of other hosts, joins all and removes them.
@@ -182,10 +120,9 @@ class ResumableFile:
 
     def _join(self, checksums: list[str], empty: bytes) -> None:
         """Writes the output file; raises ValueError if there are other chunks than `checksums`."""
-        if self.finished() != dict(enumerate(checksums)):
-            raise ValueError(self._another_text("the last lines"))
-        kept = "; all chunks are kept, and the file needs as much space again"
-        with _explain_errors(self.output, kept), storage.open_atomically(self.output) as file:
+        if self._parts.finished() != dict(enumerate(checksums)):
+            raise self._other_input("its end")
+        with storage.open_atomically(self.output) as file:
             file.write(b"" if checksums else empty)
             for number, checksum in enumerate(checksums):
                 with (self.folder / part_name(number, checksum)).open("rb") as part:
@@ -194,8 +131,9 @@ class ResumableFile:
     def close(self) -> None:
         """Unlocks the folder; removes it if the job is done or if no chunk of it is."""
         is_alone = jax.process_count() == 1
+        is_needed = self.is_started and (self._parts.finished() or not is_alone)
         try:
-            if self._is_open and not (self.is_started and (self.finished() or not is_alone)):
+            if self._is_open and not is_needed:
                 self._remove()
         except OSError as error:  # other files may have been put there
             reason = f"{self.folder} could not be removed: {error.strerror}"
@@ -213,20 +151,6 @@ class ResumableFile:
             os.rmdir(self.folder)
 
     def _remove_chunks(self) -> None:
-        for number, checksum in self.finished().items():
+        for number, checksum in self._parts.finished().items():
             (self.folder / part_name(number, checksum)).unlink(missing_ok=True)
         self._parts.remove_unfinished()
-
-
-@contextmanager
-def _explain_errors(path: PathLike, and_then: str = "") -> Iterator[None]:
-    """Turns an OSError into a ValueError of one sentence; a closed pipe stays what it is."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        reason = error.strerror or " ".join(str(error).split())
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            and_then += "; free some space and start the same command again"
-        raise ValueError(f"{path} cannot be written ({reason}){and_then}.") from None

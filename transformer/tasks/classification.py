@@ -20,8 +20,7 @@ from transformer.data.files.labelled_text import (
 from transformer.data.rows.packing import PackedBatches, num_rows_of_batch
 from transformer.data.rows.ragged import Ragged
 from transformer.data.rows.text_pairs import encode_texts, sides
-from transformer.inference.answer_job import Answerer
-from transformer.inference.file_job import identity_of
+from transformer.inference.file_job import Answerer, identity_of
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
@@ -123,7 +122,7 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         longest = classifier.config.data.row_length
         return Answerer(
             answer=answer,
-            identity=identity_of(classifier),
+            identity=identity_of(classifier) | {"options": dict(options)},
             num_cut=lambda: classifier.num_truncated,
             cut=f"longer than {longest} tokens, cut there",
         )

@@ -17,8 +17,7 @@ from transformer.data.rows.lm_batches import (
     encode_text,
 )
 from transformer.data.tokenizers.files import Tokenizer
-from transformer.inference.answer_job import Answerer
-from transformer.inference.file_job import identity_of
+from transformer.inference.file_job import Answerer, identity_of
 from transformer.inference.language_model import LanguageModel
 from transformer.model.costs import StepCost, stack_flops
 from transformer.model.decoder_only import CausalLM
@@ -96,7 +95,7 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
         answer([])  # refuses impossible options
         return Answerer(
             answer=answer,
-            identity=identity_of(model),
+            identity=identity_of(model) | {"options": dict(options)},
             num_cut=lambda: model.num_truncated,
             cut=f"too long to be continued in the {model.config.data.row_length} tokens that "
             f"the model sees: of those, only the last half of a window was given to it",

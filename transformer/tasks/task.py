@@ -26,7 +26,7 @@ from transformer.data.tokenizers.files import (
 )
 from transformer.evaluation.loss import make_eval_step, sum_over_batches
 from transformer.evaluation.task_scores import TaskScores
-from transformer.inference.answer_job import Answerer
+from transformer.inference.file_job import Answerer
 from transformer.model.costs import StepCost
 from transformer.model.loss import Sums, make_loss_fn, perplexity
 from transformer.parallel.hosts import leave_together

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import transformer
-from transformer.registry import registering_files
 from transformer.tasks.next_commands import NextCommands
 
 CHECKOUT = Path(transformer.__file__).resolve().parents[1]
@@ -29,8 +28,6 @@ def evaluate_command(workdir: str, *arguments: str) -> str:
         words = [_python(), str(script)]
     else:
         words = [_python(), "-m", "transformer.cli.commands.evaluate"]
-    if files := registering_files():
-        arguments = (f"--register={','.join(_from_here(file) for file in files)}", *arguments)
     return shlex.join([*words, f"--workdir={workdir}", *arguments])
 
 
@@ -40,7 +37,7 @@ def next_command_lines(workdir: str, examples: NextCommands) -> list[str]:
     if examples.input_line:
         command = evaluate_command(workdir, "--input=-")
         commands.append(f"echo {shlex.quote(examples.input_line)} | {command}")
-    if examples.python and not registering_files():
+    if examples.python:
         commands.append(shlex.join([_python(), "-c", examples.python]))
     return ["", "next:", *(f"  {command}" for command in commands)]
 
@@ -64,9 +61,3 @@ def _python() -> str:
 def _program(path: str, name: str) -> str:
     """Returns the name of a program if a shell finds it by that, else its path."""
     return name if shutil.which(name) == os.path.abspath(path) else path
-
-
-def _from_here(path: str) -> str:
-    """Returns a path from the working directory on, if it lies below."""
-    relative = os.path.relpath(path)
-    return path if relative.startswith(os.pardir) else relative
