@@ -44,10 +44,6 @@ class BatchesInParts(Batches, Protocol):
         ...
 
 
-TrainingT = TypeVar("TrainingT", bound=TrainingBatches)
-ValidationT = TypeVar("ValidationT", bound=Batches)
-
-
 def prefetch(
     make_batch: Callable[[int], T], steps: Iterable[int], num_ahead: int = 2
 ) -> Generator[T, None, None]:

@@ -84,11 +84,9 @@ def train(
     >>> result.scores["bleu"]
 
     Once the text is read, SIGINT (interrupting a notebook), SIGTERM and SIGHUP stop the run and
-    save it; the result then says so, and a second SIGINT raises KeyboardInterrupt. Off the main
-    thread signals are left alone.
+    save it; a second SIGINT raises KeyboardInterrupt. Off the main thread signals are left alone.
 
     Args:
-      config: the configuration, which is validated.
       workdir: a folder, local or gs://, which is made if need be. A run that it holds is resumed.
       on_report: called with (step, metrics) for each record of metrics.jsonl, on the first host;
         what it raises ends the run.
@@ -154,14 +152,12 @@ def _train(
         with suppress(Interruption), hosts.interruptible(stopping):
             conclude_run(trainer)
             code = DONE
-    step = max(trainer.checkpoints.steps(), default=0)
+    step, scores = max(trainer.checkpoints.steps(), default=0), {}
     trainer.close()
-    if code != DONE:
-        return TrainingResult(workdir.path, step, code, {})
-    hosts.wait_until(partial(workdir.is_finished, trainer.config))  # the first host writes that
-    return TrainingResult(
-        workdir.path, step, code, _scores_of_test_split(workdir.read_metrics()[-1])
-    )
+    if code == DONE:
+        hosts.wait_until(partial(workdir.is_finished, trainer.config))  # the first host writes that
+        scores = _scores_of_test_split(workdir.read_metrics()[-1])
+    return TrainingResult(workdir.path, step, code, scores)
 
 
 def is_finished(workdir: WorkDir, config: Config) -> bool:
