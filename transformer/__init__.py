@@ -22,6 +22,7 @@ if find_spec("fcntl") is None:  # as in native Windows
 with epy.lazy_api_imports(globals()):  # so that `import transformer` does not import JAX
     from transformer.checkpoint.restore import restore
     from transformer.config import Config
+    from transformer.evaluation.evaluate import evaluate
     from transformer.inference.encoders import Classifier, Tagger, TextEncoder
     from transformer.inference.language_model import LanguageModel
     from transformer.inference.translator import Translator
@@ -35,7 +36,6 @@ with epy.lazy_api_imports(globals()):  # so that `import transformer` does not i
         register_position_encoding,
         register_task,
     )
-    from transformer.tasks.evaluate import evaluate
     from transformer.training.run import train
 
 __version__ = "0.2.0"

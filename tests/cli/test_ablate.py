@@ -14,8 +14,8 @@ from transformer.config import Config
 from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 from transformer.data.tokenizers.files import save_tokenizers
 from transformer.evaluation import ablation_table
-from transformer.evaluation.compare_runs import compare
 from transformer.evaluation.compared_run import compared_run, saved_run
+from transformer.evaluation.comparison import compare
 from transformer.exit_codes import DIVERGED, RESUMABLE
 from transformer.workdir import WorkDir
 
@@ -66,7 +66,6 @@ def trained(monkeypatch):
     monkeypatch.setattr(ablation_table, "compare", few)
     monkeypatch.setattr(run_ablation, "train", train)
     monkeypatch.setattr(run_ablation, "connect_hosts", lambda flags: True)
-    monkeypatch.setattr(run_ablation.compile_cache, "turn_on", lambda say: None)
     return SimpleNamespace(runs=done, outcomes=outcomes)
 
 

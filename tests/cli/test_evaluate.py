@@ -4,6 +4,7 @@ import pytest
 
 from tests.helpers.scripts import ROOT, run
 from transformer.cli import evaluate_translation
+from transformer.cli.command_line import parse
 from transformer.cli.commands.evaluate import main
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import read_test_set
@@ -19,14 +20,12 @@ REFERENCE = f"--reference={ROOT / 'pyproject.toml'}"
         ("translation", ["--temperature=0.5", "--sample"]),
         ("language_model", ["--temperature=0", "--prompt="]),
         ("classification", ["--jsonl", "--input=-", "--output=x.gz"]),
-        ("translation", ["--compare=runs/y", FILE, REFERENCE, "--compare_checkpoint=5"]),
+        ("translation", ["--compare=runs/y@5", FILE, REFERENCE]),
     ],
 )
 def test_flags_that_make_sense_pass(task, arguments):
     """Catches a rule that is too strict."""
-    from transformer.cli.command_line import parse_flags
-
-    parse_flags(EvaluateFlags, ["eval.py", *arguments]).check(task)
+    parse(EvaluateFlags, ["eval.py", *arguments]).flags.check(task)
 
 
 def test_unequal_files_are_refused_before_anything_is_scored(tmp_path):

@@ -1,5 +1,6 @@
 """How a command ends: every mistake as one line, every defect with its traceback."""
 
+import logging
 import signal
 import sys
 
@@ -73,7 +74,7 @@ def test_standard_output_that_is_full(monkeypatch, capsys):
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("not so")])
 def test_a_run_that_is_given_up_ends_at_once(error, monkeypatch, capsys):
     """Catches threads that still save, and their tracebacks, after a second Ctrl-C."""
-    ended, logger = [], process.logging.get_absl_logger()
+    ended, logger = [], logging.getLogger("absl")
     monkeypatch.setattr(process.os, "_exit", ended.append)
     monkeypatch.setattr(process, "end_on_signals", lambda: None)
     monkeypatch.setattr(process.faulthandler, "enable", lambda: None)

@@ -1,20 +1,19 @@
 """The train command when it is misused, and the configurations that it finds."""
 
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.helpers.scripts import ROOT, run, run_python
-from transformer.cli import config_files
-from transformer.cli.command_line import parse_flags_and_config
+from transformer.cli import command_line, config_files
 from transformer.cli.commands import evaluate, train
 from transformer.cli.commands.train import TrainFlags
 from transformer.cli.config_files import DEFAULT_CONFIG
 
 
 def parse(*words: str):
-    return parse_flags_and_config(TrainFlags, ["train.py", *words])
+    line = command_line.parse(TrainFlags, ["train.py", *words], has_config=True)
+    return line.flags, line.config
 
 
 @pytest.mark.long
@@ -115,11 +114,3 @@ def test_help_and_mistakes_need_no_jax(command):
     assert "  --workdir=FOLDER: Work directory" in text
     assert text.endswith("code 2\n[]\n")
     assert ("--config.model.num_layers=6" in text) == (command is train)
-
-
-def test_importing_the_commands_changes_nothing():
-    """Catches flags that are defined at import, which no two commands could share."""
-    from absl import flags
-
-    assert {"workdir", "config", "input"}.isdisjoint(flags.FLAGS)
-    assert Path(sys.argv[0]).name not in ("train.py", "eval.py")

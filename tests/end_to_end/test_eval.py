@@ -148,12 +148,14 @@ def test_runs_are_compared_beside_the_report_of_the_run(workdir, one_at_a_time):
     config["training"]["seed"], config["decoding"]["beam_size"] = 7, 3
     (other / "config.json").write_text(json.dumps(config))
     before = sorted((workdir / "results").rglob("*"))
-    wrong = call("eval.py", f"--workdir={workdir}", f"--compare={other}", "--compare_checkpoint=1")
+    wrong = call("eval.py", f"--workdir={workdir}", f"--compare={other}@1")
     assert wrong[0] == 2 and wrong[1] == b"" and "holds the steps" in wrong[2]
     code, out, err = call(
-        "eval.py", f"--workdir={workdir}", f"--compare={other},{workdir}", "--beam_size=1",
-        f"--compare_checkpoint=last,{early}",
-    )  # fmt: skip
+        "eval.py",
+        f"--workdir={workdir}",
+        f"--compare={other}@last,{workdir}@{early}",
+        "--beam_size=1",
+    )
     assert code == 0, err
     text = out.decode()
     new = set((workdir / "results").rglob("*")) - set(before)

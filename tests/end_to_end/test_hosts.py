@@ -117,9 +117,10 @@ def test_a_host_alone_says_what_it_waits_for_and_gives_up():
     program = (
         "from transformer import console\n"
         "from transformer.cli.hosts import HostFlags, connect_hosts\n"
-        "console.SHOW_EVERY = 0.0, 0.0\n"
+        "from transformer.parallel import hosts\n"
+        "console.SHOW_EVERY, hosts.WAIT_SECONDS = (0.0, 0.0), 1\n"
         "with console.showing_phases():\n"
-        "    connect_hosts(HostFlags('localhost:1', 2, 1, wait_seconds=1))"
+        "    connect_hosts(HostFlags('localhost:1', 2, 1))"
     )
     code, _, err = run_python(program)
     assert code == 75, err

@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.scored import CORPUS, compared, evaluation
 from transformer.evaluation import ablation_table
 from transformer.evaluation.ablation_table import TableRow, make_table
-from transformer.evaluation.compare_runs import compare
+from transformer.evaluation.comparison import compare
 
 WORSE = [(source, reference, f"{text} x") for source, reference, text in CORPUS]
 

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.scored import CORPUS, compared, evaluation
 from transformer.config import Config
 from transformer.evaluation.checkpoint_series import CheckpointRow, checkpoint_row
-from transformer.evaluation.compare_runs import compare
+from transformer.evaluation.comparison import compare
 from transformer.evaluation.comparison_report import render_comparison
 from transformer.evaluation.html_report import mark_differences, render
 from transformer.evaluation.plots import AttentionMap

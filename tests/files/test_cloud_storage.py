@@ -17,7 +17,6 @@ from tests.helpers.scored import evaluation
 from tests.helpers.scripts import write_corpus
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.fingerprint import fingerprints
-from transformer.cli import run_training
 from transformer.cli.commands import evaluate, train
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import score_checkpoints
@@ -297,7 +296,7 @@ def test_a_corpus_in_a_bucket_reads_as_a_local_one(cloud, tmp_path):
 def test_a_command_without_access_ends_with_a_line(cloud, main, monkeypatch, capfd):
     """Catches a traceback, log lines of Google's libraries, and a compile before the answer."""
     # A process in which JAX has computed cannot join others any more.
-    monkeypatch.setattr(run_training, "connect_hosts", lambda flags: True)
+    monkeypatch.setattr(train, "connect_hosts", lambda flags: True)
     monkeypatch.setattr(Trainer, "__init__", pytest.fail)  # which compiles
     with pytest.raises(SystemExit) as end:
         main(["command", "--workdir=gs://forbidden/run"])

@@ -199,14 +199,11 @@ def _end_threads():
 
 def _serve(folder):
     """Answers requests on standard input, in a process with the library."""
-    from absl import flags
-
     from tests.helpers.commands import COMMANDS, call
     from transformer.cli.process import hear_errors_once
 
     COMMANDS.update({"save": _save, "write run": _write_run, "parameters": _show_parameters})
     hear_errors_once()
-    flags.FLAGS.mark_as_parsed()
     library = ctypes.CDLL(None)
     library.failing_io_path.restype = ctypes.c_char_p
     answers = sys.stdout

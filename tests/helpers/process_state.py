@@ -10,9 +10,6 @@ import sys
 from collections.abc import Generator
 from typing import Any
 
-import absl.logging
-from absl import flags
-
 from tests.helpers.registries import own_names
 from transformer import console
 
@@ -31,7 +28,6 @@ def attributes() -> dict[tuple[Any, str], Any]:
         sys: OF_SYS,
         console: ("_is_quiet", "_is_showing"),
         console.live_line(): OF_CONSOLE,
-        absl.logging.get_absl_handler(): ("level", "filters"),
         **{logger: OF_LOGGERS for logger in loggers if isinstance(logger, logging.Logger)},
     }
     places = [(owner, name) for owner, names in names.items() for name in names]
@@ -85,17 +81,13 @@ def kept_state() -> Generator[None]:
     """Puts back what was changed while this generator was waiting."""
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     before = attributes(), environment(), jax_settings()
-    folder, is_parsed = os.getcwd(), flags.FLAGS.is_parsed()
-    verbosity = absl.logging.get_verbosity()
+    folder = os.getcwd()
     with own_names():
         yield
-    absl.logging.set_verbosity(verbosity)  # first, as it sets levels
     restore_attributes(before[0])
     restore_environment(before[1])
     restore_jax_settings(before[2])
     os.chdir(folder)
-    if not is_parsed:
-        flags.FLAGS.unparse_flags()
     for number, handler in handlers.items():
         if signal.getsignal(number) is not handler:
             signal.signal(number, handler)

@@ -114,7 +114,7 @@ def test_the_command(run, tmp_path, capsys):
     assert "last (40)" in capsys.readouterr().err
     assert Translator.from_checkpoint(tmp_path / "a").translate(["w1"])
     for words, problem in (
-        ([], "expected transformer-export WORKDIR FOLDER"),
+        ([], "takes WORKDIR FOLDER [CHECKPOINT]"),
         ([str(tmp_path / "a")], "exists already"),
         ([str(tmp_path / "b"), "--format=onnx"], "--format must be one of run"),
         ([str(tmp_path / "b"), "--fromat=run"], "did you mean --format?"),

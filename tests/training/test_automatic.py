@@ -8,12 +8,11 @@ import pytest
 
 import transformer
 from tests.helpers.scripts import write_corpus
-from transformer.cli import dry_run
 from transformer.config import Config
 from transformer.data.corpora.corpus_facts import Lengths, TextFacts
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
-from transformer.training import automatic, automatic_rules
+from transformer.training import automatic, automatic_rules, dry_run
 from transformer.training.automatic import choose_settings, time_step
 from transformer.training.automatic_rules import (
     Choices,
@@ -192,7 +191,7 @@ def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, mon
     assert WorkDir(tmp_path / "run").load_config() == config
     for name in ("compile_cache", "describe_compiled"):
         monkeypatch.setattr(dry_run, name, MagicMock())
-    dry_run.describe_run(own_text, str(tmp_path / "run"), "", every_layer=False)
+    dry_run.describe_run(own_text, str(tmp_path / "run"), "")
     assert "steps       10\n" in f"{capfd.readouterr().err}\n"
 
 

@@ -1,171 +1,160 @@
-"""Reads a command line into flags and a configuration."""
+"""Reads a command line into flags, words and a configuration, and answers --help and --version."""
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+import sys
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
-from absl import flags as absl_flags
-from ml_collections import config_flags
-
-from transformer.cli.config_files import choose_config, register_files
-from transformer.cli.flags import Flag, flags_of
+import transformer
+from transformer.cli.config_files import DEFAULT_CONFIG, choose_config, register_files
+from transformer.cli.flags import flags_of, help_lines
+from transformer.cli.process import run_guarded
 from transformer.config import Config
 from transformer.config.setting import SYNONYMS
+from transformer.console import print_results
+from transformer.exit_codes import DONE
 
 F = TypeVar("F")
-T = TypeVar("T")
-VALUES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
-MISTAKES = (absl_flags.Error, AttributeError, KeyError, TypeError, ValueError, OSError)
-INFORMATION = dict.fromkeys(("help", "version"), VALUES[bool])  # `wants` looks for these
+FLAG = re.compile("--?([A-Za-z][^=]*)(=.*)?", re.DOTALL)
+EXPECTED = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+TRUTH = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+INFORMATION = {
+    "help": "Print this, and stop.",
+    "version": "Print the versions of this package and of Python, and stop.",
+}
 
 
-def parse_flags(kind: type[F], argv: Sequence[str]) -> F:
-    """Returns the flags of a command line, an instance of the dataclass `kind`.
+@dataclass(frozen=True)
+class CommandLine(Generic[F]):
+    """What a command line says.
 
-    argv: the words of the command line, the first of them the program. Raises ValueError.
+    flags: an instance of the command's dataclass. words: those that are no flags. given: the names
+    of the flags. config_file: the value of --config. settings: {name: value} of each
+    --config.GROUP.NAME.
     """
-    flags, words = parse_flags_and_words(kind, argv)
-    _refuse_words(words)
-    return flags
+
+    flags: F
+    words: list[str]
+    given: Collection[str]
+    config_file: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def chosen_config(self) -> Config:
+        """The configuration that --config and --workdir choose, before any of its settings."""
+        return choose_config(self.config_file, vars(self.flags)["workdir"])
+
+    @cached_property
+    def config(self) -> Config:
+        """The valid configuration of the command line; raises ValueError."""
+        return self.chosen_config.with_values(self.settings).validate()
 
 
-def parse_flags_and_words(kind: type[F], argv: Sequence[str]) -> tuple[F, list[str]]:
-    """Returns the flags of a command line, and its words that are no flags; raises ValueError."""
-    expected, values = _expected_values(kind), _define_flags(kind)
-    _refuse_unknown_names(argv, expected)
-    run_registering_files(argv)
-    words = _parse(values, argv, expected)
-    return _flags_from(kind, values), words
+def run_command(
+    work: Callable[[CommandLine[F]], int],
+    kind: type[F],
+    argv: Sequence[str],
+    usage: str | None,
+    *,
+    has_config: bool = False,
+    words: Sequence[str] = (),
+) -> int:
+    """Does `work` for a command line; returns the exit code, or raises SystemExit with it.
 
-
-def parse_flags_and_config(kind: type[F], argv: Sequence[str]) -> tuple[F, Config]:
-    """Returns the flags and the valid configuration of a command line.
-
-    --config and --workdir choose the configuration (`config_files.choose_config`), and
-    --config.GROUP.NAME=VALUE changes one of its settings. Raises ValueError.
+    kind, argv, has_config, words: as of `parse`. usage: the docstring of the command, for --help.
     """
-    settings = {f"config.{known.name}": VALUES[known.type] for known in Config.settings()}
-    expected = _expected_values(kind) | settings
-    _refuse_unknown_names(argv, expected | {"config": VALUES[str]})
-    config, values = chosen_config(kind, argv), _define_flags(kind)
-    _, words = _take_values("config", argv)
 
-    def define() -> None:
-        config_flags.DEFINE_config_dataclass("config", config, flag_values=values, sys_argv=words)
+    def answer() -> int:
+        line = parse(kind, argv, has_config=has_config, words=words)
+        if "help" in line.given:
+            print_results([help_text(usage, kind, line if has_config else None)])
+        elif "version" in line.given:
+            python = ".".join(map(str, sys.version_info[:3]))
+            print_results([f"transformer {transformer.__version__} (Python {python})"])
+        else:
+            return work(line)
+        return DONE
 
-    _explained(define, expected)
-    _refuse_words(_parse(values, words, expected))
-    return _flags_from(kind, values), values.config.validate()
+    return run_guarded(answer)
 
 
-def chosen_config(kind: type, argv: Sequence[str]) -> Config:
-    """Returns the configuration that --config and --workdir choose, before any other flag."""
-    files, _ = _take_values("config", argv)
-    folders, _ = _take_values("workdir", argv)
-    run_registering_files(argv)
+def parse(
+    kind: type[F], argv: Sequence[str], *, has_config: bool = False, words: Sequence[str] = ()
+) -> CommandLine[F]:
+    """Returns what a command line says, and runs the files of --register.
+
+    kind: the dataclass of the flags. argv: the words of the command line, the first of them the
+    program. has_config: whether --config and --config.GROUP.NAME=VALUE are known. words: what is
+    expected besides flags, as ("FOLDER", "[NAME]"). Raises ValueError, in one sentence.
+    """
+    flags = flags_of(kind)
+    settings = {f"config.{each.name}": each.type for each in Config.settings() if has_config}
+    types = {name: known.type for name, known in flags.items()} | settings
+    types |= dict.fromkeys(INFORMATION, bool) | ({"config": str} if has_config else {})
+    given, rest = _split(argv[1:], types)
+    files = [text for name, text in given if name == "config"]
     if len(files) > 1:
         raise ValueError(f"--config was given {len(files)} times: {', '.join(files)}; name one.")
-    workdir = folders[-1] if folders else flags_of(kind)["workdir"].default
-    return choose_config(files[0] if files else None, workdir)
-
-
-def run_registering_files(argv: Sequence[str]) -> list[str]:
-    """Runs the files of --register and returns the command line without that flag."""
-    files, rest = _take_values("register", argv)
-    for paths in files:
-        register_files(paths)
-    return rest
-
-
-def wants(name: str, argv: Sequence[str]) -> bool:
-    """Whether the command line has the flag --help or --version, as `name` says."""
-    words = {f"--{name}", f"-{name}"} | ({"-h"} if name == "help" else set())
-    return bool(words & set(argv[1:]))
-
-
-def _expected_values(kind: type) -> dict[str, str]:
-    """Returns {name: what its value must be} of the flags of a command, as "a whole number"."""
-    return INFORMATION | {
-        name: f"one of {', '.join(declared.choices)}" if declared.choices else VALUES[declared.type]
-        for name, declared in flags_of(kind).items()
-    }
-
-
-def _define_flags(kind: type) -> absl_flags.FlagValues:
-    """Returns the flags of a command, not parsed yet, apart from those of every other command."""
-    values = absl_flags.FlagValues()
-    values.set_gnu_getopt()  # flags may also follow words
-    for declared in flags_of(kind).values():
-        _define_flag(declared, values)
-    return values
-
-
-def _define_flag(declared: Flag, values: absl_flags.FlagValues) -> None:
-    name, default, text = declared.name, declared.default, declared.rules.help
-    if declared.choices:
-        absl_flags.DEFINE_enum(name, default, declared.choices, text, flag_values=values)
-        return
-    define = {
-        str: absl_flags.DEFINE_string,
-        int: absl_flags.DEFINE_integer,
-        float: absl_flags.DEFINE_float,
-        bool: absl_flags.DEFINE_bool,
-    }[declared.type]
-    define(name, default, text, flag_values=values)
-
-
-def _parse(
-    values: absl_flags.FlagValues, argv: Sequence[str], expected: dict[str, str]
-) -> list[str]:
-    """Parses a command line into `values` and returns its words that are no flags.
-
-    Raises ValueError with one sentence for a mistake.
-    """
-    return _explained(lambda: values(argv), expected)[1:]
-
-
-def _refuse_words(words: Sequence[str]) -> None:
-    if words:
-        raise ValueError(f"this command takes only --flags, not '{words[0]}'; see --help.")
-
-
-def _flags_from(kind: type[F], values: absl_flags.FlagValues) -> F:
-    """Returns the parsed flags as an instance of their dataclass."""
-    for name, declared in flags_of(kind).items():
-        if values[name].present and values[name].value == "" and declared.default is not None:
-            raise ValueError(f"--{name} is empty: give it a value, or leave it out.")
-    return kind(**{name: values[name].value for name in flags_of(kind)})
-
-
-def _take_values(name: str, argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Returns (the values of --NAME=VALUE and --NAME VALUE, the command line without them)."""
-    values, rest, words = [], [], iter(argv)
-    for word in words:
-        found = re.fullmatch(f"--?{name}(=.*)?", word, re.DOTALL)
-        if not found:
-            rest.append(word)
-            continue
-        values.append(found[1][1:] if found[1] else next(words, ""))
-        if not values[-1]:
+    values: dict[str, Any] = {}
+    for name, text in given:
+        choices = flags[name].choices if name in flags else ()
+        values[name] = _value(name, text, types[name], choices)
+        is_needed = name == "config" or (name in flags and flags[name].default is not None)
+        if values[name] == "" and is_needed:
             raise ValueError(f"--{name} needs a value: --{name}=…")
-    return values, rest
+    if not sum("[" not in word for word in words) <= len(rest) <= len(words) and not (
+        INFORMATION.keys() & values.keys()
+    ):
+        expected = " ".join(words) or "only --flags"
+        raise ValueError(f"this command takes {expected}, not '{' '.join(rest)}'; see --help.")
+    register_files(values.get("register", ""))
+    return CommandLine(
+        kind(**{name: values[name] for name in flags if name in values}),
+        rest,
+        values.keys(),
+        values.get("config"),
+        {name.removeprefix("config."): values[name] for name in settings if name in values},
+    )
 
 
-# ---- mistakes
-
-
-def _refuse_unknown_names(argv: Sequence[str], expected: dict[str, str]) -> None:
-    """Raises ValueError for a flag that does not exist, with the nearest that does."""
-    negated = {f"no{name}" for name, value in expected.items() if value == VALUES[bool]}
-    for word in argv[1:]:
+def _split(
+    words: Sequence[str], types: Mapping[str, type]
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Returns ((name, text of the value) of each flag in order, the words that are no flags)."""
+    given, rest, ahead = [], [], iter(words)
+    for word in ahead:
+        match = FLAG.fullmatch(word)
         if word == "--":
-            return
-        name = re.match("--?([A-Za-z][^=]*)", word)
-        if name and name[1] not in expected and name[1] not in negated:
-            nearest = _nearest(name[1], expected)
+            rest += ahead
+        elif not match:
+            rest.append(word)
+        elif (name := {"h": "help"}.get(match[1], match[1])) in types:
+            follows = "true" if types[name] is bool else None
+            text = match[2][1:] if match[2] else follows or next(ahead, "")
+            given.append((name, text))
+        elif types.get(name.removeprefix("no")) is bool and not match[2]:
+            given.append((name.removeprefix("no"), "false"))
+        else:
+            nearest = _nearest(name, types)
             hint = f"did you mean --{nearest}?" if nearest else "see --help."
-            raise ValueError(f"there is no --{name[1]}; {hint}")
+            raise ValueError(f"there is no --{name}; {hint}")
+    return given, rest
+
+
+def _value(name: str, text: str, kind: type, choices: Sequence[str]) -> Any:
+    """Returns the value that a text stands for; raises ValueError if it stands for none."""
+    expected = f"one of {', '.join(choices)}" if choices else EXPECTED[kind]
+    try:
+        value = TRUTH[text.lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        value = None
+    if value is None or (choices and value not in choices):
+        raise ValueError(f"--{name} must be {expected}, not '{text}'.")
+    return value
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
@@ -181,13 +170,54 @@ def _nearest(name: str, known: Collection[str]) -> str:
     return next(iter(alike or difflib.get_close_matches(name, known, 1, 0.5)), "")
 
 
-def _explained(parse: Callable[[], T], expected: dict[str, str]) -> T:
-    """Returns what `parse` returns; raises ValueError with a sentence for what absl raises."""
-    try:
-        return parse()
-    except MISTAKES as error:
-        text = " ".join(str(error).split())
-    wrong = re.match("flag --([^=]+)=(.*?): ", text)
-    if wrong and wrong[1] in expected:
-        raise ValueError(f"--{wrong[1]} must be {expected[wrong[1]]}, not '{wrong[2]}'.")
-    raise ValueError(text)
+# ---- help
+
+
+def help_text(usage: str | None, kind: type, line: CommandLine[Any] | None = None) -> str:
+    """Returns what --help prints. usage: the docstring of the command.
+
+    line: that of a command with a configuration, whose settings are shown with the values of the
+    one that --config or --workdir name, or with their defaults if there is neither.
+    """
+    lines = help_lines(kind) + [f"  --{name}: {text}" for name, text in INFORMATION.items()]
+    text = [(usage or "").strip(), "", "Flags:", *_wrapped(lines, indent=6)]
+    if line is None:
+        return "\n".join(text)
+    config, values = Config(), "their defaults where the file of --config sets no other"
+    if {"config", "workdir"} & set(line.given):
+        config, values = line.chosen_config, "the values of the configuration named"
+    current = config.values()
+    settings = (
+        f"  {f'--config.{known.name}={current[known.name]!r}':<46} {known.help_with_choices}"
+        for known in Config.settings()
+    )
+    return "\n".join(
+        [
+            *text,
+            "  --config=FILE: Python file with get_config(), or the name of a shipped one.",
+            f"      default: config.json of the run in --workdir; without one, {DEFAULT_CONFIG}",
+            "",
+            f"Settings, with {values}:",
+            *_wrapped(settings, indent=49),
+        ]
+    )
+
+
+def _wrapped(lines: Iterable[str], indent: int) -> list[str]:
+    """Returns lines of at most 100 columns; those that continue another begin with blanks."""
+    wrapper = textwrap.TextWrapper(100, subsequent_indent=" " * indent, break_long_words=False)
+    return [part for line in lines for part in wrapper.wrap(line)]
+
+
+def config_text(config: Config) -> str:
+    """Returns what --print_config prints: a line of Python per setting, as for a file of --config.
+
+    A value that is not the default is followed by the default.
+    """
+    values = config.values()
+    lines = []
+    for known in Config.settings():
+        value, default = values[known.name], known.default
+        note = f"  # default: {default!r}" if value != default else ""
+        lines.append(f"config.{known.name} = {value!r}{note}")
+    return "\n".join(lines)

@@ -10,20 +10,22 @@ from transformer.cli.score_translation import TestSet, read_test_set, results_fo
 from transformer.config import Config
 from transformer.console import is_terminal, phase, print_results, say
 from transformer.evaluation.checkpoint_series import check_checkpoint, saved_steps
-from transformer.evaluation.compare_runs import check_comparable, compare
 from transformer.evaluation.compared_run import ComparedRun, compared_run
+from transformer.evaluation.comparison import check_comparable, compare
 from transformer.evaluation.comparison_report import save_comparison
 from transformer.evaluation.comparison_tables import comparison_lines
-from transformer.evaluation.results_folder import bounded_name
+from transformer.evaluation.results import bounded_name
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
-from transformer.workdir import WorkDir
+from transformer.workdir import WorkDir, split_checkpoint
 
 
 def compare_runs(flags: EvaluateFlags, config: Config) -> None:
     """Compares the run of --workdir with each run of --compare; prints and saves the comparison."""
-    named = [(flags.workdir, flags.checkpoints), *flags.compared]
+    runs = map(split_checkpoint, flags.compared)
+    compared = [(path, checkpoint or "default") for path, checkpoint in runs]
+    named = [(flags.workdir, flags.checkpoints), *compared]
     for path, checkpoint in named:
         workdir = WorkDir(path)
         check_comparable(config, workdir.load_config(), path)

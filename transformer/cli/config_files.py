@@ -24,7 +24,7 @@ REGISTER = flag(
     "",
     "Python files to run first, which register attention functions, tasks, metrics and the like "
     "(transformer.register_…).",
-    metavar="FILES",
+    "FILES",
 )
 
 

@@ -10,15 +10,13 @@ from typing import Any
 
 import jax
 
-from transformer.cli import compile_cache
 from transformer.cli.draw_attention import draw_attention
 from transformer.cli.evaluate_flags import EvaluateFlags
-from transformer.cli.flags import given_flags
 from transformer.cli.hosts import connect_hosts
 from transformer.cli.write_output import say_cut, write_output
 from transformer.config import Config
 from transformer.console import escaped, is_terminal, print_results, say
-from transformer.evaluation.results_folder import results_name, scored_otherwise
+from transformer.evaluation.results import results_name, scored_otherwise
 from transformer.exit_codes import DONE
 from transformer.inference.file_job import answer_file, check_files
 from transformer.inference.language_model import LanguageModel
@@ -31,11 +29,9 @@ ANSWER_OPTIONS = ("temperature", "top_k", "top_p", "seed", "num_pieces", "jsonl"
 
 def evaluate_task(flags: EvaluateFlags, config: Config) -> int:
     """Does what the checked flags ask for; returns the exit code. config: the run's."""
-    given = given_flags(flags)
-    options = {name: given[name] for name in ANSWER_OPTIONS if name in given}
+    options = flags.given(*ANSWER_OPTIONS)
     if flags.input and not flags.attention:
         check_files(flags.output, flags.input)
-    compile_cache.turn_on(say)
     is_first = connect_hosts(flags)
     devices.check_accelerator(say)
     if flags.attention:

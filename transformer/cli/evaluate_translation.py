@@ -5,7 +5,6 @@ Scores it, compares it with other runs, translates, or draws its attention.
 
 from functools import partial
 
-from transformer.cli import compile_cache
 from transformer.cli.compare_runs import compare_runs
 from transformer.cli.draw_attention import draw_attention
 from transformer.cli.evaluate_flags import EvaluateFlags
@@ -28,7 +27,6 @@ def evaluate_translation(flags: EvaluateFlags, config: Config) -> int:
         companion = flags.score or flags.prefixes
         check_files(flags.output, flags.input, *([companion] if companion else []))
     SearchOptions.from_config(config.decoding, **flags.search_options)  # refuses wrong values
-    compile_cache.turn_on(say)
     if costs.fits_a_core(config.model):
         devices.use_cores_as_devices()
     connect_hosts(flags)

@@ -21,37 +21,35 @@ class HostFlags:
     coordinator: str = flag(
         "",
         "Address of process 0; not needed on TPU slices, Slurm and Open MPI.",
-        metavar="HOST:PORT",
+        "HOST:PORT",
     )
-    num_processes: int = flag(0, "Number of processes in all; 0: not given.", metavar="N")
-    process_id: int = flag(-1, "Index of this process, from 0; -1: not given.", metavar="N")
-    wait_seconds: int = flag(
-        300, "Time to wait for the other processes to start.", metavar="SECONDS"
-    )
+    num_processes: int = flag(0, "Number of processes in all; 0: not given.", "N")
+    process_id: int = flag(-1, "Index of this process, from 0; -1: not given.", "N")
 
 
 def connect_hosts(flags: HostFlags) -> bool:
-    """Joins the other hosts, if any; returns whether this is the first, which alone speaks.
+    """Turns the cache of compiled programs on and joins the other hosts, if there are any.
 
-    The process ends with the exit code RESUMABLE if the others do not start in time. Raises
-    ValueError if they run different programs.
+    Returns whether this is the first, which alone speaks. The process ends with the exit code
+    RESUMABLE if the others do not start in time. Raises ValueError if they run different programs.
     """
     import jax  # late: the flags do not need it
 
-    from transformer.parallel import hosts
+    from transformer.parallel import compile_cache, hosts
 
+    compile_cache.turn_on(say)
     given = f"all of {flags.num_processes} hosts at {flags.coordinator}"
     who = given if flags.coordinator else "all other hosts"
 
     def give_up() -> None:  # in a thread, as JAX waits in C++ and would abort the process
         say(
-            f"error: not {who} came within {flags.wait_seconds} s; start the same command on every "
+            f"error: not {who} came within {hosts.WAIT_SECONDS} s; start the same command on every "
             f"host, and see that they reach each other.",
             on_every_host=True,
         )
         os._exit(RESUMABLE)
 
-    timer = threading.Timer(flags.wait_seconds, give_up)
+    timer = threading.Timer(hosts.WAIT_SECONDS, give_up)
     timer.daemon = True
     timer.start()
     try:
@@ -60,7 +58,7 @@ def connect_hosts(flags: HostFlags) -> bool:
                 flags.coordinator,
                 flags.num_processes,
                 flags.process_id,
-                wait_seconds=flags.wait_seconds + MARGIN,
+                wait_seconds=hosts.WAIT_SECONDS + MARGIN,
             )
     finally:
         timer.cancel()

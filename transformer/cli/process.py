@@ -3,16 +3,14 @@
 import contextlib
 import faulthandler
 import io
+import logging
 import os
 import re
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from logging import LogRecord
 from typing import Any, NoReturn
-
-from absl import flags, logging
 
 from transformer.console import escaped, live_line, say, showing_phases
 from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT, ResumableError
@@ -38,7 +36,6 @@ def run_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as standard error has it
     hear_errors_once()
-    flags.FLAGS.mark_as_parsed()  # libraries read theirs: they have the defaults
     warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
     sys.excepthook = _show_defect
     with contextlib.suppress(RuntimeError, OSError, ValueError):  # there is no standard error
@@ -70,7 +67,7 @@ def hear_errors_once() -> None:
     tensorstore then reports; that report is hidden too.
     """
 
-    def is_news(record: LogRecord) -> bool:
+    def is_news(record: logging.LogRecord) -> bool:
         is_raised = record.name in ("asyncio", "gcsfs") or "orbax" in record.pathname
         is_raised |= bool(record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
         record.msg, record.args = escaped(record.getMessage()), ()
@@ -82,9 +79,10 @@ def hear_errors_once() -> None:
         if not is_orbax and str(unraisable.exc_value) != "Event loop is closed":
             sys.__unraisablehook__(unraisable)
 
-    logging.set_verbosity(logging.ERROR)
-    logging.use_absl_handler()
-    logging.get_absl_handler().addFilter(is_news)
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.ERROR)
+    handler.addFilter(is_news)
+    logging.getLogger().addHandler(handler)
     sys.unraisablehook = show
 
 

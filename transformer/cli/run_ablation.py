@@ -8,11 +8,11 @@ from contextlib import suppress
 import jax
 from etils import epath
 
-from transformer.cli import compile_cache
 from transformer.cli.compare_runs import terminal_width
 from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.cli.process import explain_runtime_error
 from transformer.console import phase, print_results, say
+from transformer.evaluation.ablation_plan import Row
 from transformer.evaluation.ablation_table import AblationTable, TableRow, make_table
 from transformer.evaluation.compared_run import saved_run
 from transformer.evaluation.comparison_report import render_comparison
@@ -20,7 +20,6 @@ from transformer.evaluation.wide_table import fitted_table
 from transformer.exit_codes import DONE, FAILED, INTERRUPTED, RESUMABLE, WRONG_INPUT
 from transformer.files import storage
 from transformer.parallel import hosts
-from transformer.training.ablation_plan import Row
 from transformer.training.next_commands import this_command
 from transformer.training.run import train
 
@@ -31,7 +30,6 @@ def run_ablation(flags: HostFlags, folder: str, rows: Sequence[Row], seeds: Sequ
     folder: holds the work directories of the rows and the table. seeds: each row is trained with
     each of them.
     """
-    compile_cache.turn_on(say)
     connect_hosts(flags)
     root, failures, finished = storage.locate(folder), [], []
     for number, row in enumerate(rows, start=1):

@@ -23,7 +23,7 @@ from transformer.evaluation.checkpoint_series import (
 from transformer.evaluation.evaluation import Evaluation
 from transformer.evaluation.metrics import Reference
 from transformer.evaluation.published_sets import read_published
-from transformer.evaluation.results_folder import (
+from transformer.evaluation.results import (
     checksum,
     path_name,
     results_name,

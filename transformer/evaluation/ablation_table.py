@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from transformer.evaluation.compare_runs import Comparison, compare, without_tests
 from transformer.evaluation.compared_run import ComparedRun
+from transformer.evaluation.comparison import Comparison, compare, without_tests
 from transformer.evaluation.comparison_tables import perplexity_notes, score_figures, signatures
 from transformer.evaluation.paired_tests import PairedDifference
 from transformer.evaluation.wide_table import Table, markdown_table

@@ -4,7 +4,7 @@ from etils import epath
 
 from transformer.console import phase
 from transformer.evaluation import comparison_tables
-from transformer.evaluation.compare_runs import Comparison
+from transformer.evaluation.comparison import Comparison
 from transformer.evaluation.html_report import page_template
 from transformer.evaluation.task_scores import write_results
 from transformer.workdir import WorkDir

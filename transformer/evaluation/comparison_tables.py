@@ -1,7 +1,7 @@
 """A comparison of runs as tables: what the runs are, how they differ, and in which settings."""
 
-from transformer.evaluation.compare_runs import Comparison
 from transformer.evaluation.compared_run import ComparedRun
+from transformer.evaluation.comparison import Comparison
 from transformer.evaluation.paired_tests import EXPLANATION
 from transformer.evaluation.wide_table import Table, fitted_table
 

@@ -57,16 +57,15 @@ def count_parameters(params: Params) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
-def parameter_table(params: Params, *, every_layer: bool = False) -> list[str]:
+def parameter_table(params: Params) -> list[str]:
     """Returns a line per kind of array of parameters: name, shape, size and share of the whole.
 
-    every_layer: each layer has lines of its own; else one line is for all layers that are alike.
+    All layers that are alike share a line.
     """
     alike: dict[tuple[str, tuple[int, ...]], list[Any]] = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         name = "/".join(str(key.key) for key in path)
-        kind = name if every_layer else LAYER.sub("/layer_*/", name)
-        alike.setdefault((kind, leaf.shape), []).append(leaf)
+        alike.setdefault((LAYER.sub("/layer_*/", name), leaf.shape), []).append(leaf)
     total = sum(leaf.size for leaves in alike.values() for leaf in leaves)
     rows = []
     for (name, shape), leaves in alike.items():

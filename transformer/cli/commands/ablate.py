@@ -13,18 +13,17 @@ Exit codes: as train.py; if rows failed, that of the first of them, after the ot
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from functools import partial
 
-from transformer.cli.command_line import parse_flags_and_config
+from transformer.cli.command_line import CommandLine, run_command
 from transformer.cli.config_files import REGISTER, explaining_errors, find_config, run_file
 from transformer.cli.flags import check_flags, flag
-from transformer.cli.help_text import answers_information, help_with_config
 from transformer.cli.hosts import HostFlags
-from transformer.cli.process import run_guarded, run_process
+from transformer.cli.process import run_process
 from transformer.config import Config
 from transformer.console import quantity, say
+from transformer.evaluation.ablation_plan import Row, plan_rows, with_num_steps
 from transformer.exit_codes import DONE
-from transformer.training.ablation_plan import Row, plan_rows, with_num_steps
 
 
 @dataclass(frozen=True)
@@ -32,27 +31,27 @@ class AblateFlags(HostFlags):
     """What the ablate command is asked for, besides the base configuration."""
 
     workdir: str = flag(
-        "runs/table3", "Folder of the table, with a work directory for each row.", metavar="FOLDER"
+        "runs/table3", "Folder of the table, with a work directory for each row.", "FOLDER"
     )
     table: str = flag(
-        "configs/table3.py", "Python file with ROWS, or the name of a shipped one.", metavar="FILE"
+        "configs/table3.py", "Python file with ROWS, or the name of a shipped one.", "FILE"
     )
     register: str = REGISTER
     rows: str = flag(
         "",
         "Rows to train, with commas between, instead of all; the others are compared with the "
         "first.",
-        metavar="NAMES",
+        "NAMES",
     )
     seeds: str = flag(
         "",
         "Seeds to train each row with, with commas between: the table has mean and deviation.",
-        metavar="NUMBERS",
+        "NUMBERS",
     )
     steps: int | None = flag(
         None,
         "Train the base for N steps: its warm-up, decay and periods are scaled along.",
-        metavar="N",
+        "N",
         at_least=1,
     )
     dry_run: bool = flag(False, "Show what each row changes, then stop.")
@@ -74,13 +73,11 @@ def main(argv: Sequence[str]) -> int:
 
     argv: the words of the command line, the first of them the program.
     """
-    return run_guarded(lambda: _ablate(argv))
+    return run_command(_ablate, AblateFlags, argv, __doc__, has_config=True)
 
 
-def _ablate(argv: Sequence[str]) -> int:
-    if answers_information(argv, lambda: help_with_config(__doc__, AblateFlags, argv)):
-        return DONE
-    flags, base = parse_flags_and_config(AblateFlags, argv)
+def _ablate(line: CommandLine[AblateFlags]) -> int:
+    flags, base = line.flags, line.config
     check_flags(flags)
     seeds = flags.seed_list or [base.training.seed]
     rows = plan(flags, with_num_steps(base, flags.steps) if flags.steps else base)
@@ -109,10 +106,7 @@ def plan(flags: AblateFlags, base: Config) -> list[Row]:
     return rows
 
 
-def run() -> NoReturn:
-    """Runs the command as this process."""
-    run_process(main)
-
+run = partial(run_process, main)
 
 if __name__ == "__main__":
     run()

@@ -18,17 +18,15 @@ On several hosts, start it on each. Exit codes: 0 done, 2 wrong input, 75 stoppe
 """
 
 from collections.abc import Sequence
-from typing import NoReturn
+from functools import partial
 
-from transformer.cli.command_line import parse_flags
+from transformer.cli.command_line import CommandLine, run_command
 from transformer.cli.evaluate_flags import EvaluateFlags
-from transformer.cli.help_text import answers_information, help_text
-from transformer.cli.process import run_guarded, run_process
+from transformer.cli.process import run_process
 from transformer.console import phase
 from transformer.data.corpora.corpora import Tags
-from transformer.exit_codes import DONE
 from transformer.registry import task_kind
-from transformer.workdir import WorkDir
+from transformer.workdir import WorkDir, split_checkpoint
 
 
 def main(argv: Sequence[str]) -> int:
@@ -36,13 +34,11 @@ def main(argv: Sequence[str]) -> int:
 
     argv: the words of the command line, the first of them the program.
     """
-    return run_guarded(lambda: _evaluate(argv))
+    return run_command(_evaluate, EvaluateFlags, argv, __doc__)
 
 
-def _evaluate(argv: Sequence[str]) -> int:
-    if answers_information(argv, lambda: help_text(__doc__, EvaluateFlags)):
-        return DONE
-    flags = parse_flags(EvaluateFlags, argv)
+def _evaluate(line: CommandLine[EvaluateFlags]) -> int:
+    flags = line.flags
     config = WorkDir(flags.workdir).load_config()
     task = task_kind(config.task)
     flags.check(task)
@@ -50,8 +46,8 @@ def _evaluate(argv: Sequence[str]) -> int:
         if task == "translation":
             Tags(config.data).check_known(flags.corpus)
         config.data.corpus = flags.corpus
-    for path, _ in flags.compared:
-        WorkDir(path).load_config()  # raises now if it is no work directory
+    for run in flags.compared:
+        WorkDir(split_checkpoint(run)[0]).load_config()  # raises now if it is no work directory
     # Imported here, as they import jax: --help and wrong flags need not wait for it.
     if task == "translation":
         with phase("importing JAX", is_logged=False):
@@ -64,10 +60,7 @@ def _evaluate(argv: Sequence[str]) -> int:
     return evaluate_task(flags, config)
 
 
-def run() -> NoReturn:
-    """Runs the command as this process."""
-    run_process(main)
-
+run = partial(run_process, main)
 
 if __name__ == "__main__":
     run()

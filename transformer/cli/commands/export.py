@@ -15,13 +15,13 @@ eval.py.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NoReturn
+from functools import partial
+from typing import Literal
 
-from transformer.cli.command_line import parse_flags_and_words
+from transformer.cli.command_line import CommandLine, run_command
 from transformer.cli.config_files import REGISTER
 from transformer.cli.flags import flag
-from transformer.cli.help_text import answers_information, help_text
-from transformer.cli.process import run_guarded, run_process
+from transformer.cli.process import run_process
 from transformer.console import say
 from transformer.exit_codes import DONE
 
@@ -37,7 +37,7 @@ class ExportFlags:
         "",
         "Number format of the matrices of CTranslate2: int8, int8_float16, int8_bfloat16, int16, "
         "float16, bfloat16.",
-        metavar="TYPE",
+        "TYPE",
     )
     start: Literal["zero", "token"] = flag(
         "zero",
@@ -52,29 +52,23 @@ class ExportFlags:
 
 def main(argv: Sequence[str]) -> int:
     """Exports as a command line asks; returns the exit code, or raises SystemExit with it."""
-    return run_guarded(lambda: _export(argv))
+    return run_command(
+        _export, ExportFlags, argv, __doc__, words=("WORKDIR", "FOLDER", "[CHECKPOINT]")
+    )
 
 
-def _export(argv: Sequence[str]) -> int:
-    if answers_information(argv, lambda: help_text(__doc__, ExportFlags)):
-        return DONE
-    flags, words = parse_flags_and_words(ExportFlags, argv)
-    if len(words) not in (2, 3):
-        usage = (__doc__ or "").splitlines()[0].split(": ")[1]
-        raise ValueError(f"expected {usage}, not {len(words)} names; see --help.")
+def _export(line: CommandLine[ExportFlags]) -> int:
     from transformer.interop.export_model import export_model  # late: it imports jax
 
-    workdir, folder, checkpoint = [*words, "default"][:3]
+    flags = line.flags
+    workdir, folder, checkpoint = [*line.words, "default"][:3]
     options = dict(quantization=flags.quantization, start=flags.start, check=flags.check)
     for sentence in export_model(workdir, folder, flags.format, checkpoint, **options):
         say(sentence)
     return DONE
 
 
-def run() -> NoReturn:
-    """Runs the command as this process."""
-    run_process(main)
-
+run = partial(run_process, main)
 
 if __name__ == "__main__":
     run()

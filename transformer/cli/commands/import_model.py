@@ -12,12 +12,11 @@ FOLDER is run.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from functools import partial
 
-from transformer.cli.command_line import parse_flags_and_words
+from transformer.cli.command_line import CommandLine, run_command
 from transformer.cli.flags import flag
-from transformer.cli.help_text import answers_information, help_text
-from transformer.cli.process import run_guarded, run_process
+from transformer.cli.process import run_process
 from transformer.console import say
 from transformer.exit_codes import DONE
 
@@ -27,9 +26,9 @@ class ImportFlags:
     """How the import command reads."""
 
     source_language: str = flag(
-        "", "Language of the sources, as a model of many languages names it.", metavar="NAME"
+        "", "Language of the sources, as a model of many languages names it.", "NAME"
     )
-    target_language: str = flag("", "Language of the translations, likewise.", metavar="NAME")
+    target_language: str = flag("", "Language of the translations, likewise.", "NAME")
     check: bool = flag(
         True, "Compare with the library transformers, where it is installed; --nocheck: not."
     )
@@ -37,34 +36,18 @@ class ImportFlags:
 
 def main(argv: Sequence[str]) -> int:
     """Imports as a command line asks; returns the exit code, or raises SystemExit with it."""
-    return run_guarded(lambda: _import(argv))
+    return run_command(_import, ImportFlags, argv, __doc__, words=("FOLDER", "WORKDIR"))
 
 
-def _import(argv: Sequence[str]) -> int:
-    if answers_information(argv, lambda: help_text(__doc__, ImportFlags)):
-        return DONE
-    flags, words = parse_flags_and_words(ImportFlags, argv)
-    if len(words) != 2:
-        raise ValueError(f"expected transformer-import FOLDER WORKDIR, not {len(words)} names.")
+def _import(line: CommandLine[ImportFlags]) -> int:
     from transformer.interop.import_model import import_model  # late: it imports jax
 
-    folder, workdir = words
-    said = import_model(
-        folder,
-        workdir,
-        source_language=flags.source_language,
-        target_language=flags.target_language,
-        check=flags.check,
-    )
-    for sentence in said:
+    for sentence in import_model(*line.words, **vars(line.flags)):
         say(sentence)
     return DONE
 
 
-def run() -> NoReturn:
-    """Runs the command as this process."""
-    run_process(main)
-
+run = partial(run_process, main)
 
 if __name__ == "__main__":
     run()

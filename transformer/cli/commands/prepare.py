@@ -10,13 +10,12 @@ where it was. Several machines share the work if each prepares a part:
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from functools import partial
 
-from transformer.cli.command_line import parse_flags_and_config
+from transformer.cli.command_line import CommandLine, run_command
 from transformer.cli.config_files import REGISTER
 from transformer.cli.flags import flag
-from transformer.cli.help_text import answers_information, help_with_config
-from transformer.cli.process import run_guarded, run_process
+from transformer.cli.process import run_process
 from transformer.config import Config
 from transformer.console import phase, say
 from transformer.data.corpora.cleaning import length_warnings
@@ -36,23 +35,21 @@ class PrepareFlags:
     workdir: str = flag(
         "runs/embedded_en_de",
         "Work directory of the run, beside which the prepared corpus is kept.",
-        metavar="FOLDER",
+        "FOLDER",
     )
     register: str = REGISTER
     part: str = flag(
-        "", "Which part of the work this process does, as 2/8: the second of eight.", metavar="K/N"
+        "", "Which part of the work this process does, as 2/8: the second of eight.", "K/N"
     )
 
 
 def main(argv: Sequence[str]) -> int:
     """Prepares as a command line asks; returns the exit code, or raises SystemExit with it."""
-    return run_guarded(lambda: _prepare(argv))
+    return run_command(_prepare, PrepareFlags, argv, __doc__, has_config=True)
 
 
-def _prepare(argv: Sequence[str]) -> int:
-    if answers_information(argv, lambda: help_with_config(__doc__, PrepareFlags, argv)):
-        return DONE
-    flags, config = parse_flags_and_config(PrepareFlags, argv)
+def _prepare(line: CommandLine[PrepareFlags]) -> int:
+    flags, config = line.flags, line.config
     share, workdir = _parse_part(flags.part), WorkDir(flags.workdir, writes=False)
     if task_kind(config.task) != "translation":
         raise ValueError(f"Only the text of task=translation is prepared, not of {config.task}.")
@@ -99,10 +96,7 @@ def _parse_part(text: str) -> Share:
     return Share(int(match[1]) - 1, int(match[2]), waits=False)
 
 
-def run() -> NoReturn:
-    """Runs the command as this process."""
-    run_process(main)
-
+run = partial(run_process, main)
 
 if __name__ == "__main__":
     run()

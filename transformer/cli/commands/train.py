@@ -10,51 +10,49 @@ an error.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from functools import partial
 
-from transformer.cli.command_line import parse_flags_and_config
+from transformer.cli.command_line import CommandLine, config_text, run_command
 from transformer.cli.config_files import REGISTER
 from transformer.cli.flags import check_flags, flag
-from transformer.cli.help_text import answers_information, config_text, help_with_config
-from transformer.cli.hosts import HostFlags
-from transformer.cli.process import run_guarded, run_process
+from transformer.cli.hosts import HostFlags, connect_hosts
+from transformer.cli.process import run_process
 from transformer.console import phase
 from transformer.exit_codes import DONE
+
+NO_STEPS = {"dry_run": "a dry run trains no steps"}
 
 
 @dataclass(frozen=True)
 class TrainFlags(HostFlags):
     """What the train command is asked for, besides its configuration."""
 
-    workdir: str = flag("runs/embedded_en_de", "Work directory of the run.", metavar="FOLDER")
+    workdir: str = flag("runs/embedded_en_de", "Work directory of the run.", "FOLDER")
     register: str = REGISTER
     dry_run: bool = flag(False, "Show parameters, memory and batch plan, then stop.")
-    all_parameters: bool = flag(
-        False, "List the parameters of each layer, not of all alike at once.", needs=("dry_run",)
-    )
     topology: str = flag(
         "",
         "TPU slice to compile for, such as v5litepod-16 or v5e:4x4; it need not be attached.",
-        metavar="NAME",
+        "NAME",
         needs=("dry_run",),
     )
     profile: str = flag(
         "",
         "Trace COUNT training steps, those after step STEP, into the folder `profile` of the run.",
-        metavar="STEP:COUNT",
-        excludes={"dry_run": "that trains no steps"},
+        "STEP:COUNT",
+        excludes=NO_STEPS,
     )
     profiler_port: int = flag(
         0,
         "Port of the first host at which xprof or TensorBoard may capture a profile at any time.",
-        metavar="PORT",
-        excludes={"dry_run": "that trains no steps"},
+        "PORT",
+        excludes=NO_STEPS,
         at_least=1,
     )
     accept_changed_text: bool = flag(
         False,
         "Resume although the training text is not the one that the checkpoints were trained on.",
-        excludes={"dry_run": "that trains no steps"},
+        excludes=NO_STEPS,
     )
     print_config: bool = flag(False, "Print every setting as the run would have it, and stop.")
 
@@ -64,40 +62,34 @@ def main(argv: Sequence[str]) -> int:
 
     argv: the words of the command line, the first of them the program.
     """
-    return run_guarded(lambda: _train(argv))
+    return run_command(_train, TrainFlags, argv, __doc__, has_config=True)
 
 
-def _train(argv: Sequence[str]) -> int:
-    if answers_information(argv, lambda: help_with_config(__doc__, TrainFlags, argv)):
-        return DONE
-    flags, config = parse_flags_and_config(TrainFlags, argv)
+def _train(line: CommandLine[TrainFlags]) -> int:
+    flags, config = line.flags, line.config
     check_flags(flags)
     if flags.print_config:
         print(config_text(config), flush=True)
         return DONE
-    # Imported here, as they import jax: --help and wrong flags need not wait for it.
+    with phase("importing JAX", is_logged=False):  # late: --help and wrong flags need not wait
+        from transformer.training.dry_run import describe_run
+        from transformer.training.profile import serve_profiles
+        from transformer.training.run import train
+
     if flags.dry_run:
-        with phase("importing JAX", is_logged=False):
-            from transformer.cli.dry_run import describe_run
-
-        return describe_run(config, flags.workdir, flags.topology, every_layer=flags.all_parameters)
-    with phase("importing JAX", is_logged=False):
-        from transformer.cli.run_training import run_training
-
-    return run_training(
-        flags,
+        return describe_run(config, flags.workdir, flags.topology)
+    is_first = connect_hosts(flags)
+    if flags.profiler_port and is_first:
+        serve_profiles(flags.profiler_port)
+    return train(
         config,
         flags.workdir,
-        flags.profile,
-        flags.profiler_port,
+        profile=flags.profile,
         accept_changed_text=flags.accept_changed_text,
-    )
+    ).exit_code
 
 
-def run() -> NoReturn:
-    """Runs the command as this process."""
-    run_process(main)
-
+run = partial(run_process, main)
 
 if __name__ == "__main__":
     run()

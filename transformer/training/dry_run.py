@@ -2,10 +2,10 @@
 
 import time
 
-from transformer.cli import compile_cache
 from transformer.config import Config
 from transformer.console import phase, say
 from transformer.exit_codes import DONE
+from transformer.parallel import compile_cache
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.topology import topology_devices
 from transformer.registry import TASKS
@@ -16,11 +16,11 @@ from transformer.training.steps import TrainStep
 from transformer.workdir import WorkDir
 
 
-def describe_run(config: Config, workdir: str, topology: str, *, every_layer: bool) -> int:
+def describe_run(config: Config, workdir: str, topology: str) -> int:
     """Prints the start-up summary and the costs of the compiled step; returns the exit code.
 
     topology: a TPU slice to compile for, as "v5litepod-16", which needs neither a TPU nor the text;
-    "" for the devices of this machine. every_layer: as of `parameter_table`.
+    "" for the devices of this machine.
     """
     compile_cache.turn_on(say)
     if topology:
@@ -40,11 +40,11 @@ def describe_run(config: Config, workdir: str, topology: str, *, every_layer: bo
     devices = step.parallel.mesh.devices.ravel().tolist()
     lines += estimate_lines(cost, config.training.num_train_steps, devices)
     say("\n".join(lines))
-    describe_compiled(step, every_layer=every_layer)
+    describe_compiled(step)
     return DONE
 
 
-def describe_compiled(step: TrainStep, *, every_layer: bool) -> None:
+def describe_compiled(step: TrainStep) -> None:
     """Prints what the compiler says of a training step, and the table of the parameters."""
     start = time.monotonic()
     with phase("compiling the training step"):
@@ -54,6 +54,6 @@ def describe_compiled(step: TrainStep, *, every_layer: bool) -> None:
         *startup_summary.compiled_lines(compiled, device.device_kind),
         f"            in {time.monotonic() - start:,.0f} s",
         "parameters",
-        *startup_summary.parameter_table(step.abstract_state.params, every_layer=every_layer),
+        *startup_summary.parameter_table(step.abstract_state.params),
     ]
     say("\n".join(lines))

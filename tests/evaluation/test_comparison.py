@@ -9,12 +9,12 @@ from sacrebleu.metrics import TER
 
 from tests.helpers.scored import compared, evaluation
 from transformer.config import Config
-from transformer.evaluation import compare_runs
-from transformer.evaluation.compare_runs import check_comparable, distinct_names
+from transformer.evaluation import comparison
+from transformer.evaluation.comparison import check_comparable, distinct_names
 from transformer.evaluation.comparison_tables import comparison_lines, settings_table
 from transformer.evaluation.paired_tests import holm, paired_differences
 
-compare = partial(compare_runs.compare, num_bootstrap=200, num_trials=300)
+compare = partial(comparison.compare, num_bootstrap=200, num_trials=300)
 
 
 def compare_two(first, other, names=("runs/a", "runs/b")):

@@ -3,7 +3,7 @@
 import pytest
 
 from transformer.config import Config
-from transformer.training.ablation_plan import plan_rows, with_num_steps
+from transformer.evaluation.ablation_plan import plan_rows, with_num_steps
 
 ROWS = {
     "base": {},

@@ -15,7 +15,7 @@ from transformer.data.corpora.training_text import load_evaluation_pairs
 from transformer.data.tokenizers.sentencepiece import check_texts
 from transformer.evaluation.classification import evaluate_classifier
 from transformer.evaluation.metrics import Reference, all_references
-from transformer.evaluation.results_folder import checksum, results_name, scored_otherwise
+from transformer.evaluation.results import checksum, results_name, scored_otherwise
 from transformer.evaluation.task_scores import TaskScores
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.encoders import Classifier

@@ -8,7 +8,7 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache as jax_cache
 
 from tests.helpers.scripts import run_python
-from transformer.cli import compile_cache
+from transformer.parallel import compile_cache
 
 OPTIONS = (
     "jax_compilation_cache_dir",
@@ -18,7 +18,7 @@ OPTIONS = (
 )
 PROGRAM = """
 import jax, sys
-from transformer.cli import compile_cache
+from transformer.parallel import compile_cache
 compile_cache.MIN_COMPILE_SECONDS = 0
 compile_cache.turn_on(lambda text: print(text, file=sys.stderr))
 events = []

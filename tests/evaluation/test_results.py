@@ -6,7 +6,7 @@ import pytest
 from transformer.cli.evaluate_flags import EvaluateFlags
 from transformer.cli.score_translation import read_test_set, results_folder
 from transformer.config import Config
-from transformer.evaluation.results_folder import (
+from transformer.evaluation.results import (
     LONGEST_NAME,
     bounded_name,
     checksum,
