@@ -94,6 +94,17 @@ def make_trainer(path, stopping=None, on_report=None, **training):
     return Trainer(make_config(**training), WorkDir(path), stopping, PointTask, on_report)
 
 
+def run_in_folder(path, values=None, **training):
+    """Trains the task in a work directory that can be opened again; returns the trainer."""
+    config = make_config(**training).with_values({"task": "images", **(values or {})})
+    workdir = WorkDir(path)  # without a vocabulary
+    trainer = Trainer(config, workdir, task_type=PointTask)
+    workdir.path.mkdir(exist_ok=True)
+    workdir.save_config(config)
+    assert trainer.run() == DONE
+    return trainer
+
+
 def test_a_task_is_learnt_and_logged(tmp_path):
     """Catches a metric that is not logged or reported, and a best checkpoint that is not."""
     reports = []
