@@ -4,6 +4,6 @@ from transformer.parallel.stopping import end_on_signals
 
 if __name__ == "__main__":
     end_on_signals()  # before the seconds of importing
-    from transformer.cli.commands.evaluate import run
+    from transformer.cli.commands.evaluate import main
 
-    run()
+    main.run()

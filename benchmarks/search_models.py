@@ -7,7 +7,6 @@ import pathlib
 from typing import Any
 
 import numpy as np
-from search_endings import end_by_position
 from search_workload import SearchWorkload, write_folder
 from workload import BASE, BIG, OPUS, SMALL, sinusoids
 
@@ -22,8 +21,6 @@ SIZES = {  # (sentences, vocabulary) of random workloads
 }
 DTYPES = {"cpu": "float32", "gpu": "bfloat16", "tpu": "bfloat16"}
 EOS_LOGIT = -20.0  # mean logit of EOS with random weights, so that no sentence ends early
-MIXED_SPREAD = 4.0  # of logits for mixed lengths: the best token has about half of the probability
-MIXED_SENTENCES = 64  # of about 22 tokens each, from 4 to 80
 SOURCE_LENGTH, NUM_TOKENS = 32, 50  # per sentence of random workloads, with EOS
 MAX_POSITIONS = 1024  # rows of the table of positions
 
@@ -33,36 +30,24 @@ def make_random(
     folder: str,
     device: str,
     num_sentences: int | None = None,
-    is_mixed: bool = False,
     **options: Any,
 ) -> tuple[SearchWorkload, dict[str, dict[str, Any]]]:
     """Makes a `SearchWorkload` with random weights, and its searches {name: options}.
 
-    All translations have `NUM_TOKENS` tokens. is_mixed: sources have many lengths instead, and
-    translations end by themselves.
+    All sources have `SOURCE_LENGTH` tokens and all translations `NUM_TOKENS`.
     """
     batch_size, vocab_size = SIZES[device]
     vocab_size = VOCABULARIES.get(shape, vocab_size)
-    num_sentences = num_sentences or (MIXED_SENTENCES if is_mixed else batch_size)
+    num_sentences = num_sentences or batch_size
     model = {"norm": "post", "embedding_sharing": "all", "positions": "sinusoidal"}
     model |= {"activation": "relu", "head_dim": 0, "value_dim": 0} | SHAPES[shape]
-    weights = random_weights(model, vocab_size, MIXED_SPREAD if is_mixed else 1.0)
-    if is_mixed:
-        end_by_position(model, weights)
-    lengths = mixed_lengths(num_sentences) if is_mixed else [SOURCE_LENGTH] * num_sentences
-    vocabulary, sentences = random_sentences(lengths, vocab_size)
-    write_folder(folder, model, weights, vocabulary, sentences)
-    options |= {"dtype": DTYPES[device], "batch_size": batch_size if is_mixed else num_sentences}
-    if is_mixed:
-        searches = {
-            "beam 4, n^1, early stopping": {"beam_size": 4, "alpha": 1.0, "early_stopping": True},
-            "greedy": {"beam_size": 1, "alpha": 0.0},
-        }
-    else:
-        searches = {
-            name: {"beam_size": width, "alpha": 0.0, "num_tokens": NUM_TOKENS}
-            for name, width in (("beam 4", 4), ("greedy", 1))
-        }
+    vocabulary, sentences = random_sentences(num_sentences, vocab_size)
+    write_folder(folder, model, random_weights(model, vocab_size), vocabulary, sentences)
+    options |= {"dtype": DTYPES[device], "batch_size": num_sentences}
+    searches = {
+        name: {"beam_size": width, "alpha": 0.0, "num_tokens": NUM_TOKENS}
+        for name, width in (("beam 4", 4), ("greedy", 1))
+    }
     return SearchWorkload(shape, str(folder), device=device, **options), searches
 
 
@@ -106,22 +91,16 @@ def read_lines(path: str) -> list[str]:
     return data.decode().removesuffix("\n").split("\n")
 
 
-def mixed_lengths(number: int) -> list[int]:
-    """Returns lengths as sentences of text have them, EOS included: half are between 14 and 28."""
-    lengths = np.random.default_rng(2).lognormal(3.0, 0.5, number)
-    return np.clip(lengths, 4, 80).astype(int).tolist()
-
-
-def random_sentences(lengths: list[int], vocab_size: int) -> tuple[list[str], list[str]]:
-    """Returns the vocabulary, and sentences of these numbers of tokens, of which EOS is one."""
+def random_sentences(number: int, vocab_size: int) -> tuple[list[str], list[str]]:
+    """Returns the vocabulary, and sentences of `SOURCE_LENGTH` tokens, of which EOS is one."""
     vocabulary = [*SPECIAL_NAMES, *(f"w{i}" for i in range(NUM_SPECIAL, vocab_size))]
     rng = np.random.default_rng(1)
-    ids = [rng.integers(NUM_SPECIAL, vocab_size, length - 1) for length in lengths]
+    ids = [rng.integers(NUM_SPECIAL, vocab_size, SOURCE_LENGTH - 1) for _ in range(number)]
     return vocabulary, [" ".join(vocabulary[i] for i in row) for row in ids]
 
 
-def random_weights(model: dict[str, Any], vocab_size: int, spread: float) -> dict[str, np.ndarray]:
-    """Returns weights of the model; spread: of the logits, of which that of EOS is never best."""
+def random_weights(model: dict[str, Any], vocab_size: int) -> dict[str, np.ndarray]:
+    """Returns weights of the model, with which EOS is never the best token."""
     rng, width, inner = np.random.default_rng(0), model["d_model"], model["d_ff"]
     weights = {"positions": sinusoids(MAX_POSITIONS, width)}
 
@@ -132,7 +111,7 @@ def random_weights(model: dict[str, Any], vocab_size: int, spread: float) -> dic
         fill(f"{name}/LayerNorm_0/scale", width, mean=1.0, std=0.1)
         fill(f"{name}/LayerNorm_0/bias", width, std=0.3)
 
-    fill("shared_embedding/table", vocab_size, width, std=spread * width**-0.5)
+    fill("shared_embedding/table", vocab_size, width, std=width**-0.5)
     if model.get("output_bias"):
         fill("shared_embedding/bias", vocab_size, std=0.1)
     for stack, attentions in (("encoder", ["self"]), ("decoder", ["self", "encoder"])):

@@ -33,11 +33,6 @@ class SearchWorkload:
         """Whether sentences are text for SentencePiece."""
         return (pathlib.Path(self.folder) / "tokenizer.model").exists()
 
-    @property
-    def is_mixed(self) -> bool:
-        """Whether sentences have different lengths."""
-        return self.is_text or len({sentence.count(" ") for sentence in self.sentences()}) > 1
-
     def sentences(self) -> list[str]:
         """Reads the sentences."""
         path = pathlib.Path(self.folder) / "sentences.txt"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from tabulate import tabulate
 from workload import Workload
 
 from transformer.config import ModelConfig
@@ -35,11 +36,9 @@ def utilisation(workload: Workload, seconds: float, device_kind: str) -> float |
 
 
 def align(rows: list[Sequence[str]]) -> str:
-    """Formats rows as lines with aligned columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    )
+    """Formats rows, the first of which has the titles, as lines with aligned columns."""
+    sides = ["left", *["right"] * (len(rows[0]) - 1)]
+    return tabulate(rows, tablefmt="plain", disable_numparse=True, colalign=sides)
 
 
 def ratio(results: Results, name: str, other: str) -> str:

@@ -1,44 +1,59 @@
-"""Asks the TPU compiler what training steps and searches cost on a slice; no TPU is needed.
+"""Asks the TPU compiler what training steps cost on a slice; no TPU is needed.
 
 python benchmarks/tpu_compile.py --flax_example=FLAX/examples/wmt --json=result.json
-python benchmarks/tpu_compile.py --only=base --by_operation --set=model.attention=fused
+python benchmarks/tpu_compile.py --only=base --set=model.attention=fused
 
 It needs the extra tpu. FLAX is an unpacked sdist or checkout of flax; without it, its step is left
 out. Every figure is the compiler's and of one chip:
 
-TFLOP, GB accessed   its count: loops once, and what lies in the memory within the chip as well; in
-                     brackets with slices that are copied there counted as what they are
-GB of HBM            operands and results in main memory alone, from the text of the program, loops
-                     (scan_layers) as often as they run
-est. ms              the sum of its estimates for each operation, on a v5e at 1.5 GHz; collectives
-                     and copies between the two memories have none, Pallas kernels a lower bound
+TFLOP, GB accessed   its count: loops once, and what lies in the memory within the chip as well
 temporaries          GB of main memory besides the arguments
 collectives          number and MB of their results, by type
 lower, compile       seconds; in brackets CPU seconds
 
-Of a search, GB of HBM and ms are those of one step, beside the least that a step must move (the
-weights that it uses and both caches, once); the other figures are of the program.
---set changes a setting of ours. --by_operation lists where bytes and milliseconds go.
+--set changes a setting of ours.
 """
 
 import argparse
 import datetime
 import pathlib
 import time
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 from collectives import find_collectives
-from compiled_costs import CompiledProgram, Costs, add_up
+from flax_example import load_train, make_config, make_schedule, make_state, map_train_step
+from flax_example import make_batch as make_flax_batch
 from referee import write_json
 from settings import add_settings, read_settings
 from table import align
-from tpu_programs import PROGRAMS, lower_program
+from workload import BASE, BIG, Workload
 
+from transformer.config import Config
+from transformer.parallel.mapping import make_parallel
 from transformer.parallel.topology import topology_devices
+from transformer.training.startup_summary import make_step_without_data
 
-CYCLES_PER_MS = 1.5e6  # of a v5e: 197 TFLOP/s are 4 units of 128 × 128 products at 1.5 GHz
-NUM_OPERATIONS = 40  # of --by_operation
+VOCAB_SIZE, ROWS, ROW_LENGTH = 32_000, 32, 256  # rows of a chip
+
+
+class Program(NamedTuple):
+    """A training step to compile for all chips of a slice."""
+
+    shape: dict[str, int]
+    fsdp: int = 1
+    is_flax: bool = False
+
+
+PROGRAMS = {
+    "base": Program(BASE),
+    "big": Program(BIG),
+    "big_fsdp4": Program(BIG, fsdp=4),
+    "flax_base": Program(BASE, is_flax=True),
+    "flax_big": Program(BIG, is_flax=True),
+}
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -47,7 +62,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--only", default=",".join(PROGRAMS), help="which of the programs")
     parser.add_argument("--flax_example", help="the folder examples/wmt of a release of flax")
     add_settings(parser)
-    parser.add_argument("--by_operation", action="store_true", help="also sums by operation")
     parser.add_argument("--save", help="a folder for the texts of the compiled programs")
     parser.add_argument("--json", help="a file for the results")
     arguments = parser.parse_args()
@@ -57,38 +71,71 @@ def parse_arguments() -> argparse.Namespace:
     return arguments
 
 
+def lower_program(
+    program: Program, devices: Sequence[jax.Device], settings: dict[str, Any], folder: str
+) -> jax.stages.Lowered:
+    """Returns the lowered program.
+
+    settings: changes of our Config. folder: of Flax's example.
+    """
+    if program.is_flax:
+        return lower_flax(program, devices, folder)
+    config = make_our_config(program, len(devices), settings)
+    return make_step_without_data(config, make_parallel(config, devices)).lower()
+
+
+def make_our_config(program: Program, num_chips: int, settings: dict[str, Any]) -> Config:
+    """Returns our configuration, in bfloat16."""
+    model = {f"model.{name}": value for name, value in program.shape.items()}
+    sizes = {"tokenizer.vocab_size": VOCAB_SIZE, "data.row_length": ROW_LENGTH}
+    sizes["mesh.fsdp"] = program.fsdp
+    sizes["training.batch_tokens"] = num_chips * ROWS * ROW_LENGTH
+    changes = model | sizes | {"model.dtype": "bfloat16"} | settings
+    return Config().with_values(changes).validate()
+
+
+def lower_flax(program: Program, devices: Sequence[jax.Device], folder: str) -> jax.stages.Lowered:
+    """Returns the train step of Flax's example over all chips, on rows as long as ours."""
+    train = load_train(folder)
+    workload = Workload(
+        "flax", **program.shape, vocab_size=VOCAB_SIZE, num_sentences=ROWS,
+        source_length=ROW_LENGTH, target_length=ROW_LENGTH, device="tpu", dtype="bfloat16",
+    )  # fmt: skip
+    config = make_config(train.models, workload)
+    batch = make_flax_batch(*workload.ids())
+    schedule, rng = make_schedule(train), jax.random.key(0)
+    state = jax.eval_shape(partial(make_state, train, config, batch, schedule), rng)
+    arguments = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((len(devices), *x.shape), x.dtype), (state, batch, rng)
+    )
+    step = map_train_step(train, config, workload, schedule, devices)
+    return step.lower(*arguments[:2], dropout_rng=arguments[2])
+
+
 def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Lowers and compiles one program; returns its figures."""
     program = PROGRAMS[name]
-    devices = topology_devices("v5e:1x1" if program.beam_size else arguments.slice)
+    devices = topology_devices(arguments.slice)
     settings = read_settings(arguments.set)
     clock = Clock()
-    lowered, least = lower_program(program, devices, settings, arguments.flax_example)
+    lowered = lower_program(program, devices, settings, arguments.flax_example)
     lowering = clock.read()
     compiled = lowered.compile()
     compiling = clock.read()
     memory, cost, text = compiled.memory_analysis(), compiled.cost_analysis(), compiled.as_text()
     if arguments.save:
         (pathlib.Path(arguments.save) / f"{name}.hlo").write_text(text)
-    costs = CompiledProgram(text)
-    operations = costs.step() if program.beam_size else costs.by_operation()
-    total = add_up(*operations.values())
     return {
         "program": name,
         "device": devices[0].device_kind,
-        "num_chips": 1 if program.beam_size else len(devices),
+        "num_chips": len(devices),
         "flops": cost["flops"],
         "bytes_accessed": cost["bytes accessed"],
-        "overcounted_bytes": costs.overcounted_bytes(),
-        "hbm_bytes": total.num_bytes,
-        "least_hbm_bytes": least,
-        "cycles": total.cycles,
         "temporary_bytes": memory.temp_size_in_bytes,
         "argument_bytes": memory.argument_size_in_bytes,
         "collectives": find_collectives(text),
         "lower_seconds": lowering,
         "compile_seconds": compiling,
-        "operations": operations,
     }
 
 
@@ -106,11 +153,9 @@ class Clock:
 
 def format_results(results: list[dict[str, Any]]) -> str:
     """Returns the table of all programs."""
-    titles = "program", "chips", "TFLOP", "GB accessed", "GB of HBM", "least", "ratio", "est. ms"
-    rows = [(*titles, "temporaries", "arguments", "collectives", "lower", "compile")]
+    titles = "program", "chips", "TFLOP", "GB accessed", "temporaries", "arguments", "collectives"
+    rows = [(*titles, "lower", "compile")]
     for r in results:
-        accessed = r["bytes_accessed"]
-        least, moved = r["least_hbm_bytes"], r["hbm_bytes"]
         collectives = [
             f"{n} {kind} {size / 1e6:,.0f}" for kind, (n, size) in r["collectives"].items()
         ]
@@ -119,11 +164,7 @@ def format_results(results: list[dict[str, Any]]) -> str:
                 r["program"],
                 str(r["num_chips"]),
                 f"{r['flops'] / 1e12:,.3f}",
-                f"{accessed / 1e9:,.2f} ({(accessed - r['overcounted_bytes']) / 1e9:,.2f})",
-                f"{moved / 1e9:,.3f}",
-                f"{least / 1e9:,.3f}" if least else "–",
-                f"{moved / least:,.2f}" if least else "–",
-                format_milliseconds(r["cycles"], r["device"]),
+                f"{r['bytes_accessed'] / 1e9:,.2f}",
                 f"{r['temporary_bytes'] / 1e9:,.2f}",
                 f"{r['argument_bytes'] / 1e9:,.2f}",
                 ", ".join(collectives) or "none",
@@ -133,28 +174,6 @@ def format_results(results: list[dict[str, Any]]) -> str:
                 ),
             )
         )
-    return align(rows)
-
-
-def format_milliseconds(cycles: int, device_kind: str) -> str:
-    """Returns milliseconds, or "–" for a chip whose clock is not known here."""
-    return f"{cycles / CYCLES_PER_MS:,.2f}" if "v5 lite" in device_kind else "–"
-
-
-def format_operations(operations: Costs, device_kind: str) -> str:
-    """Returns the table of the operations that take the most, by bytes or by milliseconds."""
-    total = add_up(*operations.values())
-
-    def share(label: str) -> float:
-        cost = operations[label]
-        shares = cost.num_bytes / total.num_bytes, cost.cycles / max(total.cycles, 1)
-        return max(shares)
-
-    rows = [("operation, all layers together", "count", "GB of HBM", "est. ms")]
-    for label in sorted(operations, key=share, reverse=True)[:NUM_OPERATIONS]:
-        cost = operations[label]
-        milliseconds = format_milliseconds(cost.cycles, device_kind)
-        rows.append((label, f"{cost.count:,}", f"{cost.num_bytes / 1e9:,.3f}", milliseconds))
     return align(rows)
 
 
@@ -169,8 +188,6 @@ def main() -> None:
             continue
         results.append(measure(name, arguments))
         print(f"\n{format_results(results[-1:])}", flush=True)
-        if arguments.by_operation:
-            print(format_operations(results[-1]["operations"], results[-1]["device"]), flush=True)
         if arguments.json:
             write_json(arguments.json, results)
     print(f"\nall\n{format_results(results)}")

@@ -1,16 +1,15 @@
 """Times translation against CTranslate2 with the same weights.
 
 python benchmarks/translate.py --torch_python=PYTHON
-python benchmarks/translate.py --torch_python=PYTHON --shape=opus --lengths=mixed
+python benchmarks/translate.py --torch_python=PYTHON --shape=opus
 python benchmarks/translate.py --torch_python=PYTHON --workdir=RUN --input=FILE --reference=FILE
 
 PYTHON has ctranslate2, sentencepiece and etils[epath] (default: this one).
 A contestant that is not installed is skipped with a message.
 
 Without a run, the model has random weights, and all sources and all translations have the same
-number of tokens, so that only speed is compared; with --lengths=mixed, sources have many lengths,
-and translations end where EOS happens to be the best token. With a run, text is translated to text,
-with the tokenizer's time included, and scored with BLEU if there is a reference.
+number of tokens, so that only speed is compared. With a run, text is translated to text, with the
+tokenizer's time included, and scored with BLEU if there is a reference.
 
 Each contestant runs in a process of its own and waits while another is at work; every round begins
 with another one. The first pass over all sentences is the warm-up and is not measured, nor is the
@@ -26,6 +25,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from statistics import median
 from typing import Any
 
 import sacrebleu
@@ -39,8 +39,8 @@ from referee import (
     write_json,
 )
 from search_models import NUM_TOKENS, SOURCE_LENGTH, make_corpus, make_random, read_lines
-from search_table import format_searches
 from search_workload import SearchWorkload
+from table import align, ratio
 
 Searches = dict[str, dict[str, Any]]  # {name: options}
 
@@ -49,6 +49,7 @@ CONTESTANTS = {  # name: (module, options)
     "ctranslate2": ("search_ctranslate2", {}),
     "ctranslate2_int8": ("search_ctranslate2", {"compute_type": "int8"}),
 }
+OTHERS = "ctranslate2", "ctranslate2_int8"
 DEFAULT_CONTESTANTS = "ours,ctranslate2"
 SHAPES_OF = {"cpu": ["base", "opus"], "gpu": ["base", "opus", "big"]}
 
@@ -59,9 +60,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--shape", help="one of the device's shapes (default: all of them)")
     parser.add_argument(
         "--sentences", type=int, help="number of sentences with random weights, all in one batch"
-    )
-    parser.add_argument(
-        "--lengths", choices=["equal", "mixed"], default="equal", help="of random sentences"
     )
     parser.add_argument("--workdir", help="a trained run, to translate --input with")
     parser.add_argument("--input", help="a text file, or .gz")
@@ -83,8 +81,6 @@ def parse_arguments() -> argparse.Namespace:
     if arguments.shape not in (None, *SHAPES_OF[arguments.device]):
         parser.error(f"--shape must be one of {', '.join(SHAPES_OF[arguments.device])}")
     check_device(parser, arguments.device)
-    if arguments.lengths == "mixed" and arguments.shape != "opus":
-        parser.error("--lengths=mixed needs --shape=opus, which has a bias for EOS")
     if bool(arguments.workdir) != bool(arguments.input):
         parser.error("--workdir and --input go together")
     if not set(arguments.contestants.split(",")) <= CONTESTANTS.keys():
@@ -109,14 +105,11 @@ def make_workloads(
         yield workload, searches, len(workload.sentences()), "sentences"
         return
     for shape in [arguments.shape] if arguments.shape else SHAPES_OF[arguments.device]:
-        options |= {"num_sentences": arguments.sentences, "is_mixed": arguments.lengths == "mixed"}
+        options["num_sentences"] = arguments.sentences
         of_shape = os.path.join(folder, shape)
         os.mkdir(of_shape)
         workload, searches = make_random(shape, of_shape, **options)
-        if workload.is_mixed:
-            yield workload, searches, len(workload.sentences()), "sentences"
-        else:
-            yield workload, searches, len(workload.sentences()) * NUM_TOKENS, "tokens"
+        yield workload, searches, len(workload.sentences()) * NUM_TOKENS, "tokens"
 
 
 def compare(
@@ -175,10 +168,36 @@ def run(
     return report
 
 
+def format_searches(results: dict[str, dict[str, Any]], count: int, unit: str) -> str:
+    """Formats the results {contestant: {"seconds", …}} of one search over `count` units."""
+    shown = sorted({column for result in results.values() for column in result["show"]})
+    others = [name for name in OTHERS if name in results]
+    ratios = [f"to {name}" for name in others]
+    titles = "contestant", f"{unit}/s", "s", "min–max", "CPU s", *ratios, *shown
+    rows = [(*titles, "first pass", "compiles")]
+    for name, result in results.items():
+        seconds = result["seconds"]
+        rows.append(
+            (
+                name,
+                f"{count / median(seconds):,.0f}",
+                f"{median(seconds):,.3f}",
+                f"{min(seconds):,.3f}–{max(seconds):,.3f}",
+                f"{median(result['cpu']):,.2f}",
+                *(ratio(results, name, other) for other in others),
+                *(result["show"].get(column, "–") for column in shown),
+                # A contestant with a note tried batch sizes in its first pass.
+                "–" if result["note"] else f"{result['first']:.1f} s",
+                "–" if result["compiles"] is None else str(result["compiles"]),
+            )
+        )
+    return align(rows)
+
+
 def describe(workload: SearchWorkload) -> str:
     """Returns the workload on one line."""
     cores = f", {workload.num_threads} threads" if workload.device == "cpu" else ""
-    sizes = f", {SOURCE_LENGTH} + {NUM_TOKENS} tokens each" * (not workload.is_mixed)
+    sizes = f", {SOURCE_LENGTH} + {NUM_TOKENS} tokens each" * (not workload.is_text)
     count = len(workload.sentences())
     return f"{workload.name}: {count:,} sentences{sizes}; {workload.dtype}{cores}"
 

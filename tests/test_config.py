@@ -12,8 +12,8 @@ from sacrebleu.metrics import BLEU
 from configs import embedded_en_de, g2p, table3, wmt14_en_de_base, wmt14_en_de_big
 from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import count_parameters
-from transformer.cli.config_files import load_config_file
 from transformer.config import Config
+from transformer.config.python_files import load_config_file
 from transformer.config.setting import SYNONYMS
 from transformer.workdir import WorkDir
 

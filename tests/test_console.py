@@ -3,7 +3,6 @@
 import io
 import sys
 import threading
-from contextlib import contextmanager
 
 import pytest
 
@@ -102,28 +101,19 @@ def line_on(stream):
     return LiveLine(stream, clock), clock
 
 
-@contextmanager
-def lasting(line, name, total=0):
-    """A phase of a line for as long as the block lasts."""
-    phase = console.Phase(name, total, line.clock)
-    line.begin(phase)
-    yield phase
-    line.end(phase)
-
-
 def test_a_phase_is_live_on_a_terminal_and_leaves_nothing():
     """Catches a phase that stays on the screen when it is over, a count without the rest, and a
     name with a line break that leaves a row behind at each tick."""
     stream = Terminal()
     line, clock = line_on(stream)
-    with lasting(line, "validating"):
-        with lasting(line, "translating", 100) as inner:
+    with line.phase("validating"):
+        with line.phase("translating", 100) as inner:
             for clock.now in (5.0, 6.0):
                 inner.advance(10)
             line.tick()
             assert stream.row() == "validating: translating 20/100 (6 s, 8 s left)"
         assert stream.row() == "validating (6 s)"
-    with lasting(line, "restoring a\nb"):
+    with line.phase("restoring a\nb"):
         assert stream.row() == "restoring a\\nb"
     assert stream.row() == "" and "\n" not in stream.getvalue()
 
@@ -133,10 +123,10 @@ def test_a_file_gets_a_line_of_a_phase_where_nothing_else_is_said():
     stream = io.StringIO()
     line, clock = line_on(stream)
     for _ in range(3):
-        with lasting(line, "reading"):
+        with line.phase("reading"):
             clock.now += 3
     clock.now += 60
-    with lasting(line, "compiling"):
+    with line.phase("compiling"):
         for _ in range(29):
             clock.now += 1
             line.tick()
@@ -208,7 +198,7 @@ def test_texts_cannot_command_a_terminal():
         line.log = log.append
         line.say(HOSTILE)
         line.show(HOSTILE)
-        with lasting(line, HOSTILE):
+        with line.phase(HOSTILE):
             pass
         line.close()
         shown = without_commands_of_row(stream.getvalue())

@@ -22,11 +22,11 @@ ROOT = pathlib.Path(__file__).parents[1]
 # Who may run what it reads or names, and why that is nothing that a stranger wrote.
 TRUSTED = {
     "data/workers.py": {"pickle.load", "subprocess.Popen"},  # a pipe to processes of its own
-    "cli/config_files.py": {"exec_module"},  # the files of --config and --register
+    "config/python_files.py": {"exec", "compile"},  # the files of --config and --register
     "registry.py": {"import_module"},  # names in this file
     "optional_libraries.py": {"import_module"},  # names in the calls of `require`
     "data/tfds.py": {"import_module"},  # names in this file
-    "evaluation/further_metrics.py": {"subprocess.run"},  # COMET's command
+    "evaluation/metrics.py": {"subprocess.run"},  # COMET's command
     "interop/writing.py": {"jinja2.Environment"},  # README.md, which is no web page
     "evaluation/html_report.py": {"Markup"},  # pictures, in which matplotlib has escaped all text
     "training/progress.py": {"subprocess.run"},  # git

@@ -122,7 +122,7 @@ def test_paths_that_cannot_be_used_are_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="cannot be written"):
         WorkDir(tmp_path / "file").open_for_training(Config())
-    with pytest.raises(ValueError, match=r"no config\.json"):
+    with pytest.raises(ValueError, match="is not a work directory"):
         WorkDir(tmp_path).load_config()
 
 
@@ -178,14 +178,12 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, content, system",
-    [("config.json", '{"model_type": "marian"}', "Hugging Face"), ("decoder.yml", "", "Marian")],
+    "name, content", [("config.json", '{"model_type": "marian"}'), ("decoder.yml", "")]
 )
-def test_a_folder_of_another_system_says_how_it_becomes_a_run(tmp_path, name, content, system):
+def test_a_folder_of_another_system_says_how_it_becomes_a_run(tmp_path, name, content):
     """Catches "not a configuration of this version" for a model that can be imported."""
     (tmp_path / name).write_text(content)
-    expected = f"is a folder of {system}, no work directory; transformer-import {tmp_path} RUN"
-    with pytest.raises(ValueError, match=expected):
+    with pytest.raises(ValueError, match=f"transformer-import {tmp_path} RUN makes one"):
         WorkDir(tmp_path).load_config()
 
 

@@ -23,7 +23,7 @@ from embedded_corpus.german import German
 from embedded_corpus.pairs import unit_hash
 from embedded_corpus.renderings import Renderings
 
-from transformer.evaluation.tagging import score_labels
+from transformer.evaluation.classification import score_labels
 
 ENTITIES = {
     "PERSON": ("person", "other"),

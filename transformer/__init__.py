@@ -22,8 +22,10 @@ if find_spec("fcntl") is None:  # as in native Windows
 with epy.lazy_api_imports(globals()):  # so that `import transformer` does not import JAX
     from transformer.checkpoint.restore import restore
     from transformer.config import Config
-    from transformer.evaluation.evaluate import evaluate
+    from transformer.evaluation.attention_maps import draw_attention
+    from transformer.evaluation.evaluate import compare, evaluate
     from transformer.inference.encoders import Classifier, Tagger, TextEncoder
+    from transformer.inference.file_job import answer_file, translate_file
     from transformer.inference.language_model import LanguageModel
     from transformer.inference.translator import Translator
     from transformer.interop.export_model import export_model
@@ -47,6 +49,9 @@ __all__ = [
     "TextEncoder",
     "Transformer",
     "Translator",
+    "answer_file",
+    "compare",
+    "draw_attention",
     "evaluate",
     "export_model",
     "import_model",
@@ -57,4 +62,5 @@ __all__ = [
     "register_task",
     "restore",
     "train",
+    "translate_file",
 ]

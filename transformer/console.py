@@ -6,7 +6,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import IO, Any, TextIO, TypeVar
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ class LiveLine:
     stream: None for standard error, whatever that is at the time. has_stamps: whether lines in a
     file begin with date and time. log: takes every line that stays and the states that a file would
     get, with date and time; each ends with a newline. is_silent: whether nothing is printed, but
-    only kept in the log. has_spoken: whether it said anything yet.
+    only kept in the log. shows_phases: whether `phase` shows what is done.
     """
 
     def __init__(
@@ -129,30 +129,23 @@ class LiveLine:
         self._phases: list[Phase] = []
         self._text = self._row = ""  # what was shown last; what the terminal's row holds
         self._last = clock()  # when something was shown or said
-        self.has_stamps = self.is_silent = self.has_spoken = False
+        self.has_stamps = self.is_silent = self.shows_phases = False
         self.log: Callable[[str], object] | None = None
-
-    @property
-    def is_live(self) -> bool:
-        """Whether the stream is a terminal, on which a line can be rewritten."""
-        return is_terminal(self._stream)
 
     @property
     def is_due(self) -> bool:
         """Whether so much time has passed since the last state that a person wants another."""
-        return self.clock() - self._last >= SHOW_EVERY[0 if self.is_live else 1]
+        return self.clock() - self._last >= SHOW_EVERY[0 if self._is_live else 1]
 
     def show(self, text: str, *, is_passing: bool = False) -> None:
         """Replaces what was shown before, on a terminal; a file gets a line.
 
         is_passing: whether the log can do without it, as another will soon follow.
         """
-        text = escaped(text)
         with self._lock:
-            self._last = self.clock()
-            if not (is_passing and self.is_live):
-                self._record(text)
-            self._text = text
+            self._last, self._text = self.clock(), escaped(text)
+            if not (is_passing and self._is_live):
+                self._record(self._text)
             self._draw()
 
     def say(self, text: str) -> None:
@@ -161,21 +154,23 @@ class LiveLine:
         with self._lock:
             self.close()
             self._record(text)
-            if self.is_live:
+            if self._is_live:
                 self._print(f"{text}\n")
                 self._draw()
 
-    def begin(self, phase: Phase) -> None:
-        """Shows a phase, until `end`; phases may be nested."""
+    @contextmanager
+    def phase(self, name: str, total: int = 0) -> Generator[Phase]:
+        """Shows a phase in the block; phases may be nested."""
+        this = Phase(name, total, self.clock)
         with self._lock:
-            self._phases.append(phase)
+            self._phases.append(this)
             self.tick()
-
-    def end(self, phase: Phase) -> None:
-        """Shows a phase no more."""
-        with self._lock:
-            self._phases.remove(phase)
-            self._draw()
+        try:
+            yield this
+        finally:
+            with self._lock:
+                self._phases.remove(this)
+                self._draw()
 
     def tick(self) -> None:
         """Shows the phases as they are now."""
@@ -188,7 +183,7 @@ class LiveLine:
     def close(self) -> None:
         """Keeps what is shown and begins a new line."""
         with self._lock:
-            if self.is_live and (self._row or self._text):
+            if self._is_live and (self._row or self._text):
                 self._print(ERASE + (self._text and f"{self._text}\n"))
             self._text = self._row = ""
 
@@ -198,21 +193,26 @@ class LiveLine:
             return None
         return self._given_stream or sys.stderr  # None if standard error is closed
 
+    @property
+    def _is_live(self) -> bool:
+        """Whether the stream is a terminal, on which a line can be rewritten."""
+        return is_terminal(self._stream)
+
     def _state(self) -> str:
-        names = [str(phase) if phase.total else phase.name for phase in self._phases[:-1]]
+        names = [phase.name for phase in self._phases[:-1]]
         last = str(self._phases[-1]) if self._phases else self._text
         return escaped(": ".join([*names, last]))
 
     def _draw(self) -> None:
         row = self._state().replace("\n", "\\n")
-        if self.is_live and row != self._row:
+        if self._is_live and row != self._row:
             self._print(ERASE + (row and UNWRAPPED.format(row)))
             self._row = row
 
     def _record(self, text: str) -> None:
         """Writes lines to the log, and to the stream if it is a file."""
-        stamped, self.has_spoken, self._last = stamp_lines(text), True, self.clock()
-        if not self.is_live:
+        stamped, self._last = stamp_lines(text), self.clock()
+        if not self._is_live:
             self._print(stamped if self.has_stamps else f"{text}\n")
         if self.log:
             with suppress(OSError):  # a full disk: the run may find space again
@@ -233,8 +233,6 @@ def stamp_lines(text: str) -> str:
 # ---- those of this process
 
 _line = LiveLine()  # at the end of standard error
-_is_quiet = False  # which host it is holds for every caller of `say`
-_is_showing = False  # whether phases are shown
 
 
 def live_line() -> LiveLine:
@@ -244,33 +242,32 @@ def live_line() -> LiveLine:
 
 def say(text: str, *, on_every_host: bool = False) -> None:
     """Prints a message to standard error; standard output belongs to translations."""
-    if on_every_host or not _is_quiet:
+    with silence(False) if on_every_host else nullcontext():
         _line.say(text)
-
-
-def be_quiet() -> None:
-    """Silences `say`, `print_results` and `phase` in this process, as another host speaks."""
-    global _is_quiet
-    _is_quiet = True
 
 
 def print_results(lines: Iterable[str]) -> None:
     """Prints results to standard output, on the first host alone."""
-    if not _is_quiet:
+    if not _line.is_silent:
         _line.close()
         print(*map(escaped, lines) if is_terminal(sys.stdout) else lines, sep="\n", flush=True)
 
 
 def ask_for_lines(what: str) -> None:
     """Says what is read from standard input, if a person types it; what: as "a sentence"."""
-    if sys.stdin and sys.stdin.isatty():
+    if is_terminal(sys.stdin):
         say(f"Type {what} per line; Ctrl-D ends.")
 
 
+def be_quiet() -> None:
+    """Prints nothing from now on, as another host speaks."""
+    _line.is_silent = True
+
+
 @contextmanager
-def silence() -> Generator[None]:
+def silence(is_silent: bool = True) -> Generator[None]:
     """Prints nothing in the block that `say` and `phase` would print; a log still has it."""
-    before, _line.is_silent = _line.is_silent, True
+    before, _line.is_silent = _line.is_silent, is_silent
     try:
         yield
     finally:
@@ -300,8 +297,7 @@ def keeping_log(write: Callable[[str], object], command: str) -> Generator[None]
 @contextmanager
 def showing_phases() -> Generator[None]:
     """Shows what `phase` is told in the block, from a thread of its own; else nothing shows it."""
-    global _is_showing
-    if _is_showing:
+    if _line.shows_phases:
         yield
         return
     ended = threading.Event()
@@ -312,32 +308,23 @@ def showing_phases() -> Generator[None]:
 
     thread = threading.Thread(target=tick, name="phases", daemon=True)
     thread.start()
-    _is_showing = True
+    _line.shows_phases = True
     try:
         yield
     finally:
-        _is_showing = False
+        _line.shows_phases = False
         ended.set()
         thread.join()
 
 
-@contextmanager
-def phase(name: str, total: int = 0, *, is_logged: bool = True) -> Generator[Phase]:
+def phase(name: str, total: int = 0) -> AbstractContextManager[Phase]:
     """Shows on standard error what is done in the block, for how long and how far it is.
 
     name: as "translating". total: of what `advance` of the phase counts; 0 if that is not known.
-    is_logged: whether a file gets a line too; not before it is known which host this is.
     """
-    this = Phase(name, total, _line.clock)
-    is_main = threading.current_thread() is threading.main_thread()
-    if not (_is_showing and is_main and not _is_quiet and (is_logged or _line.is_live)):
-        yield this
-        return
-    _line.begin(this)
-    try:
-        yield this
-    finally:
-        _line.end(this)
+    if _line.shows_phases and threading.current_thread() is threading.main_thread():
+        return _line.phase(name, total)
+    return nullcontext(Phase(name, total, _line.clock))
 
 
 def counted(items: Iterable[T], name: str, total: int, weight: int = 1) -> Iterator[T]:

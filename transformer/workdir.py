@@ -21,6 +21,7 @@ import os
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO
 
@@ -30,27 +31,36 @@ from transformer.config import Config
 from transformer.console import escaped
 from transformer.files import storage
 from transformer.files.appending import GrowingFiles
-from transformer.files.reading import read_file
+from transformer.files.reading import read_file, reason_of
 
 FILES_OF_A_FAILED_START = ("lock", "log.txt", "environment.json")
-FOREIGN = "{1} is a folder of {0}, no work directory; transformer-import {1} RUN makes one of it."
+NO_RUN = (
+    "{0} is not a work directory: it has no config.json of train.py (--workdir). Of a folder of "
+    "Hugging Face or Marian, transformer-import {0} RUN makes one."
+)
 
 
 class WorkDir:
     """Paths and small files of a run; `open_for_training` also locks it.
 
-    path: a folder, or gs://BUCKET/NAME; raises ValueError if that cannot be read.
+    path: a folder, or gs://BUCKET/NAME; raises ValueError if that cannot be read. Of
+      another `WorkDir`, the configuration that that has read is not read again.
     writes: False on all hosts but the first; methods that would write then do nothing.
     """
 
     def __init__(self, path: storage.PathLike, *, writes: bool = True) -> None:
         self.path, self.writes = storage.locate(path), writes
+        self._known: Config | None = path._read if isinstance(path, WorkDir) else None
+        self._read = self._known
         self._lock: TextIO | None = None  # the open file that is locked
         self._made: list[epath.Path] = []  # the folders that `open_for_training` made, inner first
         self._growing = GrowingFiles(self.path)
 
     def __truediv__(self, name: str) -> epath.Path:
         return self.path / name
+
+    def __fspath__(self) -> str:
+        return str(self.path)
 
     @property
     def checkpoints(self) -> epath.Path:
@@ -67,22 +77,18 @@ class WorkDir:
 
         Raises ValueError if the folder holds none.
         """
+        if self._known is not None:
+            return deepcopy(self._known)
         file = self.path / "config.json"
-        if not self.has_run:
-            if (self.path / "decoder.yml").is_file():
-                raise ValueError(FOREIGN.format("Marian", self.path))
-            raise ValueError(
-                f"{self.path} is not a work directory: it has no config.json. Name one that "
-                f"train.py wrote (--workdir)."
-            )
-        content = read_file(file)
+        content = read_file(file) if self.has_run else b""
+        if not self.has_run or b'"model_type"' in content:  # a setting of Hugging Face
+            raise ValueError(NO_RUN.format(self.path))
         try:
-            return Config.from_json(content.decode())
+            self._read = Config.from_json(content.decode())
         except ValueError as error:
-            if b'"model_type"' in content:  # no setting of ours has this name
-                raise ValueError(FOREIGN.format("Hugging Face", self.path)) from None
             mistakes = str(error).replace("\n", f"\n{file}: ")
             raise ValueError(f"{file}: {mistakes}") from None
+        return deepcopy(self._read)
 
     def with_choices(self, config: Config) -> Config:
         """Returns a configuration with what the run has chosen, if the folder holds one."""
@@ -107,9 +113,7 @@ class WorkDir:
         gs:// is not locked, as a preempted run could not resume: users must see to it that only one
         run at a time trains there.
         """
-        if self.writes and storage.is_remote(self.path):
-            storage.check_writable(self.path)
-        elif self.writes:
+        if self.writes:
             self._make_and_lock()
         if self.has_run:
             self._check_same(config)
@@ -134,12 +138,16 @@ class WorkDir:
 
     def _make_and_lock(self) -> None:
         try:
+            if storage.is_remote(self.path):
+                (self.path / "write_check").write_bytes(b"")
+                (self.path / "write_check").unlink()
+                return
             self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = storage.take_lock(self.path / "lock", "--workdir")
         except OSError as error:
             raise ValueError(
-                f"The work directory {self.path} cannot be written ({error.strerror}); name "
+                f"The work directory {self.path} cannot be written ({reason_of(error)}); name "
                 f"another with --workdir."
             ) from None
 

@@ -18,8 +18,11 @@ class Ended(NamedTuple):
 
 
 @pytest.fixture
-def call(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
-    """Calls main(["command", *arguments]) of a command."""
+def call(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Ended]:
+    """Calls main(["command", *arguments]) of a command, which is alone, as JAX runs already."""
+    monkeypatch.setattr("transformer.parallel.hosts.connect", lambda *_, **__: True)
 
     def call(main: Callable[[Sequence[str]], int], *arguments: str) -> Ended:
         try:

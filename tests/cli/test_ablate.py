@@ -8,15 +8,15 @@ import pytest
 
 from tests.helpers.random_runs import WORDS
 from tests.helpers.scored import CORPUS, evaluation
-from transformer.cli import run_ablation
+from transformer.cli.commands import ablate
 from transformer.cli.commands.ablate import main
 from transformer.config import Config
 from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 from transformer.data.tokenizers.files import save_tokenizers
 from transformer.evaluation import ablation_table
-from transformer.evaluation.compared_run import compared_run, saved_run
-from transformer.evaluation.comparison import compare
+from transformer.evaluation.comparison import compare, compared_run, saved_run
 from transformer.exit_codes import DIVERGED, RESUMABLE
+from transformer.training import ablation
 from transformer.workdir import WorkDir
 
 TABLE = """
@@ -48,7 +48,7 @@ def trained(monkeypatch):
     """Replaces training: notes the runs; `outcomes` says with what some of them end, by name."""
     done, outcomes = [], {}
 
-    def train(config, workdir, *, resume_command):
+    def train(config, workdir):
         outcome = outcomes.get(workdir.name, 0)
         if isinstance(outcome, Exception):
             raise outcome
@@ -64,8 +64,8 @@ def trained(monkeypatch):
 
     few = partial(compare, num_bootstrap=20, num_trials=20)
     monkeypatch.setattr(ablation_table, "compare", few)
-    monkeypatch.setattr(run_ablation, "train", train)
-    monkeypatch.setattr(run_ablation, "connect_hosts", lambda flags: True)
+    monkeypatch.setattr(ablation, "train", train)
+    monkeypatch.setattr(ablate, "connect_hosts", lambda flags: True)
     return SimpleNamespace(runs=done, outcomes=outcomes)
 
 
@@ -78,7 +78,7 @@ def test_a_row_that_fails_does_not_keep_the_others(call, table, trained, tmp_pat
     assert "error: row wide: no such corpus." in ended.err
     assert "these rows failed: wide, bad" in ended.err
     text = (tmp_path / "runs" / "table.md").read_text()
-    assert "| base |" in text and "| deep | num_layers 6 → 3 |" in text and "wide" not in text
+    assert "| base " in text and "| num_layers 6 → 3 |" in text and "wide" not in text
     assert text.splitlines()[-1] and "num_layers 6 → 3" in ended.out
     record = json.loads((tmp_path / "runs" / "table.json").read_text())
     assert [row["name"] for row in record["rows"]] == ["base", "deep"]
@@ -113,7 +113,7 @@ def test_a_saved_run_is_the_run_that_was_scored(tmp_path):
     result.save(workdir, "test")
     found = saved_run(tmp_path)
     assert found == compared_run(tmp_path, result)
-    assert found.config.decoding.beam_size == result.settings.search["beam_size"] == 4
+    assert found.config.decoding.beam_size == result.search["beam_size"] == 4
     assert found.scores["perplexity"].figures == result.scores["perplexity"].figures
     (tmp_path / "results" / "test" / "report.json").unlink()
     with pytest.raises(ValueError, match=r"holds no scores that can be read .*eval\.py"):
@@ -142,4 +142,4 @@ def test_the_plan_is_shown_without_training(call, trained):
     """Catches a dry run that begins."""
     ended = call(main, "--dry_run", "--rows=base,h1,n2,n4")
     assert ended.code == 0 and trained.runs == []
-    assert "h1    num_heads 4 → 1" in ended.err and "row n4 is left out" in ended.err
+    assert "h1            num_heads 4 → 1" in ended.err and "row n4 is left out" in ended.err

@@ -8,10 +8,10 @@ import pytest
 from transformer.cli import command_line
 from transformer.cli.command_line import help_text
 from transformer.cli.commands.ablate import AblateFlags
+from transformer.cli.commands.evaluate import SEARCH, EvaluateFlags
 from transformer.cli.commands.export import ExportFlags
 from transformer.cli.commands.prepare import PrepareFlags
 from transformer.cli.commands.train import TrainFlags
-from transformer.cli.evaluate_flags import SEARCH, EvaluateFlags
 from transformer.cli.flags import (
     check_flags,
     flag,
@@ -19,7 +19,7 @@ from transformer.cli.flags import (
     given_flags,
     split_runs,
 )
-from transformer.inference.translate_file import translate_file
+from transformer.inference.file_job import translate_file
 from transformer.registry import OWN_TASK, TASKS
 
 

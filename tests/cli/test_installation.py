@@ -1,7 +1,10 @@
 """What `pip install` takes along: every package, the configurations and the commands."""
 
 import importlib
+import subprocess
+import sys
 import tomllib
+from operator import attrgetter
 
 import pytest
 
@@ -24,10 +27,14 @@ def test_every_package_is_installed():
 
 
 @pytest.mark.parametrize("command", PROJECT["project"]["scripts"].values())
-def test_commands_name_functions(command):
-    """Catches a command that was renamed and not installed anew."""
+def test_commands_name_functions_of_modules_that_run(command):
+    """Catches a command that was renamed, and `python -m …` that does nothing at all."""
     module, _, function = command.partition(":")
-    assert callable(getattr(importlib.import_module(module), function))
+    assert callable(attrgetter(function)(importlib.import_module(module)))
+    ended = subprocess.run(
+        [sys.executable, "-m", module, "--version"], capture_output=True, check=True, cwd=ROOT
+    )
+    assert ended.stdout.startswith(b"transformer ")
 
 
 def test_native_windows_is_refused_in_a_sentence():

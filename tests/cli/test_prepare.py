@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.scripts import finish, start, write_config
 from transformer.cli.commands import prepare
-from transformer.cli.config_files import load_config_file
+from transformer.config.python_files import load_config_file
 from transformer.data.corpora import blocks as pair_blocks
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.prepared.cache import cache_folder

@@ -5,10 +5,11 @@ import sys
 import pytest
 
 from tests.helpers.scripts import ROOT, run, run_python
-from transformer.cli import command_line, config_files
+from transformer.cli import command_line
 from transformer.cli.commands import evaluate, train
 from transformer.cli.commands.train import TrainFlags
-from transformer.cli.config_files import DEFAULT_CONFIG
+from transformer.config import python_files
+from transformer.config.python_files import DEFAULT_CONFIG
 
 
 def parse(*words: str):
@@ -78,8 +79,8 @@ def test_an_installed_package_ships_its_configurations(tmp_path, monkeypatch):
     package = tmp_path / "transformer"
     (package / "configs").mkdir(parents=True)
     (package / "configs" / "own.py").write_text("")
-    monkeypatch.setattr(config_files.transformer, "__file__", str(package / "__init__.py"))
-    assert config_files.shipped_configs() == [package / "configs" / "own.py"]
+    monkeypatch.setattr(python_files.transformer, "__file__", str(package / "__init__.py"))
+    assert python_files.shipped_configs() == [package / "configs" / "own.py"]
 
 
 def test_configurations_start_from_shipped_ones_without_a_checkout(tmp_path, monkeypatch):

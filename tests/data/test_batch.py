@@ -1,60 +1,32 @@
-"""Rows of sentence pairs, written out in full."""
+"""batch.py, ragged.py: sentences in one array, and rows of pairs, written out in full."""
 
 import numpy as np
 
-from transformer.data.rows.batch import Batch, fill_rows, shift_right
+from transformer.data.rows.batch import Batch
 from transformer.data.rows.ragged import Ragged
+from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 from transformer.special_tokens import BOS, EOS, PAD
 
 
-def test_rows_are_filled_one_sentence_after_another():
-    """Catches positions, segments or decoder inputs that run on from one sentence to the next."""
-    sentences = Ragged.from_lists([[7, 8, EOS], [9, EOS], [6, 6, 6, EOS]])
-    ids, segments, positions = fill_rows(sentences, np.array([2, 1, 0]), np.array([2, 0, 1]), 8)
-    assert ids.tolist() == [
-        [6, 6, 6, EOS, 9, EOS, PAD, PAD],
-        [PAD] * 8,
-        [7, 8, EOS, PAD, PAD, PAD, PAD, PAD],
-    ]
-    assert segments.tolist() == [
-        [1, 1, 1, 1, 2, 2, 0, 0],
-        [0] * 8,
-        [1, 1, 1, 0, 0, 0, 0, 0],
-    ]
-    assert positions.tolist() == [
-        [0, 1, 2, 3, 0, 1, 0, 0],
-        [0] * 8,
-        [0, 1, 2, 0, 0, 0, 0, 0],
-    ]
-    assert shift_right(ids, positions).tolist() == [
-        [BOS, 6, 6, 6, BOS, 9, PAD, PAD],
-        [PAD] * 8,
-        [BOS, 7, 8, PAD, PAD, PAD, PAD, PAD],
-    ]
-
-
 def test_batch_as_in_its_example():
-    """Catches sides that are exchanged, and fields in another order: the example of `Batch`."""
-    source = Ragged.from_lists([[8, EOS], [5, 6, EOS]])
-    target = Ragged.from_lists([[9, 9, EOS], [7, EOS]])
-    batch = Batch.from_pairs(
-        source,
-        target,
-        np.array([1, 0]),
-        pairs_per_row=np.array([2]),
-        source_length=6,
-        target_length=6,
-    )
-    assert {name: row.tolist() for name, (row,) in batch._asdict().items()} == {
-        "inputs": [5, 6, EOS, 8, EOS, PAD],
-        "input_segments": [1, 1, 1, 2, 2, 0],
-        "input_positions": [0, 1, 2, 0, 1, 0],
-        "decoder_inputs": [BOS, 7, BOS, 9, 9, PAD],
-        "targets": [7, EOS, 9, 9, EOS, PAD],
-        "target_segments": [1, 1, 2, 2, 2, 0],
-        "target_positions": [0, 1, 0, 1, 2, 0],
+    """Catches sides that are exchanged, fields in another order, and positions, segments or decoder
+    inputs that run on from one sentence to the next: the example of `Batch`, and two more rows."""
+    source = Ragged.from_lists([[8, EOS], [5, 6, EOS], [7, 8, 9, EOS]])
+    target = Ragged.from_lists([[9, 9, EOS], [7, EOS], [4, EOS]])
+    shape = {"source_length": 6, "target_length": 6}
+    rows = {"pairs_per_row": np.array([2, 0, 1]), **shape}
+    batch = Batch.from_pairs(source, target, np.array([1, 0, 2]), **rows)
+    empty = [PAD] * 6
+    assert {name: array.tolist() for name, array in batch._asdict().items()} == {
+        "inputs": [[5, 6, EOS, 8, EOS, PAD], empty, [7, 8, 9, EOS, PAD, PAD]],
+        "input_segments": [[1, 1, 1, 2, 2, 0], empty, [1, 1, 1, 1, 0, 0]],
+        "input_positions": [[0, 1, 2, 0, 1, 0], empty, [0, 1, 2, 3, 0, 0]],
+        "decoder_inputs": [[BOS, 7, BOS, 9, 9, PAD], empty, [BOS, 4, PAD, PAD, PAD, PAD]],
+        "targets": [[7, EOS, 9, 9, EOS, PAD], empty, [4, EOS, PAD, PAD, PAD, PAD]],
+        "target_segments": [[1, 1, 2, 2, 2, 0], empty, [1, 1, 0, 0, 0, 0]],
+        "target_positions": [[0, 1, 0, 1, 2, 0], empty, [0, 1, 0, 0, 0, 0]],
     }
-    assert batch.weights.tolist() == [[1, 1, 1, 1, 1, 0]]
+    assert batch.weights.tolist() == [[1, 1, 1, 1, 1, 0], empty, [1, 1, 0, 0, 0, 0]]
 
 
 def test_arrays_of_one_pair_per_row_are_the_same_batch():
@@ -89,3 +61,24 @@ def test_rows_for_shapes_only():
     batch = Batch.zeros(3, 5)
     assert {array.shape for array in batch} == {(3, 5)}
     assert {array.dtype for array in batch} == {np.dtype(np.int32)} and not batch.weights.any()
+
+
+def test_ragged_gives_the_sentences_back():
+    """Catches an offset by one, and a selection that copies the wrong sentences."""
+    sentences = ["c a", "", "b b b", "a"]
+    tokenizer = PiecesTokenizer.train(sentences, "")
+    ids = Ragged.encode(tokenizer, sentences)
+    assert [ids[i].tolist() for i in range(len(ids))] == tokenizer.encode(sentences)
+    taken = ids.take(np.array([2, 0])).take(np.array([1, 0]))
+    assert [taken[i].tolist() for i in range(2)] == tokenizer.encode(["c a", "b b b"])
+    assert taken.lengths.tolist() == [3, 4] and ids.flat.dtype == np.int32
+    assert len(Ragged.encode(tokenizer, [])) == 0
+
+
+def test_chunks_are_joined(monkeypatch):
+    """Catches a sentence lost where two chunks meet."""
+    monkeypatch.setattr("transformer.data.rows.ragged.CHUNK", 3)
+    sentences = [f"{i} x" for i in range(10)]
+    tokenizer = PiecesTokenizer.train(sentences, "")
+    ids = Ragged.encode(tokenizer, sentences)
+    assert [ids[i].tolist() for i in range(10)] == tokenizer.encode(sentences)

@@ -4,13 +4,19 @@ import random
 import sys
 
 import pytest
+from etils import epath
 
-from transformer.config import Config
+from transformer.config import Config, DataConfig
 from transformer.data.corpora import blocks as pair_blocks
 from transformer.data.corpora import cleaning, held_out
 from transformer.data.corpora.cleaning import make_is_wrong
-from transformer.data.corpora.held_out import position
-from transformer.data.corpora.training_text import TrainingText
+from transformer.data.corpora.held_out import (
+    held_out_intervals,
+    position,
+    read_held_out,
+    sentence_key,
+)
+from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.data.prepared.cache import cache_folder
 from transformer.data.prepared.prepare import Share, training_corpus
 
@@ -191,19 +197,21 @@ def test_overlap_is_counted_and_said_again_without_reading(tmp_path, monkeypatch
     assert "was not counted for these sets" in found.overlap_with(text.evaluation)
 
 
-def test_pairs_that_are_not_trained_on_are_no_overlap(tmp_path):
-    """Catches "95 of 100 pairs of train are in the training text", of which 5 had equal sides."""
-    corpus = write_pairs(tmp_path / "a", train=[("April 1954", "April 1954"), ("word", "Wort")])
-    config = make_config(corpus, validation_split="train", test_split="train")
+def test_what_is_no_overlap(tmp_path):
+    """Catches "95 of 100 pairs of train are in the training text", of which 5 had equal sides, a
+    warning of held-out pairs, and a count of half the text, where a preparation goes on with other
+    sets."""
+    train = [("April 1954", "April 1954"), ("word", "Wort")]
+    config = make_config(write_pairs(tmp_path / "a", train=train))
+    config.data.validation_split = config.data.test_split = "train"
     text, found, _ = prepare(config, tmp_path)
-    said = "1 of 2 pairs of train have the source or the target of a pair that is trained on; "
-    assert found.overlap_with(text.evaluation).startswith(said)
-
-
-def test_parts_that_were_written_for_other_sets_are_not_counted(tmp_path):
-    """Catches a count of half the text, where a preparation goes on with another test set."""
-    corpus = write_pairs(tmp_path / "a", **{**OVERLAPPING, "train": OVERLAPPING["train"] * 9})
-    config = make_config(corpus)
+    assert found.overlap_with(text.evaluation).startswith("1 of 2 pairs of train have the source ")
+    pairs = [(f"one {n % 90} more", f"noch {n % 80} mehr") for n in range(300)]
+    corpus = write_pairs(tmp_path / "b", train=pairs)
+    text, found, _ = prepare(make_config(corpus, held_out="validation@10%,test@10%"), tmp_path)
+    assert text.evaluation_pairs == {} and found.overlap_with(text.evaluation) == ""
+    parts = {**OVERLAPPING, "train": OVERLAPPING["train"] * 9}
+    config = make_config(write_pairs(tmp_path / "c", **parts))
     prepare(config, tmp_path, Share(0, 2, waits=False))
     config.data.test_split = "validation"
     text, found, _ = prepare(config, tmp_path)
@@ -238,25 +246,6 @@ def test_tags_hide_no_overlap_and_tell_pairs_apart(tmp_path):
         said = found.overlap_with(text.evaluation)
         assert ("1 of 1 pairs of validation" in said) and ("1 of 1 pairs of test" in said) == counts
         assert len(kept) == (4 if counts else 2)
-
-
-def test_no_overlap_is_no_warning(tmp_path):
-    """Catches a warning that users learn to ignore; held-out pairs never are in the text."""
-    pairs = [(f"one {n % 90} more", f"noch {n % 80} mehr") for n in range(300)]
-    corpus = write_pairs(tmp_path / "a", train=pairs)
-    config = make_config(corpus, held_out="validation@10%,test@10%")
-    text, found, _ = prepare(config, tmp_path)
-    assert text.evaluation_pairs == {} and found.overlap_with(text.evaluation) == ""
-
-
-def test_machines_that_share_the_work_find_the_same(repetitive, tmp_path):
-    """Catches what depends on the part's writer, and text that only one of them has seen."""
-    corpora, _ = repetitive
-    config = make_config(corpora, drop_duplicates="either", drop_overlap=True)
-    alone = prepare(config, tmp_path / "alone")[1]
-    shares = [prepare(config, tmp_path / "shared", Share(i, 2, waits=False))[1] for i in (1, 0)]
-    assert shares[0] is None and shares[1].header == alone.header
-    assert shares[1].sample == alone.sample
 
 
 def test_a_sample_of_each_reason_says_where_it_was(tmp_path):
@@ -294,3 +283,95 @@ def test_a_sample_of_each_reason_says_where_it_was(tmp_path):
         for side, sentence in zip(sides, pairs[int(line) - 1], strict=True):
             side = side.replace("\\t", "\t").replace("\\\\", "\\")
             assert side == sentence or side[:-1] == sentence[: cleaning.SHOWN_CHARACTERS]
+
+
+# ---- splits that are taken out of the training text
+
+SPLITS = ("validation", "test")
+
+
+def held_out_config(folder, pairs):
+    """A configuration of a corpus folder with nothing but training text."""
+    return DataConfig(corpus=write_pairs(folder, train=pairs), held_out="validation@10%,test@20%")
+
+
+def load(config):
+    """(the training pairs, those of each split that is held out)."""
+    held_out = {split: load_evaluation_pairs(config, split) for split in SPLITS}
+    return list(TrainingText(config).pairs()), held_out
+
+
+def make_pairs():
+    """Pairs of which many share a sentence on one side, but for case and punctuation."""
+    rng = random.Random(0)
+    pairs = [(f"source {n}", f"Ziel {n}") for n in range(600)]
+    pairs += [(f"Source {n}!", f"anderes Ziel {n}") for n in range(0, 600, 3)]
+    pairs += [(f"other source {n}", f"ziel, {n}") for n in range(0, 600, 3)]
+    rng.shuffle(pairs)
+    return pairs
+
+
+def test_no_held_out_sentence_is_trained_on(tmp_path):
+    """Catches a sentence on both sides: a paraphrase's source, or the same target again."""
+    training, held_out = load(held_out_config(tmp_path / "a", make_pairs()))
+    sides = [{sentence_key(pair[side]) for pair in training} for side in (0, 1)]
+    for pairs in held_out.values():
+        keys = [[sentence_key(pair[side]) for pair in pairs] for side in (0, 1)]
+        assert not sides[0] & set(keys[0]) and not sides[1] & set(keys[1])
+        assert len(keys[0]) == len(set(keys[0]))  # one reference for each source
+    assert not {s for s, _ in held_out["validation"]} & {s for s, _ in held_out["test"]}
+    assert 50 < len(held_out["validation"]) < 110 and 110 < len(held_out["test"]) < 210
+    assert len(training) > 500
+
+
+@pytest.mark.parametrize("tags", [("", ""), ("#<a>", "#<b>")])
+def test_a_vocabulary_is_learnt_of_what_is_trained_on_in_one_reading(tags, tmp_path, monkeypatch):
+    """Catches a vocabulary of the test set, and a text that is read twice for it."""
+    config, pairs = held_out_config(tmp_path / "a", make_pairs()), make_pairs()
+    back = held_out_config(tmp_path / "b", [(target, source) for source, target in pairs])
+    config.corpus = f"{config.corpus}{tags[0]},{back.corpus}{tags[1]}"
+    text, other = TrainingText(config), TrainingText(config)
+    sample = text.sample(10**6)
+    monkeypatch.setattr(text, "_blocks", lambda: pytest.fail("the text is read again"))
+    assert text.held_out == other.held_out != []
+    assert sample == list(other.pairs())
+
+
+def test_order_and_additions_move_no_sentence(tmp_path):
+    """Catches a hold-out by line number, and a hash that another process computes otherwise."""
+    pairs = sorted(make_pairs())
+    _, before = load(held_out_config(tmp_path / "a", pairs))
+    more = [(f"new {n}", f"neu {n}") for n in range(200)]
+    _, after = load(held_out_config(tmp_path / "b", [*more, *reversed(pairs)]))
+    for split in SPLITS:
+        old = {sentence_key(source) for source, _ in before[split]}
+        new = {sentence_key(source) for source, _ in after[split]}
+        assert old <= new and all(key.startswith("new") for key in new - old)
+    assert position("a") == pytest.approx(0.2537936)  # a run's config.json relies on it
+
+
+@pytest.mark.parametrize(
+    "text", ["test", "test@", "test@0%", "test@5", "a@30%,b@30%", "a@1%,a@1%", "@3%", "a@-1%"]
+)
+def test_shares_are_checked(text):
+    """Catches a share that holds out nothing or most of the text, and a split named twice."""
+    with pytest.raises(ValueError, match=r"^data\.held_out must be splits .* not '.*'\.$"):
+        held_out_intervals(DataConfig(held_out=text))
+
+
+def test_a_run_keeps_what_it_held_out(tmp_path):
+    """Catches another test set, and scores beside those of the first, once text was added."""
+    config = make_config(
+        write_pairs(tmp_path / "a", train=make_pairs()), held_out="validation@10%,test@20%"
+    )
+    _, prepared, _ = prepare(config, tmp_path)
+    prepared.save_notes(epath.Path(tmp_path))
+    before = {split: load_evaluation_pairs(config.data, split) for split in SPLITS}
+    for language in ("en", "de"):
+        (tmp_path / "a" / f"train.{language}").unlink()
+    kept = read_held_out(epath.Path(tmp_path))
+    assert {split: load_evaluation_pairs(config.data, split, kept) for split in SPLITS} == before
+    assert read_held_out(epath.Path(tmp_path / "a")) is None
+    (tmp_path / "held_out.json").write_text("[[1")
+    with pytest.raises(ValueError, match=r"held_out\.json is damaged: restore it, or remove it"):
+        read_held_out(epath.Path(tmp_path))

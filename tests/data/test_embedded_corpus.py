@@ -31,13 +31,10 @@ def splits(data):
     return pairs
 
 
-def test_digest_is_the_one_in_the_readme(data):
-    """Catches a corpus that was regenerated without its README, or the reverse."""
+def test_digest_and_counts_are_those_of_the_readme(data, splits):
+    """Catches a corpus that was regenerated without its README, or the reverse, and a filter that
+    eats a split."""
     assert re.search(r"`([0-9a-f]{64})`", README).group(1) == hashlib.sha256(data).hexdigest()
-
-
-def test_counts(splits):
-    """Catches a filter that eats a split, and a count in the README that no longer holds."""
     counts = {name: len(pairs) for name, pairs in splits.items()}
     assert counts == {"train": 40_000, "validation": 500, "test": 1_000, "challenge": 500}
     assert "| all | " + " | ".join(str(n) for n in counts.values()) + " |" in README
@@ -66,36 +63,23 @@ def test_no_date_of_test_is_in_train(splits):
         assert not re.search(rf"\b{day}\. {month} {year}|{numeric}", train)
 
 
-def test_every_source_has_one_target(splits):
-    """Catches ambiguous sources, whose reference would be a matter of luck, and repeats."""
+def test_every_pair_is_plain_text_that_makes_sense(splits):
+    """Catches ambiguous sources, whose reference would be a matter of luck, and repeats; no-break
+    and thin spaces, direction marks and stray blanks; CLDR's placeholders, unfilled slots, and
+    "3,406 of the 2,546 participants"; a corpus on which copying the source scores well."""
     sources = [source for pairs in splits.values() for source, _ in pairs]
     assert len(sources) == len(set(sources))
-
-
-def test_characters_are_plain(splits):
-    """Catches CLDR's no-break, narrow and thin spaces, direction marks and stray blanks."""
-    for pairs in splits.values():
-        for text in (text for pair in pairs for text in pair):
-            odd = {c for c in text if unicodedata.category(c) in {"Zs", "Zl", "Zp", "Cc", "Cf"}} - {
-                " "
-            }
-            assert text and not odd and text == " ".join(text.split()), repr(text)
-
-
-def test_few_pairs_are_identical(splits):
-    """Catches a corpus on which copying the source scores well."""
+    odd_kinds = {"Zs", "Zl", "Zp", "Cc", "Cf"}
     for name, pairs in splits.items():
         assert sum(source == target for source, target in pairs) <= 0.03 * len(pairs), name
-
-
-def test_no_unknown_or_nonsensical_entries(splits):
-    """Catches CLDR's placeholders, unfilled slots, and "3,406 of the 2,546 participants"."""
-    for source, target in (pair for pairs in splits.values() for pair in pairs):
-        assert not re.search(r"pseudo|unknown|[{}]|\bNone\b", source + target, re.IGNORECASE), (
-            source
-        )
-        part = re.match(r"(\d+) of the (\d+) ", source)
-        assert not part or int(part.group(1)) < int(part.group(2)), source
+        for source, target in pairs:
+            for text in (source, target):
+                odd = {c for c in text if unicodedata.category(c) in odd_kinds} - {" "}
+                assert text and not odd and text == " ".join(text.split()), repr(text)
+            placeholder = r"pseudo|unknown|[{}]|\bNone\b"
+            assert not re.search(placeholder, source + target, re.IGNORECASE), source
+            part = re.match(r"(\d+) of the (\d+) ", source)
+            assert not part or int(part.group(1)) < int(part.group(2)), source
 
 
 def test_regenerating_gives_the_same_bytes(data, tmp_path):

@@ -1,4 +1,4 @@
-"""images.py: files to labelled images of one kind, and images to patches."""
+"""images.py: files to labelled images of one kind, images to patches, patches to batches."""
 
 import io
 import zlib
@@ -7,118 +7,83 @@ import numpy as np
 import pytest
 
 from transformer.config import DataConfig
-from transformer.data.rows.images import load_images, to_patches
+from transformer.data.rows.images import ImageBatches, crop, fill_images, load_images, to_patches
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (10, 6, 4), np.uint8)
+N = 40
 
 
 def corpus_of(folder, **arrays):
     """A `DataConfig` of a folder that holds train.npz."""
-    np.savez(folder / "train.npz", **arrays)
+    np.savez(folder / "train.npz", **{"images": PIXELS, "labels": np.arange(10)} | arrays)
     return DataConfig(corpus=str(folder))
 
 
-def test_whole_numbers_become_shares_of_255(tmp_path):
-    """Catches pixels of 0 to 255 in a network, scaled to their own largest, or scaled twice."""
-    config = corpus_of(tmp_path, images=PIXELS // 2, labels=np.arange(10))
-    images, labels = load_images(config, "train")
-    assert images.dtype == np.float32 and images.shape == (10, 6, 4, 1)
-    np.testing.assert_allclose(images[..., 0], (PIXELS // 2) / 255, rtol=1e-6)
-    assert labels == [str(i) for i in range(10)]
-    config = corpus_of(tmp_path, images=PIXELS / 255, labels=np.arange(10))
-    np.testing.assert_allclose(load_images(config, "train")[0][..., 0], PIXELS / 255, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "pixels", [PIXELS * 1.0, PIXELS.astype(np.uint16) * 200, PIXELS.astype(int) - 9]
-)
-def test_pixels_beyond_their_range_are_refused(pixels, tmp_path):
-    """Catches a training on them whose first evaluation fails."""
-    config = corpus_of(tmp_path, images=pixels, labels=np.arange(10))
-    with pytest.raises(ValueError, match=r"whole numbers from 0 to 255 or others from 0 to 1, not"):
-        load_images(config, "train")
-
-
-def test_colours_stay(tmp_path):
-    """Catches channels taken for rows."""
-    colours = RNG.random((3, 5, 4, 3), np.float32)
-    config = corpus_of(tmp_path, images=colours, labels=np.array(["cat", "dog", "cat"]))
-    images, labels = load_images(config, "train")
+def test_whole_numbers_become_shares_of_255_and_colours_stay(tmp_path):
+    """Catches pixels of 0 to 255 in a network, scaled twice, and channels taken for rows."""
+    for pixels in (PIXELS // 2, PIXELS / 255):
+        images, labels = load_images(corpus_of(tmp_path, images=pixels), "train")
+        assert images.dtype == np.float32 and images.shape == (10, 6, 4, 1)
+        scale = 255 if pixels.dtype == np.uint8 else 1
+        np.testing.assert_allclose(images[..., 0], pixels / scale, rtol=1e-6)
+        assert labels == [str(i) for i in range(10)]
+    colours, names = RNG.random((3, 5, 4, 3), np.float32), np.array(["cat", "dog", "cat"])
+    images, labels = load_images(corpus_of(tmp_path, images=colours, labels=names), "train")
     assert np.array_equal(images, colours) and labels == ["cat", "dog", "cat"]
     assert {type(label) for label in labels} == {str}
 
 
-def test_parts_of_a_split_are_disjoint_and_together_everything(tmp_path):
-    """Catches a validation image that is trained on, and labels cut elsewhere than images."""
-    config = corpus_of(tmp_path, images=PIXELS, labels=np.arange(10))
-    (whole, _), (first, some), (last, rest) = (
-        load_images(config, split) for split in ("train", "train[:70%]", "train[70%:]")
-    )
-    assert np.array_equal(np.concatenate([first, last]), whole)
-    assert some == list("0123456") and rest == list("789")
+RANGE = r"whole numbers from 0 to 255 or others from 0 to 1, not"
+REFUSED = {  # what is wrong: (the arrays, the split, the sentence)
+    "above 1": ({"images": PIXELS * 1.0}, "train", RANGE),
+    "above 255": ({"images": PIXELS.astype(np.uint16) * 200}, "train", RANGE),
+    "below 0": ({"images": PIXELS.astype(int) - 9}, "train", RANGE),
+    "counts": ({"labels": np.arange(9)}, "train[:50%]", r"has 10 images and 9 labels\.$"),
+    "nothing": (
+        {"images": PIXELS[:5], "labels": np.arange(5)},
+        "train[:10%]",
+        r"^The split 'train\[:10%\]' of .* holds no image\.$",
+    ),
+    **{
+        f"shape {shape}": (
+            {"images": np.zeros(shape), "labels": np.zeros(shape[:1] or 1, int)},
+            "train",
+            rf"^The split 'train' of .*one shape.* not {'none' if 0 in shape else '.*'}\.$",
+        )
+        for shape in [(), (5,), (5, 4), (5, 4, 4, 1, 1), (0, 4, 4)]
+    },
+}
 
 
-def test_a_part_without_an_image_is_refused(tmp_path):
-    """Catches a division by zero batches."""
-    config = corpus_of(tmp_path, images=PIXELS[:5], labels=np.arange(5))
-    with pytest.raises(ValueError, match=r"^The split 'train\[:10%\]' of .* holds no image\.$"):
-        load_images(config, "train[:10%]")
-
-
-@pytest.mark.parametrize("shape", [(), (5,), (5, 4), (5, 4, 4, 1, 1), (0, 4, 4)])
-def test_what_is_no_image_is_refused_with_its_shape(shape, tmp_path):
-    """Catches vectors, videos and nothing at all, that fail somewhere in the network."""
-    config = corpus_of(tmp_path, images=np.zeros(shape), labels=np.zeros(shape[:1] or 1, int))
-    expected = "none" if 0 in shape else rf"\[\({', '.join(map(str, shape[1:]))},?\)\]"
-    with pytest.raises(ValueError, match=rf"^The split 'train' of .*one shape.* not {expected}\.$"):
-        load_images(config, "train")
-
-
-def test_unequal_counts_are_refused_with_both(tmp_path):
-    """Catches zip(), which pairs what fits and drops the rest."""
-    config = corpus_of(tmp_path, images=PIXELS, labels=np.arange(9))
-    with pytest.raises(ValueError, match=r"has 10 images and 9 labels\.$"):
-        load_images(config, "train[:50%]")
-
-
-@pytest.mark.parametrize("present", ["images", "labels", "other"])
-def test_a_missing_array_is_named(present, tmp_path):
-    """Catches a KeyError."""
-    config = corpus_of(tmp_path, **{present: PIXELS})
-    missing = "labels" if present == "images" else "images"
-    with pytest.raises(ValueError, match=rf"^\S*train\.npz must be .*: .*{missing} is not a file"):
-        load_images(config, "train")
+@pytest.mark.parametrize(("arrays", "split", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_is_no_set_of_images_is_refused(arrays, split, said, tmp_path):
+    """Catches vectors, videos and pixels out of their range, which fail somewhere in training, a
+    zip() that drops what is over, and a division by zero batches."""
+    with pytest.raises(ValueError, match=said):
+        load_images(corpus_of(tmp_path, **arrays), split)
 
 
 def damaged_files():
     """What a train.npz can be instead: nothing, half of it, with a wrong byte, something else."""
-    whole, array = io.BytesIO(), io.BytesIO()
+    whole, array, other = io.BytesIO(), io.BytesIO(), io.BytesIO()
     np.savez_compressed(whole, images=PIXELS, labels=np.arange(10))
     np.save(array, PIXELS)
+    np.savez(other, images=PIXELS)
     data = whole.getvalue()
     start = data.index(b"images.npy") + 40
     flipped = [data[:at] + bytes([data[at] ^ 255]) + data[at + 1 :] for at in (start, start + 100)]
-    return [b"", data[: len(data) // 2], b"hello", zlib.compress(data), array.getvalue(), *flipped]
+    found = [b"", data[: len(data) // 2], b"hello", zlib.compress(data), array.getvalue()]
+    return [*found, other.getvalue(), *flipped]
 
 
-@pytest.mark.parametrize("data", damaged_files(), ids=range(7))
+@pytest.mark.parametrize("data", damaged_files(), ids=range(8))
 def test_a_damaged_file_is_refused_in_one_sentence(data, tmp_path):
-    """Catches a stack trace of zipfile, and a file that is read as far as it goes."""
+    """Catches a stack trace of zipfile, a KeyError, and a file that is read as far as it goes."""
     (tmp_path / "train.npz").write_bytes(data)
-    with pytest.raises(
-        ValueError, match=r"^\S*train\.npz must be numpy's \.npz with [^\n]*[^.]\.$"
-    ):
+    said = r"^\S*train\.npz must be numpy's \.npz with [^\n]*[^.]\.$"
+    with pytest.raises(ValueError, match=said):
         load_images(DataConfig(corpus=str(tmp_path)), "train")
-
-
-def test_a_missing_folder_or_file_says_what_the_folder_holds(tmp_path):
-    """Catches "No such file or directory" without a way out."""
-    config = corpus_of(tmp_path, images=PIXELS, labels=np.arange(10))
-    with pytest.raises(ValueError, match=r"must hold test\.npz; it holds train\.npz\.$"):
-        load_images(config, "test")
-    with pytest.raises(ValueError, match=r"must hold train\.npz; .*no such folder"):
-        load_images(DataConfig(corpus=str(tmp_path / "none")), "train")
 
 
 @pytest.mark.long
@@ -142,18 +107,89 @@ def test_digits():
 def test_patches_go_row_by_row(height, width, channels, size):
     """Catches rows and columns exchanged, of the patches or in one, and strips for squares."""
     images = RNG.random((2, height, width, channels), np.float32)
-    patches = to_patches(images, size)
-    for image, row in zip(images, patches, strict=True):
-        expected = []
-        for top in range(0, height, size):
-            for left in range(0, width, size):
-                expected.append(image[top : top + size, left : left + size].ravel())
+    for image, row in zip(images, to_patches(images, size), strict=True):
+        expected = [
+            image[top : top + size, left : left + size].ravel()
+            for top in range(0, height, size)
+            for left in range(0, width, size)
+        ]
         assert np.array_equal(row, expected)
+    with pytest.raises(ValueError, match=rf"^data\.patch_size \(4\) must .* {height} × {width} "):
+        to_patches(images, 4)  # of one side, or of both
 
 
-@pytest.mark.parametrize(("height", "width", "size"), [(8, 6, 4), (6, 8, 4), (4, 4, 8)])
-def test_a_patch_size_that_does_not_divide_is_refused(height, width, size):
-    """Catches pixels cut off at an edge."""
-    message = rf"^data\.patch_size \({size}\) must divide .* {height} × {width} pixels\.$"
-    with pytest.raises(ValueError, match=message):
-        to_patches(np.zeros((1, height, width, 1)), size)
+# ---- batches; what all kinds of them have in common is in test_batches.py
+
+
+def batches_of(images, **options):
+    """Image i has the class i."""
+    targets = np.arange(len(images), dtype=np.int32)
+    return ImageBatches(
+        images, targets, **{"patch_size": 2, "rows_per_batch": 8, "seed": 0, **options}
+    )
+
+
+@pytest.mark.parametrize("num_images", [1, 7, 8, 9, 100])
+def test_every_image_once_an_epoch(num_images):
+    """Catches images left out of a last batch, shown twice, or with another's class; a loss over
+    rows without an image."""
+    pixels = np.arange(num_images, dtype=np.float32) + 1
+    batches = batches_of(np.tile(pixels[:, None, None, None], (1, 2, 2, 3)))
+    assert batches.batches_per_epoch == -(-num_images // 8)
+    for epoch in (0, 1, 5):
+        shown = []
+        for step in range(batches.batches_per_epoch):
+            batch = batches[epoch * batches.batches_per_epoch + step]
+            is_image = batch.weights[:, 0] == 1
+            assert (batch.patches[is_image] == batch.targets[is_image, :, None] + 1).all()
+            assert not batch.patches[~is_image].any() and not batch.targets[~is_image].any()
+            shown += batch.targets[is_image, 0].tolist()
+        assert sorted(shown) == list(range(num_images)) and (shown != sorted(shown)) == (
+            num_images > 2
+        )
+    filled = fill_images(np.ones((2, 4, 3), np.float32), np.array([5, 6]), 4)
+    assert filled.targets[:, 0].tolist() == [5, 6, 0, 0]
+    assert filled.weights[:, 0].tolist() == [1, 1, 0, 0]
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.random.default_rng(0).random((N, 4, 4, 2)).astype(np.float32) + 1
+
+
+def test_half_of_the_images_are_mirrored(images):
+    """Catches flips of rows instead of columns, of patches instead of pixels, and of all images."""
+    before, batches = images.copy(), batches_of(images, flip=True)
+    whole, mirrored = (to_patches(x, 2) for x in (images, images[:, :, ::-1]))
+    rows = [(p, t) for step in range(10) for p, t in zip(*batches[step][:2], strict=True)]
+    counts = [sum(np.array_equal(p, x[t[0]]) for p, t in rows) for x in (whole, mirrored)]
+    assert sum(counts) == 2 * N and 20 <= counts[0] <= 60
+    np.testing.assert_array_equal(images, before)
+
+
+def test_crops_by_hand():
+    """Catches rows taken for columns, and pixels that are wrapped around instead of being 0."""
+    image = np.arange(1, 5, dtype=np.float32).reshape(1, 2, 2, 1)
+    for place, expected in {
+        (1, 1): [[1, 2], [3, 4]],
+        (0, 1): [[0, 0], [1, 2]],
+        (1, 2): [[2, 0], [4, 0]],
+        (2, 0): [[0, 3], [0, 0]],
+    }.items():
+        assert crop(image, np.array([place]), 1)[0, :, :, 0].tolist() == expected
+
+
+def test_every_place_is_drawn(images):
+    """Catches crops that stay in one corner, and a change of which images a step shows."""
+    batches, plain, moved = batches_of(images, crop_padding=1), batches_of(images), set()
+    for step in range(40):
+        np.testing.assert_array_equal(plain[step].targets, batches[step].targets)
+        for patches, target, _ in zip(*batches[step], strict=True):
+            moved |= {
+                place
+                for place in np.ndindex(3, 3)
+                if np.array_equal(
+                    patches, to_patches(crop(images[target], np.array([place]), 1), 2)[0]
+                )
+            }
+    assert len(moved) == 9

@@ -64,17 +64,6 @@ def test_random_windows_reach_both_ends():
     assert (only.targets == text_of(10)).all() and (only.inputs[:, 0] == EOS).all()
 
 
-def test_random_windows_are_a_function_of_seed_and_step():
-    """Catches state: a resumed run must see the batches of the uninterrupted one."""
-    windows, fresh = random_windows(1000), random_windows(1000)
-    in_order = [windows[step].targets for step in range(20)]
-    for step in reversed(range(20)):
-        assert np.array_equal(fresh[step].targets, in_order[step])
-    starts = [tuple(targets[:, 0]) for targets in in_order]
-    assert len(set(starts)) == 20
-    assert not np.array_equal(random_windows(1000, seed=1)[0].targets, in_order[0])
-
-
 def test_an_epoch_has_the_windows_that_the_text_can_be_cut_into():
     """Catches an epoch of no step, and one that counts windows that overlap."""
     assert random_windows(1000).batches_per_epoch == 25

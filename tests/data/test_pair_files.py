@@ -13,7 +13,7 @@ from pyarrow import parquet
 from transformer.config import DataConfig
 from transformer.data.corpora import blocks as pair_blocks
 from transformer.data.corpora import training_text
-from transformer.data.corpora.corpus_facts import find_languages, missing_splits
+from transformer.data.corpora.corpus_facts import missing_splits
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.files.text import LONGEST_LINE
 
@@ -64,7 +64,7 @@ WRITERS = {
 def read(corpus, split="train", **settings):
     """The pairs of a split, as every reader of blocks gets them."""
     blocks = training_text.read_blocks(str(corpus), split, DataConfig(**settings))
-    return [pair for block in blocks for pair in block.decode().pairs]
+    return [pair for block in blocks for pair in block.decode()[0]]
 
 
 @pytest.fixture(autouse=True)
@@ -119,15 +119,6 @@ def test_a_corpus_may_be_named_by_its_files(tmp_path):
         read(tmp_path / "crawl-*", "test")
     with pytest.raises(ValueError, match=r"must be NAME\.en and NAME\.de .*it holds crawl-"):
         read(tmp_path / "none-*")
-
-
-def test_languages_follow_from_the_names_of_several_files(tmp_path):
-    """Catches numbers taken for languages."""
-    write_sides(tmp_path / "train.00", PAIRS, ".gz")
-    write_jsonl(tmp_path / "train.01", PAIRS)
-    for corpus in (tmp_path, tmp_path / "train.*"):
-        config = DataConfig(corpus=str(corpus), source_language="auto", target_language="auto")
-        assert find_languages(config) == ("en", "de")
 
 
 MISSING = {  # files: the end of the sentence
@@ -188,8 +179,7 @@ def test_a_line_break_in_a_sentence_becomes_a_space_and_is_counted(kind, tmp_pat
     WRITERS[kind](tmp_path / "train", [("a", "b"), ("c\r\nd", "e\n")])
     (kept,) = TrainingText(DataConfig(corpus=str(tmp_path))).kept()
     assert kept.pairs == [("a", "b"), ("c d", "e ")]
-    ((name, repairs),) = kept.repairs.items()
-    ((reason, count),) = repairs.named(name).items()
+    ((reason, count),) = kept.repairs.named().items()
     assert count == 1 and "line breaks" in reason and "line 2)" in reason
 
 
@@ -198,8 +188,7 @@ def test_half_a_character_is_repaired_and_counted(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"en": "a\\ud83d", "de": "b"}\n')
     (kept,) = TrainingText(DataConfig(corpus=str(tmp_path))).kept()
     assert kept.pairs == [("a\ufffd", "b")]
-    ((name, repairs),) = kept.repairs.items()
-    assert [*repairs.named(name).values()] == [1]
+    assert [*kept.repairs.named().values()] == [1]
 
 
 def test_a_block_of_long_lines_holds_fewer(tmp_path, monkeypatch):
@@ -208,5 +197,5 @@ def test_a_block_of_long_lines_holds_fewer(tmp_path, monkeypatch):
     monkeypatch.setattr(pair_blocks, "LINES_AT_ONCE", 2)
     write_sides(tmp_path / "train", PAIRS)
     blocks = list(training_text.read_blocks(str(tmp_path), "train", DataConfig()))
-    assert [pair for block in blocks for pair in block.decode().pairs] == PAIRS
+    assert [pair for block in blocks for pair in block.decode()[0]] == PAIRS
     assert max(block.num_pairs for block in blocks) == 2

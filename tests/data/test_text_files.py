@@ -10,28 +10,62 @@ import threading
 import pytest
 
 from transformer.data.files import text as text_files
-from transformer.data.files.text import LONGEST_LINE, Lines, count_lines, decode_text, open_lines
+from transformer.data.files.splits import folder_name, parse_split, part_of
+from transformer.data.files.text import (
+    LONGEST_LINE,
+    Lines,
+    count_lines,
+    decode_text,
+    open_lines,
+    read_text,
+)
 from transformer.files.reading import TransientError
 
-DATA = b"\xef\xbb\xbfa\r\n\nb\xff\n c \x00\n\xe2\x80\xa8d\xc2\x85\n\r\nlast"
-TEXTS = ["a", "", "b\ufffd", " c \x00", "\u2028d\u0085", "", "last"]
+LINES = {  # the bytes of a file: its lines
+    b"": [],
+    b"\n": [""],
+    b"a": ["a"],
+    b"a\n": ["a"],
+    b"a\nb": ["a", "b"],
+    b"a\n\nb\n": ["a", "", "b"],
+    b"a\r\nb\r\n": ["a", "b"],
+    b"a\r\nb\r": ["a", "b"],
+    b"a\rb\n": ["a\rb"],
+    b"a\r\r\n": ["a\r"],
+    b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n": ["a", "\ufeffb"],
+    "a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg\n".encode(): ["a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg"],
+    b"a\x00b\n": ["a\x00b"],
+    b" a\t b \n": [" a\t b "],
+    b"a\xffb\nc\n": ["a\ufffdb", "c"],
+    b"\xed\xa0\x80\n": ["\ufffd\ufffd\ufffd"],  # a surrogate is not UTF-8
+}
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress], ids=["plain", "gz", "xz"])
-def test_a_stream_gives_what_the_whole_file_gives(pack, tmp_path):
-    """Catches a stream that treats BOM, CR, bad bytes or the last line in another way."""
-    path = tmp_path / {bytes: "a", gzip.compress: "a.gz", lzma.compress: "a.xz"}[pack]
-    path.write_bytes(pack(DATA))
-    found = open_lines(path)
-    assert list(found) == decode_text(DATA).lines == TEXTS
-    assert found.repairs() == {f"lines that are not UTF-8, bytes replaced ({path} line 3)": 1}
-    assert found.fraction_read == 1.0
+PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
 
 
-def test_members_of_gz_are_read_one_after_the_other(tmp_path):
-    """Catches a corpus of which only the first of several joined files is translated."""
-    (tmp_path / "a.gz").write_bytes(gzip.compress(b"a\nb") + gzip.compress(b"c\nd\n"))
-    assert list(open_lines(tmp_path / "a.gz")) == ["a", "bc", "d"]
+@pytest.mark.parametrize(("data", "lines"), LINES.items(), ids=repr)
+def test_a_line_ends_at_its_line_feed_and_nowhere_else(data, lines, tmp_path):
+    """Catches splitlines(), universal newlines and strip(), which shift or lose lines; and a stream
+    or a packed file that is read in another way than the whole."""
+    assert decode_text(data).lines == lines
+    for ending, pack in PACK.items():
+        path = tmp_path / f"a{ending}"
+        path.write_bytes(pack(data))
+        found = open_lines(path)
+        assert list(found) == lines and found.fraction_read == (
+            1.0 if path.stat().st_size else None
+        )
+        assert count_lines(path) == (None if ending else len(lines))
+
+
+def test_bytes_that_are_not_utf8_are_counted_with_their_lines():
+    """Catches a Latin-1 file that is trained on without a word, or warned of a million times."""
+    data = b"ok\n\xe4\nok \xef\xbf\xbd\n\xff\xfe\n"
+    ((repair, count),) = decode_text(data, "train.de").repairs.items()
+    assert "train.de line 2, 4)" in repair and count == 2  # a genuine U+FFFD is no fault
+    ((repair, count),) = decode_text(b"\xff\n" * 1000, "train.de").repairs.items()
+    assert count == 1000 and len(repair) < 100
 
 
 def test_a_line_without_end_is_cut_between_two_characters_and_the_next_is_whole():
@@ -86,13 +120,20 @@ def test_a_named_pipe_is_read_like_a_file(tmp_path):
     assert (list(found), found.fraction_read) == (["a", "b"], None)
 
 
-@pytest.mark.parametrize(("data", "count"), [(b"", 0), (b"\n", 1), (b"a", 1), (b"a\n\nb", 3)])
-def test_lines_are_counted_as_they_are_read(data, count, tmp_path):
-    """Catches equal files that are refused because one lacks its last line feed."""
-    (tmp_path / "a").write_bytes(data)
-    assert count_lines(tmp_path / "a") == len(list(open_lines(tmp_path / "a"))) == count
-    (tmp_path / "a.gz").write_bytes(gzip.compress(data))
-    assert count_lines(tmp_path / "a.gz") is None
+@pytest.mark.parametrize("name", ["a", "a.gz", "a.xz"])
+def test_unreadable_files_are_refused_in_one_sentence(name, tmp_path):
+    """Catches a stack trace for a missing, truncated or misnamed file."""
+    path = tmp_path / name
+    contents = [None]
+    if name != "a":
+        compress = gzip.compress if name == "a.gz" else lzma.compress
+        whole = compress(b"text " * 1000)
+        contents += [b"no such format", whole[: len(whole) // 2]]
+    for content in contents:
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"^\S*/a\S* cannot be read: [^\n]*\.$"):
+            read_text(path)
 
 
 def test_a_validation_split_goes_by_any_of_its_usual_names(tmp_path):
@@ -111,3 +152,55 @@ def test_a_file_that_is_no_text_but_memory_is_named():
     for read in (count_lines, lambda path: list(open_lines(path))):
         with pytest.raises(TransientError, match=r"^/proc/self/mem cannot be read: Input"):
             read("/proc/self/mem")
+
+
+# ---- the name of a split, and the part of it that is meant
+
+SPLITS = {
+    "train": ("train", 0.0, 1.0),
+    "train[:]": ("train", 0.0, 1.0),
+    "train[:90%]": ("train", 0.0, 0.9),
+    "train[90%:]": ("train", 0.9, 1.0),
+    "train[10%:90%]": ("train", 0.1, 0.9),
+    "train[0%:100%]": ("train", 0.0, 1.0),
+    "my-split.v2[:5%]": ("my-split.v2", 0.0, 0.05),
+}
+BAD = [
+    "train[", "train]", "train[]", "train[90%]", "train[:90]", "train[:0.9]", "train[:90.5%]",
+    "train[:0%]", "train[:101%]", "train[50%:50%]", "train[90%:10%]", "train[100%:]",
+    "train[-10%:]", "train[:90%]x", "[:90%]", "train[:90%][:50%]", "",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "meant"), SPLITS.items())
+def test_a_part_is_named_as_in_tfds(text, meant):
+    """Catches a bound that is read as the other one, and a missing one that is not the end."""
+    assert parse_split(text) == meant
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_what_is_no_split_is_refused_in_one_sentence(text):
+    """Catches an empty part, and a slice that is taken for a part of the name."""
+    with pytest.raises(ValueError, match=r"^A split is NAME, [^\n]*, not '.*'\.$") as caught:
+        parse_split(text)
+    assert f"'{text}'" in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [0, 1, 7, 99, 100, 1115394])
+def test_parts_are_disjoint_and_together_everything(number):
+    """Catches an item that two parts share, or that neither has, wherever the cut is."""
+    items = range(number)
+    for percent in range(1, 100):
+        _, *first = parse_split(f"train[:{percent}%]")
+        _, *last = parse_split(f"train[{percent}%:]")
+        assert len(part_of(items, *first)) == number * percent // 100
+        assert part_of(items, *first) == items[: number * percent // 100]
+        assert part_of(items, *last) == items[number * percent // 100 :]
+    fifths = [part_of(items, *parse_split(f"t[{a}%:{a + 20}%]")[1:]) for a in range(0, 100, 20)]
+    assert [i for part in fifths[:5] for i in part] == list(items)
+
+
+def test_the_name_of_a_folder_is_one_name():
+    """Catches brackets and slashes in a path, and the scores of a part written over another's."""
+    names = [folder_name(t) for t in ("train", "t[90%:]", "t[:90%]", "t[10%:90%]", "a/b", "../a")]
+    assert names == ["train", "t_90_", "t_0_90_", "t_10_90_", "a_b", ".._a"]

@@ -4,16 +4,20 @@ import dataclasses
 import io
 import json
 import pathlib
+import sys
 
 import numpy as np
 import pytest
+import tensorflow_datasets as tfds
+from tensorflow_datasets.core import constants
+from tensorflow_datasets.core.utils.lazy_imports_utils import tensorflow as tf
 
 from configs import imdb
 from tests.helpers.scripts import run_python
 from transformer.config import DataConfig
-from transformer.data.files.labelled_text import load_evaluation_examples, load_training_examples
+from transformer.data.files.texts import load_evaluation_examples, load_training_examples
 from transformer.data.rows.images import load_images
-from transformer.data.tfds import load_labelled, read_translations
+from transformer.data.tfds import load_labelled, main, read_translations
 
 TRAIN = [(f"A cat, no. {i}.", f"Eine Katze, Nr. {i}, süß.") for i in range(50)]
 TEST = [("It's a dog.\u2028", "Es ist ein Hund."), ("", "leer")]
@@ -23,15 +27,15 @@ PICTURES = [(np.arange(i, 72 + i, dtype=np.uint8).reshape(6, 4, 3), i % 3) for i
 
 def prepare(features_of, splits, folder):
     """Prepares a small dataset; returns the folder of its version."""
-    import tensorflow_datasets as tfds
 
-    class Small(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    class SmallTalk(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         """The rows of a test."""
 
         VERSION = tfds.core.Version("1.0.0")
 
         def _info(self):
-            features = tfds.features.FeaturesDict(features_of(tfds.features))
+            features = features_of(tfds.features)
+            # Without disable_shuffling TFDS orders examples by a hash of their keys.
             return tfds.core.DatasetInfo(builder=self, features=features, disable_shuffling=True)
 
         def _split_generators(self, dl_manager):
@@ -40,7 +44,7 @@ def prepare(features_of, splits, folder):
         def _generate_examples(self, rows):
             yield from enumerate(rows)
 
-    builder = Small(data_dir=folder, file_format="array_record")
+    builder = SmallTalk(data_dir=folder, file_format="array_record")
     builder.download_and_prepare()
     return str(builder.data_dir)
 
@@ -50,7 +54,9 @@ def reviews(tmp_path_factory):
     """A dataset of texts and named labels, whose test set has none (-1), as those of GLUE."""
     rows = [{"sentence": text, "label": label} for text, label in REVIEWS]
     return prepare(
-        lambda f: {"sentence": f.Text(), "label": f.ClassLabel(names=["bad", "good"])},
+        lambda f: f.FeaturesDict(
+            {"sentence": f.Text(), "label": f.ClassLabel(names=["bad", "good"])}
+        ),
         {"train": rows, "test": [{"sentence": "?", "label": -1}] * 2},
         tmp_path_factory.mktemp("reviews"),
     )
@@ -67,7 +73,9 @@ def pictures(tmp_path_factory):
         return io.BytesIO(file.getvalue())
 
     return prepare(
-        lambda f: {"image": f.Image(shape=(6, 4, 3)), "label": f.ClassLabel(num_classes=3)},
+        lambda f: f.FeaturesDict(
+            {"image": f.Image(shape=(6, 4, 3)), "label": f.ClassLabel(num_classes=3)}
+        ),
         {"train": [{"image": png(pixels), "label": label} for pixels, label in PICTURES]},
         tmp_path_factory.mktemp("pictures"),
     )
@@ -76,32 +84,14 @@ def pictures(tmp_path_factory):
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
     """A TFDS_DATA_DIR with a dataset small_talk, and the same under a name of the catalogue."""
-    import tensorflow_datasets as tfds
-
-    class SmallTalk(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-        """Pairs of short sentences."""
-
-        VERSION = tfds.core.Version("1.0.0")
-
-        def _info(self):
-            features = tfds.features.Translation(languages=("de", "en"))
-            # Without disable_shuffling TFDS orders examples by a hash of their keys.
-            return tfds.core.DatasetInfo(builder=self, features=features, disable_shuffling=True)
-
-        def _split_generators(self, dl_manager):
-            return {
-                "train": self._generate_examples(TRAIN),
-                "test": self._generate_examples(TEST),
-            }
-
-        def _generate_examples(self, pairs):
-            for i, (source, target) in enumerate(pairs):
-                yield i, {"en": source, "de": target}
-
     folder = tmp_path_factory.mktemp("tfds")
-    builder = SmallTalk(data_dir=folder, file_format="array_record")
-    builder.download_and_prepare()
-    under_other_name(pathlib.Path(builder.data_dir), folder / "wmt14_translate/de-en/1.0.0")
+    splits = {"train": TRAIN, "test": TEST}
+    rows = {
+        split: [{"en": source, "de": target} for source, target in pairs]
+        for split, pairs in splits.items()
+    }
+    prepared = prepare(lambda f: f.Translation(languages=("de", "en")), rows, folder)
+    under_other_name(pathlib.Path(prepared), folder / "wmt14_translate/de-en/1.0.0")
     return folder
 
 
@@ -191,32 +181,21 @@ def test_a_wrong_split_language_or_folder_is_answered_with_the_right_ones(data_d
         list(read_translations(str(data_dir / "small_talk"), "train", "en", "de")[1])
 
 
-def test_a_missing_or_damaged_shard_is_refused(data_dir, tmp_path):
-    """Catches a dataset that was copied in part and is read as far as it goes."""
+def test_a_damaged_shard_or_another_format_is_refused(data_dir, tmp_path):
+    """Catches a dataset that was copied in part and is read as far as it goes, and "not supported"
+    without the way out, for one that was prepared long ago."""
     copy = tmp_path / "1.0.0"
     under_other_name(data_dir / "small_talk/1.0.0", copy)
     (shard,) = copy.glob("*-train.*")
     data = shard.read_bytes()
-    flipped = bytearray(data)
-    flipped[100] ^= 1
-    for damaged in (data[: len(data) // 2], b"", bytes(flipped)):
-        shard.write_bytes(damaged)
+    flipped = data[:100] + bytes([data[100] ^ 1]) + data[101:]
+    for damaged in (data[: len(data) // 2], b"", flipped, None):
+        shard.unlink() if damaged is None else shard.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"^The split 'train' of .* cannot be read: [^\n]*$"):
             list(read_translations(str(copy), "train", "en", "de")[1])
-    shard.unlink()
-    with pytest.raises(ValueError, match="cannot be read"):
-        list(read_translations(str(copy), "train", "en", "de")[1])
-
-
-def test_a_format_of_tensorflow_is_named(data_dir, tmp_path):
-    """Catches "not supported" without the way out, for a dataset prepared long ago."""
-    copy = tmp_path / "1.0.0"
-    under_other_name(data_dir / "small_talk/1.0.0", copy)
     info = (copy / "dataset_info.json").read_text()
     (copy / "dataset_info.json").write_text(info.replace("array_record", "tfrecord"))
-    with pytest.raises(
-        ValueError, match=r"of the format tfrecord.*python -m transformer\.data\.tfds"
-    ):
+    with pytest.raises(ValueError, match=r"format tfrecord.*python -m transformer\.data\.tfds"):
         list(read_translations(str(copy), "train", "en", "de")[1])
 
 
@@ -243,7 +222,7 @@ def test_the_imdb_config_reads_reviews_of_its_features(tmp_path):
     """Catches splits that overlap, another name of the text, and a setting that does not fit it."""
     rows = [{"text": f"Film no. {i}.", "label": ("neg", "pos")[i % 2]} for i in range(20)]
     name = prepare(
-        lambda f: {"label": f.ClassLabel(names=["neg", "pos"]), "text": f.Text()},
+        lambda f: f.FeaturesDict({"label": f.ClassLabel(names=["neg", "pos"]), "text": f.Text()}),
         {"train": rows, "test": rows[:4]},
         tmp_path,
     )
@@ -257,22 +236,87 @@ def test_the_imdb_config_reads_reviews_of_its_features(tmp_path):
     assert len(load_evaluation_examples(data, data.test_split, ["neg", "pos"])[0]) == 4
 
 
-def test_examples_without_a_label_are_refused(reviews):
-    """Catches -1, which TFDS names as the last class: a test set that is "good" throughout."""
-    message = r"^The split 'test' of .* has 2 rows without a label\.$"
-    with pytest.raises(ValueError, match=message):
-        load_labelled(reviews, "test", ["sentence"])
-
-
-def test_a_dataset_without_label_or_example_says_what_it_has(reviews, pictures, data_dir):
-    """Catches a KeyError, for a dataset of another task."""
-    for name, features in (
-        (pictures, ["text", "sentence"]),
-        (reviews, ["image"]),
-        (str(data_dir / "small_talk/1.0.0"), ["en"]),
-    ):
-        message = rf" has \w+, \w+; it must have a label, and {' or '.join(features)}\.$"
+def test_a_dataset_without_labels_or_examples_says_what_it_has(reviews, pictures, data_dir):
+    """Catches a KeyError, for a dataset of another task, and -1, which TFDS names as the last
+    class: a test set that is "good" throughout."""
+    talk = str(data_dir / "small_talk/1.0.0")
+    for name, features in ((pictures, ["text"]), (reviews, ["image"]), (talk, ["en"])):
+        message = rf" has \w+, \w+; it must have a label, and {features[0]}\.$"
         with pytest.raises(ValueError, match=message):
             load_labelled(name, "train", features)
     with pytest.raises(ValueError, match=r"^The split 'dev' of .* cannot be read: [^\n]*'train'"):
         load_labelled(reviews, "dev", ["sentence"])
+    with pytest.raises(ValueError, match=r"^The split 'test' of .* has 2 rows without a label\.$"):
+        load_labelled(reviews, "test", ["sentence"])
+
+
+# ---- python -m transformer.data.tfds
+
+
+class PreparedTalk(tfds.core.GeneratorBasedBuilder):
+    """Pairs that are made up and not downloaded, in two configurations as those of WMT."""
+
+    BUILDER_CONFIGS = tuple(
+        tfds.core.BuilderConfig(name=name, version=tfds.core.Version("1.0.0"))
+        for name in ("local", "broken", "with_tensorflow")
+    )
+
+    def _info(self):
+        features = tfds.features.Translation(languages=("de", "en"))
+        return tfds.core.DatasetInfo(builder=self, features=features)
+
+    def _split_generators(self, dl_manager):
+        if self.builder_config.name == "broken":
+            raise OSError("no space")
+        return {"train": self._generate_examples()}
+
+    def _generate_examples(self):
+        if self.builder_config.name == "with_tensorflow":
+            assert tf.io
+        yield 0, {"en": "a cat", "de": "eine Katze"}
+
+
+@pytest.fixture
+def command(tmp_path, capsys, monkeypatch):
+    """The command in an empty TFDS_DATA_DIR: from its words to (exit code, standard error).
+
+    There is no network: a proxy where nobody answers.
+    """
+    monkeypatch.setattr(constants, "DATA_DIR", str(tmp_path / "tfds"))
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9/file")
+    monkeypatch.setenv("no_proxy", "")
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["tfds", *words])
+        return main(), capsys.readouterr().err
+
+    return run
+
+
+def test_text_is_prepared_without_tensorflow_and_once(command, tmp_path, monkeypatch):
+    """Catches some hundred MB that nobody needs, and a second download of what is there."""
+    folder = tmp_path / "tfds/prepared_talk/local/1.0.0"
+    code, said = command("prepared_talk/local")
+    assert code == 0 and said.endswith(f"prepared_talk/local is prepared in {folder}\n")
+    number, pairs = read_translations(str(folder), "train", "en", "de")
+    assert (number, list(pairs)) == (1, [("a cat", "eine Katze")])
+    monkeypatch.setattr(PreparedTalk, "download_and_prepare", pytest.fail)
+    said = f"prepared_talk/local is prepared in {folder}\n"
+    assert command("prepared_talk/local") == (0, said)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("prepared_talk/broken", "cannot be prepared: OSError: no space"),
+        ("prepared_talk/with_tensorflow", "pip install -e '.[tf]'"),
+        ("no_such_dataset", "knows no dataset 'no_such_dataset'"),
+    ],
+)
+def test_what_fails_is_said_in_one_sentence(name, reason, command):
+    """Catches a stack trace."""
+    code, said = command(name)
+    assert code == 2 and reason in said
+    assert said.splitlines()[-1].startswith("error: ") and said.count("error: ") == 1
+    assert "\n" not in said.partition("error: ")[2].strip()

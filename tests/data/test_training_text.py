@@ -1,7 +1,6 @@
 """training_text.py, corpora.py: lines in, pairs out; nothing is lost, added or moved in silence."""
 
 import gzip
-import lzma
 import warnings
 from collections import Counter
 
@@ -9,9 +8,10 @@ import pytest
 
 from transformer.config import DataConfig
 from transformer.data.corpora import training_text
+from transformer.data.corpora.blocks import LETTERS_PER_ERROR, misspell, remove_accents
 from transformer.data.corpora.corpora import parse_corpora
 from transformer.data.corpora.training_text import TrainingText
-from transformer.data.files.text import decode_text, read_text
+from transformer.data.prepared.cache import corpus_recipe
 
 
 def write(folder, **files):
@@ -28,71 +28,6 @@ def load(config):
     kept = list(TrainingText(config).kept())
     left_out = sum((block.left_out for block in kept), Counter())
     return [pair for block in kept for pair in block.pairs], left_out
-
-
-LINES = {  # the bytes of a file: its lines
-    b"": [],
-    b"\n": [""],
-    b"a": ["a"],
-    b"a\n": ["a"],
-    b"a\nb": ["a", "b"],
-    b"a\n\nb\n": ["a", "", "b"],
-    b"a\r\nb\r\n": ["a", "b"],
-    b"a\r\nb\r": ["a", "b"],
-    b"a\rb\n": ["a\rb"],
-    b"a\r\r\n": ["a\r"],
-    b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n": ["a", "\ufeffb"],
-    "a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg\n".encode(): ["a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg"],
-    b"a\x00b\n": ["a\x00b"],
-    b" a\t b \n": [" a\t b "],
-    b"a\xffb\nc\n": ["a\ufffdb", "c"],
-    b"\xed\xa0\x80\n": ["\ufffd\ufffd\ufffd"],  # a surrogate is not UTF-8
-}
-
-
-@pytest.mark.parametrize(("data", "lines"), LINES.items(), ids=repr)
-def test_a_line_ends_at_its_line_feed_and_nowhere_else(data, lines, tmp_path):
-    """Catches splitlines(), universal newlines and strip(): each shifts or loses lines."""
-    assert decode_text(data).lines == lines
-    (tmp_path / "file").write_bytes(data)
-    assert read_text(tmp_path / "file").lines == lines
-
-
-def test_compressed_files_read_alike(tmp_path):
-    """Catches text mode for one of the formats."""
-    data = "ä\r\nb\u2028c\n".encode()
-    for name, content in {
-        "a": data,
-        "a.gz": gzip.compress(data),
-        "a.xz": lzma.compress(data),
-    }.items():
-        (tmp_path / name).write_bytes(content)
-        assert read_text(tmp_path / name).lines == ["ä", "b\u2028c"]
-
-
-def test_bytes_that_are_not_utf8_are_counted_with_their_lines():
-    """Catches a Latin-1 file that is trained on without a word, or warned of a million times."""
-    data = b"ok\n\xe4\nok \xef\xbf\xbd\n\xff\xfe\n"
-    ((repair, count),) = decode_text(data, "train.de").repairs.items()
-    assert "train.de line 2, 4)" in repair and count == 2  # a genuine U+FFFD is no fault
-    ((repair, count),) = decode_text(b"\xff\n" * 1000, "train.de").repairs.items()
-    assert count == 1000 and len(repair) < 100
-
-
-@pytest.mark.parametrize("name", ["a", "a.gz", "a.xz"])
-def test_unreadable_files_are_refused_in_one_sentence(name, tmp_path):
-    """Catches a stack trace for a missing, truncated or misnamed file."""
-    path = tmp_path / name
-    contents = [None]
-    if name != "a":
-        compress = gzip.compress if name == "a.gz" else lzma.compress
-        whole = compress(b"text " * 1000)
-        contents += [b"no such format", whole[: len(whole) // 2]]
-    for content in contents:
-        if content is not None:
-            path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"^\S*/a\S* cannot be read: [^\n]*\.$"):
-            read_text(path)
 
 
 def test_unequal_sides_are_refused_with_both_counts(tmp_path):
@@ -137,17 +72,13 @@ def test_tsv(tmp_path):
         load(DataConfig(corpus=folder))
 
 
-def test_weights_are_parsed():
-    """Catches a weight that is read as a part of the name, or a folder with an @ in it."""
+def test_weights_and_tags_are_parsed():
+    """Catches a weight or tag that is read as a part of the name, or a folder with an @ in it."""
     assert parse_corpora("a@2, b") == [("a", 2.0, ""), ("b", 1.0, "")]
-    assert parse_corpora("tfds:wmt14_translate/de-en@0.5") == [
-        ("tfds:wmt14_translate/de-en", 0.5, "")
+    assert parse_corpora("tfds:wmt/de-en@0.5,a@b@3") == [
+        ("tfds:wmt/de-en", 0.5, ""),
+        ("a@b", 3.0, ""),
     ]
-    assert parse_corpora("a@b@3") == [("a@b", 3.0, "")]
-
-
-def test_tags_are_parsed():
-    """Catches a tag that is read as a part of the name or of the weight."""
     corpora = parse_corpora("gs://b/x@0.5#<2fr>,b#>>de<<, c")
     assert corpora == [("gs://b/x", 0.5, "<2fr>"), ("b", 1.0, ">>de<<"), ("c", 1.0, "")]
 
@@ -211,3 +142,48 @@ def test_nothing_to_train_or_evaluate_on_is_an_error(tmp_path):
         load(DataConfig(corpus=folder))
     with pytest.raises(ValueError, match=r"'test' of .* is empty"):
         training_text.load_evaluation_pairs(DataConfig(corpus=folder), "test")
+
+
+# ---- noise in sources, the same wherever they are read
+
+TEXT = "Two young, White males are outside near many bushes, since 2001."
+
+
+def lines(number):
+    return [f"{TEXT} {i}" for i in range(number)]
+
+
+def test_letters_are_damaged_at_the_rate_that_is_documented():
+    """Catches a draw that is the same for every sentence, and damage to what is no letter."""
+    damaged = [misspell(line) for line in lines(500)]
+    assert damaged == [misspell(line) for line in lines(500)]
+    letters = sum(map(str.isalpha, TEXT))
+    untouched = sum(a == b for a, b in zip(lines(500), damaged, strict=True)) / 500
+    # An exchange of equal letters and the like leave a sentence as it was, too.
+    assert 0 < untouched < 2 * (1 - 1 / LETTERS_PER_ERROR) ** letters + 0.02
+    for line, wrong in zip(lines(500), damaged, strict=True):
+        assert [c for c in line if not c.isalpha()] == [c for c in wrong if not c.isalpha()]
+        assert abs(len(line) - len(wrong)) <= 14
+    lengths = [len(wrong) - len(line) for line, wrong in zip(lines(500), damaged, strict=True)]
+    assert min(lengths) < 0 < max(lengths)  # letters left out, and doubled
+    assert abs(sum(lengths)) / 500 < 0.6
+
+
+def test_accents_are_removed_and_nothing_else():
+    assert (
+        remove_accents("Müßig am Café, Ångström 東京 がぎ") == "Mußig am Cafe, Angstrom 東京 かき"
+    )
+    assert misspell("12 34 !") == "12 34 !"
+
+
+def test_one_text_is_both_sides_and_the_source_alone_is_damaged(tmp_path):
+    """Catches noise in training alone, on both sides, and one that a prepared corpus ignores."""
+    text = gzip.compress("".join(f"{line} ü\n" for line in lines(30)).encode())
+    corpus = write(tmp_path, train__de__gz=text, validation__de__gz=text)
+    both = {"source_language": "de", "target_language": "de", "drop_identical": False}
+    config = DataConfig(corpus=corpus, source_noise="remove_accents", **both)
+    expected = [(f"{line} u", f"{line} ü") for line in lines(30)]
+    assert training_text.load_evaluation_pairs(config, "validation") == expected
+    assert list(TrainingText(config).pairs()) == expected
+    clean = DataConfig(corpus=corpus, **both)
+    assert corpus_recipe(clean, []) != corpus_recipe(config, [])

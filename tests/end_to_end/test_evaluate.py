@@ -32,7 +32,7 @@ def test_examples_may_be_given_and_kept(classes, text, tmp_path):
     run = shutil.copytree(classes, tmp_path / "run")
     examples = {"sources": ["a x b", "a b"], "references": ["with", "without"]}
     result = transformer.evaluate(run, **examples, save=True, verbose=False)
-    assert repr(result).startswith("SimpleScores(given, best (")
+    assert repr(result).startswith("TaskScores(given, best (")
     (given,) = (path.name for path in (run / "results").glob("given_*"))
     assert reported(run, given)["accuracy"] == result.scores["accuracy"].value
     with pytest.raises(ValueError, match=r"classes of the run .*, not 'x'"):

@@ -91,7 +91,7 @@ def test_a_signal_to_one_stops_both_and_a_killed_one_does_not_leave_the_other(pa
     """Catches hosts that save different steps, or wait for ever for one that is gone."""
     workdir, _, said = passed_on
     assert [code for code, _ in said] == [75, 75], said
-    assert "and saved; resume with:" in said[0][1]
+    assert "and saved; the same command goes on" in said[0][1]
     stopped = max(losses(workdir))
     assert (workdir / "checkpoints" / str(stopped)).is_dir()
 

@@ -19,8 +19,7 @@ from tests.helpers.random_translators import (
     random_translator,
 )
 from transformer.interop.ctranslate2.write import save_ctranslate2
-from transformer.interop.huggingface.write_marian import write_model
-from transformer.interop.huggingface.write_marian_tensors import order_ids
+from transformer.interop.huggingface.write_marian import order_ids, write_model
 from transformer.special_tokens import EOS, PAD
 
 VOCABULARY = ["<pad>", "<s>", "</s>", "<unk>", *WORDS]

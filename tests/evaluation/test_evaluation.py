@@ -6,7 +6,7 @@ import math
 import pytest
 
 from tests.helpers.scored import CORPUS, evaluation
-from transformer.evaluation.checkpoint_series import checkpoint_row, table_lines
+from transformer.evaluation.checkpoint_series import checkpoint_table
 from transformer.workdir import WorkDir
 
 
@@ -57,7 +57,7 @@ def test_a_perplexity_beyond_a_float_is_still_json(tmp_path):
 def test_lines_name_every_score_and_count():
     """Catches a second score that could be taken for the first."""
     result = evaluation(CORPUS * 9)
-    lines = result.lines() + result.detail_lines()
+    lines = result.lines() + result.details
     scores = [line for line in lines if "bs:20|" in line]
     assert len({line.split(" ± ")[0].rstrip("0123456789. ") for line in scores}) == len(scores) == 7
     assert any(line.split()[:3] == ["11–20", "9", "sentences"] for line in lines)
@@ -80,15 +80,18 @@ def test_the_selection_metric_comes_first_wherever_scores_are_shown(tmp_path):
     result = evaluation(rows, selection_metric="line_error_rate")
     assert list(result.scores) == ["line_error_rate", "bleu", "chrf", "perplexity"]
     assert result.lines()[0].startswith("WER (whole words) 25.00 ± ")
-    assert [(row.low, row.score.value) for row in result.by_length] == [(1, 20), (11, 30)]
-    assert "WER (whole words) by characters of the source:" in result.detail_lines()
-    path = result.save(WorkDir(tmp_path), "x", checkpoints=[checkpoint_row(result)] * 2)
+    assert {name: score.value for name, score in result.by_length.items()} == {
+        "1–10": 20,
+        "11–20": 30,
+    }
+    assert "WER (whole words) by characters of the source:" in result.details
+    path = result.save(WorkDir(tmp_path), "x", checkpoints=[result] * 2)
     record, page = strict(path.read_text()), (path.parent / "report.html").read_text()
     assert (
         record["line_error_rate"]["value"] == 25 and record["selection_metric"] == "line_error_rate"
     )
     assert record["checkpoints"][0]["line_error_rate"] == record["line_error_rate"]
     assert page.index("WER (whole words)</") < page.index("BLEU</") and "test WER" in page
-    heads, row, _ = table_lines([checkpoint_row(result)] * 2)
+    heads, row, _ = checkpoint_table([result] * 2)
     assert " ".join(heads.split()) == "checkpoint WER (whole words) BLEU chrF2 perplexity"
     assert len(heads) == len(row)

@@ -10,12 +10,10 @@ import pytest
 
 from tests.helpers.scored import CORPUS, compared, evaluation
 from transformer.config import Config
-from transformer.evaluation.checkpoint_series import CheckpointRow, checkpoint_row
 from transformer.evaluation.comparison import compare
-from transformer.evaluation.comparison_report import render_comparison
-from transformer.evaluation.html_report import mark_differences, render
+from transformer.evaluation.html_report import mark_differences, render, render_comparison
 from transformer.evaluation.plots import AttentionMap
-from transformer.evaluation.run_facts import read_facts
+from transformer.evaluation.results import origin
 from transformer.workdir import WorkDir
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")
@@ -57,13 +55,19 @@ class Page(HTMLParser):
         self.text += data
 
 
+def save_curves(folder):
+    """A work directory that holds the curves of a training."""
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in CURVES))
+    return WorkDir(folder)
+
+
 @pytest.fixture(scope="module")
-def text():
+def text(tmp_path_factory):
     rows = [*CORPUS * 9, (EVIL, EVIL, EVIL), (EVIL, "nichts", EVIL)]
     ours = evaluation(rows, checkpoint=EVIL, maps=[MAP, MAP])
     theirs = evaluation([(s, r, t[::-1]) for s, r, t in rows], checkpoint="best (10)")
-    checkpoints = [CheckpointRow("best (10)", 10, 1, theirs.scores), checkpoint_row(ours)]
-    return render(ours, EVIL, curves=CURVES, checkpoints=checkpoints)
+    return render(ours, save_curves(tmp_path_factory.mktemp("runs") / EVIL), [theirs, ours])
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +96,8 @@ def test_nothing_of_a_text_becomes_a_tag(page, comparison):
         assert not {"script", "img", "b>"} & {tag for tag, _ in shown.tags}
         assert not any(name.startswith("on") for _, attributes in shown.tags for name in attributes)
         assert shown.text.count("<script>") > 6
+    texts = [attributes for tag, attributes in page.tags if tag == "dd"]  # perhaps Arabic
+    assert {(a["dir"], a["lang"]) for a in texts} == {("auto", "en"), ("auto", "de")}
 
 
 def test_nothing_is_fetched_and_no_script_may_run(page, text):
@@ -147,44 +153,39 @@ def test_the_run_is_described(tmp_path):
     start = {"time": "2026-11-22T06:31:07Z", "devices": {"cpu": 2}, "command": ["x", "<y>"]}
     resumed = start | {"packages": {"jax": "1"}, "command": ["resume"]}
     (tmp_path / "environment.json").write_text(json.dumps([start | {"time": "before"}, resumed]))
-    shown = Page(render(evaluation(), "runs/x", facts=read_facts(workdir))).text
+    shown = Page(render(evaluation(), workdir)).text
     for text in ("2026-11-22T06:31:07Z, 2 starts", "2 × cpu", "jax 1", "x '<y>'", "(empty)"):
         assert text in shown
     assert "resume" not in shown and "before" not in shown
     assert re.search(r"--config\.model\.d_ff\s*7\s*2048", shown) and "num_heads" not in shown
     (tmp_path / "environment.json").write_text("[")
-    assert read_facts(workdir).origin() == {}
+    assert origin(workdir) == {}
 
 
-def test_texts_are_in_their_own_direction_and_language(page):
-    """Catches Arabic or Hebrew that is aligned as English."""
-    texts = [attributes for tag, attributes in page.tags if tag == "dd"]
-    assert {(a["dir"], a["lang"]) for a in texts} == {("auto", "en"), ("auto", "de")}
-
-
-def test_a_bare_page_has_no_empty_part():
+def test_a_bare_page_has_no_empty_part(tmp_path):
     """Catches the headline of curves or maps that a run does not have."""
-    text = render(evaluation(CORPUS[:1]), "runs/x")
+    text = render(evaluation(CORPUS[:1]), WorkDir(tmp_path))
     Page(text)
     assert headings(text) == [
         "By length of the source", "Outputs", "Worst segments", "How it is counted",
     ]  # fmt: skip
 
 
-def test_without_matplotlib_only_the_pictures_are_missing(monkeypatch):
+def test_without_matplotlib_only_the_pictures_are_missing(monkeypatch, tmp_path):
     """Catches scores that are lost because an extra is not installed, and a silent gap."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = evaluation(maps=[MAP])
-    text = render(result, "runs/x", curves=CURVES, checkpoints=[checkpoint_row(result)] * 2)
+    text = render(result, save_curves(tmp_path / "run"), [result] * 2)
     assert headings(text)[:4] == ["Checkpoints", "By length of the source", "Outputs", "Pictures"]
     assert "pip install matplotlib" in Page(text).text
 
 
-def test_words_that_the_reference_lacks_are_marked():
+def test_words_that_the_reference_lacks_are_marked(tmp_path):
     """Catches the wrong side marked, and a word that moved taken for one that is right."""
     assert mark_differences("the red car stops", "the blue car") == [
         ("the", False), ("red", True), ("car", False), ("stops", True),
     ]  # fmt: skip
     assert mark_differences("", "a") == []
-    text = render(evaluation([("s", "the blue car", "the <red> car"), ("s", "a b", "")]), "x")
+    rows = [("s", "the blue car", "the <red> car"), ("s", "a b", "")]
+    text = render(evaluation(rows), WorkDir(tmp_path))
     assert "<mark>&lt;red&gt;</mark>" in text and "(nothing)" in text

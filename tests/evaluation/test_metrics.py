@@ -1,93 +1,95 @@
 """Scores can be compared, or there is none."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 import sacrebleu
 
+from tests.helpers.scored import CORPUS, evaluation
 from transformer.evaluation import metrics, scores
+from transformer.evaluation.metrics import check_metrics, score_by
+from transformer.evaluation.segments import Segment, text_sides
 from transformer.model.loss import perplexity
+from transformer.workdir import WorkDir
 
 REFERENCES = ["The quick brown fox jumps over the lazy dog .", "It was a dark and stormy night ."]
 TRANSLATIONS = ["The quick brown fox leaps over the lazy dog .", "It was a dark and rainy night ."]
+FIRST = ["the cat sat on the mat today", "a dark and stormy night", "hello"]
+SECOND = ["today a cat was sitting on the mat", "the night was dark", "hi there"]
+OURS = ["a cat sat on the mat", "a dark night", "hi there"]
+BOTH = list(zip(FIRST, SECOND, strict=True))
+
+FAKE_COMET = """#!/bin/sh
+paste source translation reference > "{seen}"
+echo "$9" > "{seen}.model"
+[ "$9" = bad ] && echo "no such model" >&2 && exit 1
+python3 - <<'END'
+import json
+names = ("source", "translation", "reference")
+rows = [dict(zip(names, row)) for row in zip(*(open(n).read().splitlines() for n in names))]
+scores = [dict(row, COMET=len(row["reference"]) / 100) for row in rows]
+json.dump(dict(translation=scores), open("scores", "w"))
+END
+"""
 
 
-def by_hand(translations, references):
-    """BLEU by its definition, for lists of lists of words."""
-    matches, totals = [0] * 4, [0] * 4
-    for ours, theirs in zip(translations, references, strict=True):
-        for n in range(1, 5):
-            left = [tuple(theirs[i : i + n]) for i in range(len(theirs) - n + 1)]
-            for i in range(len(ours) - n + 1):
-                totals[n - 1] += 1
-                if tuple(ours[i : i + n]) in left:
-                    left.remove(tuple(ours[i : i + n]))
-                    matches[n - 1] += 1
-    precision = sum(math.log(m / t) for m, t in zip(matches, totals, strict=True)) / 4
-    lengths = [sum(map(len, side)) for side in (translations, references)]
-    return 100 * math.exp(precision + min(0, 1 - lengths[1] / lengths[0]))
+@pytest.fixture
+def comet(tmp_path, monkeypatch):
+    """A program comet-score, which scores a line by the length of its reference."""
+    program = tmp_path / "comet-score"
+    program.write_text(FAKE_COMET.replace("{seen}", str(tmp_path / "seen")).replace("$9", "${11}"))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    return tmp_path
 
 
-@pytest.mark.parametrize("shorten", [0, 2], ids=["whole", "brevity"])
-def test_bleu_is_bleu(shorten):
+@pytest.mark.parametrize(
+    ("translations", "tokenize", "expected"),
+    [
+        (TRANSLATIONS, "13a", None),
+        (TRANSLATIONS, "none", None),
+        ([t[:-9] for t in TRANSLATIONS], "13a", None),  # with a brevity penalty
+        ([t.lower() for t in REFERENCES], "13a", None),  # case counts
+        (REFERENCES, "13a", 100),
+        (["x", "y"], "13a", 0),
+    ],
+)
+def test_bleu_is_sacrebleu_s(translations, tokenize, expected):
     """Catches swapped arguments, another smoothing, and a fraction instead of a percentage."""
-    translations = [" ".join(t.split()[: 10 - shorten]) for t in TRANSLATIONS]
-    expected = by_hand([t.split() for t in translations], [r.split() for r in REFERENCES])
-    for tokenize in ("none", "13a"):
-        score = metrics.bleu(translations, REFERENCES, "en-de", tokenize=tokenize)
-        assert score.value == pytest.approx(expected)
+    score = metrics.bleu(translations, REFERENCES, "en-de", tokenize=tokenize)
+    theirs = sacrebleu.corpus_bleu(translations, [REFERENCES], tokenize=tokenize, force=True)
+    assert score.value == pytest.approx(theirs.score if expected is None else expected)
+    assert f"tok:{tokenize}" in score.signature and "smooth:exp" in score.signature
+    theirs = sacrebleu.corpus_chrf(translations, [REFERENCES]).score
+    assert metrics.chrf(translations, REFERENCES, "en-de").value == pytest.approx(theirs)
 
 
-def test_perfect_and_hopeless():
-    """Catches a scale other than 0 to 100."""
-    assert metrics.bleu(REFERENCES, REFERENCES, "en-en").value == pytest.approx(100)
-    assert metrics.chrf(REFERENCES, REFERENCES, "en-en").value == pytest.approx(100)
-    assert metrics.bleu(["x", "y"], REFERENCES, "en-en").value == 0
-
-
-def test_bleu_minds_case():
-    """Catches scores of lower-cased text, some two points too high."""
-    lower = [t.lower() for t in REFERENCES]
-    assert metrics.bleu(lower, REFERENCES, "en-en").value < 90
-
-
-@pytest.mark.parametrize("score", [metrics.bleu, metrics.chrf])
+@pytest.mark.parametrize("name", ["bleu", "chrf", "line_error_rate"])
 @pytest.mark.parametrize(("ours", "theirs"), [(1, 2), (2, 1), (0, 0), (0, 2), (2, 0)])
-def test_lists_that_do_not_pair_are_refused_with_both_counts(score, ours, theirs):
+def test_lists_that_do_not_pair_are_refused_with_both_counts(name, ours, theirs):
     """Catches sacrebleu's zip, which scores 999 translations of 1,000 as 100."""
     with pytest.raises(ValueError, match=f"there are {ours} and {theirs}"):
-        score(TRANSLATIONS[:ours], REFERENCES[:theirs], "en-de")
+        metrics.score_by(name, TRANSLATIONS[:ours], REFERENCES[:theirs], "en-de")
 
 
 def test_a_score_carries_all_that_it_takes_to_compare_it():
     """Catches a bare number, and ± 0.00 of seven sentences, as if their score were certain."""
-    score = metrics.bleu(TRANSLATIONS * 25, REFERENCES * 25, "en-de", num_bootstrap=100)
+    texts, options = (TRANSLATIONS * 25, REFERENCES * 25, "en-de"), dict(num_bootstrap=100)
+    score = metrics.bleu(*texts, **options)
     assert score.direction == "en-de" and score.num_sentences == 50 and score.interval > 0
-    assert {"tok:13a", "smooth:exp"} <= set(score.signature.split("|"))
-    text = str(score)
-    assert all(
-        part in text for part in ("BLEU", "±", "en-de", "(en-de, 50 sentences)", score.signature)
-    )
-    assert score.to_json().keys() == {
-        *("name", "value", "signature", "direction", "num_sentences", "interval", "unit")
-    }
-    none = metrics.bleu(TRANSLATIONS * 25, REFERENCES * 25, "en-de", tokenize="none")
-    assert "tok:none" in none.signature and none.interval is None and "±" not in str(none)
-    few = metrics.bleu(["a b c d e"], ["a b c d e"], "en-de", num_bootstrap=100)
+    shown = ("BLEU", "±", "(en-de, 50 sentences)", score.signature)
+    assert all(part in str(score) for part in shown)
+    assert score == metrics.bleu(*texts, **options)  # the bootstrap has a seed
+    assert score.from_json(score.to_json()) == score
+    none = metrics.bleu(*texts)
+    assert none.interval is None and "±" not in str(none)
+    few = metrics.bleu(["a b c d e"], ["a b c d e"], "en-de", **options)
     assert "bs:" not in few.signature and few.interval is None
     assert str(few).startswith("BLEU 100.00  (en-de, 1 sentence: too few for an interval)  nrefs:1")
     costs = scores.corpus_perplexity([-2.0] * 7, [1] * 7, "en-de", vocab_size=9, num_bootstrap=20)
     assert costs.interval is None and "7 sentences: too few for an interval" in str(costs)
-    assert "nc:6" in metrics.chrf(TRANSLATIONS, REFERENCES, "en-de").signature
-
-
-def test_the_interval_is_the_same_twice():
-    """Catches a bootstrap without a seed."""
-    once, twice = (
-        metrics.bleu(TRANSLATIONS, REFERENCES, "en-de", num_bootstrap=50) for _ in range(2)
-    )
-    assert once == twice
 
 
 def test_perplexity():
@@ -118,7 +120,10 @@ def test_translations_that_share_next_to_nothing_are_scored():
 def test_second_scores_are_sacrebleu_s(name, options):
     """Catches a name on the wrong variant."""
     texts = [t.upper().replace(" .", "-x.") for t in TRANSLATIONS], [f"{r}!" for r in REFERENCES]
-    found = {score.name: score for score in metrics.secondary_scores(*texts, "en-de")}
+    found = {
+        name: metrics.score_with(name, metric, *texts, "en-de")
+        for name, metric in metrics.secondary_metrics().items()
+    }
     theirs = sacrebleu.corpus_bleu(texts[0], [texts[1]], **options)
     assert found[name].value == pytest.approx(theirs.score)
     assert ("case:lc" in found[name].signature) == ("lowercase" in options)
@@ -129,9 +134,10 @@ def test_second_scores_are_sacrebleu_s(name, options):
 @pytest.mark.parametrize(("tokenize", "count"), [("13a", 4), ("intl", 3), ("none", 5), ("zh", 3)])
 def test_second_scores_do_not_repeat_the_first(tokenize, count):
     """Catches the same figure under two names, and word tokens of a language without spaces."""
-    first = metrics.bleu(TRANSLATIONS, REFERENCES, "en-de", tokenize=tokenize)
-    others = metrics.secondary_scores(TRANSLATIONS, REFERENCES, "en-de", tokenize=tokenize)
-    signatures = [score.signature for score in [first, *others]]
+    others = metrics.secondary_metrics(tokenize)
+    every = {"BLEU": metrics.bleu_metric(tokenize), **others}
+    texts = TRANSLATIONS, REFERENCES, "en-de"
+    signatures = [metrics.score_with(*both, *texts).signature for both in every.items()]
     assert len(others) == count and len(set(signatures)) == count + 1
     assert tokenize != "zh" or not any("tok:13a" in s or "tok:intl" in s for s in signatures)
 
@@ -149,7 +155,7 @@ def test_the_interval_of_a_perplexity_is_that_of_its_sentences():
     assert scores.corpus_perplexity(same, counts, "en-de", **options).interval < 1e-9
     assert {"unit:piece", "eos:yes", "vocab:50", "bs:500"} <= set(score.signature.split("|"))
     assert f"{score.value:.3f} ± {score.interval:.3f}" in str(score)
-    none = scores.corpus_perplexity([math.nan], [300], "en-de", **options)  # too long to be scored
+    none = scores.corpus_perplexity([None], [300], "en-de", **options)  # too long to be scored
     assert none.to_json()["value"] is none.interval is None and "perplexity nan" in str(none)
 
 
@@ -160,24 +166,14 @@ def test_tokens_are_counted_as_by_bleu():
 
 
 def test_line_error_rate_counts_lines_that_are_not_wholly_right():
-    """Catches phones counted for words, a fraction for a percentage, and a forgiving comparison."""
-    ours = ["a b c", "a b", "A b", "ab", ""]
-    theirs = ["a b c", "a c", "a b", "a b", "x"]
-    texts = ours * 10, theirs * 10
-    score = metrics.score_by("line_error_rate", *texts, "hun-ipa", num_bootstrap=500)
-    assert (score.name, score.value, score.num_sentences) == ("WER (whole words)", 80, 50)
-    assert {"unit:line", "match:whole", "bs:500"} <= set(score.signature.split("|"))
+    """Catches phones counted for words, a fraction, a forgiving comparison, half an interval."""
+    ours, theirs = ["a b c", "a b", "A b", "ab", ""], ["a b c", "a c", "a b", "a b", "x"]
+    texts = ours * 100, theirs * 100, "hun-ipa"
+    score = metrics.score_by("line_error_rate", *texts, num_bootstrap=1000)
+    assert (score.name, score.value, score.num_sentences) == ("WER (whole words)", 80, 500)
+    assert {"unit:line", "match:whole", "bs:1000"} <= set(score.signature.split("|"))
+    assert score.interval == pytest.approx(1.96 * math.sqrt(0.8 * 0.2 / 500) * 100, rel=0.1)
     assert metrics.score_by("line_error_rate", theirs, theirs, "hun-ipa").value == 0
-    with pytest.raises(ValueError, match="there are 4 and 5"):
-        metrics.score_by("line_error_rate", ours[1:], theirs, "hun-ipa")
-
-
-def test_the_interval_of_a_line_error_rate_is_that_of_a_proportion():
-    """Catches an interval over phones, and half of it or twice."""
-    ours = ["x" if i % 10 else "y" for i in range(1000)]
-    score = metrics.score_by("line_error_rate", ours, ["x"] * 1000, "a-b", num_bootstrap=1000)
-    assert score.value == 10
-    assert score.interval == pytest.approx(1.96 * math.sqrt(0.1 * 0.9 / 1000) * 100, rel=0.1)
 
 
 def test_every_metric_scores_under_its_name():
@@ -185,8 +181,6 @@ def test_every_metric_scores_under_its_name():
     for name in metrics.METRICS:
         score = metrics.score_by(name, TRANSLATIONS, REFERENCES, "en-de")
         assert score.name == metrics.METRICS[name].label
-    bleu = metrics.bleu(TRANSLATIONS, REFERENCES, "en-de", tokenize="none")
-    assert metrics.score_by("bleu", TRANSLATIONS, REFERENCES, "en-de", tokenize="none") == bleu
 
 
 def test_accuracy_has_wilsons_interval():
@@ -203,3 +197,69 @@ def test_a_mean_loss_and_its_perplexity_agree():
     loss, perplexity = scores.mean_loss(200.0, 100, "piece")
     assert loss.value == 2.0 and perplexity.value == pytest.approx(math.exp(2))
     assert "nats per piece 2.000" in str(loss) and "100 pieces" in str(loss)
+
+
+@pytest.mark.parametrize("name", ["bleu", "ter"])
+def test_a_second_reference_counts_as_in_sacrebleu(name):
+    """Catches references that are concatenated, averaged, or paired with other lines."""
+    score = metrics.score_by(name, OURS * 20, BOTH * 20, "en-de", num_bootstrap=50)
+    function = {"bleu": sacrebleu.corpus_bleu, "ter": sacrebleu.corpus_ter}[name]
+    assert score.value == pytest.approx(function(OURS, [FIRST, SECOND]).score)
+    assert "nrefs:2" in score.signature and score.interval > 0
+    alone = metrics.score_by(name, OURS, FIRST, "en-de").value
+    is_better = score.value > alone if metrics.METRICS[name].higher_is_better else alone
+    assert is_better and metrics.score_by(name, OURS, [(r,) for r in FIRST], "x").value == alone
+
+
+def test_the_best_reference_of_a_line_decides():
+    """Catches a mean over references, and the worst of an error rate."""
+    chrf = metrics.sentence_chrf(OURS, BOTH)
+    alone = [metrics.sentence_chrf(OURS, side) for side in (FIRST, SECOND)]
+    assert chrf == [max(pair) for pair in zip(*alone, strict=True)]
+    assert metrics.score_by("line_error_rate", OURS, BOTH, "x").value == pytest.approx(200 / 3)
+    mixed = [FIRST[0], BOTH[1], SECOND[2]]  # another number of them for each line
+    assert "nrefs:var" in metrics.bleu(OURS, mixed, "x").signature
+
+
+def test_all_references_reach_the_scores_and_the_files(tmp_path):
+    """Catches a report that has read one reference, and a file of segments that lost the other."""
+    rows = [(source, (f"{reference} .", reference), ours) for source, reference, ours in CORPUS]
+    several, one = evaluation(rows, further_metrics=["ter"]), evaluation()
+    translations, references = text_sides(several.segments)
+    assert several.primary == metrics.bleu(translations, references, "en-de", num_bootstrap=20)
+    assert several.scores["ter"].name == "TER" and "ter" not in one.scores
+    folder = several.save(WorkDir(tmp_path), "x").parent
+    rows = (folder / "segments.jsonl").read_text().splitlines()
+    segments = [Segment(**json.loads(row)) for row in rows]
+    assert text_sides(segments) == text_sides(several.segments)
+    assert "other_references" not in one.segments[0].to_json()
+    assert json.loads((folder / "report.json").read_text())["ter"]["value"] > 0
+
+
+def test_comet_is_run_beside_us_on_every_reference(comet, monkeypatch):
+    """Catches lines that slip by a line break in one of them, and a reference without a score."""
+    check_metrics(["comet", "comet:Own/model", "ter"])
+    sources = ["one\u2028two", "three", "four\r"]
+    score = score_by("comet:Own/model", OURS, BOTH, "en-de", sources=sources)
+    lengths = [(len(a) + len(b)) / 2 for a, b in BOTH]
+    assert score.value == pytest.approx(sum(lengths) / 3)
+    assert "model:Own/model" in score.signature.split("|")
+    seen = [line.split("\t") for line in (comet / "seen").read_text().splitlines()]
+    assert seen[1] == ["one two", OURS[0], SECOND[0]] and len(seen) == 6
+    (comet / "own.ckpt").touch()
+    monkeypatch.chdir(comet)
+    score_by("comet:own.ckpt", OURS, FIRST, "en-de", sources=sources)
+    assert (comet / "seen.model").read_text() == f"{comet / 'own.ckpt'}\n"
+    both = evaluation(further_metrics=["comet", "comet:own.ckpt"]).scores
+    assert [*both][-2:] == ["comet", "comet:own.ckpt"]
+    with pytest.raises(ValueError, match="comet-score with the model bad failed: no such model"):
+        score_by("comet:bad", OURS, FIRST, "en-de", sources=sources)
+
+
+def test_unknown_and_missing_metrics_are_refused(monkeypatch):
+    """Catches a metric that is missed only when everything is translated."""
+    with pytest.raises(ValueError, match="bleu, line_error_rate, ter, comet or comet:MODEL, not"):
+        check_metrics(["meteor"])
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ValueError, match="pipx install unbabel-comet"):
+        check_metrics(["comet"])

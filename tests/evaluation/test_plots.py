@@ -1,7 +1,6 @@
 """Pictures are drawn from whatever a run has logged so far."""
 
 import math
-import re
 import warnings
 from functools import partial
 from xml.etree import ElementTree
@@ -11,8 +10,8 @@ import pytest
 
 from tests.helpers.scored import evaluation
 from transformer.evaluation import plots
-from transformer.evaluation.checkpoint_series import CheckpointRow
 from transformer.evaluation.plots import AttentionMap
+from transformer.evaluation.scores import TaskScores
 
 matplotlib = pytest.importorskip("matplotlib.figure", reason="pictures need matplotlib")
 
@@ -78,78 +77,49 @@ def test_a_long_run_makes_no_larger_page():
 def test_means_of_checkpoints_are_points_beside_the_curve():
     """Catches a mean that is joined to the curve, and steps in the order of the command line."""
     scores = evaluation(num_bootstrap=1).scores
-    rows = [CheckpointRow("c", step, count, scores) for step, count in ((9, 1), (5, 1), (9, 3))]
-    rows.append(CheckpointRow("in memory", None, 1, scores))
+    rows = [
+        TaskScores(checkpoint="c", step=step, num_averaged=count, corpus="own", scores=scores)
+        for step, count in ((9, 1), (5, 1), (9, 3), (None, 1))
+    ]
     lines = drawn_lines(partial(plots.draw_checkpoints, rows=rows))
     assert [steps for steps, _ in lines] == [[5, 9], [9]] * 2
 
 
-def test_attention_with_tokens_that_matplotlib_would_misread(tmp_path):
-    """Catches a $ that begins mathematics and would raise, and ▁, which has no glyph."""
-    source, target = ["▁$", "_x^2", "</s>"], ["▁5", "$$\\frac", "é", "</s>"]
-    attention = AttentionMap("$", "costs $5 and $6", source, target, np.full((2, 1, 4, 3), 1 / 3))
-    path = tmp_path / "map.png"
-    plots.plot_attention(attention, path)
-    assert is_png(path)
-
-
-def test_texts_that_no_picture_can_hold(tmp_path):
-    """Catches an SVG that is no XML, or an error of matplotlib's, of a title or a token."""
-    hostile = "a\x1b[2J\r\x00\u202e\udc9b</text><script>"
-    attention = AttentionMap(hostile, hostile, [hostile, "b"], ["\x1b"], np.ones((1, 1, 1, 2)) / 2)
+@pytest.mark.parametrize(
+    "text", ["costs $5 and $\\frac_x^2", "a\x1b[2J\r\x00\u202e\udc9b</text><script>"]
+)
+def test_texts_that_a_picture_would_misread(text, tmp_path):
+    """Catches a $ that begins a formula, an SVG that is no XML, and an error of matplotlib's."""
+    attention = AttentionMap(text, text, [text[:9], "▁b"], ["é"], np.ones((1, 1, 1, 2)) / 2)
     plots.plot_attention(attention, tmp_path / "map.svg")
-    text = ElementTree.parse(tmp_path / "map.svg").getroot().itertext()
-    assert any("a\\x1b[2J\\r\\x00\\u202e\\udc9b</text><script>" in line for line in text)
-    plots.plot_curves([{"step": 1, "loss": 2.0}], tmp_path / "curves.png", hostile)
-    assert is_png(tmp_path / "curves.png")
+    shown = list(ElementTree.parse(tmp_path / "map.svg").getroot().itertext())
+    safe = text.encode("unicode_escape").decode().replace("\\\\", "\\")
+    assert any(safe in line for line in shown)
+    plots.plot_attention(attention, tmp_path / "map.png")
+    plots.plot_curves([{"step": 1, "loss": 2.0}], tmp_path / "curves.png", text)
+    assert is_png(tmp_path / "map.png") and is_png(tmp_path / "curves.png")
 
 
-def test_one_warning_names_the_characters_without_a_glyph(tmp_path):
-    """Catches boxes in silence, a warning per character, and one for an .svg that a page draws."""
-    pieces = ["\U000f0001", "\U000f0002", "a"]  # private: in no font
-    attention = AttentionMap("s", "\U000f0002", pieces, pieces, np.full((1, 1, 3, 3), 1 / 3))
-    with pytest.warns(
-        UserWarning, match="no installed font has \U000f0001, \U000f0002: "
-    ) as caught:
+def test_characters_without_a_glyph_are_warned_of(tmp_path):
+    """Catches boxes in silence, and a warning for an .svg that a page draws."""
+    pieces = ["\U000f0001", "a"]  # private: in no font
+    attention = AttentionMap("s", "t", pieces, pieces, np.full((1, 1, 2, 2), 1 / 2))
+    with pytest.warns(UserWarning, match="Glyph 983041 .* missing"):
         plots.plot_attention(attention, tmp_path / "map.png")
-    assert len(caught) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plots.plot_attention(attention, tmp_path / "map.svg")
 
 
-def test_the_legend_says_whether_losses_are_smoothed():
-    """Catches a smoothed loss beside a perplexity of exp(another loss), without a word."""
-    for loss, label in ((2.0, "validation loss"), (2.5, "label-smoothed validation loss")):
-        record = {"step": 1, "validation_loss": loss, "validation_perplexity": math.exp(2.0)}
-        svg = plots.render_svg(partial(plots.draw_curves, records=[record]), "x")
-        assert f">{label}<" in svg
-    record["validation_next_sentence_accuracy"] = 50.0  # then the loss is a sum of two
-    svg = plots.render_svg(partial(plots.draw_curves, records=[record]), "x")
-    assert ">validation loss<" in svg
-
-
 def test_a_map_shades_what_the_decoder_attended_to():
     """Catches rows and columns the wrong way round, and a map drawn upside down."""
-    weights = np.zeros((1, 1, 2, 3))
-    weights[0, 0, 0, 2], weights[0, 0, 1, 0] = 0.5, 1.0
-    attention = AttentionMap("s", "t", ["s1", "s2", "s3"], ["t1", "t2"], weights)
-    svg = plots.render_svg(partial(plots.draw_attention, attention=attention), "map")
-    positions = {  # of the labels: (x, y)
-        label: tuple(map(float, xy.split()))
-        for xy, label in re.findall(r"translate\(([\d. ]+)\)[^>]*>(\w\d)<", svg)
-    } | {
-        label: (float(x), float(y))
-        for x, y, label in re.findall(r' x="([\d.]+)" y="([\d.]+)"[^>]*>(t\d)<', svg)
-    }
-    cells = {  # opacity -> (left, top)
-        opacity or "1": (float(x), float(y))
-        for x, y, opacity in re.findall(
-            r'<path d="M ([\d.]+) ([\d.]+)[^"]*"[^>]*fill: #3f7fc1(?:; fill-opacity: ([\d.]+))?"',
-            svg,
-        )
-    }
-    assert len(cells) == 2
-    dark, light = cells["1"], next(xy for opacity, xy in cells.items() if opacity != "1")
-    assert dark[0] < positions["s1"][0] < light[0] < positions["s3"][0] + 10
-    assert light[1] < positions["t1"][1] < dark[1] < positions["t2"][1]
+    weights = np.array([[[[0, 0, 0.5], [1, 0, 0]]]])
+    figure = matplotlib.Figure()
+    plots.draw_attention(figure, AttentionMap("s", "t", ["s1", "s2", "s3"], ["t1", "t2"], weights))
+    (axes,) = figure.axes
+    (mesh,) = axes.collections
+    np.testing.assert_array_equal(mesh.get_array().reshape(2, 3), weights[0, 0])
+    assert axes.yaxis_inverted() and not axes.xaxis_inverted()
+    for axis, labels in ((axes.xaxis, ["s1", "s2", "s3"]), (axes.yaxis, ["t1", "t2"])):
+        assert [label.get_text() for label in axis.get_ticklabels()] == labels
+        assert list(axis.get_ticklocs()) == [0.5, 1.5, 2.5][: len(labels)]

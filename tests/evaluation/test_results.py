@@ -1,11 +1,15 @@
 """Scores of another test set or search lie beside those of the run, and never replace them."""
 
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from transformer.cli.evaluate_flags import EvaluateFlags
-from transformer.cli.score_translation import read_test_set, results_folder
+import transformer
 from transformer.config import Config
+from transformer.evaluation import evaluate, evaluation_set
 from transformer.evaluation.results import (
     LONGEST_NAME,
     bounded_name,
@@ -13,6 +17,7 @@ from transformer.evaluation.results import (
     results_name,
     scored_otherwise,
 )
+from transformer.inference.translator import Translator
 from transformer.workdir import WorkDir
 
 
@@ -27,47 +32,35 @@ def run(tmp_path):
     return str(folder)
 
 
-def name_of(run, **flags):
-    flags = EvaluateFlags(workdir=run, **flags)
-    return results_folder(flags, read_test_set(flags, Config().data))
+def name_of(run, monkeypatch, **options):
+    """The folder of the results of `transformer.evaluate`, which here scores nothing."""
+    names = []
+    scores = SimpleNamespace(save=lambda workdir, name, **_: names.append(name) or Path(name))
+    monkeypatch.setattr(evaluate, "each_checkpoint", lambda *_, **__: [None])
+    monkeypatch.setattr(evaluate, "choose_checkpoints", lambda run, checkpoint: [checkpoint])
+    monkeypatch.setattr(Translator, "from_checkpoints", lambda *_, **__: None)
+    monkeypatch.setattr(evaluate, "evaluate_translator", lambda *_, **__: scores)
+    transformer.evaluate(run, save=True, verbose=False, **options)
+    return names[0]
 
 
-@pytest.mark.long
-def test_every_way_of_scoring_has_a_name_of_its_own(run):
+def test_every_way_of_scoring_has_a_name_of_its_own(run, monkeypatch):
     """Catches a search, a checkpoint or another text that takes the name of the run's own."""
+    pairs = [("a", "b")]
+    monkeypatch.setattr(evaluation_set, "load_evaluation_pairs", lambda *_: pairs)
     decoding, others = Config().decoding, [
         {"beam_size": 1}, {"beam_size": 2}, {"alpha": 1.5}, {"sample": True},
-        {"sample": True, "seed": 3}, {"mbr": 3}, {"checkpoints": "5"}, {"checkpoints": "average:2"},
-        {"dtype": "bfloat16"}, {"corpus": "a/text"}, {"corpus": "b/text"}, {"ensemble": "a/x"},
-        {"ensemble": "b/x"}, {"split": "validation"},
+        {"sample": True, "seed": 3}, {"mbr": 3}, {"checkpoint": "5"}, {"checkpoint": "average:2"},
+        {"dtype": "bfloat16"}, {"corpus": "a/text"}, {"corpus": "b/text"}, {"ensemble": ["a/x"]},
+        {"ensemble": ["b/x"]}, {"split": "validation"},
     ]  # fmt: skip
     own = {"beam_size": decoding.beam_size, "alpha": decoding.alpha, "dtype": "float32"}
-    assert name_of(run) == name_of(run, **own, split="test") == "test"
-    names = [name_of(run, **flags) for flags in others]
+    find = partial(name_of, run, monkeypatch)
+    assert find() == find(**own, split="test") == "test"
+    names = [find(**options) for options in others]
     assert len({"test", *names}) == len(names) + 1
     assert all(name == bounded_name(name) for name in names)
     assert names[0] == "test_beam_size_1" and names[7] == "test_checkpoint_average_2"
-
-
-def test_another_search_or_checkpoint_is_part_of_the_name(run):
-    """Catches scores of another search in the place of the run's own."""
-    how = {"checkpoint": "5", "dtype": "bfloat16", "beam_size": 1}
-    assert scored_otherwise(run, "5", dtype="bfloat16", search={"beam_size": 1}) == how
-    assert results_name("test", how) == "test_checkpoint_5_dtype_bfloat16_beam_size_1"
-
-
-def test_files_of_one_stem_have_names_of_their_own(run, tmp_path):
-    """Catches test.en of another folder, or with other references, under results/test."""
-    names = set()
-    for folder, source, reference in (("a", "1", "2"), ("b", "3", "2"), ("c", "1", "4")):
-        (tmp_path / folder).mkdir()
-        for side, text in (("en", source), ("de", reference)):
-            (tmp_path / folder / f"test.{side}").write_text(f"{text}\n")
-        files = (str(tmp_path / folder / f"test.{side}") for side in ("en", "de"))
-        flags = dict(zip(("input", "reference"), files, strict=True))
-        assert name_of(run, **flags) == name_of(run, **flags)
-        names.add(name_of(run, **flags))
-    assert len(names) == 3 and all(name.startswith("test_") for name in names)
 
 
 def test_the_text_of_the_run_is_its_own_by_any_path(run, tmp_path):

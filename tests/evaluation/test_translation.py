@@ -5,35 +5,23 @@ import shutil
 from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import sacrebleu
 
-from tests.helpers.tiny_models import random_params, tiny_config
-from transformer.checkpoint.about import describe_run
-from transformer.checkpoint.checkpoints import SCORE, Checkpoints
-from transformer.checkpoint.restore import Run
-from transformer.checkpoint.train_state import TrainState
-from transformer.config import Config
-from transformer.data.rows.batch import Batch
+from tests.helpers.random_runs import WORDS, make_config, write_run
 from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
-from transformer.data.tokenizers.files import save_tokenizers
 from transformer.evaluation.checkpoint_series import (
-    checkpoint_row,
+    checkpoint_table,
     choose_checkpoints,
     each_checkpoint,
-    table_lines,
 )
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.scoring import AttentionWeights
 from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
-from transformer.workdir import WorkDir
 
-WORDS = [f"w{i}" for i in range(20)]
 TOKENIZER = PiecesTokenizer([*WORDS, "sp@@", "lit"], "@@")
-STEPS = (10, 20, 30)
 
 
 def pairs(count, longest=14):
@@ -43,16 +31,6 @@ def pairs(count, longest=14):
     return [(" ".join(row), " ".join(reversed(row))) for row in rows]
 
 
-def tiny_run_config():
-    config = Config()
-    config.model = tiny_config(num_layers=1)
-    config.tokenizer.kind, config.tokenizer.joiner = "pieces", "@@"
-    config.data.row_length, config.data.bleu_tokenize = 64, "none"
-    config.decoding.batch_size, config.decoding.max_extra_length = 4, 4
-    config.decoding.beam_size, config.training.keep_checkpoints = 2, 3
-    return config
-
-
 class ReversingTranslator:
     """Says the words in reverse, but for the last; every number tells its sentence apart."""
 
@@ -60,7 +38,8 @@ class ReversingTranslator:
     source_tokenizer = tokenizer = TOKENIZER
 
     def __init__(self):
-        self.config, self.options = tiny_run_config(), []
+        self.config, self.options = make_config(), []
+        self.config.data.bleu_tokenize = "none"
         self.num_fitting = 256  # source tokens
 
     def largest_bucket(self):
@@ -93,20 +72,7 @@ class ReversingTranslator:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A work directory with three checkpoints of random weights."""
-    config = tiny_run_config()
-    workdir = WorkDir(tmp_path_factory.mktemp("run"))
-    save_tokenizers(workdir.path, TOKENIZER, TOKENIZER)
-    workdir.save_config(config)
-    model = Run.in_memory(config, (TOKENIZER, TOKENIZER)).model
-    params = random_params(model.init, Batch.zeros(1, 4), deterministic=True)
-    checkpoints = Checkpoints(workdir.checkpoints, keep=3)
-    for step in STEPS:
-        scaled = jax.tree.map(lambda x, step=step: np.asarray(x) * (1 + step / 100), params)
-        state = TrainState(jnp.array(step), scaled, opt_state=())
-        checkpoints.save(state, **describe_run(workdir.path, config))
-        workdir.append_metrics({"step": step, SCORE: float(-step)})
-    checkpoints.close()
-    return workdir.path
+    return write_run(tmp_path_factory.mktemp("run"), steps=(10, 20, 30))
 
 
 @pytest.fixture
@@ -126,6 +92,7 @@ def test_an_evaluation_is_of_what_the_translator_says():
     """Catches references, log-probabilities and translations that slip against each other."""
     test_set = [*pairs(48), ("sp@@ lit w1", "w2 sp@@ lit"), ("", "w3")]
     translator = ReversingTranslator()
+    translator.config.data.selection_metric = "line_error_rate"
     result = evaluate_translator(translator, test_set, "own", beam_size=3)
     sources, targets = (list(side) for side in zip(*test_set, strict=True))
     found, scored = translator.translate(sources), translator.score(sources, targets)
@@ -138,23 +105,16 @@ def test_an_evaluation_is_of_what_the_translator_says():
         assert segment.reference_log_prob == theirs.log_prob
     texts = [t.text for t in found], [references]
     bleu = sacrebleu.corpus_bleu(*texts, tokenize="none", force=True)
-    assert result.primary.value == pytest.approx(bleu.score)
-    assert "bs:1000" in result.primary.signature and result.primary.interval > 0
+    assert result.scores["bleu"].value == pytest.approx(bleu.score)
+    assert "bs:1000" in result.scores["bleu"].signature and result.scores["bleu"].interval > 0
+    assert result.primary.name == "WER (whole words)"
     nll, count = (sum(getattr(s, n) for s in scored) for n in ("log_prob", "num_pieces"))
     assert result.scores["perplexity"].value == pytest.approx(np.exp(-nll / count))
     assert result.outputs["translations"]["empty"] == sum(not t.text for t in found) - 1
-    assert sum(row.score.num_sentences for row in result.by_length) == 49
-    assert (result.checkpoint, result.corpus, result.settings.vocab_size) == (
+    assert sum(score.num_sentences for score in result.by_length.values()) == 49
+    assert (result.checkpoint, result.corpus, result.vocab_size) == (
         "last (20)", "own", TOKENIZER.vocab_size,
     )  # fmt: skip
-
-
-def test_the_configuration_says_which_score_comes_first():
-    """Catches a selection_metric that is lost between the configuration and the scores."""
-    translator = ReversingTranslator()
-    translator.config.data.selection_metric = "line_error_rate"
-    result = evaluate_translator(translator, [("", ""), *pairs(3)], "own", num_maps=0)
-    assert (result.primary.name, result.primary.value) == ("WER (whole words)", 75)
 
 
 def test_maps_are_of_short_sentences_and_of_their_tokens():
@@ -182,9 +142,9 @@ def test_cut_sources_and_search_options_are_kept():
     translator = ReversingTranslator()
     test_set = [("w1 " * 255, "w1"), ("w1 " * 256, "w1")]
     result = evaluate_translator(translator, test_set, "own", num_maps=2, beam_size=1)
-    assert result.settings.longest_source == 256 and result.outputs["cut_sources"] == 1
-    assert result.settings.search["beam_size"] == 1 and translator.options == [{"beam_size": 1}]
-    assert result.settings.search["max_extra_length"] == 4
+    assert result.longest_source == 256 and result.outputs["cut_sources"] == 1
+    assert result.search["beam_size"] == 1 and translator.options == [{"beam_size": 1}]
+    assert result.search["max_extra_length"] == 4
     assert [len(shown.source_pieces) for shown in result.maps] == [256]
     translator.num_fitting = 255  # as one is the tag's
     assert evaluate_translator(translator, test_set, "own").outputs["cut_sources"] == 2
@@ -200,12 +160,10 @@ def test_another_checkpoint_needs_no_compile(run, compiles):
         assert (len(compiles) > before) == (len(found) == 1)
     alone = Translator.from_checkpoint(run, "20").score(*map(list, zip(*test_set, strict=True)))
     assert [s.reference_log_prob for s in found[1].segments] == [t.log_prob for t in alone]
-    rows = [checkpoint_row(result) for result in found]
-    assert [(row.step, row.num_averaged) for row in rows] == [(10, 1), (20, 1), (30, 2)]
-    assert len({row.scores["perplexity"].value for row in rows}) == 3
-    lines = table_lines(rows)
+    assert [(row.step, row.num_averaged) for row in found] == [(10, 1), (20, 1), (30, 2)]
+    assert len({row.scores["perplexity"].value for row in found}) == 3
+    lines = checkpoint_table(found)
     assert len(lines) == 4 and lines[3].startswith("mean of 2 (20 to 30)")
-    assert len({len(line) for line in lines}) == 1
 
 
 def test_names_of_checkpoints(run):

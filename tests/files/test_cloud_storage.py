@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import transformer
 from tests.checkpoint.test_checkpoints import make_state, save
 from tests.data.test_pair_files import write_jsonl, write_parquet, write_sides, write_tsv
 from tests.helpers.fake_cloud_storage import FakeCloudStorage
@@ -18,14 +19,12 @@ from tests.helpers.scripts import write_corpus
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.cli.commands import evaluate, train
-from transformer.cli.evaluate_flags import EvaluateFlags
-from transformer.cli.score_translation import score_checkpoints
 from transformer.config import Config, DataConfig
 from transformer.data.corpora.corpus_facts import find_languages, missing_splits
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.evaluation import plots
 from transformer.files import appending, storage
-from transformer.inference.translate_file import translate_file
+from transformer.inference.file_job import translate_file
 from transformer.inference.translator import Translator
 from transformer.training.progress import Progress
 from transformer.training.run import conclude_run
@@ -215,7 +214,7 @@ def test_a_path_that_is_none_is_refused(path):
 def test_a_path_that_cannot_be_written_is_refused_to_a_trainer(cloud, path, said):
     """Catches a run that learns of its missing permission at the first checkpoint."""
     workdir = WorkDir(path)
-    with pytest.raises(ValueError, match=rf"{said}.*roles/storage\.objectAdmin") as caught:
+    with pytest.raises(ValueError, match=rf"cannot be written \(.*{said}") as caught:
         workdir.open_for_training(Config())
     assert path in str(caught.value) and "\n" not in str(caught.value)
 
@@ -260,12 +259,12 @@ def test_trains_resumes_and_evaluates(cloud, tmp_path, capsys):
     assert "gs://bucket/run/results/val/report.html" in err
     for (_, name), content in list(cloud.objects.items()):
         cloud.objects["read-only", name] = content
-    score_checkpoints(EvaluateFlags(workdir="gs://read-only/run"), config)
-    out, err = capsys.readouterr()
-    assert "BLEU" in out and "warning: the scores were not saved: Forbidden" in err
+    scores = transformer.evaluate("gs://read-only/run", save=True)
+    err = capsys.readouterr().err
+    assert scores.primary.name == "BLEU" and "warning: the scores were not saved: Forbidden" in err
     steps = [r["step"] for r in WorkDir("gs://bucket/run").read_metrics() if "loss" in r]
     assert steps == [1, 2, 3, 4, 5]
-    assert Translator.from_checkpoint("gs://bucket/run", "last").checkpoint == "last (5)"
+    assert Translator.from_checkpoint("gs://bucket/run", "last").run.checkpoint == "last (5)"
 
 
 def test_a_corpus_in_a_bucket_reads_as_a_local_one(cloud, tmp_path):
@@ -292,14 +291,14 @@ def test_a_corpus_in_a_bucket_reads_as_a_local_one(cloud, tmp_path):
         TrainingText(DataConfig(corpus="gs://bucket/none"))
 
 
-@pytest.mark.parametrize("main", [train.main, evaluate.main], ids=["train", "evaluate"])
-def test_a_command_without_access_ends_with_a_line(cloud, main, monkeypatch, capfd):
+@pytest.mark.parametrize("command", [train, evaluate])
+def test_a_command_without_access_ends_with_a_line(cloud, command, monkeypatch, capfd):
     """Catches a traceback, log lines of Google's libraries, and a compile before the answer."""
     # A process in which JAX has computed cannot join others any more.
-    monkeypatch.setattr(train, "connect_hosts", lambda flags: True)
+    monkeypatch.setattr(command, "connect_hosts", lambda *_: True)
     monkeypatch.setattr(Trainer, "__init__", pytest.fail)  # which compiles
     with pytest.raises(SystemExit) as end:
-        main(["command", "--workdir=gs://forbidden/run"])
+        command.main(["command", "--workdir=gs://forbidden/run"])
     err = capfd.readouterr().err
     assert (end.value.code, err.count("\n")) == (2, 1), err
     assert "error: Cloud Storage: Forbidden" in err and "storage.buckets.get access" in err

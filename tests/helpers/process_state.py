@@ -17,7 +17,7 @@ OF_PYTEST = "PYTEST_CURRENT_TEST"  # names the part of a test that runs
 OF_LIBRARIES = "KMP_"  # begins what scikit-learn sets when it is imported, for OpenMP
 OF_SYS = "argv", "path", "excepthook", "unraisablehook"
 OF_LOGGERS = "level", "propagate", "disabled", "handlers", "filters"
-OF_CONSOLE = "has_stamps", "is_silent", "has_spoken", "log", "_phases", "_text", "_row"
+OF_CONSOLE = "has_stamps", "is_silent", "shows_phases", "log", "_phases", "_text", "_row"
 SIGNALS = signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGXFSZ
 
 
@@ -26,7 +26,6 @@ def attributes() -> dict[tuple[Any, str], Any]:
     loggers = [logging.root, *logging.root.manager.loggerDict.values()]
     names = {
         sys: OF_SYS,
-        console: ("_is_quiet", "_is_showing"),
         console.live_line(): OF_CONSOLE,
         **{logger: OF_LOGGERS for logger in loggers if isinstance(logger, logging.Logger)},
     }

@@ -1,13 +1,14 @@
 """Evaluations of texts that a test writes itself, without a model."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from transformer.config import Config
-from transformer.evaluation.compared_run import ComparedRun
-from transformer.evaluation.evaluation import Evaluation, EvaluationSettings, make_evaluation
+from transformer.evaluation.comparison import ComparedRun
 from transformer.evaluation.metrics import all_references
 from transformer.evaluation.plots import AttentionMap
 from transformer.evaluation.segments import make_segments
+from transformer.evaluation.translation import Evaluation, make_evaluation
 from transformer.inference.translation import Translation
 
 CORPUS = [  # (source, reference, translation)
@@ -21,25 +22,17 @@ CORPUS = [  # (source, reference, translation)
 
 
 def evaluation(
-    rows: Sequence[tuple[str, str, str]] = CORPUS,
+    rows: Sequence[tuple[str, Any, str]] = CORPUS,
     *,
     checkpoint: str = "last (20)",
     tokenize: str = "13a",
     selection_metric: str = "bleu",
     maps: Sequence[AttentionMap] = (),
-    further_metrics: Sequence[str] = (),
-    num_bootstrap: int = 20,
+    **options: Any,
 ) -> Evaluation:
     """An `Evaluation` of (source, reference, translation); references cost 2 nats per word."""
-    settings = EvaluationSettings(
-        source_language="en",
-        target_language="de",
-        tokenize=tokenize,
-        vocab_size=100,
-        longest_source=256,
-        search={"beam_size": 4},
-        selection_metric=selection_metric,
-    )
+    settings = {"bleu_tokenize": tokenize, "selection_metric": selection_metric}
+    config = Config().with_values({f"data.{name}": value for name, value in settings.items()})
     sources, references, translations = (list(side) for side in zip(*rows, strict=True))
     lengths = [len(all_references(reference)[0].split()) + 1 for reference in references]
     segments = make_segments(
@@ -47,16 +40,18 @@ def evaluation(
         references,
         [Translation(text, score=-0.5, log_prob=-1.0) for text in translations],
         [-2.0 * length for length in lengths],
-        settings.languages,
+        config.data.languages,
     )
     result = make_evaluation(
-        settings,
+        config,
         segments,
         lengths,
         checkpoint=checkpoint,
         corpus="own",
-        further_metrics=further_metrics,
-        num_bootstrap=num_bootstrap,
+        search={"beam_size": 4},
+        vocab_size=100,
+        longest_source=256,
+        **{"num_bootstrap": 20, **options},
     )
     result.maps = list(maps)
     return result
@@ -66,19 +61,16 @@ def compared(
     path: str, result: Evaluation, *, vocabulary: int = 1, **settings: object
 ) -> ComparedRun:
     """A run that reached this; settings: those of its configuration, "." written as "__"."""
-    data = {
-        "data.bleu_tokenize": result.settings.tokenize,
-        "data.selection_metric": result.settings.selection_metric,
-    }
     changes = {name.replace("__", "."): value for name, value in settings.items()}
     return ComparedRun(
         path=path,
         checkpoint=result.checkpoint,
         step=20,
-        config=Config().with_values(data | changes),
+        config=result.config.with_values(changes),
         num_parameters=1_234_567,
         vocabulary=vocabulary,
         corpus=result.corpus,
         scores=result.scores,
         segments=result.segments,
+        origin={},
     )

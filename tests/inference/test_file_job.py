@@ -6,19 +6,16 @@ import io
 import json
 import lzma
 import os
-import signal
 import threading
 from itertools import count, islice
-from unittest.mock import MagicMock
 
 import jax
 import pytest
 
-from tests.helpers.commands import restored_signals
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from tests.helpers.full_disk import full_after
 from transformer.cli.output_files import check_answers_file
-from transformer.cli.process import explain_system_error
+from transformer.cli.process import explain_error
 from transformer.data.files.text import Lines
 from transformer.exit_codes import ResumableError
 from transformer.files.parts import Parts
@@ -32,23 +29,15 @@ from transformer.inference.file_job import (
     open_stream,
     read_chunks,
     stream_sizes,
+    translate_file,
 )
 from transformer.inference.resumable_output import ResumableFile
-from transformer.inference.translate_file import format_chunk, translate_file
-from transformer.inference.translation import Translation
+from transformer.inference.translation import Translation, format_rows
 from transformer.parallel import hosts
-from transformer.parallel.stopping import Interruption, end_on_signals
 
 TEXTS = [f"line {n} ä" for n in range(10)] + ["", "  ", "end"]
 BACKWARDS = "".join(f"{text[::-1]}\n" for text in TEXTS).encode()
 AWKWARD = 'a\tb\nc\rd"\\\u2028\u0085\x00\x1c\ud800{}'
-
-
-@pytest.fixture(autouse=True)
-def signals():
-    """Restores the handlers of the test run."""
-    with restored_signals():
-        yield
 
 
 @pytest.fixture
@@ -111,14 +100,6 @@ def test_a_checksum_is_of_everything_that_a_result_depends_on():
     ]  # fmt: skip
     assert len({chunk.checksum for chunk in variants}) == len(variants)
     assert Chunk(7, 9, ["a", "b"], fraction_read=0.5).checksum == variants[0].checksum
-
-
-@pytest.mark.parametrize(("left", "right"), [(5, 3), (3, 5), (0, 1)])
-def test_unequal_texts_are_refused_with_both_counts(left, right):
-    """Catches zip(), with which the longer text loses its end."""
-    sides = make_lines(["x"] * left, "left"), make_lines(["y"] * right, "right")
-    with pytest.raises(ValueError, match=f"left has {left} lines and right has {right}; they must"):
-        list(read_chunks(sides, [2] * 9))
 
 
 # ---- files
@@ -191,7 +172,7 @@ def test_chunks_that_could_not_be_removed_are_of_no_job(source, monkeypatch):
     ("changes", "said"),
     [
         ({"beam_size": 2}, "options {}, not {'beam_size': 2}"),
-        ({"jsonl": True}, "format text 0, not jsonl"),
+        ({"jsonl": True}, "jsonl False, not True"),
         ({"chunk_lines": 4}, "chunk_lines 3, not 4"),
         ({"translator": FakeTranslator(checkpoint="best")}, r"checkpoint fake (1), not best"),
     ],
@@ -237,29 +218,9 @@ def test_a_full_disk_is_one_sentence_and_costs_no_chunk(source, monkeypatch):
         full_after(patch, 3)
         with pytest.raises(OSError, match="No space left on device") as caught:
             run(source)
-    assert explain_system_error(caught.value).endswith("or written: No space left on device.")
+    assert explain_error(caught.value)[0].endswith("or written: No space left on device.")
     assert len(parts_of(source)) == 2  # and no .tmp
     assert run(source).sentences == TEXTS[6:]
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_job_at_once(number, source, monkeypatch):
-    """Catches a signal that is noticed after hours, and chunks lost by it."""
-    monkeypatch.setattr(threading, "Timer", MagicMock())  # which ends this process otherwise
-    end_on_signals()
-    translator = FakeTranslator()
-    translate = translator.translate
-
-    def stop_at(sentences, **options):
-        if TEXTS[7] in sentences:
-            os.kill(os.getpid(), number)
-            pytest.fail("the signal was not noticed")
-        return translate(sentences, **options)
-
-    translator.translate = stop_at
-    with pytest.raises(Interruption):
-        run(source, translator)
-    assert len(parts_of(source)) == 2
 
 
 def test_an_error_before_the_first_chunk_leaves_nothing_behind(source):
@@ -378,20 +339,6 @@ def test_answers_are_one_line_each(source):
         answer(source, lambda texts: texts[1:], {})
 
 
-def test_answers_of_another_model_are_not_mixed(source):
-    """Catches a file whose end is of another checkpoint or seed than its beginning."""
-
-    def die(texts):
-        if TEXTS[7] in texts:
-            raise Killed
-        return texts
-
-    with pytest.raises(Killed):
-        answer(source, die, {"seed": 1})
-    with pytest.raises(ValueError, match="seed 1, not 2: start with the same"):
-        answer(source, die, {"seed": 2})
-
-
 # ---- several hosts
 
 
@@ -463,32 +410,30 @@ def test_formats_prefixes_and_scores(changes, first, last, source):
 
 
 @pytest.mark.parametrize(
-    ("style", "fields"), [("text", 1), ("scores", 2), ("nbest", 3), ("log_probs", 2)]
+    ("form", "fields"), [({}, 1), ({"scores": True}, 2), ({"nbest": 1}, 3), ({"score": True}, 2)]
 )
-def test_nothing_in_a_translation_breaks_a_line_of_text(style, fields):
+def test_nothing_in_a_translation_breaks_a_line_of_text(form, fields):
     """Catches a tab or a line feed in a translation, which shifts all that follow."""
-    chunk = Chunk(2, 40, ["x", "y"], ["x", "y"])
-    rows = list(format_chunk(style, chunk, [[Translation(AWKWARD, -1.5, -2.0, [1])]] * 2))
-    assert len(rows) == 2 and not any({"\n", "\r"} & set(row) for row in rows)
-    assert [len(row.split("\t")) for row in rows] == [fields] * 2
-    assert (rows[1].startswith("41\t"), "-1.500000" in rows[1]) == (style == "nbest", fields > 1)
+    (row,) = format_rows(41, "y", "y", [Translation(AWKWARD, -1.5, -2.0, [1])], **form)
+    assert not {"\n", "\r"} & set(row) and len(row.split("\t")) == fields
+    assert (row.startswith("41\t"), "-1.500000" in row) == ("nbest" in form, fields > 1)
 
 
 def test_jsonl_holds_everything_as_it_is(source):
     """Catches lines that no reader of JSON takes: surrogates, infinity, control characters."""
     best = [Translation(AWKWARD, -1.5, -2.0, [1]), Translation("", float("-inf"), float("nan"))]
-    (row,) = format_chunk("jsonl", Chunk(0, 0, [AWKWARD]), [best])
+    (row,) = format_rows(0, AWKWARD, "", best, jsonl=True)
     assert "\n" not in row
     record = json.loads(row, parse_constant=lambda name: pytest.fail(name))
     assert record["source"] == record["translations"][0]["text"] == AWKWARD
     assert record["translations"][0] == {"text": AWKWARD, "score": -1.5, "log_prob": -2.0}
     assert record["translations"][1] == {"text": "", "score": None, "log_prob": None}
+    (row,) = format_rows(0, "a", "b", best[:1], jsonl=True, score=True)
+    wanted = {"source": "a", "target": "b", "score": -1.5, "log_prob": -2.0, "pieces": 1}
+    assert json.loads(row) == wanted
     source.write_text("a")
     answer(source, lambda texts: [AWKWARD], {})
     assert 'd"\\\u2028\u0085\x00\x1c?{}' in source.with_name("out").read_text()
-    (row,) = format_chunk("log_probs_jsonl", Chunk(0, 0, ["a"], ["b"]), [best[:1]])
-    wanted = {"source": "a", "target": "b", "score": -1.5, "log_prob": -2.0, "pieces": 1}
-    assert json.loads(row) == wanted
 
 
 @pytest.mark.parametrize("given", [{}, {"score": True}])

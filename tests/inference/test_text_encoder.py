@@ -12,7 +12,6 @@ from transformer import TextEncoder, restore
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
 from transformer.interop.huggingface import bert
-from transformer.model.encoder_only import pool
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w1 w9 w9 w2", "", "w3 w2"]
 
@@ -39,28 +38,6 @@ def test_vectors_are_those_of_the_text_alone(task, tmp_path):
     np.testing.assert_allclose(mean, [x.mean(0) for x in states], atol=1e-5)
     np.testing.assert_allclose(first, [x[0] for x in states], atol=1e-5)
     assert encoder.encode([]).shape == (0, 16) and not encoder.num_truncated
-
-
-def test_vectors_are_equal_in_packed_rows(tmp_path):
-    """Catches a neighbour in a packed row that changes a vector."""
-    encoder = TextEncoder.from_checkpoint(write_run(tmp_path / "run", "masked_lm"))
-    source = Ragged.encode(encoder.tokenizer, TEXTS)
-    one = Ragged.from_lists([[n] for n in range(len(TEXTS))])
-    packed = PackedBatches(source, one, row_length=3, source_length=8, rows_per_batch=3, seed=0)
-    for pooling in ("mean", "first"):
-        vectors = encoder.encode(TEXTS, pooling=pooling)
-        seen = []
-        for step in range(packed.batches_per_epoch):
-            batch = packed[step]
-            x = encoder.model.apply(
-                {"params": encoder.params}, batch, deterministic=True, method="encode"
-            )
-            is_sentence = batch.target_segments != 0
-            numbers = batch.targets[is_sentence]
-            found = np.asarray(pool(x, batch, pooling))[is_sentence]
-            np.testing.assert_allclose(found, vectors[numbers], atol=1e-5)
-            seen += numbers.tolist()
-        assert sorted(seen) == [*range(len(TEXTS))]
 
 
 @pytest.mark.long

@@ -101,21 +101,6 @@ def test_a_pair_too_long_to_be_scored_gets_nan_and_its_neighbours_a_score(transl
     assert scored[3].score == pytest.approx(again[0].score, abs=1e-5)
 
 
-def test_wider_beams_find_no_worse(translator):
-    """Catches a beam that loses the greedy hypothesis, and the options of another search."""
-    lines = sentences(4, seed=4)
-    greedy = translator.translate(lines)
-    wide = [best[0] for best in translator.translate(lines, **BEAM)]
-    assert np.mean([t.score for t in wide]) >= np.mean([t.score for t in greedy]) - 1e-5
-
-
-def test_an_n_best_list_is_sorted_and_without_duplicates(translator):
-    """Catches hypotheses that are returned twice or in the order of the beam."""
-    for best in translator.translate(sentences(4), **BEAM):
-        assert [t.score for t in best] == sorted((t.score for t in best), reverse=True)
-        assert len({tuple(t.ids) for t in best}) == len(best) == 4
-
-
 def test_hypotheses_in_any_order_come_back_best_first():
     """Catches a first draw that is taken for the best, and an entry that was not filled."""
     ids = np.array([[NUM_SPECIAL, EOS, 0], [EOS, 0, 0], [NUM_SPECIAL + 1, EOS, 0]])
@@ -123,17 +108,6 @@ def test_hypotheses_in_any_order_come_back_best_first():
     best = best_translations(found, 3, PiecesTokenizer(WORDS, "@@"))
     assert [(t.text, t.score, t.log_prob) for t in best] == [(WORDS[1], -1, -2), (WORDS[0], -2, -4)]
     assert [t.ids for t in best] == [[NUM_SPECIAL + 1, EOS], [NUM_SPECIAL, EOS]]
-
-
-@pytest.mark.long
-def test_samples_are_sorted_too_and_the_first_draw_is_among_them(half):
-    """Catches `[0]` of several samples that is the first draw and not the best."""
-    lines, options = sentences(4, seed=6), dict(sample=True, temperature=2.0)
-    for best, alone in zip(
-        half.translate(lines, nbest=4, **options), half.translate(lines, **options), strict=True
-    ):
-        assert [t.score for t in best] == sorted((t.score for t in best), reverse=True)
-        assert alone.text in [t.text for t in best]
 
 
 def test_an_empty_sentence_stays_empty_at_its_index(translator):
@@ -162,14 +136,6 @@ def test_largest_bucket(translator, monkeypatch, row_length, positions, max_posi
     monkeypatch.setattr(translator.config.model, "positions", positions)
     monkeypatch.setattr(translator.config.model, "max_positions", max_positions)
     assert translator.largest_bucket() == expected
-
-
-def test_a_translation_is_at_most_source_plus_extra_tokens(translator):
-    """Catches a limit by the longest sentence of the batch, with which a short one runs on."""
-    lines = ["w1", " ".join(WORDS[:7])]
-    for line, found in zip(lines, translator.translate(lines), strict=True):
-        assert found.num_pieces <= len(line.split()) + 1 + 4
-        assert found.ids[-1] == EOS
 
 
 def test_programs_do_not_depend_on_the_sentences(translator):
@@ -283,8 +249,8 @@ def test_attention_comes_with_the_translation_if_asked(translator, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"beam": 3}, "translate has no option 'beam'; did you mean 'beam_size'?"),
-        ({"prefix": [""]}, "translate has no option 'prefix'; did you mean 'prefixes'?"),
+        ({"beam": 3}, "translate has no option 'beam'; it has beam_size, alpha"),
+        ({"prefix": [""]}, "translate has no option 'prefix'; it has .*prefixes"),
         ({"xyz": 1, "nbest": 2}, "no option 'xyz'; it has beam_size, .*, prefixes, attention."),
         ({"length_penalty": "wu"}, "length_penalty must be gnmt or power"),
         ({"prefixes": ["", ""]}, "Every sentence needs a prefix"),

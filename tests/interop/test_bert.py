@@ -12,8 +12,8 @@ from transformer.config import Config
 from transformer.data.files.labels import Labels
 from transformer.inference.encoders import Classifier
 from transformer.interop.huggingface import bert
-from transformer.interop.huggingface.settings import class_names
 from transformer.interop.huggingface.tokens import read_bert_tokenizer
+from transformer.interop.settings import class_names
 
 FOLDER, CLASSIFIER = GOLDEN / "bert", GOLDEN / "bert_classifier"
 TEXTS = ["The cat sat on the mat.", "Who is in it?", "", "über cats, singing und eine dog!"]
@@ -126,7 +126,7 @@ def test_damaged_folders_are_refused_in_one_sentence(tmp_path):
     """Catches a stack trace where a file is missing, cut, or of another model."""
     folder = changed_folder(FOLDER, tmp_path / "cut")
     (folder / "config.json").write_text("{")
-    with pytest.raises(ValueError, match=r"config.json holds no settings in JSON"):
+    with pytest.raises(ValueError, match=r"config.json holds no settings; restore"):
         bert.read(folder)
     with pytest.raises(ValueError, match=r"config.json cannot be read: No such file"):
         bert.read(tmp_path)

@@ -103,7 +103,7 @@ def test_the_command(tmp_path, capfd):
     assert "translation from eng_Latn to deu_Latn" in capfd.readouterr().err
     for wrong, expected in [
         (words, "exists already"),
-        (words[:2], "expected transformer-import FOLDER WORKDIR, not 1 names"),
+        (words[:2], "takes FOLDER WORKDIR, not"),
         ([*words, "--language=de"], "did you mean --"),
     ]:
         with pytest.raises(SystemExit) as end:

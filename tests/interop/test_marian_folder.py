@@ -17,7 +17,7 @@ from transformer.interop.huggingface.seq2seq import read_seq2seq
 from transformer.interop.huggingface.write_marian import save_marian
 from transformer.interop.marian.read import read_marian
 from transformer.interop.portable_model import TARGET
-from transformer.interop.weights.positions import position_table
+from transformer.interop.weights.folds import position_table
 from transformer.special_tokens import BOS, EOS
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"

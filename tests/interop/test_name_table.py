@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from transformer.interop.weights.name_table import dense, layer_norm, read, write
+from transformer.interop.weights.name_table import Entry, dense, layer_norm, read, write
 
 TABLE = [
     *dense("layer/query", "attn.c", transposed=False, part=(0, 2)),
     *dense("layer/key", "attn.c", transposed=False, part=(1, 2)),
-    *dense("layer/inner", "fc", bias=False),
+    Entry("layer/inner/kernel", "fc.weight", transposed=True),
     *layer_norm("layer/norm", "ln"),
 ]
 RNG = np.random.default_rng(0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.tiny_models import random_params, tiny_config
-from transformer.interop.weights.positions import position_table
+from transformer.interop.weights.folds import position_table
 from transformer.model.embedding import make_position_encoding
 from transformer.model.relative_positions import acts_in_attention
 from transformer.registry import POSITION_ENCODINGS

@@ -11,8 +11,7 @@ from tests.helpers.imported import GOLDEN, as_run, build, changed_folder
 from tests.helpers.rings import others_long
 from tools.golden_translation import EXTRA, LANGUAGES, MODELS, SENTENCES, TRANSLATIONS
 from transformer.inference.translator import Translator
-from transformer.interop.huggingface.seq2seq import read_seq2seq
-from transformer.interop.huggingface.seq2seq_settings import read_seq2seq_settings
+from transformer.interop.huggingface.seq2seq import read_seq2seq, read_seq2seq_settings
 from transformer.interop.huggingface.seq2seq_vocabulary import read_vocabulary
 from transformer.special_tokens import BOS, EOS, PAD
 

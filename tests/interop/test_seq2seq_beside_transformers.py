@@ -10,8 +10,7 @@ from tests.helpers.scripts import ROOT
 from tools import golden_translation as translation
 from tools.golden_translation import LANGUAGES, decode, make_fairseq, make_marian, tokenize
 from transformer.inference.translator import Translator
-from transformer.interop.huggingface.seq2seq import read_seq2seq
-from transformer.interop.huggingface.seq2seq_settings import read_seq2seq_settings
+from transformer.interop.huggingface.seq2seq import read_seq2seq, read_seq2seq_settings
 from transformer.interop.huggingface.seq2seq_vocabulary import read_vocabulary
 
 torch = pytest.importorskip("torch")

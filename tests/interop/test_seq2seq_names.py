@@ -5,7 +5,7 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, tiny_config
-from transformer.interop.huggingface.seq2seq_names import as_stored, entries
+from transformer.interop.huggingface.seq2seq import as_stored, entries
 from transformer.interop.weights.name_table import read, write
 from transformer.model.encoder_decoder import Transformer
 

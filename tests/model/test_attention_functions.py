@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from tests.helpers.tiny_models import make_batch, tiny_model
-from transformer.config import Config, ModelConfig
+from transformer.config import ModelConfig
 from transformer.model.attention import ATTENTION_FUNCTIONS
 from transformer.model.attention_functions import fused_attention
-from transformer.registry import SOURCE_ATTENTION_ONLY
 
 B, N, H = 2, 3, 4
 T, S = 9, 7
@@ -199,33 +198,6 @@ def test_fused_asks_for_the_flash_kernel_where_it_can(monkeypatch):
     assert chosen((8, 6), jnp.bfloat16, False, width=12)[0] == "xla"
     assert chosen((8, 6), jnp.bfloat16, False, width=256)[0] == "xla"
     assert chosen((8, 6), jnp.bfloat16, False, capability="7.5")[0] == "xla"
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        (dict(attention="fused", attention_dropout_rate=0.1), "fused has no weights to drop"),
-        (dict(attention="location", max_positions=64), r"max_positions \(64\) must be at least"),
-        (dict(attention="cosine"), "one of scaled_dot_product, dot_product, general"),
-        (dict(attention="local", attention_block=0), "attention_block must be at least 1"),
-    ],
-)
-def test_a_wrong_configuration_is_refused_before_anything_is_compiled(changes, sentence):
-    """Catches a run that dies at its first step, minutes after it was started."""
-    config = Config()
-    for name, value in changes.items():
-        setattr(config.model, name, value)
-    with pytest.raises(ValueError, match=sentence):
-        config.validate()
-
-
-@pytest.mark.parametrize("name", SOURCE_ATTENTION_ONLY)
-def test_attention_to_a_source_is_refused_without_one(name):
-    """Catches a setting that no layer of the model reads."""
-    config = Config(task="language_model")
-    config.model.attention = name
-    with pytest.raises(ValueError, match="to the source: it is for task=translation, not lang"):
-        config.validate()
 
 
 def test_only_modules_add_weights_to_a_model():

@@ -5,10 +5,11 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from tests.helpers.tiny_models import random_params
 from transformer.config import ModelConfig
-from transformer.model.embedding import Embedding, make_position_encoding, sinusoids
+from transformer.model.embedding import Embedding, make_position_encoding
 
 V, D = 7, 8
 
@@ -19,35 +20,24 @@ def embedding(dtype="float32"):
     return module, variables, np.asarray(variables["params"]["table"])
 
 
-def test_sinusoids_are_the_papers():
-    """Catches sines and cosines in two halves instead of interleaved, and a wrong exponent."""
+@pytest.mark.parametrize(
+    ("name", "last", "first"),
+    [
+        ("sinusoidal", D // 2, 0),
+        ("sinusoidal_tensor2tensor", D // 2 - 1, 0),
+        ("sinusoidal_fairseq", D // 2 - 1, 2),
+    ],
+)
+def test_sinusoids_are_the_papers_or_those_of_other_systems(name, last, first):
+    """Catches sines and cosines in two halves, a wrong exponent, and positions of the row."""
     expected = np.zeros((50, D))
     for pos in range(50):
         for i in range(D // 2):
-            angle = pos / 10_000 ** (2 * i / D)
-            expected[pos, 2 * i] = math.sin(angle)
-            expected[pos, 2 * i + 1] = math.cos(angle)
-    np.testing.assert_allclose(sinusoids(jnp.arange(50), D), expected, atol=1e-5)
-
-
-def test_sinusoids_take_positions_of_any_shape():
-    """Catches positions taken from the index in the row, which packing makes wrong."""
-    positions = jnp.array([[0, 1, 0, 1, 2], [0, 1, 2, 3, 0]])
-    table = sinusoids(jnp.arange(4), D)
-    np.testing.assert_allclose(sinusoids(positions, D), table[positions], atol=1e-6)
-
-
-def test_sinusoids_of_tensor2tensor_and_fairseq():
-    """Catches the paper's exponent in them, and fairseq's first position not being 2."""
-    expected = np.zeros((50, D))
-    for pos in range(50):
-        for i in range(D // 2):
-            angle = pos / 10_000 ** (i / (D // 2 - 1))
+            angle = pos / 10_000 ** (i / last)
             expected[pos, 2 * i : 2 * i + 2] = math.sin(angle), math.cos(angle)
-    for name, first in (("sinusoidal_tensor2tensor", 0), ("sinusoidal_fairseq", 2)):
-        module = make_position_encoding(ModelConfig(d_model=D, positions=name))
-        vectors = module.apply({}, jnp.arange(50 - first))
-        np.testing.assert_allclose(vectors, expected[first:], atol=1e-5)
+    module = make_position_encoding(ModelConfig(d_model=D, positions=name))
+    positions = jnp.array([[0, 1, 0, 1, 2], [0, 1, 2, 47, 0]])
+    np.testing.assert_allclose(module.apply({}, positions), expected[positions + first], atol=1e-5)
 
 
 def test_lookup_without_scale_and_scores_with_a_bias():

@@ -93,28 +93,20 @@ def test_embedding_sharing_has_the_tables_that_it_says(sharing, num_tables, pair
         assert not np.allclose(run(others), run(params)), name
 
 
-def test_options_of_published_models_have_the_weights_that_they_say():
-    """Catches a bias or a normalisation without weights, and a decoder as deep as the encoder."""
-    config = tiny_config(num_layers=1)
-    d, f, v = config.d_model, config.d_ff, VOCAB_SIZE
-    without = count_parameters(config, v, v)
+@pytest.mark.parametrize("positions", ["learned", "rotary", "relative"])
+def test_packed_sentences_and_plain_arrays_are_the_same_to_a_model(positions, pairs, plain_arrays):
+    """Catches any way in which neighbours in a row, or padding, change a sentence.
 
-    def added(**options):
-        return count_parameters(tiny_config(num_layers=1, **options), v, v) - without
-
-    assert added(activation="gelu", scale_embedding=False, norm_epsilon=1e-5) == 0
-    assert added(projection_bias=True) == 3 * 4 * d
-    assert added(output_bias=True) == v
-    assert added(embedding_norm=True) == 2 * 2 * d
-    attention, feed_forward = 4 * d * d + 2 * d, 2 * d * f + f + d + 2 * d
-    assert added(num_decoder_layers=2) == 2 * attention + feed_forward
-
-
-def test_packed_sentences_and_plain_arrays_are_the_same_to_a_model(pairs, plain_arrays):
-    """Catches any way in which neighbours in a row, or padding, change a sentence."""
-    model = tiny_model(positions="learned", num_layers=1)
+    Also distances from the beginning of a row, and a scheme in attention to the source, with which
+    targets have no positions in common.
+    """
+    model = tiny_model(positions=positions, num_layers=1)
     packed = make_batch([pairs[:3], pairs[3:]], 12, 9)
     params = init(model, packed)
+    decoder = params["decoder"]["layer_0"]
+    assert ("relative_positions" in decoder["self_attention"]) == (positions == "relative")
+    assert "relative_positions" not in decoder["encoder_attention"]
+    assert ("source_positions" in params) == (positions == "learned")
     run = jax.jit(partial(model.apply, deterministic=True))
     ours = run({"params": params}, packed)
     expected = run({"params": params}, *plain_arrays)

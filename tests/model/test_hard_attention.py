@@ -9,7 +9,6 @@ import optax
 import pytest
 
 from tests.helpers.tiny_models import make_batch, random_params, sentence, tiny_model
-from transformer.config import Config
 from transformer.model.attention_functions import scaled_dot_product_attention
 from transformer.model.hard_attention import HardAttention, HardGumbelAttention, gumbel_noise_of
 from transformer.model.loss import make_loss_fn
@@ -188,17 +187,3 @@ def test_the_sums_are_of_the_loss_alone():
         lambda: (ours(params, batch, rng), plain(params, batch, rng))
     )()
     assert sums["loss"] == expected_sums["loss"] == expected and loss != expected
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"remat": True}, "set remat=False and scan_layers=False"),
-        ({"model.attention_dropout_rate": 0.1}, "hard has no weights to drop"),
-        ({"task": "masked_lm"}, "it is for task=translation, not masked_lm"),
-    ],
-)
-def test_what_it_cannot_honour_is_refused(changes, sentence):
-    """Catches draws that are not collected, and settings that have no effect."""
-    with pytest.raises(ValueError, match=sentence):
-        Config().with_values({"model.attention": "hard"} | changes).validate()

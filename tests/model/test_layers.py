@@ -62,31 +62,6 @@ def test_activations_by_hand():
         np.testing.assert_allclose(ACTIVATIONS[name](x), values, atol=2e-6, err_msg=name)
 
 
-def test_feed_forward_by_hand():
-    """Catches a missing bias or ReLU, and a second layer of another width than the input's."""
-    x = np.random.default_rng(0).normal(size=(T, D)).astype(np.float32)
-    module = FeedForward(tiny_config())
-    params = random_params(module.init, x)
-    inner, outer = params["inner"], params["outer"]
-    expected = np.maximum(x @ inner["kernel"] + inner["bias"], 0) @ outer["kernel"] + outer["bias"]
-    ours = jax.jit(module.apply)({"params": params}, x)
-    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("activation", ["swish", "gelu"])
-def test_gated_feed_forward_by_hand(activation):
-    """Catches an activation of the wrong factor, and a sum of the two instead of their product."""
-    x = np.random.default_rng(0).normal(size=(T, D)).astype(np.float32)
-    module = FeedForward(tiny_config(feed_forward="gated", activation=activation))
-    params = random_params(module.init, x)
-    inner, gate = (x @ params[n]["kernel"] + params[n]["bias"] for n in ("inner", "gate"))
-    outer = params["outer"]
-    factor = np.array(ACTIVATIONS[activation](gate))
-    expected = (factor * inner) @ outer["kernel"] + outer["bias"]
-    ours = jax.jit(module.apply)({"params": params}, x)
-    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
-
-
 def test_rms_norm_by_hand():
     """Catches a mean that is subtracted, an ε outside the root, and a shift."""
     x = 3 + np.random.default_rng(0).normal(size=(T, D)).astype(np.float32)
@@ -95,3 +70,21 @@ def test_rms_norm_by_hand():
     assert params.keys() == {"scale"}
     expected = x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.5) * params["scale"]
     np.testing.assert_allclose(module.apply({"params": params}, x), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "activation"), [("dense", "relu"), ("gated", "swish"), ("gated", "gelu")]
+)
+def test_feed_forward_by_hand(kind, activation):
+    """Catches a missing bias or activation, one of the wrong factor, and a sum of the factors."""
+    x = np.random.default_rng(0).normal(size=(T, D)).astype(np.float32)
+    module = FeedForward(tiny_config(feed_forward=kind, activation=activation))
+    params = random_params(module.init, x)
+    inner, gate = (
+        x @ params[name]["kernel"] + params[name]["bias"]
+        for name in ("inner", "gate" if kind == "gated" else "inner")
+    )
+    hidden = np.array(ACTIVATIONS[activation](gate)) * (inner if kind == "gated" else 1)
+    expected = hidden @ params["outer"]["kernel"] + params["outer"]["bias"]
+    ours = jax.jit(module.apply)({"params": params}, x)
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)

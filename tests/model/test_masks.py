@@ -22,23 +22,6 @@ def test_segments_see_their_own_sentence_only():
     ]
 
 
-def test_rows_of_a_batch_have_masks_of_their_own():
-    """Catches a mask that is broadcast over the batch."""
-    mask = segment_mask(jnp.array([[1], [2]]), jnp.array([[1, 2], [1, 2]]))
-    assert mask.shape == (2, 1, 1, 2)
-    assert mask[:, 0, 0].tolist() == [[True, False], [False, True]]
-
-
-def test_causal():
-    """Catches a mask of the future that is off by one, or transposed."""
-    assert picture(causal_mask(4)) == [
-        "x...",
-        "xx..",
-        "xxx.",
-        "xxxx",
-    ]
-
-
 def test_a_hypothesis_sees_what_its_ancestors_wrote():
     """Catches columns and beams in the wrong order, and keys that are not written yet.
 

@@ -7,16 +7,10 @@ import numpy as np
 import pytest
 
 from tests.helpers.tiny_models import (
-    VOCAB_SIZE,
-    make_batch,
     random_params,
-    sentence,
     tiny_config,
-    tiny_model,
 )
-from transformer.config import Config
 from transformer.model.attention import MultiHeadAttention, causal_mask
-from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_only import ImageClassifier
 from transformer.model.layers import Stack
 from transformer.model.relative_positions import (
@@ -130,33 +124,6 @@ def test_cached_steps_equal_the_full_pass_wherever_a_sentence_begins(name):
                 np.testing.assert_allclose(y[row], there, atol=1e-5, err_msg=f"{row}, {now}")
 
 
-@pytest.mark.parametrize("name", ["rotary", "relative"])
-def test_packed_sentences_are_what_they_are_alone(name):
-    """Catches distances from the beginning of a row, on either side of a translation model.
-
-    Also a scheme in attention to the source, with which targets have no positions in common.
-    """
-    rng = np.random.default_rng(0)
-    pairs = [(sentence(rng, s), sentence(rng, t)) for s, t in ((3, 4), (5, 3), (2, 6))]
-    model = tiny_model(positions=name, num_layers=1)
-    packed, alone = make_batch([pairs], 10, 13), make_batch([[pair] for pair in pairs], 6, 7)
-    params = random_params(model.init, packed, deterministic=True)
-    params = jax.tree_util.tree_map_with_path(
-        lambda path, x: x * 5 if "relative_positions" in str(path) else x, params
-    )
-    ours, theirs = (
-        jax.jit(partial(model.apply, deterministic=True))({"params": params}, batch)
-        for batch in (packed, alone)
-    )
-    for row in range(3):
-        inside = packed.target_segments[0] == row + 1
-        np.testing.assert_allclose(ours[0][inside], theirs[row, : inside.sum()], atol=1e-5)
-    decoder = params["decoder"]["layer_0"]
-    assert ("relative_positions" in decoder["self_attention"]) == (name == "relative")
-    assert "relative_positions" not in decoder["encoder_attention"]
-    assert not {"source_positions", "target_positions"} & params.keys()
-
-
 @pytest.mark.parametrize("name", ["t5", "alibi"])
 def test_the_bias_is_computed_once_for_all_rows(name):
     """Catches an array of the logits' size, and its gradient, for the offsets of every row."""
@@ -167,54 +134,12 @@ def test_the_bias_is_computed_once_for_all_rows(name):
     assert bias.shape == (1, N, T, T)
 
 
-def test_gradients_reach_the_weights_of_recomputed_and_scanned_layers():
-    """Catches positions that are lost on the way, and weights that nothing trains."""
-    plain = CausalLM(tiny_config(positions="relative"), VOCAB_SIZE)
-    ids = np.random.default_rng(0).integers(4, VOCAB_SIZE, (2, 9))
-    params = random_params(plain.init, ids, deterministic=True)
-
-    def loss(params, model):
-        return (model.apply({"params": params}, ids, deterministic=True) ** 2).sum()
-
-    models = plain, plain.clone(remat=True, scan_layers=True)
-    expected, ours = (jax.jit(jax.grad(partial(loss, model=model)))(params) for model in models)
-    for layer in ("layer_0", "layer_1"):
-        scheme = ours["decoder"][layer]["self_attention"]["relative_positions"]
-        (gradient,) = scheme.values()
-        assert np.isfinite(gradient).all() and np.any(gradient)
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-3), ours, expected)
-
-
 def test_without_positions_attention_sees_a_set():
     """Catches an order that comes in by another way; a scheme puts it back."""
     patches = np.random.default_rng(0).normal(size=(2, 5, 6)).astype(np.float32)
-    for name in ["none", *SCHEMES]:
+    for name in ["none", "sinusoidal", *SCHEMES]:
         model = ImageClassifier(tiny_config(num_layers=1, positions=name, pooling="first"), 3)
         params = random_params(model.init, patches, deterministic=True)
         run = jax.jit(partial(model.apply, {"params": params}, deterministic=True))
         change = abs(run(patches[:, ::-1]) - run(patches)).max()
         assert (change < 1e-5) == (name == "none"), name
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        (
-            dict(positions="alibi", attention="fused"),
-            "set model.attention to scaled_dot_product or",
-        ),
-        (dict(positions="t5", attention="additive"), "does not allow"),
-        (dict(positions="relative", attention="dot_product"), "to scaled_dot_product, or choose"),
-        (dict(positions="alibi", attention="local"), "that model.attention=local does not"),
-        (
-            dict(positions="rotary", attention="additive"),
-            "scaled_dot_product or dot_product or content",
-        ),
-        (dict(positions="rotary", head_dim=5), "must be even, not 5"),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_honoured_is_refused(changes, message):
-    """Catches a bias that an attention function drops in silence."""
-    with pytest.raises(ValueError, match=message):
-        Config(model=tiny_config(**changes)).validate()

@@ -11,7 +11,6 @@ from flax import linen as nn
 
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, sentence, tiny_config
 from transformer.data.rows.batch import Batch
-from transformer.data.rows.images import ImageBatch
 from transformer.data.rows.lm_batches import WindowBatch
 from transformer.data.rows.masked_batches import MASK, MaskedBatch
 from transformer.model.decoder_only import CausalLM
@@ -63,29 +62,6 @@ def test_a_class_does_not_depend_on_neighbours_or_padding(pooling):
     found = np.concatenate([together[0], together[1, :1]])
     np.testing.assert_allclose(found, alone[:, 0], atol=1e-5)
     assert abs(found[0] - found[1]).max() > 1e-3
-
-
-def test_a_class_depends_on_every_token():
-    """Catches pooling that takes one position only."""
-    ids = sentence(RNG, 5)
-    others = [list(ids) for _ in ids]
-    for position, other in enumerate(others):
-        other[position] = ids[position] % (VOCAB_SIZE - 1) + 1
-    rows = padded([ids, *others], 8)
-    logits = make_run(TextClassifier(CONFIG, VOCAB_SIZE, num_classes=3), rows)(rows)[:, 0]
-    assert (abs(logits[1:] - logits[0]).max(-1) > 1e-4).all()
-
-
-def test_pooling_takes_what_it_says():
-    """Catches the first position of a row for that of a sentence, and a pooler without tanh."""
-    rows = padded([sentence(RNG, 5)], 8)
-    config = tiny_config(num_layers=1, pooling="pooler")
-    model = TextClassifier(config, VOCAB_SIZE, num_classes=3)
-    params = random_params(model.init, rows, deterministic=True)
-    run = partial(model.apply, {"params": params}, as_batch(rows), deterministic=True)
-    dense, classes = params["pooler"]["dense"], params["classes"]
-    pooled = np.tanh(run(method="encode")[:, 0] @ dense["kernel"] + dense["bias"])
-    np.testing.assert_allclose(run()[:, 0], pooled @ classes["kernel"] + classes["bias"], atol=1e-5)
 
 
 def test_a_mean_of_many_positions_is_not_rounded():
@@ -198,10 +174,17 @@ def test_scores_of_the_vocabulary_are_rounded_in_training_alone(kind):
     assert (dtype_of(True), dtype_of(False)) == ("float32", "bfloat16")
 
 
-def test_a_search_gives_the_scores_of_the_whole_pass():
-    """Catches a cache, a position or a start of the search unlike those of training."""
-    model = CausalLM(CONFIG, VOCAB_SIZE)
-    targets = RNG.integers(4, VOCAB_SIZE, (3, 7)).astype(np.int32)
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
+def test_a_search_gives_the_scores_of_the_whole_pass(positions):
+    """Catches a cache, a position or a start of the search unlike those of training.
+
+    Where positions act in attention, also a memory without its limits, and columns of the cache
+    that are written over too early.
+    """
+    memory = dict(block="transformer_xl", segment_length=2, memory_length=3)
+    options = {} if positions == "sinusoidal" else memory
+    model = CausalLM(tiny_config(num_layers=1, positions=positions, **options), VOCAB_SIZE)
+    targets = RNG.integers(4, VOCAB_SIZE, (3, 11)).astype(np.int32)
     inputs = np.concatenate([np.full((3, 1), EOS), targets[:, :-1]], 1).astype(np.int32)
     params = random_params(model.init, inputs, deterministic=True)
 
@@ -211,9 +194,10 @@ def test_a_search_gives_the_scores_of_the_whole_pass():
 
     @jax.jit
     def search():
-        cache = model.apply({"params": params}, 3, 1, 7, method="init_cache")
+        cache = model.apply({"params": params}, 3, 1, 11, method="init_cache")
+        assert cache[0].value.shape[2] == (2 + 3 if options else 11)
         method = Sampling(HypothesisRules(EOS, FREE, "power", 0.0), temperature=0.0)
-        return search_to_end(method, step_fn, Limits(np.full(3, 8), targets), cache)
+        return search_to_end(method, step_fn, Limits(np.full(3, 12), targets), cache)
 
     found = search()
     np.testing.assert_array_equal(found.ids[:, 0], targets)
@@ -237,20 +221,6 @@ def test_a_masked_model_sees_both_ways_and_its_own_sentence_only():
     assert (change[:4] == 0).all() and (change[4:9] > 0).all()
     alone = run(padded(sentences[1:], 7))
     np.testing.assert_allclose(alone[0, :5], logits[0, 4:9], atol=1e-5)
-
-
-def test_an_image_knows_where_its_patches_are():
-    """Catches positions that are left out: the mean alone would not notice a shuffled image."""
-    patches = RNG.normal(size=(3, 4, 6)).astype(np.float32)
-    run = make_run(ImageClassifier(CONFIG, 3), patches)
-    found = run(patches)
-    assert found.shape == (3, 1, 3)
-    others = patches.copy()
-    others[0] = 0
-    np.testing.assert_allclose(run(others)[1:], found[1:], atol=1e-5)
-    assert abs(run(patches[:, ::-1]) - found).max() > 1e-3
-    batch = ImageBatch(patches, np.zeros((3, 1), np.int32), np.ones((3, 1), np.float32))
-    np.testing.assert_allclose(run(batch), found, atol=1e-6)
 
 
 def test_the_encoder_of_a_masked_model_fits_a_classifier():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from transformer.model.attention_functions import scaled_dot_product_attention
+from transformer.model.performer_attention import performer_attention
 from transformer.model.sparse_attention import (
     PATTERNS,
     _mask_of_near,
@@ -206,10 +207,14 @@ def test_a_packed_sentence_is_the_same_alone(pattern):
         np.testing.assert_allclose(packed[:, inside], alone, atol=1e-5)
 
 
-@pytest.mark.parametrize("pattern, most", [("local", 4.3), ("strided", 5.8), ("fixed", 9)])
+@pytest.mark.parametrize(
+    "pattern, most", [("local", 4.3), ("strided", 5.8), ("fixed", 9), ("performer", 4.3)]
+)
 def test_arithmetic_grows_slower_than_the_square_of_the_length(pattern, most):
     """Catches a product of all pairs of positions, which four times the length makes 16 times."""
     attention = partial(sparse_attention, block=32, pattern=pattern)
+    if pattern == "performer":
+        attention = partial(performer_attention, num_features=32)
 
     def flops(length):
         return jax.jit(attention).lower(*arrays(length, rows=1)).cost_analysis()["flops"]

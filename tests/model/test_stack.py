@@ -132,21 +132,13 @@ def test_cached_steps_equal_the_full_pass(rows, width, changes):
     np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
-def test_without_positions_attention_sees_a_set():
-    """Catches an order that comes in beside the position encoding: f(P x) = P f(x)."""
-    stack, (x,) = Stack(tiny_config()), random_arrays((B, T, D))
-    params = random_params(stack.init, x, mask=None, deterministic=True)
-    run = jax.jit(partial(stack.apply, {"params": params}, mask=None, deterministic=True))
-    order = np.random.default_rng(1).permutation(T)
-    np.testing.assert_allclose(run(x[:, order]), run(x)[:, order], atol=1e-5)
-
-
-def test_remat_and_scanned_layers_change_nothing():
-    """Catches layers in another order, a forgotten mask, and weights by other names."""
+@pytest.mark.parametrize("positions", ["sinusoidal", "relative"])
+def test_remat_and_scanned_layers_change_nothing(positions):
+    """Catches layers in another order, a forgotten mask, weights by other names, lost positions."""
     x, source = random_arrays((B, T, D), (B, S, D))
     inputs = dict(mask=causal_mask(T), deterministic=True)
     inputs |= dict(encoded=source, encoded_mask=source_mask(B))
-    plain = Stack(tiny_config(), cross_attention=True)
+    plain = Stack(tiny_config(positions=positions), cross_attention=True)
     both = plain.clone(remat=True, scan_layers=True)
     shapes = [
         jax.eval_shape(partial(stack.init, **inputs), jax.random.key(0), x)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.tiny_models import VOCAB_SIZE, make_batch, random_params, sentence, tiny_model
-from transformer.model.embedding import sinusoids
+from transformer.model.embedding import make_position_encoding
 
 torch = pytest.importorskip("torch")
 
@@ -79,8 +79,8 @@ def test_logits_equal_torchs(norm):
     table = np.asarray(params["shared_embedding"]["table"])
 
     def embed(ids, positions):
-        width = model.config.d_model
-        return torch.tensor(table[ids] * width**0.5 + np.asarray(sinusoids(positions, width)))
+        vectors = make_position_encoding(model.config).apply({}, positions)
+        return torch.tensor(table[ids] * model.config.d_model**0.5 + np.asarray(vectors))
 
     is_source_padding = torch.tensor(batch.input_segments == 0)
     attended = make_torch_transformer(model.config, params)(

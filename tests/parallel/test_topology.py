@@ -100,7 +100,7 @@ def test_search_lowers_for_accelerators(platform, beam_size):
     traced = programs.encode.trace(params, *sources)
     traced.lower(lowering_platforms=(platform,))
     queue = queue._replace(encoded=put_on(traced.out_info, P(REPLICA)))
-    slots, free = programs.slot_shapes(queue, 24), jax.ShapeDtypeStruct((1,), jnp.int32)
+    slots, free = programs.empty_slots.eval_shape(queue, 24), jax.ShapeDtypeStruct((1,), jnp.int32)
     traced = programs.advance.trace(params, put_on(slots, P(REPLICA)), queue, free)
     traced.lower(lowering_platforms=(platform,))
 
@@ -117,7 +117,7 @@ def test_search_compiles_for_a_slice(beam_size, length):
     lowered = programs.encode.lower(params, *sources)
     lowered.compile()
     queue = queue._replace(encoded=put_on(lowered.out_info, P(REPLICA)))
-    slots = put_on(programs.slot_shapes(queue, length), P(REPLICA))
+    slots = put_on(programs.empty_slots.eval_shape(queue, length), P(REPLICA))
     free = put_on(jax.ShapeDtypeStruct((len(devices),), jnp.int32), P(REPLICA))
     text = programs.advance.lower(params, slots, queue, free).compile().as_text()
     sorts = [line for line in text.split("\n") if " sort(" in line]

@@ -22,7 +22,7 @@ from tests.helpers.fake_model import (
     trim,
 )
 from transformer.search.beam_search import BeamSearch
-from transformer.search.decoding import advance, make_length_penalty, search_to_end
+from transformer.search.decoding import advance, search_to_end
 from transformer.search.sampling import Sampling
 
 # Tests search with equal shapes and rules where they can: those share one compiled program.
@@ -110,20 +110,6 @@ def test_search_ends_as_soon_as_the_best_is_known():
     assert trim(found.ids[0, 0]) == (EOS,) and max(steps) < 5
 
 
-def test_beam_finds_what_greedy_misses():
-    """Catches a beam search that is greedy in disguise, and a greedy one that looks ahead."""
-    a, b = 0, 3
-    table = np.zeros((V, V))
-    table[BOS, [a, b]] = 0.6, 0.4
-    table[a, [a, b, EOS]] = 0.3, 0.3, 0.4  # 0.24 in all
-    table[b, EOS] = 1.0  # 0.4 in all
-    method = Sampling(make_rules(alpha=0.0), temperature=0.0)
-    greedy = run_search(method, TableModel(table), make_limits([5]))
-    beam = run_beam(TableModel(table), [5], 2, alpha=0.0)
-    assert trim(greedy.ids[0, 0]) == (a, EOS) and trim(beam.ids[0, 0]) == (b, EOS)
-    np.testing.assert_allclose(np.exp([greedy.scores[0, 0], beam.scores[0, 0]]), [0.24, 0.4], 1e-4)
-
-
 def test_search_runs_on_while_a_longer_hypothesis_can_win():
     """Catches a bound that divides by the present length: here the ninth token decides.
 
@@ -159,15 +145,6 @@ def test_results_are_sorted_distinct_ended_and_scored_as_the_model_does():
         for (ids, score), log_prob in zip(ours, found.log_probs[sentence], strict=False):
             np.testing.assert_allclose(log_prob, model.log_prob(sentence, ids), rtol=1e-5)
             np.testing.assert_allclose(score, log_prob / ((5 + len(ids)) / 6) ** 0.6, rtol=1e-5)
-
-
-def test_rows_are_independent_of_each_other():
-    """Catches a result that a neighbour changes by ending earlier or later: the bits must agree."""
-    model = FakeModel(3)
-    together = run_beam(model, LENGTHS, WIDTH, alpha=ALPHA)
-    model.start = model.start[[2, 2, 2]]
-    among_others = run_beam(model, (9, 7, 2), WIDTH, alpha=ALPHA)
-    assert hypotheses(together, 2)[0] == hypotheses(among_others, 1)[0]
 
 
 def sorted_lengths(run, *arguments):
@@ -252,13 +229,6 @@ def test_prefixes_are_kept_and_their_scores_counted():
     assert hypotheses(found, 1) == hypotheses(free, 1)
 
 
-def test_min_length_is_kept_unless_the_limit_is_shorter():
-    """Catches an end that comes one token early, and a sentence without any hypothesis."""
-    found = run_beam(FakeModel(2, vocab_size=20), [12, 3], 4, 4, min_length=9)
-    lengths = [[len(ids) for ids, _ in hypotheses(found, sentence)] for sentence in (0, 1)]
-    assert min(lengths[0]) >= 9 and set(lengths[1]) == {3}
-
-
 def test_a_model_that_wants_to_end_does_so_at_the_min_length():
     """Catches an end that is forbidden, or allowed, at one position too many."""
     table = np.zeros((V, V))
@@ -266,9 +236,3 @@ def test_a_model_that_wants_to_end_does_so_at_the_min_length():
     method = Sampling(make_rules(min_length=5), temperature=0.0)
     found = run_search(method, TableModel(table), make_limits([9]))
     assert trim(found.ids[0, 0]) == (0, 0, 0, 0, EOS)
-
-
-def test_unknown_length_penalty_is_refused():
-    """Catches a misspelt penalty that means none."""
-    with pytest.raises(ValueError, match="gnmt"):
-        make_length_penalty("wu", 0.6)

@@ -87,7 +87,7 @@ def alone():
 
 def count_programs(programs):
     """The programs that run the model, and those that make its slots."""
-    return programs.num_compiled + programs._empty_slots._cache_size()
+    return programs.num_compiled + programs.empty_slots._cache_size()
 
 
 @contextmanager

@@ -9,9 +9,12 @@ import pytest
 import transformer
 from tests.helpers.scripts import write_corpus
 from transformer.config import Config
+from transformer.data.corpora import training_text
 from transformer.data.corpora.corpus_facts import Lengths, TextFacts
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
+from transformer.parallel.mapping import make_parallel
+from transformer.tasks.translation import TranslationTask
 from transformer.training import automatic, automatic_rules, dry_run
 from transformer.training.automatic import choose_settings, time_step
 from transformer.training.automatic_rules import (
@@ -116,10 +119,10 @@ def test_a_run_to_start_from_keeps_its_network():
         ({"task": "images", "model.d_ff": 0}, "Only task=translation .* set model.d_ff"),
     ],
 )
-def test_budgets_that_make_no_sense_are_refused(settings, said):
+def test_budgets_that_make_no_sense_are_refused(settings, said, tmp_path):
     """Catches minutes beside a number of steps, which would be ignored without a word."""
     with pytest.raises(ValueError, match=said):
-        choose_settings(Config().with_values(settings))
+        choose_settings(Config().with_values(settings), tmp_path)
 
 
 def test_steps_are_timed_without_compiling():
@@ -214,14 +217,21 @@ def test_rules_between_settings_that_are_chosen_hold_before_the_text_is_prepared
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_text_is_read_once_to_choose_by(own_text, monkeypatch):
-    """Catches a corpus of millions of lines that is decoded again for each question."""
-    reads, blocks = [], TrainingText._blocks
-    monkeypatch.setattr(TrainingText, "_blocks", lambda text: reads.append(1) or blocks(text))
-    choices = choose_settings(own_text.with_values({"training.num_train_steps": 10}))
-    assert len(reads) == 1
+def test_the_text_is_read_twice(own_text, monkeypatch, tmp_path):
+    """Catches a corpus of millions of lines that is read again for each question: once to choose by
+    and for the vocabulary, once for the ids."""
+    reads, read = [], training_text.read_blocks
+    monkeypatch.setattr(training_text, "read_blocks", lambda *of: reads.append(of[1]) or read(*of))
+    choices = choose_settings(
+        own_text.with_values({"training.num_train_steps": 10}), tmp_path / "run"
+    )
+    assert reads == ["train"]
     said = "no validation and test files: of 400 pairs, drawn by a hash"
     assert choices.reasons["data.held_out"] == said
+    config = choices.config
+    task = TranslationTask(config, make_parallel(config), WorkDir(tmp_path / "run"))
+    assert reads == ["train", "train"]
+    assert task.corpus.held_out == TrainingText(config.data).held_out
 
 
 def test_the_vocabulary_of_a_given_file_is_not_chosen(own_text, tmp_path):
@@ -230,6 +240,6 @@ def test_the_vocabulary_of_a_given_file_is_not_chosen(own_text, tmp_path):
     tokenizer = SentencePieceTokenizer.train(texts, vocab_size=270)
     (tmp_path / "pieces.model").write_bytes(tokenizer.to_bytes())
     given = {"tokenizer.model": str(tmp_path / "pieces.model"), "training.num_train_steps": 10}
-    choices = choose_settings(own_text.with_values(given))
+    choices = choose_settings(own_text.with_values(given), tmp_path / "run")
     assert choices.config.tokenizer.vocab_size == tokenizer.vocab_size == 270
     assert "pieces.model" in choices.reasons["tokenizer.vocab_size"]

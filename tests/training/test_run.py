@@ -1,7 +1,9 @@
 """Training from Python: what `transformer.train` returns, refuses, resumes and leaves alone."""
 
 import json
+import shlex
 import signal
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -11,7 +13,6 @@ import transformer
 from tests.helpers.tiny_runs import write_sentences
 from transformer.config import Config
 from transformer.exit_codes import DONE, RESUMABLE
-from transformer.training import next_commands
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def test_a_run_stops_resumes_and_says_what_it_reached(config, tmp_path, capfd):
     assert (stopped.exit_code, stopped.step, stopped.scores) == (RESUMABLE, 2, {})
     assert not stopped.is_finished
     assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == handlers
-    assert "stopped at step 2 and saved; resume with: the same call" in capfd.readouterr().err
+    assert "stopped at step 2 and saved; the same command goes on" in capfd.readouterr().err
 
     options = {"on_report": lambda *report: reports.append(report), "verbose": False}
     with ThreadPoolExecutor(1) as pool:  # a thread may not touch signals
@@ -58,8 +59,8 @@ def test_a_run_stops_resumes_and_says_what_it_reached(config, tmp_path, capfd):
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert len(reports) == len(lines)
     log = (tmp_path / "run" / "log.txt").read_text().splitlines()
-    assert sum(next_commands.this_command() in line for line in log) == 2
-    assert next_commands.this_command() in log[0]
+    assert sum(shlex.join(sys.orig_argv) in line for line in log) == 2
+    assert shlex.join(sys.orig_argv) in log[0]
     assert json.loads(lines[-1])["test_accuracy"] == finished.scores["accuracy"]
     assert transformer.train(config, tmp_path / "run", verbose=False) == finished
 

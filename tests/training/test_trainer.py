@@ -57,9 +57,6 @@ class PointBatches:
         weights = np.ones(self.rows_per_batch, np.float32)
         return PointBatch(x * (np.nan if step in self.bad_steps else 1), x.sum(1), weights)
 
-    def plan_ahead(self, step):
-        pass
-
 
 class Linear(nn.Module):
     @nn.compact

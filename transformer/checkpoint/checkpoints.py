@@ -24,6 +24,7 @@ from transformer.checkpoint.orbax_manager import make_manager
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.exit_codes import ResumableError
 from transformer.files import storage
+from transformer.files.reading import reason_of
 from transformer.workdir import WorkDir
 
 T = TypeVar("T")
@@ -261,7 +262,7 @@ class Checkpoints:
                 raise ValueError(reason) from None
             except Exception as error:  # Orbax raises eight types of error for damaged files
                 self._raise_if_passing(step, error)
-                reason = f"Checkpoint {step} cannot be used: {_first_line(error)}"
+                reason = f"Checkpoint {step} cannot be used: {reason_of(error)}"
                 warnings.warn(reason, stacklevel=5)
             else:
                 num_intact += 1
@@ -278,10 +279,6 @@ class Checkpoints:
         if isinstance(error, jax.errors.JaxRuntimeError):  # another host is lost
             raise error
         raise ResumableError(
-            f"{self.folder}/{step} cannot be read at the moment ({_first_line(error)}): start "
+            f"{self.folder}/{step} cannot be read at the moment ({reason_of(error)}): start "
             f"again, or remove this checkpoint to use an older one."
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n")[0][:300]

@@ -13,6 +13,7 @@ from etils import epath
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from transformer.exit_codes import ResumableError
+from transformer.files.reading import reason_of
 from transformer.files.storage import is_remote, remove_folder
 
 BestOf = Callable[[Sequence[int]], int | None]  # the best of some steps; None if none has a score
@@ -127,11 +128,6 @@ class Manager:
         if self._is_writer and jax.process_index() == 0 and not is_remote(self._folder):
             for unfinished in self._folder.glob("*.orbax-checkpoint-tmp"):
                 remove_folder(unfinished)
-
-
-def reason_of(error: Exception) -> str:
-    """Returns the first line of an error, without tensorstore's description of the array."""
-    return str(error).split("\n")[0].split(" [tensorstore_spec=")[0]
 
 
 def make_manager(folder: epath.Path, keep: int, best_of: BestOf, read_only: bool) -> Manager:

@@ -7,16 +7,24 @@ import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from pathlib import Path
+from typing import Any, Generic, NoReturn, TypeVar
 
 import transformer
-from transformer.cli.config_files import DEFAULT_CONFIG, choose_config, register_files
 from transformer.cli.flags import flags_of, help_lines
-from transformer.cli.process import run_guarded
+from transformer.cli.process import run_guarded, run_process
 from transformer.config import Config
+from transformer.config.python_files import (
+    DEFAULT_CONFIG,
+    explaining_errors,
+    find_config,
+    load_config_file,
+    run_file,
+)
 from transformer.config.setting import SYNONYMS
-from transformer.console import print_results
+from transformer.console import print_results, say
 from transformer.exit_codes import DONE
+from transformer.workdir import WorkDir
 
 F = TypeVar("F")
 FLAG = re.compile("--?([A-Za-z][^=]*)(=.*)?", re.DOTALL)
@@ -45,8 +53,17 @@ class CommandLine(Generic[F]):
 
     @cached_property
     def chosen_config(self) -> Config:
-        """The configuration that --config and --workdir choose, before any of its settings."""
-        return choose_config(self.config_file, vars(self.flags)["workdir"])
+        """What --config and --workdir choose, before any of its settings; raises ValueError.
+
+        That is the file of --config, else the configuration of the run in --workdir, else
+        `DEFAULT_CONFIG`.
+        """
+        run = WorkDir(vars(self.flags)["workdir"])
+        if self.config_file is None and run.has_run:
+            say(f"no --config: going on with {run.path / 'config.json'}")
+            return run.load_config()
+        path, _, argument = find_config(self.config_file or DEFAULT_CONFIG).partition(":")
+        return load_config_file(path, argument)
 
     @cached_property
     def config(self) -> Config:
@@ -54,32 +71,38 @@ class CommandLine(Generic[F]):
         return self.chosen_config.with_values(self.settings).validate()
 
 
-def run_command(
-    work: Callable[[CommandLine[F]], int],
-    kind: type[F],
-    argv: Sequence[str],
-    usage: str | None,
-    *,
-    has_config: bool = False,
-    words: Sequence[str] = (),
-) -> int:
-    """Does `work` for a command line; returns the exit code, or raises SystemExit with it.
+@dataclass(frozen=True)
+class Command(Generic[F]):
+    """A command: `main(argv)` runs it in this process, `main.run()` as this process.
 
-    kind, argv, has_config, words: as of `parse`. usage: the docstring of the command, for --help.
+    work: does what a command line says; returns the exit code. usage: the docstring, for --help.
+    kind, has_config, words: as of `parse`.
     """
 
-    def answer() -> int:
-        line = parse(kind, argv, has_config=has_config, words=words)
+    work: Callable[[CommandLine[F]], int]
+    kind: type[F]
+    usage: str | None
+    has_config: bool = False
+    words: Sequence[str] = ()
+
+    def __call__(self, argv: Sequence[str]) -> int:
+        """Returns the exit code, or raises SystemExit with it; argv: as of `parse`."""
+        return run_guarded(lambda: self._answer(argv))
+
+    def run(self) -> NoReturn:
+        """Ends this process with the exit code of its own command line."""
+        run_process(self)
+
+    def _answer(self, argv: Sequence[str]) -> int:
+        line = parse(self.kind, argv, has_config=self.has_config, words=self.words)
         if "help" in line.given:
-            print_results([help_text(usage, kind, line if has_config else None)])
+            print_results([help_text(self.usage, self.kind, line if self.has_config else None)])
         elif "version" in line.given:
             python = ".".join(map(str, sys.version_info[:3]))
             print_results([f"transformer {transformer.__version__} (Python {python})"])
         else:
-            return work(line)
+            return self.work(line)
         return DONE
-
-    return run_guarded(answer)
 
 
 def parse(
@@ -111,7 +134,11 @@ def parse(
     ):
         expected = " ".join(words) or "only --flags"
         raise ValueError(f"this command takes {expected}, not '{' '.join(rest)}'; see --help.")
-    register_files(values.get("register", ""))
+    for path in filter(None, values.get("register", "").split(",")):
+        if Path(path).suffix != ".py" or not Path(path).is_file():
+            raise ValueError(f"--register must name a Python file, not {path}.")
+        with explaining_errors(path):
+            run_file(path)
     return CommandLine(
         kind(**{name: values[name] for name in flags if name in values}),
         rest,

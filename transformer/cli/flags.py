@@ -61,6 +61,14 @@ def flag(default: T, help: str, metavar: str = "", **rules: Any) -> T:
     return cast(T, field(default=default, metadata={"help": help, "metavar": metavar, **rules}))
 
 
+REGISTER = flag(
+    "",
+    "Python files to run first, which register attention functions, tasks, metrics and the like "
+    "(transformer.register_…).",
+    "FILES",
+)
+
+
 def flags_of(kind: type) -> dict[str, Flag]:
     """Returns the flags that a dataclass declares, by name; those that it inherits come last."""
     hints = get_type_hints(kind)

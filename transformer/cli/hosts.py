@@ -1,13 +1,13 @@
 """Flags by which the hosts of a run find each other."""
 
 import os
-import pathlib
 import threading
 from contextlib import nullcontext
 from dataclasses import dataclass
 
 import transformer
 from transformer.cli.flags import flag
+from transformer.config import ModelConfig
 from transformer.console import be_quiet, phase, say
 from transformer.exit_codes import RESUMABLE
 
@@ -27,17 +27,21 @@ class HostFlags:
     process_id: int = flag(-1, "Index of this process, from 0; -1: not given.", "N")
 
 
-def connect_hosts(flags: HostFlags) -> bool:
+def connect_hosts(flags: HostFlags, small: ModelConfig | None = None) -> bool:
     """Turns the cache of compiled programs on and joins the other hosts, if there are any.
 
+    small: a model of which each core of a CPU computes one of its own, if it is small enough.
     Returns whether this is the first, which alone speaks. The process ends with the exit code
     RESUMABLE if the others do not start in time. Raises ValueError if they run different programs.
     """
-    import jax  # late: the flags do not need it
+    import jax  # late: wrong flags need not wait for it
 
-    from transformer.parallel import compile_cache, hosts
+    from transformer.model import costs
+    from transformer.parallel import compile_cache, devices, hosts
 
     compile_cache.turn_on(say)
+    if small and costs.fits_a_core(small):
+        devices.use_cores_as_devices()
     given = f"all of {flags.num_processes} hosts at {flags.coordinator}"
     who = given if flags.coordinator else "all other hosts"
 
@@ -64,15 +68,6 @@ def connect_hosts(flags: HostFlags) -> bool:
         timer.cancel()
     if not is_first:
         be_quiet()
-    if jax.process_count() > 1:
-        hosts.check_same("their versions of this package or of JAX", _program)
+    versions = f"{transformer.__version__} {jax.__version__}"
+    hosts.check_same("their versions of this package or of JAX", versions.encode)
     return is_first
-
-
-def _program() -> bytes:
-    """Returns what differs between hosts that run different programs."""
-    import jax
-
-    files = sorted(pathlib.Path(transformer.__file__).parent.rglob("*.py"))
-    versions = f"{transformer.__version__} {jax.__version__}".encode()
-    return versions + b"".join(file.read_bytes() for file in files)

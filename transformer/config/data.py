@@ -112,6 +112,11 @@ class DataConfig(Settings):
         at_most=1024,
     )
 
+    @property
+    def languages(self) -> tuple[str, str]:
+        """(source language, target language)."""
+        return self.source_language, self.target_language
+
 
 @dataclass
 class TokenizerConfig(Settings):

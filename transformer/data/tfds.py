@@ -24,6 +24,7 @@ from etils import epath
 from transformer.console import say
 from transformer.exit_codes import DONE, INTERRUPTED, WRONG_INPUT
 from transformer.files import storage
+from transformer.files.reading import reason_of
 
 # The parts of the catalogue that register wmt14_translate, imdb_reviews, mnist and their like.
 CATALOGUES = [
@@ -32,7 +33,6 @@ CATALOGUES = [
 RANDOM_ACCESS = ("array_record", "parquet")  # the formats that are read without TensorFlow
 FEATURES = "tensorflow_datasets.core.features."  # where the classes of TFDS's features are
 NO_CATALOGUE = re.compile(r"=|^[^/:]+:(?![\d*])")  # arguments of a builder, or another catalogue
-MAX_REASON = 240  # characters of an error of TFDS that are shown
 Row = dict[str, Any]  # a value of each feature: bytes, an integer or an array
 Example = TypeVar("Example")
 
@@ -105,7 +105,7 @@ def _explaining(name: str, split: str) -> Iterator[None]:
         yield
     except Exception as error:  # TFDS and its readers raise errors of many types
         raise ValueError(
-            f"The split '{split}' of {name} cannot be read: {shorten(error)}"
+            f"The split '{split}' of {name} cannot be read: {reason_of(error)}"
         ) from error
 
 
@@ -122,11 +122,6 @@ def _open_prepared(name: str) -> tfds.core.DatasetBuilder:
     return builder
 
 
-def _register_catalogues() -> None:
-    for catalogue in CATALOGUES:
-        importlib.import_module(catalogue)
-
-
 def open_builder(name: str, file_format: str | None = None) -> tfds.core.DatasetBuilder:
     """Returns the builder of a dataset. file_format: to prepare it in, where it is not prepared.
 
@@ -139,53 +134,43 @@ def open_builder(name: str, file_format: str | None = None) -> tfds.core.Dataset
                 f"{name} is not a prepared TFDS dataset: it has no dataset_info.json (the folder "
                 f"to name ends with the version, as in .../wmt14_translate/de-en/1.0.0)."
             )
-        _check_features(folder)
+        _check_features(epath.Path(folder) / "features.json")
         return tfds.builder_from_directory(folder)
     if NO_CATALOGUE.search(name):
         raise ValueError(
             f"A TFDS dataset is NAME, NAME/CONFIG or the folder of a prepared one, not {name}: "
             f"other catalogues run code of their own."
         )
-    _register_catalogues()
-    for path in _prepared_folders(name):
-        _check_features(path)
+    for catalogue in CATALOGUES:
+        importlib.import_module(catalogue)
+    root = os.environ.get("TFDS_DATA_DIR") or tfds.core.constants.DATA_DIR
+    prepared = epath.Path(root).expanduser() / re.split("[/:]", name)[0]
+    for pattern in ("*/features.json", "*/*/features.json"):  # its configurations and versions
+        for file in prepared.glob(pattern):
+            _check_features(file)
     try:
         return tfds.builder(name, file_format=file_format, try_gcs=False)  # no network
     except tfds.core.DatasetNotFoundError:
         raise ValueError(f"TFDS knows no dataset '{name}', and no such folder exists.") from None
     except ValueError as error:
         raise ValueError(
-            f"No such folder exists, and TFDS cannot open '{name}': {shorten(error)}"
+            f"No such folder exists, and TFDS cannot open '{name}': {reason_of(error)}"
         ) from None
 
 
-def _prepared_folders(name: str) -> Iterator[epath.Path]:
-    """Yields the folders of all prepared configurations and versions of a dataset."""
-    root = os.environ.get("TFDS_DATA_DIR") or tfds.core.constants.DATA_DIR
-    folder = epath.Path(root).expanduser() / re.split("[/:]", name)[0]
-    for pattern in ("*/features.json", "*/*/features.json"):
-        yield from (file.parent for file in folder.glob(pattern))
-
-
-def _check_features(folder: epath.Path) -> None:
+def _check_features(file: epath.Path) -> None:
     """Raises ValueError if features.json names code other than TFDS's own, which would be run."""
-    file = folder / "features.json"
-    if not file.exists():
-        return
-    pending = [json.loads(file.read_bytes())]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, dict):
-            pending += value.values()
-            for key in ("pythonClassName", "python_class_name", "type"):
-                name = value.get(key)
-                if isinstance(name, str) and not name.startswith(FEATURES):
-                    raise ValueError(
-                        f"{file} asks for {name}, which is no feature of TFDS itself and is "
-                        f"not run."
-                    )
-        elif isinstance(value, list):
-            pending += value
+
+    def check(value: dict[str, Any]) -> None:
+        for key in ("pythonClassName", "python_class_name", "type"):
+            name = value.get(key)
+            if isinstance(name, str) and not name.startswith(FEATURES):
+                raise ValueError(
+                    f"{file} asks for {name}, which is no feature of TFDS itself and is not run."
+                )
+
+    if file.exists():
+        json.loads(file.read_bytes(), object_hook=check)
 
 
 def check_prepared(name: str, builder: tfds.core.DatasetBuilder) -> None:
@@ -202,12 +187,6 @@ def check_prepared(name: str, builder: tfds.core.DatasetBuilder) -> None:
             f"{builder.info.file_format.value}, which only TensorFlow reads. Prepare it in another "
             f"TFDS_DATA_DIR: {command}"
         )
-
-
-def shorten(error: Exception) -> str:
-    """Returns the message of an error on one line of moderate length."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}…"
 
 
 def prepare(name: str) -> str:
@@ -227,7 +206,7 @@ def prepare(name: str) -> str:
                     f"{name} is one of the datasets that TFDS prepares with TensorFlow: pip "
                     f"install -e '.[tf]' and start again (reading it will not need TensorFlow)."
                 ) from None
-            reason = f"{type(error).__name__}: {shorten(error)}"
+            reason = f"{type(error).__name__}: {reason_of(error)}"
             raise ValueError(f"{name} cannot be prepared: {reason}") from error
     check_prepared(name, builder)
     return str(builder.data_dir)

@@ -18,7 +18,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from transformer.files.reading import TransientError
+from transformer.files.reading import TransientError, reason_of
 from transformer.parallel.stopping import ignore_signals
 
 Item = TypeVar("Item")
@@ -85,7 +85,7 @@ def _start(function: Callable[[Any], Any]) -> subprocess.Popen[bytes]:
         )
     except OSError as error:  # no process or file more
         raise LostWorkerError(
-            f"A worker process cannot be started ({error.strerror}): let fewer work, with "
+            f"A worker process cannot be started ({reason_of(error)}): let fewer work, with "
             f"--config.data.prepare_workers."
         ) from None
     _send(worker, function)

@@ -3,15 +3,13 @@
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from etils.epath import PathLike
 
 from transformer.checkpoint.open_run import open_for_reading
 from transformer.checkpoint.restore import restore
-from transformer.evaluation.evaluation import Evaluation
-from transformer.evaluation.scores import Score
+from transformer.evaluation.scores import TaskScores, plain_table
 from transformer.exit_codes import ResumableError
 from transformer.inference.translator import Translator
 from transformer.workdir import WorkDir
@@ -26,29 +24,28 @@ def choose_checkpoints(path: PathLike, text: str) -> list[str]:
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
     if len(names) == 1 and names != ["all"]:
         return names
-    workdir = WorkDir(path)
-    steps = saved_steps(workdir)
-    for name in names:
-        if name != "all":
-            check_checkpoint(workdir, name, steps)
+    steps = check_checkpoints(WorkDir(path), [name for name in names if name != "all"])
     chosen = [step for name in names for step in (steps if name == "all" else [name])]
     return list(dict.fromkeys(chosen))
 
 
-def saved_steps(workdir: WorkDir) -> list[str]:
-    """Returns the steps that a run has saved."""
-    return list(map(str, open_for_reading(workdir, workdir.load_config()).steps()))
+def check_checkpoints(workdir: WorkDir, names: Sequence[str]) -> list[str]:
+    """Returns the steps that a run has saved.
 
-
-def check_checkpoint(workdir: WorkDir, name: str, steps: Sequence[str]) -> None:
-    """Raises ValueError if `name` is no name of a checkpoint, or a step that is not in `steps`."""
-    if not re.fullmatch(r"last|best|default|\d+|average:[1-9]\d*", name):
-        raise ValueError(
-            f"--checkpoints are 'last', 'best', 'all', steps or 'average:N' with commas between, "
-            f"not '{name}'."
-        )
-    if name.isdigit() and name not in steps:
-        raise ValueError(f"{workdir.checkpoints} holds the steps {', '.join(steps)}, not {name}.")
+    Raises ValueError if one of `names` is no name of a checkpoint, or a step that is not saved.
+    """
+    steps = list(map(str, open_for_reading(workdir, workdir.load_config()).steps()))
+    for name in names:
+        if not re.fullmatch(r"last|best|default|\d+|average:[1-9]\d*", name):
+            raise ValueError(
+                f"--checkpoints are 'last', 'best', 'all', steps or 'average:N' with commas "
+                f"between, not '{name}'."
+            )
+        if name.isdigit() and name not in steps:
+            raise ValueError(
+                f"{workdir.checkpoints} holds the steps {', '.join(steps)}, not {name}."
+            )
+    return steps
 
 
 def each_checkpoint(path: PathLike, names: Sequence[str], **settings: Any) -> Iterator[Translator]:
@@ -74,31 +71,10 @@ def each_checkpoint(path: PathLike, names: Sequence[str], **settings: Any) -> It
         raise ValueError(f"None of the checkpoints {', '.join(names)} can be read.")
 
 
-@dataclass(frozen=True)
-class CheckpointRow:
-    """The scores of one of several checkpoints.
-
-    checkpoint, step, num_averaged, scores: as those of `Evaluation`.
-    """
-
-    checkpoint: str
-    step: int | None
-    num_averaged: int
-    scores: dict[str, Score]
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the row of report.json."""
-        scores = {name: score.to_json() for name, score in self.scores.items()}
-        return {"checkpoint": self.checkpoint, "step": self.step, **scores}
-
-
-def checkpoint_row(result: Evaluation) -> CheckpointRow:
-    """Returns what is kept of one evaluation among several."""
-    return CheckpointRow(result.checkpoint, result.step, result.num_averaged, result.scores)
-
-
-def table_lines(rows: Sequence[CheckpointRow]) -> list[str]:
-    """Returns a table of fixed widths, so that rows can be printed one by one; headings first."""
-    lines = [("checkpoint", *(score.name for score in rows[0].scores.values()))]
-    lines += [(row.checkpoint, *(score.figures for score in row.scores.values())) for row in rows]
-    return [f"{name:<28}{''.join(f'{cell:>18}' for cell in cells)}" for name, *cells in lines]
+def checkpoint_table(checkpoints: Sequence[TaskScores]) -> list[str]:
+    """Returns the lines of a table with the scores of each checkpoint."""
+    rows = [
+        {"checkpoint": row.checkpoint, **{s.name: s.figures for s in row.scores.values()}}
+        for row in checkpoints
+    ]
+    return plain_table(rows, "lr")

@@ -1,17 +1,17 @@
-"""Evaluates a classifier on labelled examples: its accuracy, and which classes it confuses."""
+"""Evaluates labels: of whole examples, or of each word, with the F1 of entities in BIO notation."""
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from transformer.console import quantity
-from transformer.evaluation.scores import accuracy
-from transformer.evaluation.task_scores import SimpleScores, plain_table
-from transformer.inference.encoders import Classifier
+from transformer.evaluation.scores import Score, TaskScores, accuracy, plain_table, spread
+from transformer.inference.encoders import Classifier, Tagger
 
-NUM_SAMPLES = 3
 MOST_IN_TABLE = 40  # classes, or pairs of them
+Entity = tuple[str, int, int]  # type, number of the first word, that behind the last
 
 
 def evaluate_classifier(
@@ -19,12 +19,11 @@ def evaluate_classifier(
     examples: Sequence[str] | np.ndarray,
     labels: Sequence[str],
     corpus: str,
-) -> SimpleScores:
+) -> TaskScores:
     """Returns the scores of a classifier on `examples`, whose true classes are `labels`.
 
     examples: as `Classifier.classify` takes them. corpus: the name of the test set.
     """
-    found = classifier.classify(examples)
     names = classifier.labels.names
     rows = [
         {
@@ -33,27 +32,26 @@ def evaluate_classifier(
             "found": answer.label,
             "probabilities": answer.probabilities,
         }
-        for example, label, answer in zip(examples, labels, found, strict=True)
-    ]
-    confusions = Counter((row["label"], row["found"]) for row in rows)
-    details = _confusion_lines(names, confusions)
-    if classifier.num_truncated:
-        details.append(
-            f"{quantity(classifier.num_truncated, 'sentence')} cut at data.row_length tokens"
+        for example, label, answer in zip(
+            examples, labels, classifier.classify(examples), strict=True
         )
-    samples = [
-        f"  text   {row['text']}\n  class  {row['label']}\n  found  {row['found']} "
-        f"({max(row['probabilities'].values()):.0%})\n"
-        for row in rows[:: max(1, len(rows) // NUM_SAMPLES)][:NUM_SAMPLES]
-        if row["text"]
     ]
+    details = _confusion_lines(names, Counter((row["label"], row["found"]) for row in rows))
+    if classifier.num_truncated:
+        sentences = quantity(classifier.num_truncated, "sentence")
+        details.append(f"{sentences} cut at data.row_length tokens")
     score = accuracy([row["label"] == row["found"] for row in rows], f"{len(names)} classes")
-    return SimpleScores(
+    return TaskScores(
         checkpoint=classifier.run.checkpoint,
         corpus=corpus,
         scores={"accuracy": score},
         details=details,
-        samples=samples,
+        samples=[
+            f"  text   {row['text']}\n  class  {row['label']}\n  found  {row['found']} "
+            f"({max(row['probabilities'].values()):.0%})\n"
+            for row in spread(rows)
+            if row["text"]
+        ],
         rows=rows,
     )
 
@@ -66,13 +64,78 @@ def _confusion_lines(names: Sequence[str], confusions: Counter[tuple[str, str]])
     if len(names) > MOST_IN_TABLE:
         wrong = Counter({pair: n for pair, n in confusions.items() if pair[0] != pair[1]})
         rows = [[*pair, f"{count:,}"] for pair, count in wrong.most_common(MOST_IN_TABLE)]
-        table = plain_table(rows, ["left", "left", "right"], ["class", "found", "examples"])
-        return [f"the {len(rows)} most frequent confusions of {len(wrong):,}:", *table]
+        title = f"the {len(rows)} most frequent confusions of {len(wrong):,}:"
+        return [title, *plain_table(rows, "llr", ["class", "found", "examples"])]
     rows = []
     for true in names:
         counts = [confusions[true, name] for name in names]
         recall = counts[names.index(true)] / max(1, sum(counts))
         rows.append([true, *(f"{count:,}" for count in counts), f"{recall:.1%}"])
-    align = ["left", *["right"] * (len(names) + 1)]
     title = "examples of each class (rows), by the class that was found (columns):"
-    return [title, *plain_table(rows, align, headers=["", *names, "recall"])]
+    return [title, *plain_table(rows, "lr", ["", *names, "recall"])]
+
+
+def evaluate_tagger(
+    tagger: Tagger, texts: Sequence[str], labels: Sequence[str], corpus: str
+) -> TaskScores:
+    """Returns the scores of a tagger on texts whose words have `labels`, with spaces between."""
+    answers, expected = tagger.tag(texts), [row.split() for row in labels]
+    rows = [
+        {"text": text, "labels": label, "found": " ".join(answer)}
+        for text, label, answer in zip(texts, labels, answers, strict=True)
+    ]
+    texts_cut = f"{quantity(tagger.num_truncated, 'text')} cut at data.row_length tokens"
+    return TaskScores(
+        checkpoint=tagger.run.checkpoint,
+        corpus=corpus,
+        scores=score_labels(expected, answers, f"{len(tagger.labels.names)} labels"),
+        details=[f"{texts_cut}: the rest counts as wrong"] if tagger.num_truncated else [],
+        samples=[
+            f"  text    {row['text']}\n  labels  {row['labels']}\n  found   {row['found']}\n"
+            for row in spread(rows)
+        ],
+        rows=rows,
+    )
+
+
+def score_labels(
+    expected: Sequence[Sequence[str]], answers: Sequence[Sequence[str]], direction: str
+) -> dict[str, Score]:
+    """Returns the accuracy of words and, where entities are expected, their F1, which comes first.
+
+    An entity is right if its type and its first and last word are. direction: as of `Score`.
+    """
+    rows = zip(expected, answers, strict=True)
+    is_right = [a == b for row in rows for a, b in zip(*row, strict=True)]
+    scores = {"accuracy": replace(accuracy(is_right, direction), unit="words")}
+    spans, answer_spans = ([{*entities(row)} for row in side] for side in (expected, answers))
+    num_right = sum(len(a & b) for a, b in zip(spans, answer_spans, strict=True))
+    num_expected, num_answers = (sum(map(len, side)) for side in (spans, answer_spans))
+    if num_expected:
+        f1 = 200 * num_right / (num_expected + num_answers)
+        precision, recall = num_right / max(1, num_answers), num_right / num_expected
+        signature = f"bio|precision:{precision:.1%}|recall:{recall:.1%}"
+        score = Score("entity F1", f1, signature, direction, num_expected, unit="entities")
+        scores = {"f1": score, **scores}
+    return scores
+
+
+def entities(labels: Sequence[str]) -> list[Entity]:
+    """Returns the entities that the labels of a text spell, as CoNLL's script reads them.
+
+    B-X begins an entity of type X. I-X continues one of the same type, or begins one if there is
+    none.
+
+    >>> entities("B-PER I-PER O I-ORG B-ORG I-PER".split())
+    [('PER', 0, 2), ('ORG', 3, 4), ('ORG', 4, 5), ('PER', 5, 6)]
+    """
+    spans: list[Entity] = []
+    kind, start = "", 0  # of the entity that is open; "": none is
+    for place, label in enumerate([*labels, "O"]):
+        prefix, _, name = label.partition("-")
+        if kind and (prefix != "I" or name != kind):
+            spans.append((kind, start, place))
+            kind = ""
+        if prefix in ("B", "I") and not kind:
+            kind, start = name, place
+    return spans

@@ -1,31 +1,109 @@
 """Compares runs on the same test set: is one better than the first, and in what do they differ?"""
 
 import dataclasses
+import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+import jax
+from etils import epath
+from etils.epath import PathLike
 from sacrebleu.metrics import CHRF
 
 import transformer
+from transformer.checkpoint.restore import load_model
+from transformer.checkpoint.task_model import abstract_params, smallest_batch
 from transformer.config import Config
-from transformer.evaluation import metrics
-from transformer.evaluation.compared_run import ComparedRun
-from transformer.evaluation.evaluation import NUM_BOOTSTRAP
+from transformer.console import phase
+from transformer.evaluation import html_report
+from transformer.evaluation.metrics import metric_and_label, score_by
 from transformer.evaluation.paired_tests import (
+    EXPLANATION,
     NUM_TRIALS,
     PairedDifference,
     paired_differences,
 )
-from transformer.evaluation.scores import Score
+from transformer.evaluation.results import origin, read_results, write_results
+from transformer.evaluation.scores import NUM_BOOTSTRAP, Score, TaskScores, plain_table
 from transformer.evaluation.segments import Segment, text_sides
+from transformer.evaluation.translation import Evaluation
+from transformer.workdir import WorkDir
+
+Table = list[dict[str, str]]  # rows of cells by their headers
 
 
-class SegmentPair(NamedTuple):
-    """The same sentence of the test set as the first run and as another translated it."""
+@dataclass(kw_only=True, repr=False)
+class ComparedRun(TaskScores):
+    """A run and what it reached on a test set.
 
-    first: Segment
-    other: Segment
+    path: of the work directory, as it was given. config: with the search that was used.
+    num_parameters: of the model. vocabulary: a number that tells the target vocabulary from every
+    other, by whose tokens a perplexity counts; 0: there is none. segments: empty for other tasks
+    than translation. origin: as `results.origin` returns it.
+    """
+
+    path: str
+    config: Config
+    num_parameters: int
+    vocabulary: int
+    segments: Sequence[Segment]
+    origin: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what the report of a comparison holds of this run."""
+        return {
+            "path": self.path,
+            "checkpoint": self.checkpoint,
+            "step": self.step,
+            "num_parameters": self.num_parameters,
+            "origin": self.origin,
+            **self.scores_to_json(),
+        }
+
+
+def compared_run(path: PathLike, result: Evaluation) -> ComparedRun:
+    """Returns the run in the work directory `path`, which `result` is an evaluation of."""
+    return _compared_run(path, result.to_json(), result.segments)
+
+
+def saved_run(path: PathLike) -> ComparedRun:
+    """Returns a finished run of any task with the scores of its test split that training saved.
+
+    Raises ValueError if the folder holds no such scores.
+    """
+    workdir = WorkDir(path)
+    record, segments = read_results(workdir, workdir.load_config().data.test_split)
+    return _compared_run(path, record, [Segment(**fields) for fields in segments])
+
+
+def _compared_run(
+    path: PathLike, record: dict[str, Any], segments: Sequence[Segment]
+) -> ComparedRun:
+    """Returns the run at `path` with the scores in `record`, a report.json."""
+    workdir = WorkDir(path)
+    config = workdir.load_config()
+    model, tokenizers, labels = load_model(workdir, config)
+    shapes = jax.tree.leaves(abstract_params(model, smallest_batch(config, labels)))
+    search = {f"decoding.{name}": value for name, value in record.get("search", {}).items()}
+    known = search.keys() & config.values().keys()
+    return ComparedRun(
+        path=str(path),
+        checkpoint=record["checkpoint"],
+        step=record.get("step"),
+        config=config.with_values({name: search[name] for name in known}),
+        num_parameters=sum(math.prod(leaf.shape) for leaf in shapes),
+        vocabulary=zlib.crc32(tokenizers[1].to_bytes()) if tokenizers else 0,
+        corpus=record["corpus"],
+        scores={  # in their order: the primary one is the first
+            key: Score.from_json(value)
+            for key, value in record.items()
+            if isinstance(value, dict) and "signature" in value
+        },
+        segments=segments,
+        origin=origin(workdir),
+    )
 
 
 @dataclass(frozen=True)
@@ -60,62 +138,145 @@ class Comparison:
 
     def has_comparable_perplexity(self, run: ComparedRun) -> bool:
         """Whether a run's perplexity is of the tokens and the references of the first run's."""
-        ours, theirs = (side.scores.get("perplexity") for side in (self.first, run))
-        if not ours or not theirs or run.vocabulary != self.first.vocabulary:
+        scores = [side.scores.get("perplexity") for side in (self.first, run)]
+        if None in scores or run.vocabulary != self.first.vocabulary:
             return False
-        return ours.num_sentences == theirs.num_sentences
+        return len({score.num_sentences for score in scores if score}) == 1
 
-    def differing_segments(self, system: int, count: int = 5) -> dict[str, list[SegmentPair]]:
+    def differing_segments(
+        self, system: int, count: int = 5
+    ) -> dict[str, list[tuple[Segment, Segment]]]:
         """Returns {title: pairs} for the `count` largest differences of chrF in each direction.
 
-        system: the position of the other run, from 1.
+        system: the position of the other run, from 1. Each pair is the same sentence as the first
+        run and as the other translated it.
         """
-        sides = zip(self.first.segments, self.runs[system].segments, strict=True)
-        pairs = [SegmentPair(*pair) for pair in sides]
-        pairs.sort(key=lambda pair: (pair.first.chrf - pair.other.chrf, pair.first.number))
-        ahead = [pair for pair in pairs if pair.other.chrf > pair.first.chrf][:count]
-        behind = [pair for pair in pairs[::-1] if pair.other.chrf < pair.first.chrf][:count]
+        pairs = list(zip(self.first.segments, self.runs[system].segments, strict=True))
+        pairs.sort(key=lambda pair: (pair[0].chrf - pair[1].chrf, pair[0].number))
+        ahead = [(first, other) for first, other in pairs if other.chrf > first.chrf]
+        behind = [(first, other) for first, other in pairs[::-1] if other.chrf < first.chrf]
         name = self.names[system]
-        return {f"{name} is ahead": ahead, f"{name} is behind": behind}
+        return {f"{name} is ahead": ahead[:count], f"{name} is behind": behind[:count]}
+
+    def run_table(self) -> Table:
+        """Returns the runs with their checkpoint, parameters, step and scores."""
+        return [
+            {
+                "run": name,
+                "checkpoint": run.checkpoint,
+                "parameters": f"{run.num_parameters:,}",
+                "step": "" if run.step is None else f"{run.step:,}",
+                **{score.name: self.figures(run, key) for key, score in self.first.scores.items()},
+            }
+            for name, run in zip(self.names, self.runs, strict=True)
+        ]
+
+    def figures(self, run: ComparedRun, key: str) -> str:
+        """Returns a score of a run with its interval; * marks one that cannot be compared."""
+        if key not in run.scores:
+            return "–"
+        is_comparable = key != "perplexity" or self.has_comparable_perplexity(run)
+        return run.scores[key].figures + "*" * (not is_comparable)
+
+    def difference_table(self) -> Table:
+        """Returns the paired tests of each run against the first."""
+        is_corrected = len(self.runs) > 2
+        return [
+            {
+                f"against {self.names[0]}": self.names[test.system],
+                "score": test.metric,
+                "difference": f"{test.difference:+.2f}",
+                "p, bootstrap": f"{test.p_bootstrap:.4f}",
+                "p, randomisation": f"{test.p_randomisation:.4f}",
+                **({"p, Holm": f"{test.p_holm:.4f}"} if is_corrected else {}),
+            }
+            for test in self.differences
+        ]
+
+    def settings_table(self) -> Table:
+        """Returns the settings that differ, with their value in each run."""
+        return [
+            {"settings that differ": flag}
+            | {name: str(value) or "''" for name, value in zip(self.names, values, strict=True)}
+            for flag, values in self.settings().items()
+        ]
+
+    def signatures(self) -> list[tuple[str, str]]:
+        """Returns (score, signature) of each score, and then of each paired test."""
+        scores = [(score.name, score.signature) for score in self.first.scores.values()]
+        tests = [(test.metric, text) for test in self.differences for text in test.signatures]
+        return list(dict.fromkeys(scores + tests))
+
+    def notes(self) -> list[str]:
+        """Returns what the p-values are, and what cannot be compared."""
+        lines = [EXPLANATION] if self.differences else []
+        if self.differences and len(self.runs) > 2:
+            lines.append(
+                f"p, Holm: that of randomisation, corrected for the {len(self.runs) - 1} "
+                f"comparisons with the first run by one score."
+            )
+        return lines + self.perplexity_notes()
+
+    def perplexity_notes(self) -> list[str]:
+        """Returns what * means, if a perplexity has it."""
+        has_perplexity = "perplexity" in self.first.scores
+        if not has_perplexity or all(map(self.has_comparable_perplexity, self.runs)):
+            return []
+        return [
+            "*: per token of another vocabulary than the first run's, or of other references, so "
+            "not comparable with it."
+        ]
+
+    def lines(self) -> list[str]:
+        """Returns what a person reads."""
+        blocks = [plain_table(self.run_table(), "llr"), plain_table(self.difference_table(), "llr")]
+        settings = plain_table(self.settings_table(), "lr")
+        blocks.append(settings or ["The runs have the same settings."])
+        lines = [line for block in blocks if block for line in [*block, ""]]
+        return [*lines, *(f"{name}  {text}" for name, text in self.signatures()), *self.notes()]
 
     def to_json(self) -> dict[str, Any]:
         """Returns what report.json holds of this comparison."""
+        runs = [
+            {"name": name, **run.to_json()}
+            | {"has_comparable_perplexity": self.has_comparable_perplexity(run)}
+            for name, run in zip(self.names, self.runs, strict=True)
+        ]
+        differences = [
+            {"run": self.names[test.system], **dataclasses.asdict(test)}
+            for test in self.differences
+        ]
         return {
             "version": transformer.__version__,
             "corpus": self.first.corpus,
-            "runs": [
-                {
-                    "name": name,
-                    **run.to_json(),
-                    "has_comparable_perplexity": self.has_comparable_perplexity(run),
-                }
-                for name, run in zip(self.names, self.runs, strict=True)
-            ],
-            "differences": [
-                {"run": self.names[found.system], **dataclasses.asdict(found)}
-                for found in self.differences
-            ],
+            "runs": runs,
+            "differences": differences,
             "settings": self.settings(),
         }
+
+    def save(self, workdir: WorkDir, name: str) -> epath.Path:
+        """Writes results/NAME/ of a work directory; returns the path of its report.json."""
+        with phase("writing the report"):
+            files = {"report.html": html_report.render_comparison(self)}
+        return write_results(workdir, name, self.to_json(), files)
 
 
 def check_comparable(config: Config, other: Config, name: str) -> None:
     """Raises ValueError unless two runs can translate the same test set; name: of the other."""
 
-    def text_kinds(config: Config) -> tuple[str, ...]:
-        data, tokenizer = config.data, config.tokenizer
-        return (
-            f"task={config.task}",
-            f"{data.source_language}-{data.target_language}",
-            f"tokenizer.kind={tokenizer.kind}",
-            f"tokenizer.target_kind={tokenizer.kinds[1]}",
-        )
-
-    for ours, theirs in zip(text_kinds(config), text_kinds(other), strict=True):
-        if ours != theirs:
+    facts, other_facts = (
+        {
+            "task": side.task,
+            "languages": "-".join(side.data.languages),
+            "tokenizers": " and ".join(side.tokenizer.kinds),
+        }
+        for side in (config, other)
+    )
+    for fact, value in facts.items():
+        if other_facts[fact] != value:
             raise ValueError(
-                f"--compare needs runs that translate the same text: the first has {ours}, {name} "
-                f"{theirs}."
+                f"--compare needs runs that translate the same text: the {fact} of the first: "
+                f"{value}, of {name}: {other_facts[fact]}."
             )
 
 
@@ -141,18 +302,16 @@ def compare(
                 f"test set, or tokenizers that join words differently), so their scores cannot be "
                 f"compared."
             )
-    scored = [_score_as(runs[0], run, num_bootstrap) for run in runs]
-    data, primary = runs[0].config.data, next(iter(scored[0].scores.values()))
+    data = runs[0].config.data
+    metric, label = metric_and_label(data.selection_metric, tokenize=data.bleu_tokenize)
     differences = paired_differences(
-        [text_sides(run.segments)[0] for run in scored],
+        [text_sides(run.segments)[0] for run in runs],
         references,
-        {
-            primary.name: metrics.make_metric(data.selection_metric, tokenize=data.bleu_tokenize),
-            "chrF2": CHRF(),
-        },
+        {label: metric, "chrF2": CHRF()},
         num_bootstrap=num_bootstrap,
         num_trials=num_trials,
     )
+    scored = [_scored_as(runs[0], run, num_bootstrap) for run in runs]
     return Comparison(names, scored, differences)
 
 
@@ -162,35 +321,30 @@ def without_tests(runs: Sequence[ComparedRun]) -> Comparison:
     return Comparison(names, list(runs), [])
 
 
-def _score_as(first: ComparedRun, run: ComparedRun, num_bootstrap: int) -> ComparedRun:
+def _scored_as(first: ComparedRun, run: ComparedRun, num_bootstrap: int) -> ComparedRun:
     """Returns a run with scores by the metric and the tokenisation of the first."""
-    data = first.config.data
-    key = data.selection_metric
-    scores: dict[str, Score] = {name: run.scores[name] for name in ("chrf", "perplexity")}
-    ours, theirs = ((d.selection_metric, d.bleu_tokenize) for d in (data, run.config.data))
-    if ours == theirs:
-        primary = run.scores[key]
-    else:
-        primary = metrics.score_by(
+    data, own = first.config.data, run.config.data
+    key, chrf = data.selection_metric, run.scores["chrf"]
+    scores = {key: run.scores.get(key, chrf), "chrf": chrf, "perplexity": run.scores["perplexity"]}
+    if (own.selection_metric, own.bleu_tokenize) != (key, data.bleu_tokenize):
+        scores[key] = score_by(
             key,
             *text_sides(run.segments),
-            direction=run.scores["chrf"].direction,
+            chrf.direction,
             tokenize=data.bleu_tokenize,
             num_bootstrap=num_bootstrap,
         )
-    return dataclasses.replace(run, scores={key: primary, **scores})
+    return dataclasses.replace(run, scores=scores)
 
 
 def distinct_names(paths: Sequence[str], checkpoints: Sequence[str]) -> list[str]:
-    """Returns a name for each run that no other has, as short as it can be.
+    """Returns a name for each run that no other has: its folder, if that is enough.
 
     >>> distinct_names(["runs/a", "runs/b"], ["best (9)", "best (9)"])
     ['a', 'b']
     """
-    folders = [path.rstrip("/").rpartition("/")[2] for path in paths]
     named = [f"{path} {name}" for path, name in zip(paths, checkpoints, strict=True)]
-    numbered = [f"{name} #{number}" for number, name in enumerate(named, 1)]
-    for names in (folders, list(paths), named):
+    for names in ([path.rstrip("/").rpartition("/")[2] for path in paths], list(paths), named):
         if len(set(names)) == len(names):
             return names
-    return numbered
+    return [f"{name} #{number}" for number, name in enumerate(named, 1)]

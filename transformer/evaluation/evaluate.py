@@ -1,31 +1,45 @@
-"""Evaluating a run from Python: what the evaluate command scores, for every task."""
+"""Evaluating runs: what `transformer.evaluate` and `transformer.compare`, and eval.py, do."""
 
-from collections.abc import Sequence
+import errno
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from etils import epath
 from etils.epath import PathLike
 
-from transformer.config import Config
-from transformer.console import showing_phases, silence
-from transformer.data.corpora.corpora import Tags
-from transformer.data.corpora.held_out import read_held_out
-from transformer.data.corpora.training_text import load_evaluation_pairs
-from transformer.data.tokenizers.sentencepiece import check_texts
+from transformer.console import phase, say, showing_phases, silence
+from transformer.evaluation import comparison
+from transformer.evaluation.checkpoint_series import (
+    check_checkpoints,
+    choose_checkpoints,
+    each_checkpoint,
+)
 from transformer.evaluation.classification import evaluate_classifier
-from transformer.evaluation.metrics import Reference, all_references
-from transformer.evaluation.results import checksum, results_name, scored_otherwise
-from transformer.evaluation.task_scores import TaskScores
+from transformer.evaluation.comparison import (
+    ComparedRun,
+    Comparison,
+    check_comparable,
+    compared_run,
+)
+from transformer.evaluation.evaluation_set import (
+    EvaluationSet,
+    read_examples,
+)
+from transformer.evaluation.metrics import Reference
+from transformer.evaluation.results import bounded_name, path_name, results_name, scored_otherwise
+from transformer.evaluation.scores import TaskScores
 from transformer.evaluation.translation import evaluate_translator
+from transformer.files.reading import reason_of
 from transformer.inference.encoders import Classifier
 from transformer.inference.translator import Translator
+from transformer.parallel import hosts
 from transformer.registry import TASKS, task_kind
-from transformer.workdir import WorkDir
+from transformer.search.options import SearchOptions
+from transformer.workdir import WorkDir, split_checkpoint
 
-GIVEN = "given"  # the name of examples that are no split of a corpus
-
-Examples = tuple[Any, list[Any]]  # (sources, references)
+READ_ONLY = (None, errno.EACCES, errno.EPERM, errno.EROFS)  # None: of an object store
 
 
 def evaluate(
@@ -35,11 +49,15 @@ def evaluate(
     split: str | None = None,
     sources: Sequence[str] | np.ndarray | None = None,
     references: Sequence[Reference] | None = None,
+    files: Sequence[PathLike] = (),
+    test_set: str = "",
     corpus: str | None = None,
+    ensemble: Sequence[PathLike] = (),
     dtype: str | None = None,
     batch_size: int | None = None,
     save: bool = False,
     verbose: bool = True,
+    on_scores: Callable[[TaskScores], object] = lambda scores: None,
     **search: Any,
 ) -> TaskScores:
     """Scores a checkpoint of a run, of any task, by the task's own metrics.
@@ -48,91 +66,169 @@ def evaluate(
     >>> result.scores["bleu"].value
 
     Args:
-      workdir, checkpoint, dtype, batch_size: as `transformer.restore` takes them.
+      workdir, dtype, batch_size: as `transformer.restore` takes them.
+      checkpoint: as well; of a translation run also several with commas between, or "all", of which
+        the scores of the last are returned.
       split: the part of the corpus to score; None: the configuration's test split.
       sources, references: examples to score instead, with what each should become: translations, or
         the classes of a classifier's texts or images; several translations are a tuple.
+      files: a file of sources and one or several of references to score instead.
+      test_set: one that sacrebleu knows, as "wmt14/full", to score instead.
       corpus: where the run's text is now, if it has moved.
+      ensemble: further runs, whose probabilities are averaged with this one's.
       save: whether to write the scores to results/ of the work directory, as eval.py does.
       verbose: whether to show on standard error what takes long.
+      on_scores: is called with the scores of each checkpoint.
       search: options of the search of a translation run, as `Translator.translate` takes them, and
         `metrics`, a list of further ones, as eval.py takes them.
 
     Raises ValueError if there is no such run, checkpoint or split, or for options that do not fit.
     """
-    config = WorkDir(workdir).load_config()
-    if corpus and task_kind(config.task) == "translation":
-        Tags(config.data).check_known(corpus)
-    config.data.corpus = corpus or config.data.corpus
-    split = split or config.data.test_split
-    if search and task_kind(config.task) != "translation":
-        raise ValueError(f"{next(iter(search))} has no effect on a run of {config.task}.")
-    examples = _given_examples(config, sources, references)
-    run: dict[str, Any] = {"dtype": dtype, "batch_size": batch_size}
     with showing_phases() if verbose else silence():
-        result = _score(config, workdir, str(checkpoint), split, examples, run, search)
+        what = {"split": split, "corpus": corpus, "files": files, "test_set": test_set}
+        compute = {"dtype": dtype, "batch_size": batch_size}
+        scoring = _Scoring(workdir, str(checkpoint), what, compute, search, ensemble)
+        examples = scoring.read_examples(sources=sources, references=references)
+        scored = []
+        for scores in scoring.each(examples):
+            on_scores(scores)
+            scored.append(scores)
         if save:
-            folder = WorkDir(workdir, writes=jax.process_index() == 0)
-            how = scored_otherwise(
-                workdir, str(checkpoint), corpus=corpus, dtype=dtype, search=search
-            )
-            test_set = f"{GIVEN}_{'_'.join(map(checksum, examples))}" if examples else split
-            result.save(folder, results_name(test_set, how))
+            rows = {"checkpoints": scored} if scoring.kind == "translation" else {}
+            _save(lambda: scored[-1].save(scoring.run, scoring.results_name(examples), **rows))
+    return scored[-1]
+
+
+def compare(
+    workdir: PathLike,
+    others: Sequence[PathLike],
+    checkpoint: str | int = "default",
+    *,
+    split: str | None = None,
+    files: Sequence[PathLike] = (),
+    test_set: str = "",
+    corpus: str | None = None,
+    dtype: str | None = None,
+    batch_size: int | None = None,
+    save: bool = False,
+    verbose: bool = True,
+    **search: Any,
+) -> Comparison:
+    """Compares runs of translation with the first on a test set: paired tests, settings.
+
+    >>> print("\n".join(transformer.compare("runs/a", ["runs/b", "runs/c@last"]).lines()))
+
+    others: work directories, perhaps with @CHECKPOINT. The other arguments are those of `evaluate`.
+    Raises ValueError, as that does, or for runs that do not translate the same text.
+    """
+    with showing_phases() if verbose else silence():
+        what = {"split": split, "corpus": corpus, "files": files, "test_set": test_set}
+        compute = {"dtype": dtype, "batch_size": batch_size}
+        scoring = _Scoring(workdir, str(checkpoint), what, compute, search)
+        named = [(scoring.run, scoring.checkpoint)]
+        for path, name in map(split_checkpoint, others):
+            named.append((WorkDir(path), name or "default"))
+        for run, name in named:
+            check_comparable(scoring.config, run.load_config(), str(run.path))
+            check_checkpoints(run, [name])
+        examples = scoring.read_examples()
+        runs = [scoring.compared_run(run, name, examples) for run, name in named]
+        with phase(f"testing the differences between {len(runs)} runs"):
+            result = comparison.compare(runs)
+        if save:
+            names = ["compare", scoring.results_name(examples), "with", *result.names[1:]]
+            folder = bounded_name("_".join(names))
+            _save(lambda: result.save(scoring.run, folder))
     return result
 
 
-def _score(
-    config: Config,
-    workdir: PathLike,
-    checkpoint: str,
-    split: str,
-    examples: Examples | None,
-    run: dict[str, Any],
-    search: dict[str, Any],
-) -> TaskScores:
-    """Scores `examples` or else a split; run, search: options of restoring and of searching."""
-    corpus = config.data.corpus
-    name = GIVEN if examples else f"{corpus} {split}"
-    if task_kind(config.task) == "translation":
-        translator = Translator.from_checkpoint(workdir, checkpoint, **run)
-        if examples:
-            pairs = list(zip(*examples, strict=True))
+class _Scoring:
+    """A run, what it is to be scored on, and how. what: arguments of `read_examples`."""
+
+    def __init__(
+        self,
+        workdir: PathLike,
+        checkpoint: str,
+        what: dict[str, Any],
+        compute: dict[str, Any],
+        search: dict[str, Any],
+        ensemble: Sequence[PathLike] = (),
+    ) -> None:
+        self.run = WorkDir(workdir, writes=jax.process_index() == 0)
+        self.config = self.run.load_config()
+        self.kind = task_kind(self.config.task)
+        self.checkpoint, self.what, self.compute = checkpoint, what, compute
+        self.search, self.ensemble = search, ensemble
+        if self.kind == "translation":
+            options = {name: value for name, value in search.items() if name != "metrics"}
+            SearchOptions.from_config(self.config.decoding, **options)  # refuses wrong values
+        elif search:
+            raise ValueError(f"{next(iter(search))} has no effect on a run of {self.config.task}.")
+
+    def read_examples(self, **given: Any) -> EvaluationSet:
+        """Returns what is to be scored, the same on all hosts; given: of a program."""
+        examples = read_examples(self.run, self.config, **self.what, **given)
+        hosts.check_same("the test set", repr(examples[2:]).encode)
+        return examples
+
+    def each(self, examples: EvaluationSet) -> Iterator[TaskScores]:
+        """Yields the scores of each checkpoint."""
+        if self.kind == "translation":
+            for translator in self._translators():
+                yield evaluate_translator(translator, examples.pairs, examples.title, **self.search)
+        elif len(examples.sources):
+            yield self._score_given(examples)
         else:
-            own = WorkDir(workdir)
-            is_own = own.load_config().data.corpus == corpus
-            kept = read_held_out(own.path) if is_own else None
-            pairs = load_evaluation_pairs(config.data, split, kept)
-        return evaluate_translator(translator, pairs, name, **search)
-    if examples:
-        classifier = Classifier.from_checkpoint(workdir, checkpoint, **run)
-        for label in set(examples[1]).difference(classifier.labels.names):
+            options = {"corpus": self.config.data.corpus, **self.compute}
+            task = TASKS[self.config.task]
+            yield task.score_split(self.run, self.checkpoint, examples.name, **options)
+
+    def _translators(self) -> Iterator[Translator]:
+        if self.ensemble:
+            runs = [self.run, *self.ensemble]
+            yield Translator.from_checkpoints(runs, self.checkpoint, **self.compute)
+        else:
+            names = choose_checkpoints(self.run, self.checkpoint)
+            yield from each_checkpoint(self.run, names, **self.compute)
+
+    def _score_given(self, examples: EvaluationSet) -> TaskScores:
+        classifier = Classifier.from_checkpoint(self.run, self.checkpoint, **self.compute)
+        for label in set(examples.references).difference(classifier.labels.names):
             names = ", ".join(classifier.labels.names)
             raise ValueError(f"The references are classes of the run ({names}), not {label!r}.")
-        return evaluate_classifier(classifier, *examples, name)
-    return TASKS[config.task].score_split(workdir, checkpoint, split, corpus=corpus, **run)
+        return evaluate_classifier(classifier, *examples[2:], examples.title)
 
+    def compared_run(self, run: WorkDir, checkpoint: str, examples: EvaluationSet) -> ComparedRun:
+        """Restores and scores a run, whose model nothing refers to when this returns."""
+        with phase(f"scoring {run.path}"):
+            translator = Translator.from_checkpoint(run, checkpoint, **self.compute)
+            pairs = examples.pairs, examples.title
+            result = evaluate_translator(translator, *pairs, num_maps=0, **self.search)
+        best = result.primary
+        say(f"{run.path}, checkpoint {result.checkpoint}: {best.name} {best.figures}")
+        return compared_run(run.path, result)
 
-def _given_examples(
-    config: Config,
-    sources: Sequence[str] | np.ndarray | None,
-    references: Sequence[Reference] | None,
-) -> Examples | None:
-    """Returns (sources, references) if both were given; raises ValueError if they do not pair."""
-    if sources is None and references is None:
-        return None
-    if sources is None or references is None:
-        raise ValueError("sources and references go together: give both, or neither.")
-    kind = task_kind(config.task)
-    if kind not in ("translation", "classification", "images"):
-        raise ValueError(f"A run of {config.task} is scored on a split: leave out sources.")
-    may_be_several = kind == "translation" and not isinstance(references, str)
-    several = (text for each in references for text in all_references(each))
-    check_texts(several if may_be_several else references, "references")
-    if kind != "images":
-        check_texts(sources, "sources")
-    if len(sources) != len(references) or not len(sources):
-        raise ValueError(
-            f"There are {len(sources)} sources and {len(references)} references; they must pair, "
-            f"and there must be at least one."
+    def results_name(self, examples: EvaluationSet) -> str:
+        """Returns the name in results/: the set's, and what is not as the run scores itself."""
+        how = scored_otherwise(
+            self.run,
+            self.checkpoint,
+            corpus=self.what["corpus"],
+            dtype=self.compute["dtype"],
+            search=self.search,
         )
-    return sources, list(references)
+        if self.ensemble:
+            how["ensemble"] = "_".join(path_name(str(run)) for run in self.ensemble)
+        return results_name(examples.name, how)
+
+
+def _save(save: Callable[[], epath.Path]) -> None:
+    """Saves results and says where; a run of somebody else may be read only."""
+    try:
+        file = save()
+        report = file.with_name("report.html")
+        say(f"scores: {file}" + (f"   report: {report}" if report.exists() else ""))
+    except OSError as error:
+        if error.errno not in READ_ONLY:
+            raise
+        say(f"warning: the scores were not saved: {reason_of(error)}")

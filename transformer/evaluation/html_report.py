@@ -14,50 +14,51 @@ import jinja2
 from markupsafe import Markup
 
 from transformer.evaluation import plots
-from transformer.evaluation.output_checks import DEFINITIONS
-from transformer.evaluation.run_facts import RunFacts
-from transformer.evaluation.segments import worst_and_best
+from transformer.evaluation.results import changed_settings, origin
+from transformer.evaluation.segments import FAULTS, worst_and_best
+from transformer.workdir import WorkDir
 
 if TYPE_CHECKING:
-    from transformer.evaluation.checkpoint_series import CheckpointRow
-    from transformer.evaluation.evaluation import Evaluation
+    from transformer.evaluation.comparison import Comparison
+    from transformer.evaluation.scores import TaskScores
+    from transformer.evaluation.translation import Evaluation
 
-NO_FACTS = RunFacts()
 
+def render(result: Evaluation, workdir: WorkDir, checkpoints: Sequence[TaskScores] = ()) -> str:
+    """Returns the report on a run as HTML.
 
-def render(
-    result: Evaluation,
-    title: str,
-    *,
-    curves: Sequence[dict[str, Any]] = (),
-    checkpoints: Sequence[CheckpointRow] = (),
-    facts: RunFacts = NO_FACTS,
-) -> str:
-    """Returns the report as HTML.
-
-    title: the name of the run. curves: records as in metrics.jsonl. checkpoints: all that were
-    scored, `result` being the last. facts: on the run. Without matplotlib it says how to get the
-    pictures.
+    workdir: of the run, whose curves and settings are shown if there are any. checkpoints: all that
+    were scored, `result` being the last. Without matplotlib it says how to get the pictures.
     """
-    worst, best = worst_and_best(result.segments)
-    ends = [row.score.value + (row.score.interval or 0) for row in result.by_length]
-    pictures, note = {"training": None, "checkpoints": None, "attention": []}, ""
-    try:
-        pictures |= _pictures(result, curves, checkpoints)
-    except plots.NoMatplotlibError as error:
-        note = str(error)
+    missing: set[str] = set()  # what is missing for pictures
+
+    def svg(draw: Callable[..., None], name: str, **content: Any) -> Markup:
+        try:
+            return Markup(plots.render_svg(partial(draw, **content), name))  # plots escapes text
+        except plots.NoMatplotlibError as error:
+            missing.add(str(error))
+            return Markup()
+
+    ends = [score.value + (score.interval or 0) for score in result.by_length.values()]
     return page_template("report.html.jinja").render(
         result=result,
-        title=title,
+        title=str(workdir.path),
+        curves=workdir.read_metrics(),
         checkpoints=checkpoints if len(checkpoints) > 1 else (),
-        worst=worst,
-        best=best,
+        worst_and_best=worst_and_best(result.segments),
         bar_scale=100 / max([*ends, 1e-9]),  # the longest bar fills its cell
-        pictures=pictures,
-        note=note,
-        fault_definitions=DEFINITIONS,
-        facts=facts,
+        plots=plots,
+        svg=svg,
+        missing=missing,
+        faults=FAULTS,
+        settings=changed_settings(workdir),
+        origin=origin(workdir),
     )
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """Returns the report on several runs as HTML."""
+    return page_template("comparison.html.jinja").render(comparison=comparison)
 
 
 @cache
@@ -80,33 +81,10 @@ def mark_differences(text: str, reference: str) -> list[tuple[str, bool]]:
     >>> mark_differences("the red car", "the blue car")
     [('the', False), ('red', True), ('car', False)]
     """
-    ours, theirs = text.split(), reference.split()
-    matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False)
+    words = text.split()
+    matcher = difflib.SequenceMatcher(None, words, reference.split(), autojunk=False)
     return [
-        (" ".join(ours[start:end]), kind != "equal")
+        (" ".join(words[start:end]), kind != "equal")
         for kind, start, end, _, _ in matcher.get_opcodes()
         if start < end
     ]
-
-
-def _pictures(
-    result: Evaluation,
-    curves: Sequence[dict[str, Any]],
-    checkpoints: Sequence[CheckpointRow],
-) -> dict[str, Any]:
-    """Returns the SVG elements of each section that has any."""
-
-    def svg(draw: Callable[..., None], name: str, **content: Any) -> Markup:
-        # plots escapes all text in an SVG
-        return Markup(plots.render_svg(partial(draw, **content), name))
-
-    pictures: dict[str, Any] = {}
-    if any("loss" in record for record in curves):
-        pictures["training"] = svg(plots.draw_curves, "training", records=curves)
-    if len(checkpoints) > 1:
-        pictures["checkpoints"] = svg(plots.draw_checkpoints, "checkpoints", rows=checkpoints)
-    pictures["attention"] = [
-        svg(plots.draw_attention, f"attention{number}", attention=attention)
-        for number, attention in enumerate(result.maps)
-    ]
-    return pictures

@@ -2,39 +2,28 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
 from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import Params
 from transformer.console import counted
-from transformer.evaluation.scores import mean_loss
-from transformer.evaluation.task_scores import SimpleScores
+from transformer.evaluation.scores import TaskScores, mean_loss
 from transformer.model.loss import LossFn, Sums, make_loss_fn
 from transformer.search.programs import one_behind
 
 
-class EvaluationBatches(Protocol):
-    """Batches of which the first `batches_per_epoch` hold every example once."""
-
-    @property
-    def batches_per_epoch(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Any: ...
-
-
-def evaluate_loss(
-    restored: Run, batches: EvaluationBatches, corpus: str, unit: str
-) -> SimpleScores:
+def evaluate_loss(restored: Run, batches: Any, corpus: str, unit: str) -> TaskScores:
     """Returns the loss of a restored model on `batches`, without dropout or smoothing.
 
-    corpus: the name of the test set. unit: what one target is called: "piece" or "masked token".
+    batches: as those of `sum_over_batches`. corpus: the name of the test set. unit: what one target
+    is called: "piece" or "masked token".
     """
     step = jax.jit(make_eval_step(make_loss_fn(restored.model, 0.0)))
     sums = sum_over_batches(batches, partial(step, jax.device_put(restored.params)))
     loss, perplexity = mean_loss(sums["nll"], int(sums["tokens"]), unit)
-    return SimpleScores(
+    return TaskScores(
         checkpoint=restored.checkpoint,
         corpus=corpus,
         scores={"loss": loss, "perplexity": perplexity},
@@ -54,10 +43,11 @@ def make_eval_step(loss_fn: LossFn, axis_name: str | None = None) -> Callable[[P
     return eval_step
 
 
-def sum_over_batches(
-    batches: EvaluationBatches, evaluate: Callable[[Any], Sums]
-) -> dict[str, float]:
-    """Returns the sums of `evaluate(batch)` over the first `batches_per_epoch` batches."""
+def sum_over_batches(batches: Any, evaluate: Callable[[Any], Sums]) -> dict[str, float]:
+    """Returns the sums of `evaluate(batch)` over the first `batches_per_epoch` of the batches.
+
+    These hold every example once.
+    """
     sums: dict[str, float] = {}
     num_batches = batches.batches_per_epoch
     indices = counted(range(num_batches), "computing the losses of the batches", num_batches)
@@ -65,7 +55,7 @@ def sum_over_batches(
     # On CPUs two programs that wait for all devices can wait for each other.
     if jax.default_backend() != "cpu":
         results = one_behind(results)
-    for of_batch in results:
-        for name, value in jax.device_get(of_batch).items():
+    for batch_sums in results:
+        for name, value in jax.device_get(batch_sums).items():
             sums[name] = sums.get(name, 0.0) + float(value)
     return sums

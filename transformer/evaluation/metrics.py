@@ -1,4 +1,4 @@
-"""Metrics of translations, as papers publish them: BLEU, chrF and the rate of wrong lines.
+"""Metrics of translations, as papers publish them: BLEU, chrF, TER, COMET, the rate of wrong lines.
 
 Every function here takes `translations` and `references`, lists of lines in the same order, and
 some of the arguments below. A line may have several references, as a tuple: sacrebleu's metrics
@@ -10,11 +10,19 @@ tokenize: sacrebleu's name for how BLEU splits words: "13a" (mteval), "intl", "z
 num_bootstrap: number of resamples of lines behind the 95% interval; 1: no interval.
 
 Those that compare the lists raise ValueError unless they are of the same length and not empty.
+
+COMET (Rei et al. 2020) has a package that needs an older NumPy and protobuf than this one, so its
+program is called, from wherever it is installed: pipx install unbabel-comet.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import zip_longest
+from itertools import islice, zip_longest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,28 +30,68 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric, Signature
 from sacrebleu.metrics.base import Score as SacrebleuScore
 
+from transformer.data.corpora.languages import has_spaces, scripts_of
 from transformer.evaluation.scores import FEWEST_FOR_INTERVAL, Score
 from transformer.registry import METRICS, MetricEntry
 
 Reference = str | list[str] | tuple[str, ...]  # the reference of a line, or several
 
+EXTRAS = {"ja-mecab": "ja", "ko-mecab": "ko"}  # tokenisation: what pip installs for it
+BEST = {"Jpan": "ja-mecab", "Hans": "zh", "Hant": "zh", "Hang": "ko-mecab", "Kore": "ko-mecab"}
 TOKENISATIONS = {"13a": "mteval-13a tokenisation", "intl": "international tokenisation"}
+COMET, DEFAULT_MODEL = "comet", "Unbabel/wmt22-comet-da"
+COMMAND = "comet-score -s source -t translation -r reference --to_json scores --quiet --model"
+
+
+def best_tokenisation(language: str) -> str:
+    """Returns the tokenisation of sacreBLEU that suits a language, whatever code it is given by.
+
+    >>> best_tokenisation("zh_CN"), best_tokenisation("tha_Thai"), best_tokenisation("de")
+    ('zh', 'char', '13a')
+    """
+    usual = "13a" if has_spaces(language) else "char"
+    return next((BEST[script] for script in scripts_of(language) if script in BEST), usual)
+
+
+def choose_tokenisation(language: str) -> tuple[str, str]:
+    """Returns (the tokenisation for a language that can run here, why it is this one)."""
+    best = best_tokenisation(language)
+    if best == "13a":
+        return best, "the usual one"
+    if best == "char":
+        return best, f"sacreBLEU has no tokeniser of its own for {language}"
+    try:
+        check_tokenisation(best)
+    except ValueError:
+        return "char", f"{best} needs pip install 'sacrebleu[{EXTRAS[best]}]'"
+    return best, f"for the language {language}"
+
+
+def tokenisation_note(tokenize: str, language: str) -> str:
+    """Returns a warning if BLEU is to count words of a language without spaces, else ""."""
+    if has_spaces(language) or tokenize not in ("13a", "intl"):
+        return ""
+    others = " or ".join(dict.fromkeys((best_tokenisation(language), "char")))
+    return (
+        f"{tokenize} does not split {language} into words, so BLEU says little; set "
+        f"--config.data.bleu_tokenize={others}"
+    )
+
+
+def check_tokenisation(tokenize: str) -> None:
+    """Raises ValueError if BLEU's tokenisation needs packages that are not installed."""
+    try:
+        BLEU(tokenize=tokenize, force=True)
+    except (AssertionError, ImportError, RuntimeError):
+        raise ValueError(
+            f"data.bleu_tokenize={tokenize} needs more packages: pip install "
+            f"'sacrebleu[{EXTRAS.get(tokenize, tokenize)}]' (data.bleu_tokenize=char needs none)."
+        ) from None
 
 
 def bleu_metric(tokenize: str = "13a", *, lowercase: bool = False) -> BLEU:
     """Returns sacrebleu's BLEU; text that is tokenised already causes no warning."""
     return BLEU(tokenize=tokenize, force=tokenize == "none", lowercase=lowercase)
-
-
-def chrf(
-    translations: Sequence[str],
-    references: Sequence[Reference],
-    direction: str,
-    *,
-    num_bootstrap: int = 1,
-) -> Score:
-    """Returns the chrF2 of a corpus, in percent."""
-    return score_with("chrF2", CHRF(), translations, references, direction, num_bootstrap)
 
 
 class _LineSignature(Signature):
@@ -99,53 +147,92 @@ def line_error_rate(translation: str, reference: str) -> float:
 
 
 BLEU_ENTRY = MetricEntry(BLEU, "BLEU")
+CHRF_ENTRY = MetricEntry(CHRF, "chrF2")
 TER_ENTRY = MetricEntry(TER, "TER", higher_is_better=False)
 LINE_ERROR_RATE_ENTRY = MetricEntry(line_error_rate, "WER (whole words)", higher_is_better=False)
 
 
-def make_metric(selection_metric: str, *, tokenize: str = "13a") -> Metric:
-    """Returns sacrebleu's metric for what `data.selection_metric` names."""
-    entry = METRICS[selection_metric]
-    metric, label = entry.metric, entry.label
-    if metric is BLEU:
-        return bleu_metric(tokenize)
-    if isinstance(metric, type):
-        return metric()
-    facts = {"case": "mixed", "unit": "line", "match": "whole"}
-    if metric is not line_error_rate:
-        facts = {"unit": "line", "function": metric.__name__}
-    return MeanOverLines(metric, label, facts, max if entry.higher_is_better else min)
+def check_metrics(names: Sequence[str]) -> None:
+    """Raises ValueError for a name that is neither a metric nor "comet" nor "comet:MODEL"."""
+    for name in names:
+        is_comet, known = name.partition(":")[0] == COMET, ", ".join(METRICS)
+        if not is_comet and name not in METRICS:
+            raise ValueError(f"A metric is {known}, comet or comet:MODEL, not {name!r}.")
+        if is_comet and not shutil.which("comet-score"):
+            raise ValueError("comet needs the program comet-score: pipx install unbabel-comet.")
+
+
+def metric_and_label(name: str, *, tokenize: str = "13a") -> tuple[Metric, str]:
+    """Returns sacrebleu's metric, and its name in reports, for "chrf" or a registered metric."""
+    entry = CHRF_ENTRY if name == "chrf" else METRICS[name]
+    function = entry.metric
+    if function is BLEU:
+        return bleu_metric(tokenize), entry.label
+    if isinstance(function, type):
+        return function(), entry.label
+    facts = {"unit": "line", "function": function.__name__}
+    if function is line_error_rate:
+        facts = {"case": "mixed", "unit": "line", "match": "whole"}
+    best = max if entry.higher_is_better else min
+    return MeanOverLines(function, entry.label, facts, best), entry.label
 
 
 def score_by(
-    selection_metric: str,
+    name: str,
     translations: Sequence[str],
     references: Sequence[Reference],
     direction: str,
     *,
+    sources: Sequence[str] = (),
     tokenize: str = "13a",
     num_bootstrap: int = 1,
 ) -> Score:
-    """Returns the score by the metric that `data.selection_metric` names."""
-    metric, name = make_metric(selection_metric, tokenize=tokenize), METRICS[selection_metric].label
-    return score_with(name, metric, translations, references, direction, num_bootstrap)
+    """Returns the score by "chrf", a registered metric, "comet" or "comet:MODEL".
+
+    COMET, which needs the sources, is times 100 and the mean over the references of a line. Raises
+    ValueError with the last line that comet-score said, if that fails.
+    """
+    kind, _, model = name.partition(":")
+    if kind != COMET:
+        metric, label = metric_and_label(name, tokenize=tokenize)
+        return score_with(label, metric, translations, references, direction, num_bootstrap)
+    several, model = [*map(all_references, references)], model or DEFAULT_MODEL
+    lines = zip(sources, translations, several, strict=True)
+    values = _comet_scores(model, [(s, t, r) for s, t, each in lines for r in each])
+    means = [100 * sum(islice(values, len(each))) / len(each) for each in several]
+    metric = MeanOverLines(lambda number, _: means[int(number)], "COMET", {"model": model})
+    numbers = [str(number) for number in range(len(means))]
+    return score_with("COMET", metric, numbers, numbers, direction, num_bootstrap)
 
 
 bleu = partial(score_by, "bleu")  # the cased BLEU of a corpus, in percent
+chrf = partial(score_by, "chrf")  # the chrF2 of a corpus, in percent
 
 
-def secondary_scores(
-    translations: Sequence[str],
-    references: Sequence[Reference],
-    direction: str,
-    *,
-    tokenize: str = "13a",
-    num_bootstrap: int = 1,
-) -> list[Score]:
-    """Returns the scores that papers print besides `bleu` and `chrf`, each under its own name.
+def _comet_scores(model: str, rows: Sequence[tuple[str, str, str]]) -> Iterator[float]:
+    """Yields the score of each (source, translation, reference) by a model of COMET.
+
+    model: a name at Hugging Face, or the path of a checkpoint.
+    """
+    model = str(Path(model).absolute()) if Path(model).exists() else model
+    names = ("source", "translation", "reference")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, lines in zip(names, zip(*rows, strict=True), strict=True):
+            text = "".join(f"{' '.join(line.split())}\n" for line in lines)
+            (Path(folder) / name).write_text(text, encoding="utf-8", errors="replace")
+        done = subprocess.run([*COMMAND.split(), model], cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            said = done.stderr.strip().splitlines() or ["no reason given"]
+            raise ValueError(f"comet-score with the model {model} failed: {said[-1]}")
+        (scored,) = json.loads((Path(folder) / "scores").read_text(encoding="utf-8")).values()
+    yield from (row["COMET"] for row in scored)
+
+
+def secondary_metrics(tokenize: str = "13a") -> dict[str, Metric]:
+    """Returns the metrics that papers print besides BLEU and chrF2, each under its own name.
 
     Lower-cased international BLEU is what t2t-bleu counts; it stands for the tokenised,
-    compound-split BLEU of the Transformer's paper. What `bleu` is already is left out.
+    compound-split BLEU of the Transformer's paper. What BLEU by `tokenize` is already is left out.
     """
     others = TOKENISATIONS if tokenize in (*TOKENISATIONS, "none") else {"char": "by characters"}
     others = {other: name for other, name in others.items() if other != tokenize}
@@ -154,11 +241,7 @@ def secondary_scores(
     if "intl" in others:
         name = f"BLEU, lower-cased, {others['intl']}"
         metrics[name] = bleu_metric("intl", lowercase=True)
-    metrics["chrF2++"] = CHRF(word_order=2)
-    return [
-        score_with(name, metric, translations, references, direction, num_bootstrap)
-        for name, metric in metrics.items()
-    ]
+    return metrics | {"chrF2++": CHRF(word_order=2)}
 
 
 def score_with(
@@ -167,7 +250,7 @@ def score_with(
     translations: Sequence[str],
     references: Sequence[Reference],
     direction: str,
-    num_bootstrap: int,
+    num_bootstrap: int = 1,
 ) -> Score:
     """Returns the score by one of sacrebleu's metrics, under a name of ours.
 

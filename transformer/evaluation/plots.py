@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,26 +19,31 @@ from etils import epath
 from etils.epath import PathLike
 
 from transformer.console import escaped
-from transformer.evaluation import fonts
 from transformer.files.storage import write_atomically
 from transformer.registry import METRICS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from transformer.evaluation.checkpoint_series import CheckpointRow
+    from transformer.evaluation.scores import TaskScores
 
 Draw = Callable[["Figure"], None]  # draws on an empty figure
 INK = "#20252b"  # of axes and text; in an SVG it gives way to the page's own colour
 GREY, BLUE, RED, GREEN = "#8a94a0", "#3f7fc1", "#c8554a", "#4a9a66"  # on white and on black
 LONGEST_LABEL = 14  # characters
+# DejaVu comes with matplotlib and has Latin, Greek, Cyrillic, Hebrew and Arabic; the others are
+# used where they are installed, for Chinese and Japanese, Korean and further scripts.
+FONTS = (
+    *("DejaVu Sans", "Noto Sans CJK JP", "Noto Sans JP", "IPAexGothic", "WenQuanYi Zen Hei"),
+    *("Hiragino Sans", "PingFang SC", "Arial Unicode MS", "Noto Sans KR", "NanumGothic"),
+    *("Noto Sans Devanagari", "Lohit Devanagari", "Noto Sans Thai", "Loma", "Unifont"),
+)
 OTHER_SCORES = {"f1": "entity F1", "accuracy": "accuracy"}  # the first that a run has is drawn
 STYLE = {
     "axes.edgecolor": INK,
     "axes.grid": True,
     "axes.labelcolor": INK,
     "axes.titlesize": 10,
-    "font.sans-serif": [fonts.OWN],
     "font.size": 9,
     "grid.alpha": 0.15,
     "grid.color": INK,
@@ -80,17 +86,17 @@ def render(draw: Draw, format: str, **options: Any) -> bytes:
     try:
         import matplotlib
         from matplotlib.figure import Figure
+        from matplotlib.font_manager import get_font_names
     except ImportError:
         raise NoMatplotlibError(
             "Pictures need matplotlib: pip install matplotlib (the extra 'pictures')."
         ) from None
     picture = io.BytesIO()
-    is_drawn = format != "svg"  # there text stays text, in whatever fonts the reader has
-    style = STYLE | ({"font.family": fonts.installed_fonts()} if is_drawn else {})
-    with (
-        matplotlib.rc_context(style),
-        fonts.one_warning_for_missing_glyphs(is_shown=is_drawn),
-    ):
+    is_text = format == "svg"  # drawn in whatever fonts the reader has
+    fonts = FONTS[:1] if is_text else [name for name in FONTS if name in get_font_names()]
+    with matplotlib.rc_context(STYLE | {"font.family": fonts}), warnings.catch_warnings():
+        if is_text:
+            warnings.filterwarnings("ignore", "Glyph .* missing")
         figure = Figure(layout="constrained")
         draw(figure)
         figure.savefig(picture, format=format, **options)
@@ -133,12 +139,9 @@ def draw_curves(figure: Figure, records: Sequence[dict[str, Any]], title: str = 
     """Draws losses, validation scores and the learning rate over the steps of a run."""
     figure.set_size_inches(8, 5.5)
     loss, rate = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    kind = "label-smoothed " if _is_smoothed(records) else ""
-    loss.plot(*_series(records, "loss"), label=f"{kind}training loss (with dropout)", color=GREY)
-    loss.plot(
-        *_series(records, "validation_loss"), "o-", label=f"{kind}validation loss", color=BLUE
-    )
-    loss.set(ylabel="nats per token", title=_drawable(title))
+    loss.plot(*_series(records, "loss"), label="training loss, with dropout", color=GREY)
+    loss.plot(*_series(records, "validation_loss"), "o-", label="validation loss", color=BLUE)
+    loss.set(ylabel="nats per token, smoothed as in training", title=_drawable(title))
     handles = list(loss.lines)
     labels = {name: METRICS[name].label for name in METRICS} | OTHER_SCORES
     for metric, name in labels.items():
@@ -155,18 +158,6 @@ def draw_curves(figure: Figure, records: Sequence[dict[str, Any]], title: str = 
     rate.set(xlabel="step", ylabel="learning rate")
 
 
-def _is_smoothed(records: Sequence[dict[str, Any]]) -> bool:
-    """Whether the loss has label smoothing, which a perplexity never has."""
-    if any("validation_next_sentence_accuracy" in record for record in records):
-        return False  # the loss is the sum of two, only one of which the perplexity is of
-    pairs = ((r.get("validation_loss"), r.get("validation_perplexity")) for r in records)
-    return any(
-        perplexity and not math.isclose(loss, math.log(perplexity), abs_tol=1e-4)
-        for loss, perplexity in pairs
-        if loss is not None
-    )
-
-
 def _series(records: Sequence[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
     """Returns the steps and values of one metric where it was logged and is finite."""
     values = {record["step"]: record[name] for record in records if record.get(name) is not None}
@@ -174,7 +165,7 @@ def _series(records: Sequence[dict[str, Any]], name: str) -> tuple[list[int], li
     return list(finite), list(finite.values())
 
 
-def draw_checkpoints(figure: Figure, rows: Sequence[CheckpointRow]) -> None:
+def draw_checkpoints(figure: Figure, rows: Sequence[TaskScores]) -> None:
     """Draws the primary score and the perplexity of a test set over the steps of checkpoints.
 
     Means of several checkpoints are single points at their newest steps.

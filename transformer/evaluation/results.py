@@ -1,14 +1,19 @@
-"""Names the folders in results/, so that no test set or way of scoring replaces another's."""
+"""The folders of results: their names, so that none replaces another's, and what is in them."""
 
+import json
 import os
 import re
+import shlex
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from etils import epath
 from etils.epath import PathLike
 
+from transformer.config import Config
+from transformer.console import quantity
 from transformer.data.files.splits import folder_name
 from transformer.files import storage
 from transformer.search.options import SearchOptions
@@ -74,3 +79,68 @@ def checksum(item: Any) -> str:
 
 def _whole_path(path: str) -> str:
     return path if storage.is_remote(path) else os.path.realpath(path)
+
+
+def json_lines(rows: Iterable[dict[str, Any]]) -> str:
+    """Returns one line of JSON per row."""
+    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+
+
+def write_results(
+    workdir: WorkDir, name: str, record: dict[str, Any], files: dict[str, str]
+) -> epath.Path:
+    """Writes results/NAME/: `record` as report.json, and the other `files`; a split may be NAME.
+
+    Writes nothing on hosts that do not write. Returns the path of report.json.
+    """
+    folder = workdir / "results" / folder_name(name)
+    report = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    if workdir.writes:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, content in (files | {"report.json": report}).items():
+            storage.write_atomically(folder / file, content)
+    return folder / "report.json"
+
+
+def read_results(workdir: WorkDir, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Returns what report.json and segments.jsonl of results/NAME/ hold; no segments if none do.
+
+    Raises ValueError if there are no such results.
+    """
+    folder = workdir / "results" / folder_name(name)
+    try:
+        record = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        file = folder / "segments.jsonl"
+        lines = file.read_text(encoding="utf-8").split("\n") if file.is_file() else []
+        return record, [json.loads(line) for line in lines if line]
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{folder} holds no scores that can be read ({error}): score the run with eval.py "
+            f"--workdir={workdir.path}."
+        ) from None
+
+
+def changed_settings(workdir: WorkDir) -> dict[str, tuple[Any, Any]]:
+    """Returns {flag: (value, default)} of the settings of a run that have not their default."""
+    differences = workdir.load_config().differences(Config()) if workdir.has_run else {}
+    return {f"--config.{name}": values for name, values in differences.items()}
+
+
+def origin(workdir: WorkDir) -> dict[str, str]:
+    """Returns when, with what and on what a run was trained last, and the command that began it.
+
+    Empty if none of it is known.
+    """
+    if not (starts := workdir.read_starts()):
+        return {}
+    last = starts[-1]
+    devices = [f"{count} × {kind}" for kind, count in last.get("devices", {}).items()]
+    versions = {"Python": last.get("python", "?"), **last.get("packages", {})}
+    facts = {
+        "started": f"{last['time']}, {quantity(len(starts), 'start')}",
+        "devices": f"{', '.join(devices)} on {quantity(last.get('num_hosts', 1), 'host')}",
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "commit": last.get("commit") or "",
+        "command": shlex.join(starts[0].get("command", [])),  # which had the settings
+    }
+    return {name: text for name, text in facts.items() if text}

@@ -1,18 +1,31 @@
-"""A score with all that is needed to compare it; perplexity, loss and accuracy are made here."""
+"""A score with all that is needed to compare it, and the scores of a test set, of every task.
+
+Perplexity, loss and accuracy are made here.
+"""
 
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self, TypeVar
 
 import numpy as np
+from etils import epath
 from sacrebleu.significance import estimate_ci
+from tabulate import tabulate
 
+import transformer
 from transformer.console import quantity
+from transformer.evaluation.results import json_lines, write_results
 from transformer.model.loss import perplexity
+from transformer.workdir import WorkDir
+
+T = TypeVar("T")
 
 FEWEST_FOR_INTERVAL = 50  # sentences; a bootstrap of seven that are right says ± 0
+NUM_BOOTSTRAP = 1000  # resamples behind a 95% interval
+NUM_SAMPLES = 3  # outputs that are shown
+SIDES = {"l": "left", "r": "right"}
 
 
 @dataclass
@@ -32,13 +45,17 @@ class Score:
     num_sentences: int
     interval: float | None = None
     unit: str = "sentences"
-    DIGITS: ClassVar[int] = 2  # decimals that are printed
+
+    @property
+    def digits(self) -> int:
+        """The number of decimals that are printed: three of a loss or a perplexity, else two."""
+        return 3 if "smooth:no" in self.signature.split("|") else 2
 
     @property
     def figures(self) -> str:
         """The value and its interval as printed: "25.00 ± 3.10"."""
-        around = f" ± {self.interval:.{self.DIGITS}f}" if self.interval is not None else ""
-        return f"{self.value:.{self.DIGITS}f}{around}"
+        around = f" ± {self.interval:.{self.digits}f}" if self.interval is not None else ""
+        return f"{self.value:.{self.digits}f}{around}"
 
     def __str__(self) -> str:
         count = quantity(self.num_sentences, self.unit.removesuffix("s"))
@@ -50,27 +67,80 @@ class Score:
         """Returns the fields for a JSON file; a value that is not finite becomes null."""
         return asdict(self) | ({} if math.isfinite(self.value) else {"value": None})
 
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """Returns the score that `to_json` wrote; a value that was not finite is infinite."""
+        score = cls(**record)
+        score.value = math.inf if score.value is None else score.value
+        return score
 
-class Perplexity(Score):
-    """A perplexity or a loss, whose third decimal is worth printing."""
 
-    DIGITS = 3
+@dataclass(kw_only=True)
+class TaskScores:
+    """Scores of one checkpoint on one test set.
+
+    scores: by their keys in report.json, the primary one (by which runs are compared) first.
+    step, num_averaged: of the checkpoint, as those of `checkpoints.Loaded`; None: in memory.
+    details: what else is worth knowing, line by line. samples: some outputs, each beside what it
+    should have been. rows: one JSON object per example.
+    """
+
+    checkpoint: str
+    step: int | None = None
+    num_averaged: int = 1
+    corpus: str
+    scores: dict[str, Score]
+    details: list[str] = field(default_factory=list)
+    samples: list[str] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def primary(self) -> Score:
+        """The score by which runs are compared first."""
+        return next(iter(self.scores.values()))
+
+    def __repr__(self) -> str:
+        """As "Evaluation(embedded test, best (600): BLEU 98.12 ± 0.40, chrF2 …)"."""
+        figures = ", ".join(f"{score.name} {score.figures}" for score in self.scores.values())
+        return f"{type(self).__name__}({self.corpus}, {self.checkpoint}: {figures})"
+
+    def lines(self) -> list[str]:
+        """Returns what a person reads first: one line per score, each with its signature."""
+        return [str(score) for score in self.scores.values()]
+
+    def scores_to_json(self) -> dict[str, Any]:
+        """Returns the scores for a JSON file, by their keys."""
+        return {key: score.to_json() for key, score in self.scores.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what report.json holds."""
+        return {
+            "version": transformer.__version__,
+            "checkpoint": self.checkpoint,
+            "corpus": self.corpus,
+            **self.scores_to_json(),
+        }
+
+    def save(self, workdir: WorkDir, name: str) -> epath.Path:
+        """Writes results/NAME/ of a work directory; returns the path of its report.json."""
+        files = {"examples.jsonl": json_lines(self.rows)} if self.rows else {}
+        return write_results(workdir, name, self.to_json() | {"details": self.details}, files)
 
 
 def corpus_perplexity(
-    log_probs: Sequence[float],
+    log_probs: Sequence[float | None],
     counts: Sequence[int],
     direction: str,
     *,
     vocab_size: int,
     num_bootstrap: int = 1,
-) -> Perplexity:
+) -> Score:
     """Returns the perplexity of references under a model, per token of its vocabulary.
 
     log_probs, counts: the log-probability of each reference and its number of tokens, EOS
-    included. References with nan are left out and not counted; of none at all it is nan, without an
-    interval. num_bootstrap: number of resamples behind the interval, which are those of sacrebleu
-    (same seed); 1: no interval. Fewer than `FEWEST_FOR_INTERVAL` references have none either.
+    included. References with None are left out and not counted; of none at all the value is nan,
+    without an interval. num_bootstrap: number of resamples behind the interval, which are those of
+    sacrebleu (same seed); 1: no interval. Fewer than `FEWEST_FOR_INTERVAL` references have none.
     """
     nll, lengths = -np.asarray(log_probs, float), np.asarray(counts, float)
     nll, lengths = nll[~np.isnan(nll)], lengths[~np.isnan(nll)]
@@ -84,7 +154,7 @@ def corpus_perplexity(
         signature = f"bs:{num_bootstrap}|seed:{seed}|{signature}"
         if math.isfinite(value):  # exp(700) is close to the largest float
             interval = float(estimate_ci(np.exp(np.minimum(means, 700)))[1])
-    return Perplexity("perplexity", value, signature, direction, len(nll), interval)
+    return Score("perplexity", value, signature, direction, len(nll), interval)
 
 
 def accuracy(is_right: Sequence[bool], direction: str) -> Score:
@@ -98,7 +168,7 @@ def accuracy(is_right: Sequence[bool], direction: str) -> Score:
     )
 
 
-def mean_loss(nll: float, num_targets: int, unit: str) -> tuple[Perplexity, Perplexity]:
+def mean_loss(nll: float, num_targets: int, unit: str) -> tuple[Score, Score]:
     """Returns the mean loss in nats per target, and the perplexity, without an interval.
 
     nll: negative log-likelihood in nats, summed over the targets. unit: what one target is called
@@ -109,6 +179,28 @@ def mean_loss(nll: float, num_targets: int, unit: str) -> tuple[Perplexity, Perp
         "num_sentences": num_targets,
         "unit": f"{unit}s",
     }
-    loss = Perplexity(f"nats per {unit}", nll / num_targets, direction="natural logarithm", **about)
+    loss = Score(f"nats per {unit}", nll / num_targets, direction="natural logarithm", **about)
     value = perplexity(nll, num_targets)
-    return loss, Perplexity("perplexity", value, direction=f"per {unit}", **about)
+    return loss, Score("perplexity", value, direction=f"per {unit}", **about)
+
+
+def spread(rows: Sequence[T]) -> Sequence[T]:
+    """Returns some rows as samples, spread over all."""
+    return rows[:: max(1, len(rows) // NUM_SAMPLES)][:NUM_SAMPLES]
+
+
+def plain_table(
+    rows: Sequence[Mapping[str, str]] | Sequence[Sequence[str]],
+    align: str,
+    headers: Sequence[str] = (),
+    style: str = "plain",
+) -> list[str]:
+    """Returns the lines of a table, whose headers are the keys of rows that are mappings.
+
+    align: "l" or "r" for each column, the last for all further ones. style: tabulate's.
+    """
+    if not rows:
+        return []
+    names = headers or ("keys" if isinstance(rows[0], Mapping) else ())
+    sides = [SIDES[side] for side in align.ljust(len(rows[0]), align[-1])]
+    return tabulate(rows, names, style, colalign=sides, disable_numparse=True).splitlines()

@@ -18,8 +18,6 @@ from etils import epath
 from etils.epath import gpath
 
 PathLike = str | os.PathLike[str]
-# Orbax asks for the bucket itself, which the first role alone does not allow.
-ROLES = "roles/storage.objectAdmin and roles/storage.legacyBucketReader"
 # Settings of the libraries behind gs://, which read them when they are imported or first used.
 CLOUD_ENVIRONMENT = {
     "EPATH_USE_TF": "false",  # TensorFlow, where installed, would be imported and may lack gs://
@@ -36,11 +34,19 @@ def locate(name: PathLike) -> epath.Path:
     scheme, separator, _ = os.fspath(name).partition("://")
     if not separator:
         return epath.Path(name).expanduser()
-    path = epath.Path(name) if scheme == "gs" else None
-    if path is None or len(path.parts) < 4:
+    if scheme != "gs" or len(epath.Path(name).parts) < 4:
         raise ValueError(f"{name} must be a local path or gs://BUCKET/NAME.")
-    _prepare_cloud()
-    return path
+    for variable, value in CLOUD_ENVIRONMENT.items():
+        os.environ.setdefault(variable, value)
+    with suppress(AttributeError):  # epath remembers the answer, of local paths too
+        gpath._is_tf_installed.cache_clear()
+    if importlib.util.find_spec("gcsfs") is None:
+        raise ValueError("gs:// needs the package gcsfs: pip install -e '.[gcs]'")
+    import fsspec.config
+
+    # gcsfs would not see what tensorstore writes, were it to remember what it has listed.
+    fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False
+    return epath.Path(name)
 
 
 def is_remote(path: PathLike) -> bool:
@@ -51,21 +57,6 @@ def is_remote(path: PathLike) -> bool:
 def absolute(path: PathLike) -> epath.Path:
     """Returns the path from the root on, as Orbax needs it."""
     return epath.Path(path) if is_remote(path) else epath.Path(pathlib.Path(path).absolute())
-
-
-def check_writable(path: epath.Path) -> None:
-    """Raises ValueError if no object can be written and deleted below gs://…, with the answer."""
-    try:
-        (path / "write_check").write_bytes(b"")
-        (path / "write_check").unlink()
-    except OSError as error:
-        reason = f"{path} cannot be written ({one_line(error)})"
-        raise ValueError(f"{reason}; the account needs {ROLES} on the bucket.") from None
-
-
-def one_line(error: Exception) -> str:
-    """Returns the text of an error of Cloud Storage, which has several lines, as one."""
-    return " ".join(str(error).split())[:300]
 
 
 def write_atomically(path: PathLike, content: str | bytes, writer: str = "") -> None:
@@ -145,17 +136,3 @@ def take_lock(path: epath.Path, flag: str) -> TextIO:
     file.write(f"process {os.getpid()} on {socket.gethostname()}")
     file.flush()
     return file
-
-
-def _prepare_cloud() -> None:
-    """Sets up the libraries behind gs://; raises ValueError if they are not installed."""
-    for name, value in CLOUD_ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    with suppress(AttributeError):  # epath remembers the answer, of local paths too
-        gpath._is_tf_installed.cache_clear()
-    if importlib.util.find_spec("gcsfs") is None:
-        raise ValueError("gs:// needs the package gcsfs: pip install -e '.[gcs]'")
-    import fsspec.config
-
-    # gcsfs would not see what tensorstore writes, were it to remember what it has listed.
-    fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False

@@ -14,14 +14,12 @@ from transformer.checkpoint.train_state import Params
 from transformer.data.corpora.corpora import Tags
 from transformer.data.rows.batch import Batch
 from transformer.data.rows.bucketing import fill_inputs, plan_batches
+from transformer.data.rows.encoded_texts import encode_texts, encode_words
 from transformer.data.rows.images import ImageBatch, are_shares, fill_images, to_patches
-from transformer.data.rows.labelled_words import encode_words
 from transformer.data.rows.ragged import Ragged
-from transformer.data.rows.text_pairs import encode_texts
 from transformer.data.tokenizers.sentencepiece import check_texts
 from transformer.inference.predictor import Predictor
 from transformer.model.encoder_only import pool
-from transformer.parallel.hosts import leave_if_told
 from transformer.registry import task_kind
 from transformer.search.programs import one_behind
 
@@ -40,9 +38,6 @@ class EncoderPredictor(Predictor):
         self.tokenizer: Any = run.tokenizers[0] if run.tokenizers else None
         self._compiled = jax.jit(self._apply)
 
-    def _facts(self) -> list[str]:
-        return [f"{len(self.labels.names)} classes"] if self.labels.names else []
-
     def _apply(self, params: Params, batch: Any) -> jax.Array:
         """Returns an answer for each row of a batch, [B, …]."""
         raise NotImplementedError
@@ -52,11 +47,7 @@ class EncoderPredictor(Predictor):
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Yields (index, answer) of each example; batches: (indices [B], -1 for none; B rows)."""
         given = ((indices, self._compiled(self._params, batch)) for indices, batch in batches)
-        for indices, results in one_behind(given):
-            leave_if_told()
-            answers = jax.device_get(results)
-            for row in np.flatnonzero(indices >= 0):
-                yield int(indices[row]), answers[row]
+        return self._each_row(one_behind(given))
 
     def _sentence_batches(self, source: Ragged) -> Iterator[tuple[np.ndarray, Batch]]:
         """Yields (indices [B] of the sentences, -1 for an empty row; one sentence per row, T = 1).
@@ -108,10 +99,10 @@ class Classifier(EncoderPredictor):
         if not is_image:
             check_texts(examples, "classify")
         batches: Any = self._image_batches if is_image else self._text_batches
-        found = np.zeros((len(examples), len(self.labels.names)), np.float32)
+        answers = np.zeros((len(examples), len(self.labels.names)), np.float32)
         for index, probabilities in self._answers(batches(examples)):
-            found[index] = probabilities
-        return [self._classification(row) for row in found.astype(float)]
+            answers[index] = probabilities
+        return [self._classification(row) for row in answers.astype(float)]
 
     def _apply(self, params: Params, batch: Batch | ImageBatch) -> jax.Array:
         """Returns probabilities [B, classes]."""
@@ -131,10 +122,10 @@ class Classifier(EncoderPredictor):
         size = self.config.decoding.batch_size
         patches = to_patches(self._check_images(images), self.config.data.patch_size)
         for start in range(0, len(patches), size):
-            part = patches[start : start + size]
+            rows = patches[start : start + size]
             indices = np.full(size, -1)
-            indices[: len(part)] = np.arange(start, start + len(part))
-            yield indices, fill_images(part, np.zeros(len(part), np.int32), size)
+            indices[: len(rows)] = np.arange(start, start + len(rows))
+            yield indices, fill_images(rows, np.zeros(len(rows), np.int32), size)
 
     def _check_images(self, images: np.ndarray) -> np.ndarray:
         """Returns images [N, height, width, channels] float32; ValueError if they do not fit."""
@@ -171,13 +162,13 @@ class Tagger(EncoderPredictor):
         """
         check_texts(texts, "tag")
         source, firsts = encode_words(self.tokenizer, texts, self.config.model)
-        found: list[list[str]] = [[] for _ in texts]
+        labels: list[list[str]] = [[] for _ in texts]
         for index, classes in self._answers(self._sentence_batches(source)):
             places = firsts[index]
             num_seen = min(source.lengths[index], self.config.data.row_length) - 1  # without EOS
             names = [self.labels.names[n] for n in classes[places[places < num_seen]]]
-            found[index] = names + [NOT_SEEN] * (len(places) - len(names))
-        return found
+            labels[index] = names + [NOT_SEEN] * (len(places) - len(names))
+        return labels
 
     def _apply(self, params: Params, batch: Batch) -> jax.Array:
         """Returns the class of each position, [B, S]."""
@@ -198,10 +189,6 @@ class TextEncoder(EncoderPredictor):
 
     tasks = ("masked_lm", "classification", "token_classification", "translation")
 
-    @property
-    def _is_translation(self) -> bool:
-        return task_kind(self.config.task) == "translation"
-
     def encode(self, texts: Sequence[str], *, pooling: str = "mean") -> np.ndarray:
         """Returns a vector per text, [N, D] float32, in order; no text changes another's vector.
 
@@ -213,18 +200,18 @@ class TextEncoder(EncoderPredictor):
         check_texts(texts, "encode")
         if pooling not in POOLINGS:
             raise ValueError(f"pooling must be {' or '.join(POOLINGS)}, not {pooling!r}.")
-        if self._is_translation:
+        if task_kind(self.config.task) == "translation":
             texts = [*map(Tags(self.config.data).put_on, texts)]
         source = encode_texts(self.tokenizer, texts, self.config.model)
         vectors = np.zeros((len(texts), self.config.model.d_model), np.float32)
-        for index, found in self._answers(self._sentence_batches(source)):
-            vectors[index] = found[POOLINGS.index(pooling)]
+        for index, pooled in self._answers(self._sentence_batches(source)):
+            vectors[index] = pooled[POOLINGS.index(pooling)]
         return vectors
 
     def _apply(self, params: Params, batch: Batch) -> jax.Array:
         """Returns a vector for each of `POOLINGS`, [B, 2, D]."""
         inputs: tuple[Any, ...] = (batch,)
-        if self._is_translation:
+        if task_kind(self.config.task) == "translation":
             inputs = batch.inputs, batch.input_positions, batch.input_segments
         encode = partial(self.model.apply, deterministic=True, method="encode")
         encoded: Any = encode({"params": params}, *inputs)

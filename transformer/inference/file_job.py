@@ -17,20 +17,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import islice, repeat, zip_longest
+from itertools import chain, islice, repeat, zip_longest
 from pathlib import Path
 from typing import IO, Any
 
 import jax
 
 from transformer import console
-from transformer.checkpoint.fingerprint import fingerprints
 from transformer.console import Phase, format_seconds, phase, quantity, say
 from transformer.data.files.text import Lines, count_lines, open_lines
 from transformer.files import storage
 from transformer.inference import CHUNK_LINES
-from transformer.inference.predictor import Predictor
 from transformer.inference.resumable_output import ResumableFile
+from transformer.inference.translation import Translation, format_rows
+from transformer.inference.translator import Translator
 from transformer.parallel import hosts
 
 FIRST_CHUNK_LINES = 64  # of a stream, whose reader should not wait long for the first line
@@ -40,61 +40,6 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": partial(gzip.compress, compresslevel=6, mtime=0),
     ".xz": lzma.compress,
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answerer:
-    """What answers lines of text, and what its answers depend on.
-
-    answer: returns one text for each line of a list; none may depend on the other lines.
-    identity: {name: value} of everything on which the answers depend, besides the lines; a job that
-      was stopped is resumed only if it is the same. `identity_of` gives that of a `Predictor`.
-    num_cut: returns how many lines so far were too long to be read whole.
-    cut: what happened to those, as what follows "2 texts": "longer than 64 tokens, cut there".
-    """
-
-    answer: Callable[[list[str]], Sequence[str]]
-    identity: dict[str, Any]
-    num_cut: Callable[[], int] = lambda: 0
-    cut: str = "cut"
-
-
-def answer_file(
-    answerer: Answerer, input: str, output: str = "", *, chunk_lines: int = CHUNK_LINES
-) -> None:
-    """Writes one line for each line of a text; the arguments are those of `FileJob`."""
-
-    def answer(chunk: Chunk) -> Iterator[str]:
-        answers = answerer.answer(chunk.lines)
-        if len(answers) != len(chunk.lines):
-            raise ValueError(f"the task gave {len(answers)} answers; there must be one a line.")
-        return (LINE_BREAKS.sub(" ", text) for text in answers)
-
-    FileJob([input], output, answer, answerer.identity, chunk_lines).run()
-
-
-def identity_of(predictor: Predictor) -> dict[str, Any]:
-    """Returns {name: value} of everything of a run on which its outputs depend."""
-    values, names = predictor.config.values(), predictor.labels.names
-    model = {k: v for k, v in values.items() if k.startswith("model.") or k == "data.row_length"}
-    return {
-        "checkpoint": predictor.run.checkpoint,
-        "parameters": zlib.crc32(repr(fingerprints(predictor.params)).encode()),
-        "model": zlib.crc32(repr(model).encode()),
-        "vocabulary": [zlib.crc32(tokenizer.to_bytes()) for tokenizer in predictor.tokenizers],
-        **({"classes": zlib.crc32(repr(names).encode())} if names else {}),
-    }
-
-
-def check_files(output: str, *files: str) -> None:
-    """Raises ValueError for an output that cannot be written, and for texts that do not pair."""
-    if output and not storage.is_remote(output):
-        folder = os.path.dirname(os.path.realpath(output))
-        if os.path.isdir(output) or not os.path.isdir(folder):
-            raise ValueError(f"--output must be a file in a folder that exists, not {output}.")
-    counts = [count_lines(path) for path in files]
-    if None not in counts:
-        _check_equal(files, counts)
 
 
 # ---- the text
@@ -166,6 +111,17 @@ def _check_equal(names: Sequence[str], counts: Sequence[int | None]) -> None:
 
 
 # ---- the work
+
+
+def check_files(output: str, *files: str) -> None:
+    """Raises ValueError for an output that cannot be written, and for texts that do not pair."""
+    if output and not storage.is_remote(output):
+        folder = os.path.dirname(os.path.realpath(output))
+        if os.path.isdir(output) or not os.path.isdir(folder):
+            raise ValueError(f"--output must be a file in a folder that exists, not {output}.")
+    counts = [count_lines(path) for path in files]
+    if None not in counts:
+        _check_equal(files, counts)
 
 
 @dataclass(frozen=True)
@@ -306,3 +262,97 @@ class JobProgress:
             if self._num_done_before:
                 text += f"; {self._num_done_before:,} already done"
             say(f"{text}: {output}" if output else text)
+
+
+# ---- what lines are answered by
+
+
+def translate_file(
+    translator: Translator,
+    input: str,
+    output: str = "",
+    *,
+    nbest: int = 0,
+    scores: bool = False,
+    jsonl: bool = False,
+    alignments: bool = False,
+    score: str = "",
+    prefixes: str = "",
+    chunk_lines: int = CHUNK_LINES,
+    **options: Any,
+) -> None:
+    """Translates each line of a file, of any size and in order; resumes a job that was stopped.
+
+    Args:
+      input, output, chunk_lines: as of `FileJob`.
+      nbest: translations per line (0: one), with their numbers and scores.
+      scores: whether each translation is followed by its score.
+      jsonl: whether a line is a JSON object.
+      alignments: whether each translation is followed by its word alignment.
+      score: a file of targets to be scored; nothing is translated then.
+      prefixes: a file with the beginning of each translation.
+      options: of the search, as `Translator.translate` takes them.
+
+    Raises ValueError for options that the translator refuses, and as `FileJob.run`.
+    """
+    companion, form = score or prefixes, dict(nbest=nbest, scores=scores, jsonl=jsonl)
+    form |= dict(alignments=alignments, score=bool(score))
+
+    def answer(chunk: Chunk) -> Iterator[str]:
+        best = _translations(translator, chunk, nbest, options, is_given=bool(score))
+        if alignments:
+            firsts = [several[0] for several in best]
+            for first, pairs in zip(firsts, translator.align(chunk.lines, firsts), strict=True):
+                first.alignment = pairs
+        companions = chunk.companions or [""] * len(chunk.lines)
+        lines = zip(chunk.lines, companions, best, strict=True)
+        rows = (format_rows(n, *line, **form) for n, line in enumerate(lines, chunk.start))
+        return chain.from_iterable(rows)
+
+    answer(Chunk(0, 0, [], [] if companion else None))  # refuses impossible options
+    identity = translator.identity() | form | {"options": options, "prefixes": bool(prefixes)}
+    files = [input, companion] if companion else [input]
+    FileJob(files, output, answer, identity, chunk_lines).run()
+
+
+def _translations(
+    translator: Translator, chunk: Chunk, nbest: int, options: dict[str, Any], *, is_given: bool
+) -> list[list[Translation]]:
+    """Returns a list of translations per line, best first; the given target if `is_given`."""
+    if is_given:
+        return [[given] for given in translator.score(chunk.lines, chunk.companions or [])]
+    options = options | {"prefixes": chunk.companions}
+    if nbest:
+        return translator.translate(chunk.lines, nbest=nbest, **options)
+    return [[best] for best in translator.translate(chunk.lines, **options)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answerer:
+    """What answers lines of text, and what its answers depend on.
+
+    answer: returns one text for each line of a list; none may depend on the other lines.
+    identity: {name: value} of everything on which the answers depend, besides the lines; a job that
+      was stopped is resumed only if it is the same. `Predictor.identity` gives that of a model.
+    num_cut: returns how many lines so far were too long to be read whole.
+    cut: what happened to those, as what follows "2 texts": "longer than 64 tokens, cut there".
+    """
+
+    answer: Callable[[list[str]], Sequence[str]]
+    identity: dict[str, Any]
+    num_cut: Callable[[], int] = lambda: 0
+    cut: str = "cut"
+
+
+def answer_file(
+    answerer: Answerer, input: str, output: str = "", *, chunk_lines: int = CHUNK_LINES
+) -> None:
+    """Writes one line for each line of a text; the arguments are those of `FileJob`."""
+
+    def answer(chunk: Chunk) -> Iterator[str]:
+        answers = answerer.answer(chunk.lines)
+        if len(answers) != len(chunk.lines):
+            raise ValueError(f"the task gave {len(answers)} answers; there must be one a line.")
+        return (LINE_BREAKS.sub(" ", text) for text in answers)
+
+    FileJob([input], output, answer, answerer.identity, chunk_lines).run()

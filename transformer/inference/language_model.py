@@ -3,7 +3,7 @@
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,7 +15,6 @@ from transformer.inference.predictor import Predictor
 from transformer.search.continuation import (
     ContinuationPrograms,
     cache_length,
-    cache_lengths,
     num_given,
     up_to,
 )
@@ -28,6 +27,15 @@ OPTIONS = ("temperature", "top_k", "top_p")
 NO_END = FREE  # an id that no token has, so that a text which "ends" with it never ends
 UNBOUNDED = 2**30  # the window of a model with a memory
 STRIDE = 8  # positions between two texts that `stream` shows
+NOTHING = np.zeros(0, np.int32)
+
+
+class Window(NamedTuple):
+    """Tokens that are given to the model at once, and how many it adds to them."""
+
+    start: int  # the token before the first position
+    context: np.ndarray  # those at the first positions
+    stop: int  # the number of positions, the new tokens' included
 
 
 class LanguageModel(Predictor):
@@ -50,9 +58,6 @@ class LanguageModel(Predictor):
         super().__init__(run, devices)
         self.tokenizer = run.tokenizers[0]
         self._programs: dict[Sampling, ContinuationPrograms] = {}
-
-    def _facts(self) -> list[str]:
-        return [f"{self.tokenizer.vocab_size:,} tokens"]
 
     def generate(
         self,
@@ -80,17 +85,26 @@ class LanguageModel(Predictor):
         Raises ValueError for an unknown or impossible option.
         """
         check_texts(prompts, "generate")
-        method = self._method(num_pieces, one_line, sampling)
-        given, texts = self._encode_prompts(prompts), [""] * len(prompts)
+        method, ends = self._method(num_pieces, one_line, sampling), self._ends(one_line)
+        given, generated = self._encode_prompts(prompts), [NOTHING for _ in prompts]
         num_rows = self.config.decoding.batch_size if full_batches or len(prompts) > 1 else 1
-        for rows in self._batches(given, num_pieces, num_rows):
-            part = [given[row] for row in rows]
-            *_, found = self._continue(part, num_rows, num_pieces, one_line, seed, method)
-            for row, ids in zip(rows, found, strict=True):
-                texts[row] = self.decode(ids)
+        waiting = range(len(prompts))
+        while waiting := [i for i in waiting if self._num_left(generated[i], num_pieces, ends)]:
+            # Texts whose windows have caches of one length run the same programs as each alone.
+            alike = defaultdict(list)
+            for i in waiting:
+                num_left = num_pieces - len(generated[i])
+                window = self._next_window(np.append(given[i], generated[i]), num_left)
+                alike[self._cache_length(window)].append((i, window))
+            for group in alike.values():
+                for start in range(0, len(group), num_rows):
+                    rows, windows = zip(*group[start : start + num_rows], strict=True)
+                    *_, new = self._fill(windows, num_rows, seed, method)
+                    for i, ids in zip(rows, new, strict=True):
+                        generated[i] = np.append(generated[i], ids)
         lengths = map(len, given)
         self.num_truncated += sum(num_given(n, num_pieces, self._window) < n for n in lengths)
-        return texts
+        return [self.decode(up_to(ends, ids)) for ids in generated]
 
     def stream(
         self,
@@ -102,14 +116,19 @@ class LanguageModel(Predictor):
         **sampling: Any,
     ) -> Iterator[str]:
         """Yields, `STRIDE` tokens at a time, the text that `generate` returns for one prompt."""
-        shown = text = ""
-        method = self._method(num_pieces, one_line, sampling)
-        given = self._encode_prompts([prompt])
-        for (ids,) in self._continue(given, 1, num_pieces, one_line, seed, method):
-            text = self.decode(ids)
-            if text.startswith(shown) and not text.endswith("\ufffd"):  # half a character
-                yield text[len(shown) :]
-                shown = text
+        method, ends = self._method(num_pieces, one_line, sampling), self._ends(one_line)
+        (given,), shown, text, generated = self._encode_prompts([prompt]), "", "", NOTHING
+        while num_left := self._num_left(generated, num_pieces, ends):
+            window, longer = self._next_window(np.append(given, generated), num_left), generated
+            for (new,) in self._fill([window], 1, seed, method):
+                longer = np.append(generated, new)
+                text = self.decode(up_to(ends, longer))
+                if text.startswith(shown) and not text.endswith("\ufffd"):  # half a character
+                    yield text[len(shown) :]
+                    shown = text
+                if not self._num_left(longer, num_pieces, ends):
+                    break
+            generated = longer
         yield text[len(shown) :]
 
     def encode(self, text: str) -> np.ndarray:
@@ -121,7 +140,7 @@ class LanguageModel(Predictor):
         if self.tokenizer.line_breaks_are_text:
             return self.tokenizer.decode(ids)
         ends = np.flatnonzero(np.asarray(ids) == EOS) + 1
-        return "\n".join(self.tokenizer.decode(part) for part in np.split(ids, ends))
+        return "\n".join(self.tokenizer.decode(line) for line in np.split(ids, ends))
 
     def _method(self, num_pieces: int, one_line: bool, sampling: dict[str, Any]) -> Sampling:
         """Returns the search; raises ValueError for options that are unknown or impossible."""
@@ -139,45 +158,20 @@ class LanguageModel(Predictor):
             warnings.warn(f"the prompts have {num_unknown} unknown tokens", stacklevel=3)
         return given
 
-    def _batches(
-        self, given: Sequence[np.ndarray], num_pieces: int, size: int
-    ) -> Iterator[list[int]]:
-        """Yields the indices of at most `size` texts that are continued by the same programs."""
-        start, alike = self.tokenizer.line_breaks_are_text, defaultdict(list)
-        for index, ids in enumerate(given):
-            alike[cache_lengths(len(ids), num_pieces, self._window, start)].append(index)
-        for indices in alike.values():
-            yield from (indices[n : n + size] for n in range(0, len(indices), size))
+    @staticmethod
+    def _num_left(generated: np.ndarray, num_pieces: int, ends: list[int]) -> int:
+        """Returns how many tokens a continuation still lacks."""
+        return 0 if np.isin(generated, ends).any() else num_pieces - len(generated)
 
-    def _continue(
-        self,
-        given: Sequence[np.ndarray],
-        num_rows: int,
-        num_pieces: int,
-        one_line: bool,
-        seed: int,
-        method: Sampling,
-    ) -> Iterator[list[np.ndarray]]:
-        """Yields the ids generated so far for each text, every `STRIDE` positions."""
-        ends = self._ends(one_line)
-        generated = [np.zeros(0, np.int32) for _ in given]
+    def _next_window(self, text: np.ndarray, num_left: int) -> Window:
+        """Returns what is generated next of a text that lacks so many tokens."""
+        start, context = EOS, text[len(text) - num_given(len(text), num_left, self._window) :]
+        if self.tokenizer.line_breaks_are_text and len(context):  # no EOS stands before it
+            start, context = context[0], context[1:]
+        return Window(start, context, min(self._window, len(context) + num_left))
 
-        def is_complete(ids: np.ndarray) -> bool:
-            return len(ids) >= num_pieces or bool(np.isin(ids, ends).any())
-
-        while not all(map(is_complete, generated)):
-            num_left = [num_pieces - len(ids) for ids in generated]
-            before = generated
-            texts = map(np.append, given, before)
-            contexts = [
-                text[len(text) - num_given(len(text), left, self._window) :]
-                for text, left in zip(texts, num_left, strict=True)
-            ]
-            for new in self._fill_window(method, num_rows, contexts, num_left, seed):
-                generated = [np.append(old, ids) for old, ids in zip(before, new, strict=True)]
-                yield [up_to(ends, ids) for ids in generated]
-                if all(map(is_complete, generated)):
-                    return
+    def _cache_length(self, window: Window) -> int:
+        return cache_length(window.stop, self._window)
 
     def _ends(self, one_line: bool) -> list[int]:
         """Returns the ids that end a continuation, first the one that also ends a hypothesis."""
@@ -190,43 +184,26 @@ class LanguageModel(Predictor):
     def _window(self) -> int:
         return UNBOUNDED if self.config.model.has_memory else self.config.data.row_length
 
-    def _fill_window(
-        self,
-        method: Sampling,
-        num_rows: int,
-        contexts: list[np.ndarray],
-        num_left: list[int],
-        seed: int,
+    def _fill(
+        self, windows: Sequence[Window], num_rows: int, seed: int, method: Sampling
     ) -> Iterator[list[np.ndarray]]:
-        """Yields the new ids of each text every `STRIDE` positions, until the window is full."""
-        window = self._window
-        starts = np.full(num_rows, EOS, np.int32)
-        if self.tokenizer.line_breaks_are_text:  # such models see a text without EOS before it
-            starts[: len(contexts)] = [ids[0] if len(ids) else EOS for ids in contexts]
-            contexts = [ids[1:] for ids in contexts]
-        stops = np.zeros(num_rows, np.int32)  # the position up to which each text is generated
-        for row, (ids, number) in enumerate(zip(contexts, num_left, strict=True)):
-            stops[row] = min(window, len(ids) + number) if number > 0 else 0
-        length = cache_length(int(stops.max()), window)
+        """Yields the new ids of each window every `STRIDE` positions; their caches are alike."""
+        length = self._cache_length(windows[0])
+        starts, stops = np.full(num_rows, EOS, np.int32), np.zeros(num_rows, np.int32)
         forced = np.full((num_rows, length), FREE, np.int32)
-        for row, ids in enumerate(contexts):
-            forced[row, : len(ids)] = ids
+        for row, (start, context, stop) in enumerate(windows):
+            starts[row], stops[row], forced[row, : len(context)] = start, stop, context
         # A maximal length beyond the window, as no hypothesis has to end at the last position.
-        limits = Limits(np.where(stops, window + 1, 0), forced)
+        limits = Limits(np.where(stops, self._window + 1, 0), forced)
         if method not in self._programs:
             self._programs[method] = ContinuationPrograms(self.model, method)
         programs = self._programs[method]
         state, cache = programs.begin(make_rngs(seed, np.maximum(forced, 0)), starts, length)
         for position in range(0, int(stops.max()), STRIDE):
             stop = np.int32(min(position + STRIDE, length))
-            state, cache, is_finished = programs.advance(
-                self._params, limits, state, cache, np.int32(position), stop
-            )
-            yield [
-                row[len(context) : min(stop, last)]
-                for row, context, last in zip(
-                    np.asarray(state.ids)[:, 0], contexts, stops, strict=False
-                )
-            ]
+            arrays = self._params, limits, state, cache
+            state, cache, is_finished = programs.advance(*arrays, np.int32(position), stop)
+            rows = zip(np.asarray(state.ids)[:, 0], windows, strict=False)
+            yield [row[len(w.context) : min(stop, w.stop)] for row, w in rows]
             if is_finished:
                 return

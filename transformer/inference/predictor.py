@@ -1,15 +1,19 @@
 """What Translator, Classifier and the like share: a model and parameters on devices."""
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import jax
+import numpy as np
 from etils.epath import PathLike
 from jax.typing import DTypeLike
 
+from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.restore import Run, cast_matrices, count_parameters, restore
 from transformer.checkpoint.train_state import Params
+from transformer.parallel.hosts import leave_if_told
 from transformer.search.programs import make_replicas, replicate
 
 
@@ -69,14 +73,37 @@ class Predictor:
         cast = None if params is None else cast_matrices(params, self.config)
         self._params = None if params is None else replicate(self.replicas, cast)
 
+    @staticmethod
+    def _each_row(
+        results: Iterable[tuple[np.ndarray, jax.Array]],
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields (index, result) of each example; results: (indices [B], -1 for none; [B, …])."""
+        for indices, result in results:
+            leave_if_told()
+            values = jax.device_get(result)
+            for row in np.flatnonzero(indices >= 0):
+                yield int(indices[row]), values[row]
+
+    def identity(self) -> dict[str, Any]:
+        """Returns {name: value} of everything of the run on which its outputs depend."""
+        values, labels = self.config.values(), self.labels.names
+        settings = {
+            setting.name: values[setting.name]
+            for setting in self.config.settings()
+            if setting.name.startswith(("model.", "data.row_length"))
+            or (setting.name.startswith("decoding.") and setting.changes_result)
+        }
+        return {
+            "checkpoint": self.run.checkpoint,
+            "parameters": zlib.crc32(repr(fingerprints(self.params)).encode()),
+            "settings": zlib.crc32(repr(settings).encode()),
+            "vocabulary": [zlib.crc32(tokenizer.to_bytes()) for tokenizer in self.tokenizers],
+            "classes": zlib.crc32(repr(labels).encode()),
+        }
+
     def __repr__(self) -> str:
-        """As "Translator(runs/x, best (600), en-de, 1.18M parameters, float32, 1 × cpu)"."""
+        """As "Translator(runs/x, best (600), 1.18M parameters, float32, 1 × cpu)"."""
         devices = self.replicas.devices.ravel()
-        facts = [self.run.name, *self._facts()]
-        facts += [count_parameters(self._params), self.config.model.dtype]
+        facts = [self.run.name, count_parameters(self._params), self.config.model.dtype]
         facts.append(f"{len(devices)} × {devices[0].device_kind}")
         return f"{type(self).__name__}({', '.join(facts)})"
-
-    def _facts(self) -> list[str]:
-        """Returns what is to be known of the run, for `repr`."""
-        return []

@@ -17,6 +17,7 @@ from transformer.console import quantity
 from transformer.exit_codes import ResumableError
 from transformer.files import storage
 from transformer.files.parts import LOOK_EVERY, Parts, part_name
+from transformer.files.reading import reason_of
 from transformer.parallel import hosts
 
 
@@ -136,7 +137,7 @@ class ResumableFile:
             if self._is_open and not is_needed:
                 self._remove()
         except OSError as error:  # other files may have been put there
-            reason = f"{self.folder} could not be removed: {error.strerror}"
+            reason = f"{self.folder} could not be removed: {reason_of(error)}"
             warnings.warn(reason, stacklevel=2)
         finally:
             if self._lock:

@@ -67,8 +67,8 @@ class ModelFunctions:
             _, variables = model.apply(
                 {"params": params}, batch, deterministic=True, mutable="intermediates"
             )
-            found = variables["intermediates"]
-            return found.get("models_0", found)  # of an ensemble, those of its first model
+            stacks = variables["intermediates"]
+            return stacks.get("models_0", stacks)  # of an ensemble, those of its first model
 
         def to_source(params: Params, batch: Batch) -> jax.Array:  # [B, T, layers, S], head's mean
             weights = by_layer(attention(params, batch)["decoder"], "encoder_attention")
@@ -86,11 +86,11 @@ class ModelFunctions:
         length = next(n for n in bucket_lengths(max(s, t)) if n >= max(s, t))
         sides = Ragged.from_lists([source]), Ragged.from_lists([target])
         batch = one_pair_per_row(*sides, np.array([0]), length)
-        found = jax.device_get(self._attention(params, batch))
+        stacks = jax.device_get(self._attention(params, batch))
         return (
-            weights_of(found["encoder"], "self_attention")[:, :, :s, :s],
-            weights_of(found["decoder"], "self_attention")[:, :, :t, :t],
-            weights_of(found["decoder"], "encoder_attention")[:, :, :t, :s],
+            weights_of(stacks["encoder"], "self_attention")[:, :, :s, :s],
+            weights_of(stacks["decoder"], "self_attention")[:, :, :t, :t],
+            weights_of(stacks["decoder"], "encoder_attention")[:, :, :t, :s],
         )
 
 

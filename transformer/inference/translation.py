@@ -1,8 +1,12 @@
 """A translation: its text, its scores, its word alignment, and the one to choose of several."""
 
+import json
+import math
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +14,7 @@ from transformer.data.tokenizers.files import Tokenizer
 from transformer.search.decoding import Hypotheses
 from transformer.special_tokens import EOS
 
+SEPARATORS = re.compile(r"[\t\n\r]")  # between the fields and lines of the text formats
 Alignment = list[tuple[int, int]]  # (source word, target word), both from 0
 ORDER, BETA = 6, 2  # of chrF2, as sacrebleu counts it
 
@@ -142,3 +147,53 @@ def pharaoh(alignment: Alignment) -> str:
     '0-0 2-1'
     """
     return " ".join(f"{source}-{target}" for source, target in alignment)
+
+
+# ---- lines of a file
+
+
+def format_rows(
+    number: int,
+    source: str,
+    companion: str,
+    best: Sequence[Translation],
+    *,
+    nbest: int = 0,
+    scores: bool = False,
+    jsonl: bool = False,
+    alignments: bool = False,
+    score: bool = False,
+) -> Iterator[str]:
+    """Yields the lines of a file for a sentence; nothing in a translation can break one.
+
+    number: of the line, from 0. best: its n-best list; if `score`, the `companion` as a
+    Translation. The others are those of `file_job.translate_file`.
+    """
+    first, text = best[0], SEPARATORS.sub(" ", best[0].text)
+    if jsonl and score:
+        pieces = {"pieces": len(first.ids)}
+        yield _json({"source": source, "target": companion, **_numbers(first), **pieces})
+    elif jsonl:
+        translations = [{"text": one.text, **_numbers(one)} for one in best]
+        yield _json({"source": source, "translations": translations})
+    elif alignments:
+        yield f"{text}\t{pharaoh(first.alignment or [])}"
+    elif score:
+        yield f"{first.log_prob:.6f}\t{first.score:.6f}"
+    elif nbest:
+        for one in best:
+            yield f"{number}\t{SEPARATORS.sub(' ', one.text)}\t{one.score:.6f}"
+    else:
+        yield f"{text}\t{first.score:.6f}" if scores else text
+
+
+def _numbers(translation: Translation) -> dict[str, Any]:
+    """Returns the scores to six digits, None for infinity and NaN, and the alignment if any."""
+    numbers = {"score": translation.score, "log_prob": translation.log_prob}
+    rounded = {k: round(float(x), 6) if math.isfinite(x) else None for k, x in numbers.items()}
+    aligned = translation.alignment
+    return rounded if aligned is None else rounded | {"alignment": pharaoh(aligned)}
+
+
+def _json(record: dict[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False, allow_nan=False)

@@ -11,7 +11,7 @@ import numpy as np
 from etils.epath import PathLike
 
 from transformer.checkpoint.restore import Run, restore
-from transformer.console import counted, phase
+from transformer.console import counted
 from transformer.data.corpora.corpora import Tags
 from transformer.data.rows.bucketing import plan_batches
 from transformer.data.rows.ragged import Ragged
@@ -91,26 +91,23 @@ class Translator(Predictor):
         the vocabularies differ.
         """
         named = [split_checkpoint(run) for run in runs]
-        found = [restore(p, own or checkpoint, tasks=cls.tasks, **options) for p, own in named]
-        for (path, _), run in zip(named, found, strict=True):
-            if _shared(run) != _shared(found[0]):
+        members = [restore(p, own or checkpoint, tasks=cls.tasks, **options) for p, own in named]
+        for (path, _), run in zip(named, members, strict=True):
+            if _shared(run) != _shared(members[0]):
                 raise ValueError(
                     f"An ensemble needs runs of one vocabulary, languages, data.row_length and "
                     f"model.max_positions, which {path} does not share with {named[0][0]}."
                 )
-        types = {run.config.model.dtype for run in found}
+        types = {run.config.model.dtype for run in members}
         widest = types.pop() if len(types) == 1 else "float32"  # no parameter is rounded then
         together = replace(
-            found[0],
-            model=Ensemble(tuple(run.model for run in found)),
-            params={f"models_{index}": run.params for index, run in enumerate(found)},
-            config=found[0].config.with_values({"model.dtype": widest}),
-            checkpoint=" and ".join(f"{run.workdir.path} {run.checkpoint}" for run in found),
+            members[0],
+            model=Ensemble(tuple(run.model for run in members)),
+            params={f"models_{index}": run.params for index, run in enumerate(members)},
+            config=members[0].config.with_values({"model.dtype": widest}),
+            checkpoint=" and ".join(f"{run.workdir.path} {run.checkpoint}" for run in members),
         )
         return cls(together, devices)
-
-    def _facts(self) -> list[str]:
-        return [f"{self.config.data.source_language}-{self.config.data.target_language}"]
 
     def largest_bucket(self) -> int:
         """Returns the most source tokens that are translated: a training row, at least 256."""
@@ -195,8 +192,8 @@ class Translator(Predictor):
         forced = Ragged.encode(self.tokenizer, [pairs[i][1] for i in nonempty])
         sizes = self._batch_size(), self.largest_bucket()
         corpus = CorpusSearch(self._programs(search), self._params, search, *sizes)
-        found = corpus.run(source, forced)
-        for index, hypotheses in counted(found, "translating", len(nonempty)):
+        searched = corpus.run(source, forced)
+        for index, hypotheses in counted(searched, "translating", len(nonempty)):
             leave_if_told()
             best = best_translations(hypotheses, search.nbest, self.tokenizer)
             if search.mbr:
@@ -280,15 +277,14 @@ class Translator(Predictor):
         _check_pairs(sources, targets)
         source = Ragged.encode(self.source_tokenizer, [*map(self._tags.put_on, sources)])
         target = Ragged.encode(self.tokenizer, targets)
-        decoding = self.config.decoding
+        decoding, log_probs = self.config.decoding, np.full(len(targets), np.nan)
         penalty = make_length_penalty(decoding.length_penalty, decoding.alpha)
-        fits = self._fitting(source, target, "nan for a score")
-        sides, log_probs = (source.take(fits), target.take(fits)), np.full(len(targets), np.nan)
-        rows = self._compute(self._functions.log_probs, *sides, sides[1].lengths)
-        log_probs[fits] = [row[self._num_unscored :].sum() for row in rows]
+        function = self._functions.log_probs
+        for index, row in self._fitting(function, source, target, "nan for a score"):
+            log_probs[index] = row[self._num_unscored :].sum()
         scores = log_probs / np.asarray(penalty(target.lengths))
         scored = zip(targets, scores.tolist(), log_probs.tolist(), strict=True)
-        return [Translation(*found, target[index].tolist()) for index, found in enumerate(scored)]
+        return [Translation(*facts, target[index].tolist()) for index, facts in enumerate(scored)]
 
     def align(
         self, sources: Sequence[str], targets: Sequence[str | Translation], layer: int | None = None
@@ -301,27 +297,30 @@ class Translator(Predictor):
         source = Ragged.encode(self.source_tokenizer, tagged)
         encode = self.tokenizer.encode
         ids = [t.ids if isinstance(t, Translation) else encode([t])[0] for t in targets]
-        target, found = Ragged.from_lists(ids), [Alignment() for _ in ids]
-        fits = self._fitting(source, target, "no alignment")
-        sides = source.take(fits), target.take(fits)
-        rows = self._compute(self._functions.to_source, *sides, sides[1].lengths)
-        for index, weights in zip(fits, rows, strict=True):
+        target, alignments = Ragged.from_lists(ids), [Alignment() for _ in ids]
+        for index, weights in self._fitting(
+            self._functions.to_source, source, target, "no alignment"
+        ):
             num_tags = len(tagged[index].split()) - len(sources[index].split())
-            ours = word_numbers(self.source_tokenizer, source[index].tolist(), num_tags)
+            source_words = word_numbers(self.source_tokenizer, source[index].tolist(), num_tags)
+            target_words = word_numbers(self.tokenizer, ids[index])
             chosen = default_layer(weights.shape[1]) if layer is None else layer
-            theirs = word_numbers(self.tokenizer, ids[index])
-            found[index] = align_words(weights[:, chosen], ours, theirs)
-        return found
+            alignments[index] = align_words(weights[:, chosen], source_words, target_words)
+        return alignments
 
     # ---- shared
 
-    def _fitting(self, source: Ragged, target: Ragged, otherwise: str) -> np.ndarray:
-        """Returns the pairs that the model takes; warns what the others get."""
+    def _fitting(
+        self, function: BatchFn, source: Ragged, target: Ragged, otherwise: str
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields (index, result) of each pair that the model takes; warns what the others get."""
         longest = self.largest_bucket()
         lengths = np.maximum(source.lengths, target.lengths)
         if (lengths > longest).any():
             warnings.warn(f"pairs of more than {longest} tokens get {otherwise}", stacklevel=3)
-        return np.flatnonzero((lengths <= longest) & (target.lengths > 0))
+        fits = np.flatnonzero((lengths <= longest) & (target.lengths > 0))
+        sides = source.take(fits), target.take(fits)
+        yield from zip(fits, self._compute(function, *sides, sides[1].lengths), strict=True)
 
     def _per_target(
         self, function: BatchFn, sources: Sequence[str], targets: Sequence[str]
@@ -351,18 +350,14 @@ class Translator(Predictor):
         self, function: BatchFn, source: Ragged, target: Ragged, lengths: np.ndarray
     ) -> list[np.ndarray]:
         """Returns function(params, batch) of each pair, cut to its one of `lengths`."""
-        found = [np.zeros(0, np.float32)] * len(source)
-        with phase("scoring given texts", len(source)) as scoring:
-            begun = self._results(function, source, target)
-            if function is not self._functions.logits:  # of which a device may not hold two
-                begun = one_behind(begun)
-            for rows, result in begun:
-                leave_if_told()
-                values = jax.device_get(result)
-                for row in np.flatnonzero(rows >= 0):
-                    found[rows[row]] = values[row, : lengths[rows[row]]]
-                scoring.advance(int((rows >= 0).sum()))
-        return found
+        values = [np.zeros(0, np.float32)] * len(source)
+        results = self._results(function, source, target)
+        if function is not self._functions.logits:  # of which a device may not hold two
+            results = one_behind(results)
+        rows = counted(self._each_row(results), "scoring given texts", len(source))
+        for index, row in rows:
+            values[index] = row[: lengths[index]]
+        return values
 
     def _results(self, function: BatchFn, source: Ragged, target: Ragged) -> Results:
         lengths = np.maximum(source.lengths, target.lengths)

@@ -11,9 +11,10 @@ from etils.epath import PathLike
 
 from transformer.checkpoint.restore import Run
 from transformer.data.corpora.corpora import Tags
-from transformer.data.rows.text_pairs import encode_texts
+from transformer.data.rows.encoded_texts import encode_texts
 from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer
 from transformer.data.tokenizers.sentencepiece import Tokenizer
+from transformer.files.reading import reason_of
 from transformer.inference.encoders import Classifier
 from transformer.inference.translator import Translator
 from transformer.interop.huggingface.vit import NO_CLASS
@@ -83,7 +84,7 @@ def check_transformers(run: Run, folder: PathLike) -> str:
     try:
         difference, compared = compare(run, _TransformersModel(folder, auto_class, **languages))
     except Exception as error:  # whatever another library raises
-        reason = " ".join(str(error).split())[:200]
+        reason = reason_of(error)
         return f"not checked: transformers cannot use {folder} ({reason})"
     said = f"checked beside transformers: {compared} within {difference:.1g}"
     if difference > TOLERANCE:

@@ -15,6 +15,7 @@ from etils.epath import PathLike
 from transformer.checkpoint.export import export
 from transformer.checkpoint.restore import Run, restore
 from transformer.console import say
+from transformer.files.reading import reason_of
 from transformer.files.storage import is_remote, locate
 from transformer.interop.check import check_ctranslate2, check_transformers
 from transformer.interop.ctranslate2.write import check_quantization, save_ctranslate2
@@ -128,7 +129,9 @@ def new_folder(target: epath.Path) -> Generator[epath.Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = epath.Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
-        raise ValueError(f"{target} cannot be written ({error.strerror}); name another.") from None
+        raise ValueError(
+            f"{target} cannot be written ({reason_of(error)}); name another."
+        ) from None
     try:
         yield temporary / target.name
         os.replace(temporary / target.name, target)

@@ -22,9 +22,9 @@ from transformer.interop.check import check_transformers
 from transformer.interop.export_model import new_folder
 from transformer.interop.huggingface import bert, gpt2, vit
 from transformer.interop.huggingface.seq2seq import read_seq2seq
-from transformer.interop.huggingface.settings import read_settings
 from transformer.interop.marian.read import read_marian
 from transformer.interop.portable_model import PortableModel
+from transformer.interop.settings import read_settings
 from transformer.parallel.devices import host_device
 from transformer.registry import task_kind
 from transformer.workdir import WorkDir

@@ -86,20 +86,14 @@ class KVCache(NamedTuple):
     value: jax.Array  # [B, N, S, H]
 
 
-def empty_cache(
-    batch_size: int,
-    num_beams: int,
-    length: int,
-    num_heads: int,
-    widths: tuple[int, int],
-    dtype: jnp.dtype,
-) -> KVCache:
-    """Returns zeros for `length` columns; widths: those of a key and of a value."""
-    key_width, value_width = widths
-    num_keys = length * num_beams
+def empty_cache(config: ModelConfig, batch_size: int, num_beams: int, num_columns: int) -> KVCache:
+    """Returns zeros for one block."""
+    key_width, value_width = config.widths_of_head
+    size, dtype = (batch_size, config.num_heads), jnp.dtype(config.dtype)
+    num_keys = num_columns * num_beams
     return KVCache(
-        key=jnp.zeros((batch_size, num_heads, key_width, num_keys), dtype),
-        value=jnp.zeros((batch_size, num_heads, num_keys, value_width), dtype),
+        jnp.zeros((*size, key_width, num_keys), dtype),
+        jnp.zeros((*size, num_keys, value_width), dtype),
     )
 
 
@@ -230,10 +224,10 @@ class MultiHeadAttention(nn.Module):
         attended = self.attention_fn(*arrays, **options)
         query, _, value = arrays
         shape = (*query.shape[:-1], value.shape[-1])
-        if (found := getattr(attended, "shape", type(attended).__name__)) != shape:
+        if (returned := getattr(attended, "shape", type(attended).__name__)) != shape:
             raise ValueError(
                 f"model.attention={self.attention} must return an array [B, T, N, H], here "
-                f"{shape}, not {found}."
+                f"{shape}, not {returned}."
             )
         return attended
 

@@ -9,36 +9,17 @@ gets the mean of the values: finite, and of no consequence to the loss. The two 
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 
-from transformer.model.attention_kernel import (
-    attend_in_kernel,
-    gradients_in_kernel,
-    kernel_takes,
-)
+from transformer.model.attention_kernel import attend_in_kernel, gradients_in_kernel, kernel_takes
 from transformer.model.primitives import Array
 
 CUDNN_WIDTH = 128  # the widest head that cuDNN takes on every GPU that has its kernel
 
 WeightsDropout = Callable[[jax.Array], jax.Array]
-
-
-class AttentionFunction(Protocol):
-    """What `MultiHeadAttention` calls: a function, or a module with weights of its own."""
-
-    def __call__(
-        self,
-        query: jax.Array,  # [B, T, N, H]
-        key: jax.Array,  # [B, S, N, H]
-        value: jax.Array,  # [B, S, N, H]
-        *,
-        mask: Array | None = None,  # broadcastable to [B, N, T, S]
-        dropout: WeightsDropout | None = None,
-    ) -> jax.Array:  # [B, T, N, H]
-        ...
+AttentionFunction = Callable[..., jax.Array]  # also a module with weights of its own
 
 
 def scaled_dot_product_attention(

@@ -58,8 +58,8 @@ def attend_in_kernel(
         attended = pl.pallas_call(
             partial(_forward_kernel, head_dim),
             grid=blocks.grid,
-            in_specs=[blocks.of_mask, blocks.of_query, blocks.of_key, blocks.of_key],
-            out_specs=blocks.of_query,
+            in_specs=[blocks.mask, blocks.query, blocks.key, blocks.key],
+            out_specs=blocks.query,
             out_shape=_like(query),
             cost_estimate=_cost(2, visible, query, query, *keys_values),
             interpret=interpret,
@@ -87,9 +87,9 @@ def gradients_in_kernel(
             partial(_backward_kernel, head_dim),
             grid=blocks.grid,
             in_specs=[
-                blocks.of_mask, blocks.of_query, blocks.of_key, blocks.of_key, blocks.of_query
+                blocks.mask, blocks.query, blocks.key, blocks.key, blocks.query
             ],
-            out_specs=[blocks.of_query, blocks.of_key, blocks.of_key],
+            out_specs=[blocks.query, blocks.key, blocks.key],
             out_shape=[_like(query), _like(key), _like(value)],
             scratch_shapes=[pltpu.VMEM(blocks.key_shape, jnp.float32)] * 2,
             cost_estimate=_cost(5, visible, *arrays, query, key, value),
@@ -112,20 +112,20 @@ def _on_each_device(
     rows, _, heads = nn.logical_to_mesh_axes(("batch", None, "heads")) or (None, None, None)
     if rows or heads:  # a compiler that divides arrays over a mesh cannot look into a kernel
         spec = PartitionSpec(rows, None, heads)
-        of_mask = PartitionSpec(rows if len(mask) > 1 else None)
-        in_specs = (of_mask, *[spec] * len(arrays))
+        mask_spec = PartitionSpec(rows if len(mask) > 1 else None)
+        in_specs = (mask_spec, *[spec] * len(arrays))
         call = jax.shard_map(call, in_specs=in_specs, out_specs=spec, check_vma=False)
-    found = call(visible.astype(jnp.int8), *(x.reshape(*x.shape[:2], -1) for x in arrays))
-    return [x.reshape(*x.shape[:2], *query.shape[2:]) for x in found]
+    results = call(visible.astype(jnp.int8), *(x.reshape(*x.shape[:2], -1) for x in arrays))
+    return [x.reshape(*x.shape[:2], *query.shape[2:]) for x in results]
 
 
 class _Blocks(NamedTuple):
     """How the arrays of a kernel are divided."""
 
     grid: tuple[int, int, int]  # rows, groups of heads, blocks of queries
-    of_mask: pl.BlockSpec
-    of_query: pl.BlockSpec
-    of_key: pl.BlockSpec
+    mask: pl.BlockSpec
+    query: pl.BlockSpec
+    key: pl.BlockSpec
     key_shape: tuple[int, int]
 
 
@@ -184,14 +184,8 @@ def _heads(width: int, head_dim: int) -> list[slice]:
     return [slice(start, start + head_dim) for start in range(0, width, head_dim)]
 
 
-def _forward_kernel(
-    head_dim: int,
-    visible_ref: Any,
-    query_ref: Any,
-    key_ref: Any,
-    value_ref: Any,
-    attended_ref: Any,
-) -> None:
+def _forward_kernel(head_dim: int, *refs: Any) -> None:
+    visible_ref, query_ref, key_ref, value_ref, attended_ref = refs
     is_visible = visible_ref[0].astype(jnp.int32) != 0
     for head in _heads(query_ref.shape[2], head_dim):
         value = value_ref[0, :, head]
@@ -200,20 +194,10 @@ def _forward_kernel(
         attended_ref[0, :, head] = attended.astype(attended_ref.dtype)
 
 
-def _backward_kernel(
-    head_dim: int,
-    visible_ref: Any,
-    query_ref: Any,
-    key_ref: Any,
-    value_ref: Any,
-    gradient_ref: Any,
-    query_gradient_ref: Any,
-    key_gradient_ref: Any,
-    value_gradient_ref: Any,
-    key_sum_ref: Any,
-    value_sum_ref: Any,
-) -> None:
+def _backward_kernel(head_dim: int, visible_ref: Any, *refs: Any) -> None:
     """Writes the gradients of the queries; adds up those of keys and values over the queries."""
+    query_ref, *_, query_gradient_ref, key_gradient_ref, value_gradient_ref = refs[:7]
+    key_sum_ref, value_sum_ref = refs[7:]
 
     @pl.when(pl.program_id(2) == 0)
     def _() -> None:
@@ -222,17 +206,17 @@ def _backward_kernel(
 
     is_visible = visible_ref[0].astype(jnp.int32) != 0
     for head in _heads(query_ref.shape[2], head_dim):
-        query, key, value, gradient = (
-            ref[0, :, head] for ref in (query_ref, key_ref, value_ref, gradient_ref)
-        )
+        query, key, value, gradient = (ref[0, :, head] for ref in refs[:4])
         weights = _weights(query, key, is_visible)
         value_sum_ref[:, head] += _product(weights.astype(value.dtype), gradient, 0, 0)
-        of_weights = _product(gradient, value, 1, 1)
-        of_logits = weights * (of_weights - (weights * of_weights).sum(1, keepdims=True))
-        of_logits = jnp.where(is_visible, of_logits, 0.0).astype(query.dtype)
-        of_query = _product(of_logits, key, 1, 0)
-        query_gradient_ref[0, :, head] = of_query.astype(query_gradient_ref.dtype)
-        key_sum_ref[:, head] += _product(of_logits, query, 0, 0)
+        weights_gradient = _product(gradient, value, 1, 1)
+        logits_gradient = weights * (
+            weights_gradient - (weights * weights_gradient).sum(1, keepdims=True)
+        )
+        logits_gradient = jnp.where(is_visible, logits_gradient, 0.0).astype(query.dtype)
+        query_gradient = _product(logits_gradient, key, 1, 0)
+        query_gradient_ref[0, :, head] = query_gradient.astype(query_gradient_ref.dtype)
+        key_sum_ref[:, head] += _product(logits_gradient, query, 0, 0)
 
     @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
     def _() -> None:

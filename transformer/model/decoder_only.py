@@ -6,12 +6,12 @@ import jax.numpy as jnp
 from transformer.data.rows.lm_batches import WindowBatch
 from transformer.model.attention import KVCache, causal_mask
 from transformer.model.embedding import TokenEmbedding
-from transformer.model.layers import DecoderModel
+from transformer.model.layers import StackModel
 from transformer.model.primitives import Array
 from transformer.special_tokens import BOS, PAD, UNK
 
 
-class CausalLM(DecoderModel):
+class CausalLM(StackModel):
     """The decoder alone: predicts each token from those before it (Radford et al. 2018)."""
 
     vocab_size: int
@@ -38,7 +38,7 @@ class CausalLM(DecoderModel):
         c = self.config
         if c.has_memory:
             length = min(length, c.segment_length + c.memory(deterministic=True))
-        return super().init_cache(batch_size, num_beams, length)
+        return self.decoder.init_cache(batch_size, num_beams, length)
 
     def decode_step(
         self,

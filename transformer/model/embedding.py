@@ -53,16 +53,7 @@ class Embedding(nn.Module):
         return logits + self.bias.astype(dtype) if self.config.output_bias else logits
 
 
-def sinusoids(positions: Array, d_model: int) -> jax.Array:
-    """Returns PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos(same).
-
-    positions [...]; returns [..., D] float32.
-    """
-    frequencies = 10_000.0 ** -(jnp.arange(0, d_model, 2) / d_model)
-    return _sines_and_cosines(positions, frequencies)
-
-
-def _sines_and_cosines(positions: Array, frequencies: jax.Array) -> jax.Array:
+def sinusoids(positions: Array, frequencies: Array) -> jax.Array:
     """Returns sin(pos·f_0), cos(pos·f_0), sin(pos·f_1), …: [..., D] of frequencies f [D / 2]."""
     angles = positions[..., None] * frequencies
     pairs = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
@@ -70,29 +61,29 @@ def _sines_and_cosines(positions: Array, frequencies: jax.Array) -> jax.Array:
 
 
 class SinusoidalPositions(nn.Module):
-    """The paper's position encoding; it has no weights."""
+    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos(same): the paper's."""
 
     config: ModelConfig
+    first_position: ClassVar[int] = 0
+
+    def frequencies(self) -> jax.Array:
+        """Returns the factor of the position in each pair of components, [D / 2]."""
+        return 10_000.0 ** -(jnp.arange(0, self.config.d_model, 2) / self.config.d_model)
 
     def __call__(self, positions: Array) -> jax.Array:
         """Returns vectors [..., D] of positions [...], which count from 0 in each sentence."""
-        return sinusoids(positions, self.config.d_model)
+        return sinusoids(positions + self.first_position, self.frequencies())
 
 
-class Tensor2TensorPositions(nn.Module):
+class Tensor2TensorPositions(SinusoidalPositions):
     """The sinusoids of tensor2tensor and Marian: wavelengths from 2π to exactly 10,000 · 2π.
 
     The paper's longest wavelength depends on d_model: 10,000^((d_model - 2) / d_model) · 2π.
     """
 
-    config: ModelConfig
-    first_position: ClassVar[int] = 0
-
-    def __call__(self, positions: Array) -> jax.Array:
-        """Returns vectors [..., D] of positions [...], which count from 0 in each sentence."""
-        num_frequencies = self.config.d_model // 2
-        frequencies = 10_000.0 ** -(jnp.arange(num_frequencies) / max(1, num_frequencies - 1))
-        return _sines_and_cosines(positions + self.first_position, frequencies)
+    def frequencies(self) -> jax.Array:
+        number = self.config.d_model // 2
+        return 10_000.0 ** -(jnp.arange(number) / max(1, number - 1))
 
 
 class FairseqPositions(Tensor2TensorPositions):

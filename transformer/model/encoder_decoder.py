@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from transformer.data.rows.batch import Batch
 from transformer.model.attention import KVCache, causal_mask, segment_mask
 from transformer.model.embedding import Embedding, add_positions, make_position_encoding
-from transformer.model.layers import DecoderModel
+from transformer.model.layers import StackModel
 from transformer.model.primitives import Array, Dropout, as_batch, make_embedding_norm
 
 
@@ -19,7 +19,7 @@ class EncodedSource(NamedTuple):
     mask: jax.Array  # [B, N=1, T=1, S]
 
 
-class Transformer(DecoderModel):
+class Transformer(StackModel):
     """The model of the paper; the vocabulary sizes are the tokenizers'.
 
     `config.embedding_sharing` says which of the three tables are one: "all" (the paper's), "target"
@@ -103,6 +103,10 @@ class Transformer(DecoderModel):
         encoded = self.encode(inputs, positions, segments, deterministic=True)
         mask = (segments != 0)[:, None, None]
         return EncodedSource(self.decoder.project_keys_values(encoded), mask)
+
+    def init_cache(self, batch_size: int, num_beams: int, length: int) -> list[KVCache]:
+        """Returns an empty cache of `length` columns for every beam."""
+        return self.decoder.init_cache(batch_size, num_beams, length)
 
     def decode_step(
         self,

@@ -116,8 +116,8 @@ class MaskedLM(SentenceEncoder):
         The second mean something where a pair begins. Needs `config.next_sentence`.
         """
         x = self.encode(batch, deterministic=deterministic)
-        of_pairs = self.next_sentence(self.pooler(x))
-        return self._predict(x, batch, deterministic=deterministic), of_pairs
+        pair_logits = self.next_sentence(self.pooler(x))
+        return self._predict(x, batch, deterministic=deterministic), pair_logits
 
     def _predict(
         self, x: jax.Array, batch: MaskedBatch | Batch, *, deterministic: bool

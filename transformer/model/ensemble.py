@@ -40,8 +40,8 @@ class Ensemble(nn.Module):
         """Returns (log-probabilities [B, W, V], caches), as `Transformer.decode_step`."""
         *place, encoded = rest
         members = zip(self.models, cache, encoded, strict=True)
-        found = [model.decode_step(tokens, own, *place, source) for model, own, source in members]
-        logits, caches = zip(*found, strict=True)
+        steps = [model.decode_step(tokens, own, *place, source) for model, own, source in members]
+        logits, caches = zip(*steps, strict=True)
         return log_mean(logits), caches
 
 

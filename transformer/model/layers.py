@@ -253,11 +253,8 @@ class Stack(nn.Module):
 
     def init_cache(self, batch_size: int, num_beams: int, length: int) -> list[KVCache]:
         """Returns an empty cache per block, for self-attention over `length` columns per beam."""
-        c = self.config
-        sizes = batch_size, num_beams, length, c.num_heads
-        return [empty_cache(*sizes, c.widths_of_head, jnp.dtype(c.dtype))] * c.depth(
-            is_decoder=self.cross_attention
-        )
+        cache = empty_cache(self.config, batch_size, num_beams, length)
+        return [cache] * self.config.depth(is_decoder=self.cross_attention)
 
     def step(
         self,
@@ -316,11 +313,3 @@ class StackModel(nn.Module):
             scan_layers=self.scan_layers,
             name=name,
         )
-
-
-class DecoderModel(StackModel):
-    """Base of the models that a search can use; their Stack with the cache is `decoder`."""
-
-    def init_cache(self, batch_size: int, num_beams: int, length: int) -> list[KVCache]:
-        """Returns an empty cache of `length` columns for every beam."""
-        return self.decoder.init_cache(batch_size, num_beams, length)

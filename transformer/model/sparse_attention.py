@@ -188,8 +188,10 @@ def _mask_of_near(
     starts = jnp.arange(0, length, block)[:, None, None]
     queries = starts + jnp.arange(block)[:, None]  # [C, l, 1]
     keys = starts + jnp.arange(-block, 2 * block)  # [C, 1, 3·l]
-    of_queries, of_keys = (positions[:, None, jnp.clip(x, 0, length - 1)] for x in (queries, keys))
-    return is_seen(of_queries, of_keys) & _look_up(mask, queries, keys, length)
+    query_positions, key_positions = (
+        positions[:, None, jnp.clip(x, 0, length - 1)] for x in (queries, keys)
+    )
+    return is_seen(query_positions, key_positions) & _look_up(mask, queries, keys, length)
 
 
 def _mask_of_far(mask: Array | None, keys: jax.Array, length: int, block: int) -> Array:

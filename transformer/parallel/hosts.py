@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from transformer.files.reading import reason_of
 from transformer.parallel.stopping import Interruption, Stopping
 
 WAIT_SECONDS = 300  # for the other hosts to start
@@ -71,7 +72,7 @@ def connect(
         )
     except (ValueError, RuntimeError) as error:
         if all(given) or "coordinator_address" not in str(error):
-            reason = str(error).splitlines()[0]
+            reason = reason_of(error)
             raise ValueError(f"The hosts of this run cannot be found: {reason}") from error
     return jax.process_index() == 0
 

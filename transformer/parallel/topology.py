@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import jax
 from jax.experimental import topologies
 
+from transformer.files.reading import reason_of
+
 SQUARES = "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16"
 CUBES = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16 8x16x16"
 
@@ -92,6 +94,6 @@ def topology_devices(name: str) -> Sequence[jax.Device]:
         return topologies.get_topology_desc(topology_name, "tpu", **options).devices
     except Exception as error:  # from C++, as several types
         raise ValueError(
-            f"The TPU compiler has no slice {name} ({str(error).splitlines()[0]}); name another "
+            f"The TPU compiler has no slice {name} ({reason_of(error)}); name another "
             f"with --topology."
         ) from None

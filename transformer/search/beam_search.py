@@ -63,7 +63,7 @@ class BeamSearch:
         best_possible = state.log_probs.max(1) / self.rules.penalty(limits.max_lengths)
         can_win = best_possible > state.finished.scores[:, self.nbest - 1]
         if self.early_stopping:
-            can_win &= ~_is_full(state)
+            can_win &= state.finished.scores[:, -1] == -jnp.inf  # until W have finished
         return ~can_win | (limits.max_lengths == 0)
 
     def extend(
@@ -124,11 +124,6 @@ class BeamSearch:
     def results(self, state: BeamState) -> Hypotheses:
         """Returns the `nbest` best finished hypotheses, best first."""
         return Hypotheses(*(array[:, : self.nbest] for array in state.finished))
-
-
-def _is_full(state: BeamState) -> jax.Array:
-    """Returns the sentences [B] of which W hypotheses have finished."""
-    return state.finished.scores[:, -1] > -jnp.inf
 
 
 def _merge_best(old: Hypotheses, new: Hypotheses) -> Hypotheses:

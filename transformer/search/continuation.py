@@ -37,57 +37,31 @@ def num_given(length: int, num_left: int, window: int) -> int:
     return length if length + num_left <= window else min(length, window // 2)
 
 
-def cache_lengths(length: int, num_left: int, window: int, is_start_given: bool) -> tuple[int, ...]:
-    """Returns the length of the cache of each window in which a text is continued.
-
-    They depend on the text alone: texts of the same lengths run the same programs together as
-    alone. is_start_given: whether the first token given stands before the first position. 20
-    tokens and 60 more fill a window of 64, whose last 32 leave 16 to be added in another one:
-
-    >>> cache_lengths(20, 10, 64, False), cache_lengths(20, 60, 64, False)
-    ((32,), (64, 64))
-    """
-    lengths = []
-    while num_left > 0:
-        before = num_given(length, num_left, window)
-        before -= is_start_given and before > 0
-        stop = min(window, before + num_left)
-        lengths.append(cache_length(stop, window))
-        length, num_left = length + stop - before, num_left - (stop - before)
-    return tuple(lengths)
-
-
 def up_to(ends: Sequence[int], ids: np.ndarray) -> np.ndarray:
     """Returns the ids before the first of `ends`, or all."""
-    found = np.flatnonzero(np.isin(ids, ends))
-    return ids[: found[0]] if len(found) else ids
+    ends_at = np.flatnonzero(np.isin(ids, ends))
+    return ids[: ends_at[0]] if len(ends_at) else ids
 
 
 class ContinuationPrograms:
-    """The compiled beginning of a search without a source, and that of some of its positions."""
+    """The compiled beginning of a search without a source, and that of some of its positions.
+
+    begin(rngs, starts, length) -> (state, cache): hypotheses behind the tokens `starts` [B].
+    advance(params, limits, state, cache, start, stop) -> (state, cache, whether all are finished).
+    """
 
     def __init__(self, model: SearchModel, method: Sampling) -> None:
-        self._model, self._method = model, method
-        self.begin = jax.jit(self._begin, static_argnums=2)
-        self.advance = jax.jit(self._advance, donate_argnums=3)  # the cache is updated in place
+        def begin(rngs: Array, starts: Array, length: int) -> tuple[SampleState, Cache]:
+            cache = model.apply({}, len(rngs), method.width, length, method="init_cache")
+            state = method.start(rngs, length)
+            return state._replace(tokens=jnp.asarray(starts)[:, None]), cache
 
-    def _begin(self, rngs: Array, starts: Array, length: int) -> tuple[SampleState, Cache]:
-        """Returns hypotheses that begin with the tokens `starts` [B], and a cache."""
-        sizes = len(rngs), self._method.width, length
-        cache = self._model.apply({}, *sizes, method="init_cache")
-        state = self._method.start(rngs, length)
-        return state._replace(tokens=jnp.asarray(starts)[:, None]), cache
+        def run(
+            params: Params, limits: Limits, state: SampleState, cache: Cache, *ends: jax.Array
+        ) -> tuple[SampleState, Cache, jax.Array]:
+            step_fn = make_step_fn(model, params, ())
+            state, cache = advance(method, step_fn, limits, state, cache, *ends)
+            return state, cache, method.is_finished(limits, state).all()
 
-    def _advance(
-        self,
-        params: Params,
-        limits: Limits,
-        state: SampleState,
-        cache: Cache,
-        start: jax.Array,
-        stop: jax.Array,
-    ) -> tuple[SampleState, Cache, jax.Array]:
-        """Runs `decoding.advance`; returns also whether every text is finished."""
-        step_fn = make_step_fn(self._model, params, ())
-        state, cache = advance(self._method, step_fn, limits, state, cache, start, stop)
-        return state, cache, self._method.is_finished(limits, state).all()
+        self.begin = jax.jit(begin, static_argnums=2)
+        self.advance = jax.jit(run, donate_argnums=3)  # the cache is updated in place

@@ -16,7 +16,7 @@ from transformer.search.options import SearchOptions
 from transformer.search.programs import Params, SearchPrograms, one_behind
 from transformer.search.slots import NONE, REFILL_SHARE, Results, Sentences
 
-Found = tuple[int, Hypotheses]  # the index of a sentence and what was found, without the axis B
+IndexAndHypotheses = tuple[int, Hypotheses]  # of a sentence, without the axis B
 
 
 class CorpusSearch:
@@ -37,7 +37,7 @@ class CorpusSearch:
         self._programs, self._params, self._options = programs, params, options
         self._batch_size, self._largest_bucket = batch_size, largest_bucket
 
-    def run(self, source: Ragged, forced: Ragged) -> Iterator[Found]:
+    def run(self, source: Ragged, forced: Ragged) -> Iterator[IndexAndHypotheses]:
         """Yields (index, hypotheses) of every sentence, as it finishes.
 
         forced: the prefixes of the translations. The arrays of the hypotheses are numpy's.
@@ -54,7 +54,7 @@ class CorpusSearch:
 
     def _search(
         self, source: Ragged, forced: Ragged, indices: np.ndarray, bucket: int, length: int
-    ) -> Generator[Found, None, np.ndarray]:
+    ) -> Generator[IndexAndHypotheses, None, np.ndarray]:
         """Yields what is found with `length` columns; returns the indices of the other sentences.
 
         When most are incomplete, the rest is not tried.

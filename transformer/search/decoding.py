@@ -57,24 +57,18 @@ class Hypotheses(NamedTuple):
 
 
 class SearchMethod(Protocol[State]):
-    """A way of searching: `beam_search.BeamSearch` or `sampling.Sampling`."""
+    """A way of searching, with `width` W hypotheses: `BeamSearch` or `Sampling`.
+
+    start: the state before the first step, with L = `length` columns; rngs [B, 2]: a PRNG key for
+    each sentence. is_finished: which sentences [B] have results that no further step changes.
+    extend: the state with every live hypothesis extended by one token, and the cache. results: the
+    hypotheses found so far, their ids ordered by column.
+    """
 
     @property
-    def width(self) -> int:
-        """The number of hypotheses of a sentence, W."""
-        ...
-
-    def start(self, rngs: Array, length: int) -> State:
-        """Returns the state before the first step.
-
-        rngs [B, 2]: a PRNG key for each sentence. length: the number of columns, L.
-        """
-        ...
-
-    def is_finished(self, limits: Limits, state: State) -> jax.Array:
-        """Returns which sentences [B] have results that no further step changes."""
-        ...
-
+    def width(self) -> int: ...
+    def start(self, rngs: Array, length: int) -> State: ...
+    def is_finished(self, limits: Limits, state: State) -> jax.Array: ...
     def extend(
         self,
         step_fn: StepFn,
@@ -83,13 +77,8 @@ class SearchMethod(Protocol[State]):
         cache: Cache,
         positions: jax.Array,
         column: jax.Array,
-    ) -> tuple[State, Cache]:
-        """Returns the state with every live hypothesis extended by one token, and the cache."""
-        ...
-
-    def results(self, state: State) -> Hypotheses:
-        """Returns the hypotheses found so far, their ids ordered by column."""
-        ...
+    ) -> tuple[State, Cache]: ...
+    def results(self, state: State) -> Hypotheses: ...
 
 
 @dataclass(frozen=True)

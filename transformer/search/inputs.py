@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -13,15 +12,6 @@ from transformer.search.decoding import FREE, Limits
 from transformer.search.options import SearchOptions
 
 
-class SearchInputs(NamedTuple):
-    """What the programs of a search take of B sentences."""
-
-    ids: np.ndarray  # [B, S]
-    lengths: np.ndarray  # [B], 0 in a row without a sentence
-    limits: Limits
-    rngs: np.ndarray  # [B, 2]
-
-
 def pair_with_prefixes(
     sentences: Iterable[str], prefixes: Iterable[str] | None
 ) -> Iterator[tuple[str, str]]:
@@ -29,31 +19,30 @@ def pair_with_prefixes(
 
     Raises ValueError when one of the two ends before the other.
     """
-    if prefixes is None:
-        yield from ((sentence, "") for sentence in sentences)
-        return
-    for number, (sentence, prefix) in enumerate(zip_longest(sentences, prefixes)):
-        if sentence is None or prefix is None:
+    missing = "" if prefixes is None else None
+    for number, pair in enumerate(zip_longest(sentences, prefixes or (), fillvalue=missing)):
+        if None in pair:
             raise ValueError(
-                f"Every sentence needs a prefix (it may be empty); there are {number} pairs, and "
-                f"then only {'a prefix' if sentence is None else 'a sentence'}."
+                f"Every sentence needs a prefix (it may be empty); there are only {number} pairs."
             )
-        yield sentence, prefix
+        yield pair
 
 
 def make_inputs(
     source: Ragged, forced: Ragged, rows: np.ndarray, bucket: int, options: SearchOptions
-) -> SearchInputs:
-    """Returns the inputs of the sentences at `rows` [B], -1 for none, padded to `bucket`.
+) -> tuple[np.ndarray, np.ndarray, Limits, np.ndarray]:
+    """Returns (ids [B, S], lengths [B], limits, rngs [B, 2]) of the sentences at `rows` [B].
 
-    forced: the prefixes of the translations. A longer sentence is cut.
+    A row of -1 has no sentence, and length 0. forced: the prefixes of the translations. S is the
+    `bucket`; a longer sentence is cut.
     """
     inputs, lengths, _ = fill_inputs(source, rows, bucket)
     extra = options.max_extra_length
     max_lengths = np.where(lengths > 0, lengths + extra, 0).astype(np.int32)
     limits = Limits(max_lengths, forced_prefix_ids(forced, rows, bucket + extra))
-    rngs = make_rngs(options.seed, inputs) if options.sample else empty_rngs(len(inputs))
-    return SearchInputs(inputs, lengths, limits, rngs)
+    # Where nothing is drawn, no keys are made: real ones wait for the device.
+    no_rngs = np.zeros((len(inputs), 2), np.uint32)
+    return inputs, lengths, limits, make_rngs(options.seed, inputs) if options.sample else no_rngs
 
 
 def forced_prefix_ids(prefixes: Ragged, indices: np.ndarray, length: int) -> np.ndarray:
@@ -72,11 +61,6 @@ def forced_prefix_ids(prefixes: Ragged, indices: np.ndarray, length: int) -> np.
             )
         forced[row, : len(ids)] = ids
     return forced
-
-
-def empty_rngs(num_rows: int) -> np.ndarray:
-    """Returns zeros [R, 2] for a search that draws nothing: real keys wait for the device."""
-    return np.zeros((num_rows, 2), np.uint32)
 
 
 def make_rngs(seed: int, inputs: np.ndarray) -> np.ndarray:

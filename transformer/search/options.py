@@ -1,6 +1,5 @@
 """The options of a search."""
 
-import difflib
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,11 +9,8 @@ from transformer.search.decoding import HypothesisRules, make_length_penalty
 from transformer.search.sampling import Sampling, check_sampling
 from transformer.special_tokens import BOS, EOS
 
-LARGEST = dict.fromkeys(("beam_size", "nbest", "mbr"), MOST_HYPOTHESES) | {
-    "max_extra_length": MOST_EXTRA,
-    "min_length": MOST_EXTRA,
-}
-OTHERS_OF_TRANSLATE = ("prefixes", "attention")  # options that are not of the search
+HYPOTHESES = dict.fromkeys(("beam_size", "nbest", "mbr"), MOST_HYPOTHESES)
+LARGEST = HYPOTHESES | dict.fromkeys(("max_extra_length", "min_length"), MOST_EXTRA)
 
 
 @dataclass(frozen=True)
@@ -47,13 +43,9 @@ class SearchOptions:
         """
         names = ("beam_size", "alpha", "length_penalty", "max_extra_length")
         chosen = {name: getattr(decoding, name) for name in names} | options
-        known = [*cls.__dataclass_fields__, *OTHERS_OF_TRANSLATE]
-        for name in chosen:
-            if name in cls.__dataclass_fields__:
-                continue
-            nearest = difflib.get_close_matches(name, known, 1, 0.5)
-            hint = f"did you mean '{nearest[0]}'?" if nearest else f"it has {', '.join(known)}."
-            raise ValueError(f"translate has no option '{name}'; {hint}")
+        if unknown := [name for name in options if name not in cls.__dataclass_fields__]:
+            known = ", ".join([*cls.__dataclass_fields__, "prefixes", "attention"])
+            raise ValueError(f"translate has no option '{unknown[0]}'; it has {known}.")
         search = cls(**chosen)
         search._check()
         return replace(search, nbest=search.mbr) if search.mbr else search

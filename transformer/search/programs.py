@@ -5,7 +5,7 @@ Each device searches sentences of its own with a full copy of the parameters.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,26 +22,11 @@ REPLICA = "replica"  # the only axis of the mesh
 Tree = TypeVar("Tree")  # a pytree of arrays
 T = TypeVar("T")
 Params = Any  # a pytree of arrays: the parameters of the model
-
-
-class SearchModel(Protocol):
-    """A Flax module with what a search applies by name, as `Transformer` has it.
-
-    The methods are `encode_for_search`, `init_cache` and `decode_step`.
-    """
-
-    def apply(self, variables: dict[str, Params], *args: Any, method: str) -> Any:
-        """Calls the method of that name with the given variables."""
-        ...
-
-
-def encode(model: SearchModel, params: Params, inputs: Array, lengths: Array) -> Any:
-    """Returns the source, inputs [B, S] of `lengths` [B], as the steps of a search need it."""
-    return model.apply({"params": params}, inputs, lengths, method="encode_for_search")
+SearchModel = Any  # a Flax module with the methods `encode_for_search`, `init_cache`, `decode_step`
 
 
 def make_step_fn(model: SearchModel, params: Params, encoded: Any) -> StepFn:
-    """Returns the step of `decoding` by the model; encoded: as `encode` returns it."""
+    """Returns the step of `decoding` by the model; encoded: what its steps need of the source."""
 
     def step_fn(
         tokens: jax.Array,
@@ -56,19 +41,6 @@ def make_step_fn(model: SearchModel, params: Params, encoded: Any) -> StepFn:
     return step_fn
 
 
-def advance(
-    model: SearchModel,
-    method: Method,
-    params: Params,
-    slots: Slots,
-    queue: Sentences,
-    max_free: Array,  # [1]
-) -> tuple[Slots, Results]:
-    """Runs `slots.advance_slots` with the model."""
-    step_of = partial(make_step_fn, model, params)
-    return advance_slots(method, step_of, slots, queue, max_free[0])
-
-
 class SearchPrograms:
     """The compiled programs of one search. Each device is a replica with slots of its own.
 
@@ -81,6 +53,9 @@ class SearchPrograms:
         self.num_compiled = 0
         split, replicated = P(REPLICA), P()
 
+        def encode(params: Params, inputs: Array, lengths: Array) -> Any:
+            return model.apply({"params": params}, inputs, lengths, method="encode_for_search")
+
         def empty_slots(queue: Sentences, length: int) -> Slots:
             num_rows = len(queue.numbers)
             cache = model.apply({}, num_rows, method.width, length, method="init_cache")
@@ -91,25 +66,19 @@ class SearchPrograms:
             nobody = queue._replace(numbers=numbers, limits=limits)
             return Slots(nobody, zeros, zeros, zeros[: replicas.size], state, cache)
 
+        def advance(
+            params: Params, slots: Slots, queue: Sentences, max_free: Array
+        ) -> tuple[Slots, Results]:
+            step_of = partial(make_step_fn, model, params)
+            return advance_slots(method, step_of, slots, queue, max_free[0])
+
+        # As many slots as the queue has sentences, of `length` columns, made on the devices: the
+        # caches of a search are too large to come from the host.
         on_devices = NamedSharding(replicas, split)
-        self._empty_slots = jax.jit(empty_slots, static_argnums=1, out_shardings=on_devices)
-        self.encode = self._compile(partial(encode, model), (replicated, split, split))
-        self.advance = self._compile(
-            partial(advance, model, method),
-            (replicated, split, split, split),
-            donate=(1,),  # the slots are updated in place
-        )
-
-    def empty_slots(self, queue: Sentences, length: int) -> Slots:
-        """Returns as many slots as the queue has sentences, of `length` columns, without any.
-
-        They are made on the devices: the caches of a search are too large to come from the host.
-        """
-        return self._empty_slots(queue, length)
-
-    def slot_shapes(self, queue: Sentences, length: int) -> Slots:
-        """Returns the shapes and types of as many slots as the queue has sentences."""
-        return self._empty_slots.eval_shape(queue, length)
+        self.empty_slots = jax.jit(empty_slots, static_argnums=1, out_shardings=on_devices)
+        self.encode = self._compile(encode, (replicated, split, split))
+        specs = (replicated, split, split, split)
+        self.advance = self._compile(advance, specs, donate=(1,))  # slots are updated in place
 
     def _compile(
         self, function: Callable[..., Any], in_specs: tuple[P, ...], donate: tuple[int, ...] = ()
@@ -120,7 +89,7 @@ class SearchPrograms:
             self.num_compiled += 1
             return function(*args)
 
-        traced.__name__ = getattr(function, "func", function).__name__  # for profiles
+        traced.__name__ = function.__name__  # for profiles
         specs = dict(mesh=self.replicas, in_specs=in_specs, out_specs=P(REPLICA), check_vma=False)
         return jax.jit(jax.shard_map(traced, **specs), donate_argnums=donate)
 
@@ -162,18 +131,8 @@ def one_behind(items: Iterable[T]) -> Iterator[T]:
     """Yields each item once the next one has been made.
 
     Calls of compiled functions return before the devices have computed anything. Where an item is
-    what such a call returned, its values are thus fetched when the next call has been made already.
-
-    >>> def made():
-    ...     for item in "ab":
-    ...         print("make", item)
-    ...         yield item
-    >>> for item in one_behind(made()):
-    ...     print("fetch", item)
-    make a
-    make b
-    fetch a
-    fetch b
+    what such a call returned, its values are thus fetched when the next call has been made already:
+    of items a, b and c the order is make a, make b, fetch a, make c, fetch b, fetch c.
     """
     iterator = iter(items)
     for previous in iterator:

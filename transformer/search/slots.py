@@ -155,11 +155,11 @@ def _collect(method: Method, slots: Slots, results: Results) -> tuple[Slots, Res
     num_before = (results.numbers != NONE).sum()
     end = len(results.numbers)  # where nothing is written
     indices = jnp.where(is_leaving, num_before + jnp.cumsum(is_leaving) - 1, end)
-    found = method.results(slots.state)
+    hypotheses = method.results(slots.state)
     # As a gather of single ids, the TPU compiler of jax 0.10 fails on it where L is 128.
-    ids = jax.vmap(lambda ids, start: jnp.roll(ids, -start, axis=1))(found.ids, slots.starts)
+    ids = jax.vmap(lambda ids, start: jnp.roll(ids, -start, axis=1))(hypotheses.ids, slots.starts)
     is_complete = method.is_finished(slots.sentences.limits, slots.state)
-    new = Results(numbers, is_complete, found._replace(ids=ids))
+    new = Results(numbers, is_complete, hypotheses._replace(ids=ids))
     results = jax.tree.map(lambda all, x: all.at[indices].set(x, mode="drop"), results, new)
     numbers = jnp.where(is_leaving, NONE, numbers)
     return slots._replace(sentences=slots.sentences._replace(numbers=numbers)), results

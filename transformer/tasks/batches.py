@@ -11,6 +11,8 @@ T = TypeVar("T")
 class Batches(Protocol):
     """`batches[step]` is a batch: a NamedTuple of NumPy arrays [B, …].
 
+    For training there is one for every step from 0 on; it depends on the seed and the step alone.
+
     Rows of zeros must count for nothing: they are added until the devices share a batch evenly.
     """
 
@@ -25,14 +27,6 @@ class Batches(Protocol):
         ...
 
     def __getitem__(self, step: int) -> Any: ...
-
-
-class TrainingBatches(Batches, Protocol):
-    """Batches for every step from 0 on; each depends on the seed and the step alone."""
-
-    def plan_ahead(self, step: int) -> None:
-        """Prepares in the background what the steps after this one will need."""
-        ...
 
 
 @runtime_checkable

@@ -15,26 +15,26 @@ from transformer.checkpoint.train_state import Params
 from transformer.config import Config, DataConfig
 from transformer.console import quantity
 from transformer.data.corpora.cleaning import length_warnings
-from transformer.data.files.labelled_text import (
+from transformer.data.files.texts import (
     LabelledTexts,
     load_evaluation_examples,
+    load_labelled_words,
     load_training_examples,
 )
-from transformer.data.rows.labelled_words import (
+from transformer.data.rows.encoded_texts import (
+    encode_texts,
     encode_words,
     label_first_pieces,
-    load_labelled_words,
+    sides,
 )
 from transformer.data.rows.packing import PackedBatches, num_rows_of_batch
 from transformer.data.rows.ragged import Ragged
-from transformer.data.rows.text_pairs import encode_texts, sides
-from transformer.evaluation.tagging import entities, evaluate_tagger
+from transformer.evaluation.classification import entities, evaluate_tagger
 from transformer.inference.encoders import Tagger
-from transformer.inference.file_job import Answerer, identity_of
+from transformer.inference.file_job import Answerer
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
-from transformer.tasks.next_commands import NextCommands, commands_for_text
 from transformer.workdir import WorkDir
 
 
@@ -119,7 +119,7 @@ class ClassificationTask(LabelledTask):
         longest = classifier.config.data.row_length
         return Answerer(
             answer=answer,
-            identity=identity_of(classifier) | {"options": dict(options)},
+            identity=classifier.identity() | {"options": dict(options)},
             num_cut=lambda: classifier.num_truncated,
             cut=f"longer than {longest} tokens, cut there",
         )
@@ -140,10 +140,6 @@ class ClassificationTask(LabelledTask):
         num_targets = self.training_batches.target.lengths.sum()
         outputs = num_targets * model.d_model * len(self.labels.names)
         return self._cost_of_epoch(stack_flops(model, source.lengths, outputs=outputs), num_targets)
-
-    def next_commands(self) -> NextCommands:
-        sentence = self.test_examples[0][0]
-        return commands_for_text(self.workdir, self.predictor, self.verb, sentence)
 
     def summary_lines(self) -> list[str]:
         batches = self.training_batches

@@ -1,6 +1,5 @@
 """The task of classifying images, whose patches are the tokens."""
 
-import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,7 +7,6 @@ import numpy as np
 from transformer.config import Config, DataConfig
 from transformer.console import quantity
 from transformer.data.rows.images import (
-    AugmentedImageBatches,
     ImageBatches,
     load_images,
     to_patches,
@@ -16,7 +14,6 @@ from transformer.data.rows.images import (
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
-from transformer.tasks.next_commands import NextCommands
 from transformer.workdir import WorkDir
 
 
@@ -56,10 +53,15 @@ class ImageTask(LabelledTask):
     ) -> ImageBatches:
         data, training, targets = self.config.data, self.config.training, self.labels.encode(labels)
         num_rows = max(1, training.batch_tokens // self.num_patches)
-        options = dict(rows_per_batch=num_rows, seed=training.seed)
-        if is_training and (data.flip_images or data.crop_padding):
-            return AugmentedImageBatches(images, targets, data, **options)
-        return ImageBatches(to_patches(images, data.patch_size), targets, **options)
+        return ImageBatches(
+            images,
+            targets,
+            patch_size=data.patch_size,
+            rows_per_batch=num_rows,
+            seed=training.seed,
+            flip=is_training and data.flip_images,
+            crop_padding=data.crop_padding if is_training else 0,
+        )
 
     @staticmethod
     def load_split(
@@ -68,24 +70,16 @@ class ImageTask(LabelledTask):
         return load_images(data, split)
 
     def training_contents(self) -> list[np.ndarray]:
-        return [self.training_batches.patches, self.training_batches.targets]
+        batches = self.training_batches
+        return [to_patches(batches.images, batches.patch_size), batches.targets]
 
     @property
     def cost_per_step(self) -> StepCost:
         batches, model = self.training_batches, self.config.model
         num_rows = batches.rows_per_batch
-        num_pixels = batches.patches.shape[1] * batches.patches.shape[2]
-        outputs = model.d_model * (num_pixels + len(self.labels.names)) * num_rows
+        outputs = model.d_model * (batches.images[0].size + len(self.labels.names)) * num_rows
         lengths = np.full(num_rows, self.num_patches)
         return StepCost(stack_flops(model, lengths, outputs=outputs), num_rows)
-
-    def next_commands(self) -> NextCommands:
-        folder = json.dumps(str(self.workdir.path))
-        return NextCommands(
-            python=f"import numpy as np; from transformer import Classifier; "
-            f"print(Classifier.from_checkpoint({folder})"
-            f".classify(np.zeros({[1, *self.labels.image_shape]}))[0])"
-        )
 
     def summary_lines(self) -> list[str]:
         shape = " × ".join(map(str, self.labels.image_shape))

@@ -11,7 +11,7 @@ from transformer.checkpoint.train_state import Params
 from transformer.config import DataConfig
 from transformer.data.files.labels import FILE, Labels
 from transformer.evaluation.classification import evaluate_classifier
-from transformer.evaluation.task_scores import SimpleScores, TaskScores
+from transformer.evaluation.scores import TaskScores
 from transformer.inference.encoders import Classifier
 from transformer.tasks.task import Metrics, Task
 
@@ -21,7 +21,7 @@ class LabelledTask(Task, ABC):
 
     selection_key, higher_is_better = "validation_accuracy", True
     predictor = Classifier
-    score: ClassVar[Callable[..., SimpleScores]] = staticmethod(evaluate_classifier)
+    score: ClassVar[Callable[..., TaskScores]] = staticmethod(evaluate_classifier)
     validation: tuple[Any, Sequence[str]]  # examples as `Classifier.classify` takes them, labels
 
     @staticmethod

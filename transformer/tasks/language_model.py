@@ -16,11 +16,10 @@ from transformer.data.rows.lm_batches import (
     encode_text,
 )
 from transformer.data.tokenizers.files import Tokenizer
-from transformer.inference.file_job import Answerer, identity_of
+from transformer.inference.file_job import Answerer
 from transformer.inference.language_model import LanguageModel
 from transformer.model.costs import StepCost, stack_flops
 from transformer.model.decoder_only import CausalLM
-from transformer.tasks.next_commands import NextCommands, commands_for_text
 from transformer.tasks.plain_text import PlainTextTask
 from transformer.tasks.task import Metrics, with_training_options
 
@@ -86,7 +85,7 @@ class LanguageModelTask(PlainTextTask):
         answer([])  # refuses impossible options
         return Answerer(
             answer=answer,
-            identity=identity_of(model) | {"options": dict(options)},
+            identity=model.identity() | {"options": dict(options)},
             num_cut=lambda: model.num_truncated,
             cut=f"too long to be continued in the {model.config.data.row_length} tokens that "
             f"the model sees: of those, only the last half of a window was given to it",
@@ -98,9 +97,6 @@ class LanguageModelTask(PlainTextTask):
     @property
     def cost_per_step(self) -> StepCost:
         return cost_of_step(self.config, self.tokenizer.vocab_size)
-
-    def next_commands(self) -> NextCommands:
-        return commands_for_text(self.workdir, LanguageModel, "generate", "The ")
 
     def summary_lines(self) -> list[str]:
         batches = self.training_batches

@@ -11,12 +11,11 @@ import numpy as np
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.console import say
-from transformer.data.files.plain_text import load_text_lines
 from transformer.data.files.text import Text
-from transformer.data.rows.masked_batches import MaskedBatch, MaskedBatches
-from transformer.data.rows.next_sentence import make_sentence_pairs
+from transformer.data.files.texts import load_text_lines
+from transformer.data.rows.encoded_texts import encode_texts
+from transformer.data.rows.masked_batches import MaskedBatch, MaskedBatches, make_sentence_pairs
 from transformer.data.rows.packing import PackedBatches, full_rows, num_rows_of_batch
-from transformer.data.rows.text_pairs import encode_texts
 from transformer.data.tokenizers.files import Tokenizer
 from transformer.model.costs import StepCost, stack_flops
 from transformer.model.encoder_only import MaskedLM

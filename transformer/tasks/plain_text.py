@@ -8,11 +8,11 @@ from etils.epath import PathLike
 
 from transformer.checkpoint.restore import restore
 from transformer.config import Config
-from transformer.data.files.plain_text import load_text_lines
 from transformer.data.files.text import Text
+from transformer.data.files.texts import load_text_lines
 from transformer.data.tokenizers.files import Tokenizer
 from transformer.evaluation.loss import evaluate_loss
-from transformer.evaluation.task_scores import TaskScores
+from transformer.evaluation.scores import TaskScores
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.task import Task
 from transformer.workdir import WorkDir

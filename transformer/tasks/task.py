@@ -28,14 +28,13 @@ from transformer.data.tokenizers.files import (
     vocabulary_of,
 )
 from transformer.evaluation.loss import make_eval_step, sum_over_batches
-from transformer.evaluation.task_scores import TaskScores
+from transformer.evaluation.scores import TaskScores
 from transformer.inference.file_job import Answerer
 from transformer.model.costs import StepCost
 from transformer.model.loss import Sums, make_loss_fn, perplexity
 from transformer.parallel.hosts import leave_together
 from transformer.parallel.mapping import MappedStep, Parallel
-from transformer.tasks.batches import Batches, TrainingBatches
-from transformer.tasks.next_commands import NextCommands
+from transformer.tasks.batches import Batches
 from transformer.workdir import WorkDir
 
 Metrics = dict[str, float]
@@ -59,7 +58,7 @@ class Task:
     tokenizers: tuple[Tokenizer, ...] = ()  # one, or those of source and target
     labels = Labels([])  # the classes
     make_loss_fn = staticmethod(make_loss_fn)  # of a model and its label smoothing
-    training_batches: TrainingBatches
+    training_batches: Batches
     validation_batches: Batches
     predictor: ClassVar[Any] = None  # the `Predictor` that uses what such a task has learnt
     label_smoothing: float
@@ -135,10 +134,6 @@ class Task:
         if type(self).score_split.__func__ is Task.score_split.__func__:
             return None
         return self.score_split(self.workdir.path, "default", self.config.data.test_split)
-
-    def next_commands(self) -> NextCommands:
-        """Returns examples of what to do with the finished run."""
-        return NextCommands()
 
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[nn.Module, Any]:

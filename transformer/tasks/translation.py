@@ -28,10 +28,8 @@ from transformer.data.rows.packing import PackedBatches, full_rows, num_rows_of_
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.files import load_tokenizers
 from transformer.data.tokenizers.sentencepiece import Tokenizer
-from transformer.evaluation.bleu_tokenisation import check_tokenisation, tokenisation_note
-from transformer.evaluation.evaluation import Evaluation
-from transformer.evaluation.metrics import score_by
-from transformer.evaluation.translation import evaluate_translator
+from transformer.evaluation.metrics import check_tokenisation, score_by, tokenisation_note
+from transformer.evaluation.translation import Evaluation, evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.model.attention import causal_mask, segment_mask
 from transformer.model.costs import StepCost, training_flops
@@ -40,7 +38,6 @@ from transformer.model.loss import LossFn, Sums, make_loss_fn, per_token
 from transformer.parallel.hosts import check_same, split_over_hosts
 from transformer.parallel.mapping import Parallel
 from transformer.registry import METRICS
-from transformer.tasks.next_commands import NextCommands, commands_for_text
 from transformer.tasks.task import Metrics, Task, with_training_options
 from transformer.workdir import WorkDir
 
@@ -134,7 +131,7 @@ class TranslationTask(Task):
         tokenizers, corpus = training_corpus(self.config, text, cache, known, share)
         assert corpus is not None  # as the share waits for the others
         self.overlap = corpus.overlap_with(evaluation)
-        return corpus, tokenizers, text.evaluation_pairs | text.held_out_splits(corpus.held_out)
+        return corpus, tokenizers, text.all_evaluation_pairs(corpus.held_out)
 
     def _pack_training(self, num_rows: int) -> PackedBatches:
         data = self.config.data
@@ -188,7 +185,7 @@ class TranslationTask(Task):
         return StepCost(flops, lengths.sum())
 
     def training_contents(self) -> list[Any]:
-        return [self.corpus.checksums]
+        return [self.corpus.header["checksums"]]
 
     def save(self, folder: epath.Path) -> None:
         super().save(folder)
@@ -233,10 +230,6 @@ class TranslationTask(Task):
         self._predictor.use(restore(self.workdir.path))  # its search has been compiled already
         corpus = f"{self.config.data.corpus} {self.config.data.test_split}"
         return evaluate_translator(self._predictor, self.test_pairs, corpus)
-
-    def next_commands(self) -> NextCommands:
-        sentence = self.test_pairs[0][0]
-        return commands_for_text(self.workdir, Translator, "translate", sentence)
 
     def _subword_lines(self) -> list[str]:
         batches = self.training_batches

@@ -1,6 +1,8 @@
 """Training from Python: a run from its work directory and configuration to its test scores."""
 
 import math
+import shlex
+import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,19 +23,23 @@ from transformer.console import (
     showing_phases,
     silence,
 )
-from transformer.evaluation.task_scores import TaskScores
+from transformer.evaluation.scores import TaskScores
 from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE
 from transformer.parallel import devices, hosts
 from transformer.parallel.stopping import Interruption, Stopping
 from transformer.tasks.task import Task
-from transformer.training import next_commands, startup_summary
+from transformer.training import startup_summary
 from transformer.training.automatic import fix_steps, make_trainer
 from transformer.training.automatic_rules import Choices
-from transformer.training.next_commands import this_command
 from transformer.training.profile import Profile, make_profile
 from transformer.training.progress import OnReport
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
+
+NEXT = """
+next:
+  python eval.py --workdir={}   (or transformer-eval)
+  python eval.py --help"""
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,6 @@ def train(
     task_type: type[Task] | None = None,
     verbose: bool = True,
     profile: str = "",
-    resume_command: str = "the same call",
     accept_changed_text: bool = False,
 ) -> TrainingResult:
     """Trains a run to its end and scores its test split; the same call resumes a stopped run.
@@ -94,7 +99,6 @@ def train(
       verbose: whether to print on standard error what the train command prints.
       profile: "STEP:COUNT" traces the COUNT steps after that one with JAX's profiler, into the
         folder `profile` of the work directory.
-      resume_command: what resumes the run, for the message that it was stopped.
       accept_changed_text: whether a run may go on although its training text has changed.
 
     Raises ValueError, in one sentence, for settings or files that cannot be used, a run with other
@@ -113,14 +117,13 @@ def train(
         stopping = Stopping(config.training.patience)
         try:
             folder.open_for_training(config)
-            with keeping_log(folder.append_log, this_command()):
+            with keeping_log(folder.append_log, shlex.join(sys.orig_argv)):
                 trainer, choices = make_trainer(config, folder, stopping, task_type, on_report)
                 fix_steps(trainer, choices, start)
                 with stopping.noting_signals():
                     result = _train(trainer, choices, trace, accept_changed_text)
                     if result.exit_code in (INTERRUPTED, RESUMABLE):
-                        reached = f"stopped at step {result.step:,} and saved"
-                        say(f"{reached}; resume with: {resume_command}")
+                        say(f"stopped at step {result.step:,} and saved; the same command goes on")
                     say(f"all of it took {format_seconds(time.monotonic() - start)}")
         finally:
             trace.close()  # that of a run which an exception ended
@@ -133,7 +136,7 @@ def _finished_before(workdir: WorkDir) -> TrainingResult:
     say(
         f"{workdir.path} is already finished; its scores are in {workdir / 'results'}. Raise "
         f"--config.training.num_train_steps to train further, or evaluate it: "
-        f"{next_commands.evaluate_command(str(workdir.path))}"
+        f"eval.py --workdir={workdir.path}"
     )
     last = workdir.read_metrics()[-1]
     return TrainingResult(workdir.path, last["step"], DONE, _scores_of_test_split(last))
@@ -182,15 +185,14 @@ def conclude_run(trainer: Trainer) -> None:
     scores = _save_scores(workdir, result, trainer.config.data.test_split) if result else {}
     # `WorkDir.is_finished` takes this last line of metrics.jsonl as the mark of a finished run.
     trainer.progress.log(step, scores | {"num_train_steps": num_steps})
-    path = str(workdir.path)
-    say("\n".join(next_commands.next_command_lines(path, trainer.task.next_commands())))
+    say(NEXT.format(shlex.quote(str(workdir.path))))
 
 
 def _save_scores(workdir: WorkDir, result: TaskScores, split: str) -> dict[str, float]:
     """Writes and shows the scores of the test split; returns them for metrics.jsonl."""
     file = result.save(workdir, split)
     report = file.with_name("report.html")
-    lines = ["", *result.sample_lines(), f"test set, checkpoint {result.checkpoint}:"]
+    lines = ["", *result.samples, f"test set, checkpoint {result.checkpoint}:"]
     lines += [f"  {line}" for line in result.lines()]
     curves = workdir / "curves.png"
     drawn = f"curves: {curves}   " if curves.exists() else ""

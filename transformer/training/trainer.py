@@ -9,11 +9,11 @@ import jax
 
 from transformer.checkpoint.about import describe_records
 from transformer.checkpoint.checkpoints import SCORE
-from transformer.checkpoint.orbax_manager import reason_of
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
 from transformer.console import live_line, phase, say
 from transformer.exit_codes import DIVERGED, DONE, FAILED
+from transformer.files.reading import reason_of
 from transformer.parallel import hosts
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.stopping import Interruption, Stopping
@@ -116,7 +116,6 @@ class Trainer:
                 yield number + 1, batch
 
     def _make_batch(self, number: int) -> Batch:
-        self.task.training_batches.plan_ahead(number)
         return self.train_step.make_batch(self.task.training_batches, number)
 
     @contextmanager

@@ -13,15 +13,11 @@ takes it. A run with an attention function or a task of one's own needs --regist
 eval.py.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
-from transformer.cli.command_line import CommandLine, run_command
-from transformer.cli.config_files import REGISTER
-from transformer.cli.flags import flag
-from transformer.cli.process import run_process
+from transformer.cli.command_line import Command, CommandLine
+from transformer.cli.flags import REGISTER, flag
 from transformer.console import say
 from transformer.exit_codes import DONE
 
@@ -50,13 +46,6 @@ class ExportFlags:
     register: str = REGISTER
 
 
-def main(argv: Sequence[str]) -> int:
-    """Exports as a command line asks; returns the exit code, or raises SystemExit with it."""
-    return run_command(
-        _export, ExportFlags, argv, __doc__, words=("WORKDIR", "FOLDER", "[CHECKPOINT]")
-    )
-
-
 def _export(line: CommandLine[ExportFlags]) -> int:
     from transformer.interop.export_model import export_model  # late: it imports jax
 
@@ -68,7 +57,7 @@ def _export(line: CommandLine[ExportFlags]) -> int:
     return DONE
 
 
-run = partial(run_process, main)
+main = Command(_export, ExportFlags, __doc__, words=("WORKDIR", "FOLDER", "[CHECKPOINT]"))
 
 if __name__ == "__main__":
-    run()
+    main.run()

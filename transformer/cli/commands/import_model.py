@@ -10,13 +10,10 @@ FOLDER is run.
         --target_language=deu_Latn
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from transformer.cli.command_line import CommandLine, run_command
+from transformer.cli.command_line import Command, CommandLine
 from transformer.cli.flags import flag
-from transformer.cli.process import run_process
 from transformer.console import say
 from transformer.exit_codes import DONE
 
@@ -34,11 +31,6 @@ class ImportFlags:
     )
 
 
-def main(argv: Sequence[str]) -> int:
-    """Imports as a command line asks; returns the exit code, or raises SystemExit with it."""
-    return run_command(_import, ImportFlags, argv, __doc__, words=("FOLDER", "WORKDIR"))
-
-
 def _import(line: CommandLine[ImportFlags]) -> int:
     from transformer.interop.import_model import import_model  # late: it imports jax
 
@@ -47,7 +39,7 @@ def _import(line: CommandLine[ImportFlags]) -> int:
     return DONE
 
 
-run = partial(run_process, main)
+main = Command(_import, ImportFlags, __doc__, words=("FOLDER", "WORKDIR"))
 
 if __name__ == "__main__":
-    run()
+    main.run()

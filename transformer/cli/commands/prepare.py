@@ -8,14 +8,10 @@ where it was. Several machines share the work if each prepares a part:
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from transformer.cli.command_line import CommandLine, run_command
-from transformer.cli.config_files import REGISTER
-from transformer.cli.flags import flag
-from transformer.cli.process import run_process
+from transformer.cli.command_line import Command, CommandLine
+from transformer.cli.flags import REGISTER, flag
 from transformer.config import Config
 from transformer.console import phase, say
 from transformer.data.corpora.cleaning import length_warnings
@@ -41,11 +37,6 @@ class PrepareFlags:
     part: str = flag(
         "", "Which part of the work this process does, as 2/8: the second of eight.", "K/N"
     )
-
-
-def main(argv: Sequence[str]) -> int:
-    """Prepares as a command line asks; returns the exit code, or raises SystemExit with it."""
-    return run_command(_prepare, PrepareFlags, argv, __doc__, has_config=True)
 
 
 def _prepare(line: CommandLine[PrepareFlags]) -> int:
@@ -80,10 +71,10 @@ def _completed(config: Config, workdir: WorkDir) -> Config:
     config = workdir.with_choices(config)
     if not config.automatic_settings():
         return config
-    with phase("importing JAX", is_logged=False):  # which knows the devices
+    with phase("importing JAX"):  # which knows the devices
         from transformer.training.automatic import choose_settings
 
-    return choose_settings(config).config.validate()
+    return choose_settings(config, workdir.path).config.validate()
 
 
 def _parse_part(text: str) -> Share:
@@ -96,7 +87,7 @@ def _parse_part(text: str) -> Share:
     return Share(int(match[1]) - 1, int(match[2]), waits=False)
 
 
-run = partial(run_process, main)
+main = Command(_prepare, PrepareFlags, __doc__, has_config=True)
 
 if __name__ == "__main__":
-    run()
+    main.run()

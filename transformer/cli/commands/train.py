@@ -8,15 +8,11 @@ of another host or a failed save on one of several, and resumable, 130 stopped b
 an error.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from transformer.cli.command_line import CommandLine, config_text, run_command
-from transformer.cli.config_files import REGISTER
-from transformer.cli.flags import check_flags, flag
+from transformer.cli.command_line import Command, CommandLine, config_text
+from transformer.cli.flags import REGISTER, check_flags, flag
 from transformer.cli.hosts import HostFlags, connect_hosts
-from transformer.cli.process import run_process
 from transformer.console import phase
 from transformer.exit_codes import DONE
 
@@ -57,21 +53,13 @@ class TrainFlags(HostFlags):
     print_config: bool = flag(False, "Print every setting as the run would have it, and stop.")
 
 
-def main(argv: Sequence[str]) -> int:
-    """Trains as a command line asks; returns the exit code, or raises SystemExit with it.
-
-    argv: the words of the command line, the first of them the program.
-    """
-    return run_command(_train, TrainFlags, argv, __doc__, has_config=True)
-
-
 def _train(line: CommandLine[TrainFlags]) -> int:
     flags, config = line.flags, line.config
     check_flags(flags)
     if flags.print_config:
         print(config_text(config), flush=True)
         return DONE
-    with phase("importing JAX", is_logged=False):  # late: --help and wrong flags need not wait
+    with phase("importing JAX"):  # late: --help and wrong flags need not wait
         from transformer.training.dry_run import describe_run
         from transformer.training.profile import serve_profiles
         from transformer.training.run import train
@@ -89,7 +77,7 @@ def _train(line: CommandLine[TrainFlags]) -> int:
     ).exit_code
 
 
-run = partial(run_process, main)
+main = Command(_train, TrainFlags, __doc__, has_config=True)
 
 if __name__ == "__main__":
-    run()
+    main.run()

@@ -4,17 +4,17 @@ A sample of them is kept, to be looked through.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import regex
 
 from transformer.config import DataConfig
-from transformer.data.corpora.blocks import NumberedBlock, Pairs
+from transformer.data.corpora.blocks import Block, Pair, Pairs
 from transformer.data.corpora.corpora import Corpus, parse_corpora
 from transformer.data.corpora.held_out import HELD_OUT_SOURCE, EvaluationSets, HeldOut, has_letter
 from transformer.data.corpora.languages import STYLES, scripts_of
@@ -23,10 +23,8 @@ from transformer.data.rows.ragged import Ragged
 
 LEFT_OUT = "left_out.tsv"
 COLUMNS = "reason", "file", "number", "source", "target"
-SAMPLE_SIZE = 20  # pairs of a reason
+SAMPLE_SIZE = 20  # pairs of a reason, in a block and of the whole text
 SHOWN_CHARACTERS = 500  # characters of a sentence that are shown
-Thing = TypeVar("Thing")
-Found = tuple[int, tuple[str, str]]  # (index of a pair in its block, the pair)
 ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 LEAST_SHARE = 0.5  # of the letters, that must be of the language's scripts
 LARGE_SHARE = 0.1  # of a training text; a filter that takes more is probably a mistake
@@ -59,7 +57,7 @@ class KeptPairs(NamedTuple):
     indices: np.ndarray
     overlap: list[dict[int, int]]
     held_out: Pairs
-    repairs: dict[str, Repairs]
+    repairs: Repairs
     left_out: Counter[str]
     sample: list[LeftOutPair]
 
@@ -93,28 +91,33 @@ class KeepPairs:
     def _is_wrong_script(self) -> tuple[Callable[[str], bool], ...]:
         return tuple(map(make_is_wrong, (self.config.source_language, self.config.target_language)))
 
-    def __call__(self, numbered: NumberedBlock) -> KeptPairs:
-        block, put_tag_on = numbered.block, self._corpora[numbered.corpus].put_tag_on
+    def __call__(self, block: Block) -> KeptPairs:
+        put_tag_on = self._corpora[block.corpus].put_tag_on
         pairs, repairs = block.decode()
         overlap = self.evaluation.find(pairs)
         overlapping = overlap[0].keys() | overlap[1].keys() if self.config.drop_overlap else ()
-        kept, by_reason = [], dict[str, list[Found]]()
+        kept, by_reason = [], dict[str, list[int]]()
         for index, pair in enumerate(pairs):
             reason = self._reason_to_skip(*pair)
             if not reason and index in overlapping:
                 reason = "a sentence of the validation or test set"
             if reason:
-                by_reason.setdefault(reason, []).append((index, pair))
+                by_reason.setdefault(reason, []).append(index)
             else:
                 kept.append(index)
+        held_out = [] if block.corpus else by_reason.get(HELD_OUT_SOURCE, [])
         return KeptPairs(
             [(put_tag_on(pairs[index][0]), pairs[index][1]) for index in kept],
             np.array(kept, np.uint32),
             overlap,
-            [] if numbered.corpus else [pair for _, pair in by_reason.get(HELD_OUT_SOURCE, [])],
+            [pairs[index] for index in held_out],
             repairs,
-            Counter({reason: len(found) for reason, found in by_reason.items()}),
-            sample_of(block.name, block.first, by_reason),
+            Counter({reason: len(indices) for reason, indices in by_reason.items()}),
+            [
+                left_out_pair(reason, block.files[0], block.first + index, pairs[index])
+                for reason, indices in by_reason.items()
+                for index in indices[:SAMPLE_SIZE]
+            ],
         )
 
     def _reason_to_skip(self, source: str, target: str) -> str:
@@ -135,11 +138,13 @@ class KeepPairs:
         return ""
 
 
-def no_pair_error(config: DataConfig, left_out: Counter[str]) -> ValueError:
+def no_pair_error(config: DataConfig, left_out: Mapping[str, int]) -> ValueError:
     """Returns the error of a text of which nothing is left. left_out: what it held, by reason."""
+    lengths = [setting for reason, (_, setting) in _by_length(left_out).items()]
+    advice = f"; raise {' or '.join(lengths)}" if lengths else ""
     return ValueError(
         f"The split '{config.train_split}' of {config.corpus} holds no pair to train on "
-        f"(left out: {dict(left_out) or 'nothing'})."
+        f"(left out: {dict(left_out) or 'nothing'}){advice}."
     )
 
 
@@ -158,10 +163,10 @@ def make_is_wrong(language: str) -> Callable[[str], bool]:
             f"{language}_Latn."
         )
     names = (name for script in scripts for name in STYLES.get(script, [script]))
-    of_language = "".join(rf"\p{{Script={name}}}" for name in names)
-    of_none = r"\p{Script=Common}\p{Script=Inherited}"
-    right = regex.compile(rf"[\p{{L}}&&[{of_language}]]", regex.V1)
-    wrong = regex.compile(rf"[\p{{L}}--[{of_language}{of_none}]]", regex.V1)
+    own_scripts = "".join(rf"\p{{Script={name}}}" for name in names)
+    no_script = r"\p{Script=Common}\p{Script=Inherited}"
+    right = regex.compile(rf"[\p{{L}}&&[{own_scripts}]]", regex.V1)
+    wrong = regex.compile(rf"[\p{{L}}--[{own_scripts}{no_script}]]", regex.V1)
 
     def is_wrong(sentence: str) -> bool:
         num_wrong = len(wrong.findall(sentence))
@@ -209,12 +214,7 @@ def length_warnings(left_out: Mapping[str, int], num_kept: int) -> list[str]:
 
     left_out: numbers of examples by reason, those of `filter_by_length` and perhaps others.
     """
-    by_length = {
-        reason: (count, setting)
-        for reason, count in left_out.items()
-        for start, setting in LENGTH_SETTINGS.items()
-        if reason.startswith(start)
-    }
+    by_length = _by_length(left_out)
     total = num_kept + sum(count for count, _ in by_length.values())
     return [
         f"{count / total:.0%} of the training text is left out ({reason}): raise {setting}"
@@ -223,35 +223,34 @@ def length_warnings(left_out: Mapping[str, int], num_kept: int) -> list[str]:
     ]
 
 
+def _by_length(left_out: Mapping[str, int]) -> dict[str, tuple[int, str]]:
+    """Returns {reason: (number, its setting)} of the reasons of `filter_by_length`."""
+    return {
+        reason: (count, setting)
+        for reason, count in left_out.items()
+        for start, setting in LENGTH_SETTINGS.items()
+        if reason.startswith(start)
+    }
+
+
 # ---- a sample of the pairs that are left out
 
 
-def spread(things: Sequence[Thing]) -> list[Thing]:
-    """Returns `SAMPLE_SIZE` of the things or fewer, with as many between each two."""
-    if len(things) <= SAMPLE_SIZE:
-        return list(things)
-    return [things[n * len(things) // SAMPLE_SIZE] for n in range(SAMPLE_SIZE)]
+def left_out_pair(reason: str, file: str, number: int, pair: Pair) -> LeftOutPair:
+    """Returns a pair of a file with as much of its sentences as is shown."""
+    source, target = (side[: SHOWN_CHARACTERS + 1] for side in pair)
+    return LeftOutPair(reason, "/".join(Path(file).parts[-2:]), number, source, target)
 
 
-def spread_each(sample: Iterable[LeftOutPair]) -> list[LeftOutPair]:
-    """Returns at most `SAMPLE_SIZE` pairs of each reason, one reason after another."""
+def spread(sample: Iterable[LeftOutPair]) -> list[LeftOutPair]:
+    """Returns `SAMPLE_SIZE` pairs of each reason or fewer, with as many between each two."""
     by_reason: dict[str, list[LeftOutPair]] = {}
     for pair in sample:
         by_reason.setdefault(pair.reason, []).append(pair)
-    return [pair for pairs in by_reason.values() for pair in spread(pairs)]
-
-
-def sample_of(name: str, first: int, by_reason: Mapping[str, Sequence[Found]]) -> list[LeftOutPair]:
-    """Returns at most `SAMPLE_SIZE` pairs of each reason.
-
-    name: of the file or corpus that a block is from. first: the number of its first pair there.
-    by_reason: the pairs that are left out, with their indices in the block.
-    """
-    short = "/".join(Path(name).parts[-2:])
     return [
-        LeftOutPair(reason, short, first + index, *(side[: SHOWN_CHARACTERS + 1] for side in pair))
-        for reason, found in by_reason.items()
-        for index, pair in spread(found)
+        pairs[place * len(pairs) // SAMPLE_SIZE if len(pairs) > SAMPLE_SIZE else place]
+        for pairs in by_reason.values()
+        for place in range(min(SAMPLE_SIZE, len(pairs)))
     ]
 
 

@@ -37,7 +37,7 @@ def find_pair_files(corpus: str, split: str, source: str, target: str) -> list[P
     pairs are there twice.
     """
     by_stem, languages = files_by_stem(corpus, split), (source, target)
-    found: dict[str, PairFiles] = {}
+    pairs: dict[str, PairFiles] = {}
     for stem in sorted(by_stem, key=_with_numbers):
         files = by_stem[stem]
         sides = [files[language] for language in languages if language in files]
@@ -47,16 +47,17 @@ def find_pair_files(corpus: str, split: str, source: str, target: str) -> list[P
         if len(sides) == 1:
             _refuse_missing(corpus, stem, languages, f"there is only {sides[0].name}; ")
         if formats:
-            found[stem] = PairFiles(formats[0], (files[formats[0]],))
+            pairs[stem] = PairFiles(formats[0], (files[formats[0]],))
         elif sides:
-            found[stem] = PairFiles("", tuple(sides))
-    if not found:
-        _refuse_missing(corpus, _stem_of(corpus, split), languages)
-    if len(found) > 1 and _stem_of(corpus, split) in found:
-        _refuse_both(corpus, [files.files[0] for files in found.values()][:2])
-    if missing := _missing_number(set(found)):
+            pairs[stem] = PairFiles("", tuple(sides))
+    stem = "NAME" if names_files(corpus) else name_in_folder(locate(corpus), split)
+    if not pairs:
+        _refuse_missing(corpus, stem, languages)
+    if len(pairs) > 1 and stem in pairs:
+        _refuse_both(corpus, [pair_files.files[0] for pair_files in pairs.values()][:2])
+    if missing := _missing_number(set(pairs)):
         _refuse_missing(corpus, missing, languages, "it is one of several; ")
-    return list(found.values())
+    return list(pairs.values())
 
 
 def names_files(corpus: str) -> bool:
@@ -84,18 +85,15 @@ def files_by_stem(corpus: str, split: str) -> dict[str, dict[str, epath.Path]]:
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
         unpacked = file.name.removesuffix(file.suffix) if file.suffix in OPENERS else file.name
         stem, _, ending = unpacked.rpartition(".")
-        if _fits(file.name, path.name) if by_name else _is_of(stem, split):
+        numbered = NUMBERED.fullmatch(stem)
+        is_of_split = stem == split or (numbered and numbered[1] == split)
+        if (
+            (file.name == path.name or fnmatchcase(file.name, path.name))
+            if by_name
+            else is_of_split
+        ):
             found.setdefault(stem, {}).setdefault(ending, file)
     return found
-
-
-def _fits(name: str, pattern: str) -> bool:
-    return name == pattern or fnmatchcase(name, pattern)
-
-
-def _is_of(stem: str, split: str) -> bool:
-    numbered = NUMBERED.fullmatch(stem)
-    return stem == split or bool(numbered and numbered[1] == split)
 
 
 def _with_numbers(stem: str) -> list[str | int]:
@@ -117,10 +115,6 @@ def _missing_number(stems: set[str]) -> str:
             if stem not in stems:
                 return stem
     return ""
-
-
-def _stem_of(corpus: str, split: str) -> str:
-    return "NAME" if names_files(corpus) else name_in_folder(locate(corpus), split)
 
 
 def _refuse_missing(corpus: str, stem: str, languages: tuple[str, str], note: str = "") -> NoReturn:

@@ -1,4 +1,4 @@
-"""Sentences that training must not see: of splits held out of its text, and of evaluation sets.
+"""Sentences that training must not see: held-out splits of its text, and evaluation sets.
 
 A corpus may have no files for a split. Where a pair belongs then follows from a hash of its source
 sentence alone. So the same sentences are held out in whatever order the text stands and whatever is
@@ -30,37 +30,37 @@ SHARE = re.compile(r"([^@,]+)@(\d+(?:\.\d+)?)%")
 MOST_PERCENT = 50  # percent of the training text that may be held out
 
 
-class Part(NamedTuple):
+class Interval(NamedTuple):
     """A split that is held out: the pairs whose hash is from `start` up to `stop`, out of 1."""
 
     start: float
     stop: float
 
 
-def held_out_parts(config: DataConfig) -> dict[str, Part]:
-    """Parses `data.held_out`: the part of the training text that each split is.
+def held_out_intervals(config: DataConfig) -> dict[str, Interval]:
+    """Parses `data.held_out`: the hashes of the pairs of each split.
 
     Raises ValueError unless it is SPLIT@PERCENT% a few times, each split once, half at most.
 
-    >>> held_out_parts(DataConfig(held_out="validation@10%,test@2.5%"))
-    {'validation': Part(start=0.0, stop=0.1), 'test': Part(start=0.1, stop=0.125)}
+    >>> held_out_intervals(DataConfig(held_out="validation@10%,test@2.5%"))
+    {'validation': Interval(start=0.0, stop=0.1), 'test': Interval(start=0.1, stop=0.125)}
     """
-    parts: dict[str, Part] = {}
+    intervals: dict[str, Interval] = {}
     percent = 0.0
     for text in filter(None, config.held_out.split(",")):
         match = SHARE.fullmatch(text.strip())
-        if not match or match[1] in parts or not 0 < float(match[2]) <= MOST_PERCENT - percent:
+        if not match or match[1] in intervals or not 0 < float(match[2]) <= MOST_PERCENT - percent:
             raise ValueError(
                 f"data.held_out must be splits with their shares of the training text, "
                 f"{MOST_PERCENT}% in all at most, such as validation@2%,test@2%, not "
                 f"'{config.held_out}'."
             )
         start, percent = percent, percent + float(match[2])
-        parts[match[1]] = Part(start / 100, percent / 100)
-    return parts
+        intervals[match[1]] = Interval(start / 100, percent / 100)
+    return intervals
 
 
-def held_out_pairs(pairs: Iterable[Pair], part: Part) -> list[Pair]:
+def held_out_pairs(pairs: Iterable[Pair], interval: Interval) -> list[Pair]:
     """Returns the pairs of a split that is held out, only the first one of each source.
 
     Pairs with an empty side or two equal sides are left out, as they test nothing.
@@ -68,7 +68,7 @@ def held_out_pairs(pairs: Iterable[Pair], part: Part) -> list[Pair]:
     kept: dict[str, Pair] = {}
     for source, target in pairs:
         key = sentence_key(source)
-        if part.start <= position(key) < part.stop and target.strip() and source != target:
+        if interval.start <= position(key) < interval.stop and target.strip() and source != target:
             kept.setdefault(key, (source, target))
     return [pair for key, pair in kept.items() if key]
 
@@ -99,8 +99,8 @@ class HeldOut:
     """
 
     def __init__(self, pairs: Iterable[Pair], config: DataConfig) -> None:
-        parts = held_out_parts(config).values()
-        self._stop = max((part.stop for part in parts), default=0.0)
+        intervals = held_out_intervals(config).values()
+        self._stop = max((interval.stop for interval in intervals), default=0.0)
         chosen = self.choose(pairs)
         self._targets = {sentence_key(target) for _, target in chosen} - {""}
         self._sources = set[str]()  # besides those whose hash tells
@@ -110,17 +110,12 @@ class HeldOut:
 
     def choose(self, pairs: Iterable[Pair]) -> list[Pair]:
         """Returns the pairs whose source is held out."""
-        return [pair for pair in pairs if self._is_held_out(pair[0])]
-
-    def _is_held_out(self, source: str) -> bool:
-        return position(sentence_key(source)) < self._stop
-
-    def _is_other_source(self, source: str) -> bool:
-        return bool(self._sources) and sentence_key(source) in self._sources
+        return [pair for pair in pairs if position(sentence_key(pair[0])) < self._stop]
 
     def reason_to_skip(self, source: str, target: str) -> str:
         """Returns why a pair may not be trained on, or "" if it may."""
-        if self._is_held_out(source) or self._is_other_source(source):
+        key = sentence_key(source)
+        if position(key) < self._stop or key in self._sources:
             return HELD_OUT_SOURCE
         return "a held-out target" if sentence_key(target) in self._targets else ""
 
@@ -145,35 +140,24 @@ def position(key: str) -> float:
     return int.from_bytes(digest, "big") / 2**64
 
 
-class Overlap(NamedTuple):
-    """How many pairs of the evaluation sets have a sentence that is trained on.
+def overlap_warning(overlap: Mapping[str, Sequence[int]]) -> str:
+    """Returns what to tell the user, or "" if no pair of the evaluation sets is trained on.
 
-    digest: of the evaluation sets. splits: by name, (number of such pairs, of all).
+    overlap: as of `EvaluationSets.count`.
     """
-
-    digest: str
-    splits: dict[str, tuple[int, int]]
-
-    def __str__(self) -> str:
-        """Returns what to tell the user, or "" if there is no such pair."""
-        parts = [
-            f"{number:,} of {of_all:,} pairs of {split}"
-            for split, (number, of_all) in self.splits.items()
-            if number
-        ]
-        if not parts:
-            return ""
-        return (
-            f"{' and '.join(parts)} have the source or the target of a pair that is trained on; "
-            f"--config.data.drop_overlap leaves such training pairs out"
-        )
+    splits = [f"{n:,} of {total:,} pairs of {split}" for split, (n, total) in overlap.items() if n]
+    if not splits:
+        return ""
+    return (
+        f"{' and '.join(splits)} have the source or the target of a pair that is trained on; "
+        f"--config.data.drop_overlap leaves such training pairs out"
+    )
 
 
 class EvaluationSets:
     """The sentences that a run is scored on: scores of those that are trained on say little.
 
     Those without letters are left aside, as 5 % and $5 would be the same one.
-
 
     splits: pairs by the name of their split. on_any_side: whether a source that is a target of the
     text is found, and the other way round, as in text of both directions.
@@ -205,18 +189,21 @@ class EvaluationSets:
         sides = enumerate(self._sides)
         return [sentences.find([pair[side] for pair in pairs]) for side, sentences in sides]
 
-    def count(self, found: Sequence[set[int]]) -> Overlap:
-        """Returns the overlap with a text. found: the numbers of its sentences, of each side."""
+    def count(self, found: Sequence[set[int]]) -> dict[str, tuple[int, int]]:
+        """Returns {split: (number of its pairs with a sentence in a text, of all)}.
+
+        found: the numbers of the sentences in the text, of each side.
+        """
         splits = {}
         if self._on_any_side:
             found = [found[0] | found[1]] * 2
         for split, keys in self._keys.items():
             are_found = (
-                [sentences.numbers.get(key) in there for key in of_side]
-                for sentences, there, of_side in zip(self._sides, found, keys, strict=True)
+                [sentences.numbers.get(key) in there for key in side_keys]
+                for sentences, there, side_keys in zip(self._sides, found, keys, strict=True)
             )
             splits[split] = (sum(map(any, zip(*are_found, strict=True))), len(keys[0]))
-        return Overlap(self.digest, splits)
+        return splits
 
 
 class _Sentences:

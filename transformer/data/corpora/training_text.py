@@ -1,14 +1,14 @@
 """Reads the text of a run: its training split, a block at a time, and the splits of its evaluation.
 
 A corpus is `embedded`, a folder with files for each split, a file or a pattern of their names (see
-`pair_files`), or `tfds:NAME` for any TFDS dataset with a `Translation` feature. The training text
+`find_files`), or `tfds:NAME` for any TFDS dataset with a `Translation` feature. The training text
 is all corpora one after another, without the pairs that are left out, and is never held as a whole.
 """
 
 import lzma
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from importlib import resources
 from itertools import islice
@@ -18,35 +18,28 @@ from etils import epath
 
 from transformer.config import DataConfig
 from transformer.console import phase, say
-from transformer.data.corpora.blocks import (
-    Block,
-    NumberedBlock,
-    Pair,
-    Pairs,
-    add_repairs,
-    blocks_of_files,
-    blocks_of_pairs,
-)
+from transformer.data.corpora.blocks import Block, Pair, Pairs, blocks_of_files, blocks_of_pairs
 from transformer.data.corpora.cleaning import KeepPairs, KeptPairs, make_is_wrong, no_pair_error
 from transformer.data.corpora.corpora import parse_corpora
 from transformer.data.corpora.find_files import find_pair_files
 from transformer.data.corpora.held_out import (
     EvaluationSets,
     HeldOut,
+    held_out_intervals,
     held_out_pairs,
-    held_out_parts,
 )
 from transformer.data.files.splits import parse_split, part_of
 from transformer.data.files.text import Repairs, decode_text
 from transformer.data.workers import in_order, num_cores
 
 SMALL_TEXT = 2**22  # bytes of files that are not worth the start of other processes
+IN_MEMORY = 2**28  # bytes of files that are kept in memory rather than read again
 Result = TypeVar("Result")
 
 
-def choose_held_out(config: DataConfig, numbered: NumberedBlock) -> Pairs:
+def choose_held_out(config: DataConfig, block: Block) -> Pairs:
     """Returns the pairs of a block whose source is held out."""
-    return HeldOut((), config).choose(numbered.block.decode().pairs)
+    return HeldOut((), config).choose(block.decode()[0])
 
 
 class TrainingText:
@@ -56,8 +49,9 @@ class TrainingText:
     written, where that matters; its methods raise it if a corpus cannot be read.
     """
 
-    def __init__(self, config: DataConfig) -> None:
-        self.config = config
+    def __init__(self, config: DataConfig, blocks: Sequence[Block] = ()) -> None:
+        """Takes the settings; blocks: the text, if it is in memory already."""
+        self.config, self.blocks = config, blocks
         self.corpora = parse_corpora(config.corpus)
         split = config.train_split
         # The files of each corpus.
@@ -67,12 +61,17 @@ class TrainingText:
                 make_is_wrong(language)
         self.num_blocks = 0  # in all, once they were read
 
+    def keep_in_memory(self) -> None:
+        """Reads the text now, for all its later passes, unless that takes too much memory."""
+        if sum(self._sizes) <= IN_MEMORY:
+            self.blocks = list(self._blocks())
+
     @cached_property
     def held_out(self) -> Pairs:
         """The pairs of the first corpus whose source is held out; the text is read for them."""
         if not self.config.held_out:
             return []
-        choose, name = partial(choose_held_out, self.config), "finding what is held out"
+        choose, name = partial(choose_held_out, self.config), "finding the held-out pairs"
         chosen = self.each(choose, name, lambda block: block.corpus == 0)
         return [pair for pairs in chosen for pair in pairs]
 
@@ -80,14 +79,16 @@ class TrainingText:
     def evaluation_pairs(self) -> dict[str, Pairs]:
         """The validation and the test split, unless they are held out of this text."""
         splits = dict.fromkeys((self.config.validation_split, self.config.test_split))
-        held_out = held_out_parts(self.config)
-        return {s: load_evaluation_pairs(self.config, s) for s in splits if s not in held_out}
+        intervals = held_out_intervals(self.config)
+        return {s: load_evaluation_pairs(self.config, s) for s in splits if s not in intervals}
 
-    def held_out_splits(self, held_out: Pairs) -> dict[str, Pairs]:
-        """Returns those of the two splits that are held out. held_out: as `held_out` has them."""
+    def all_evaluation_pairs(self, held_out: Pairs) -> dict[str, Pairs]:
+        """Returns both splits. held_out: the pairs that `held_out` has."""
         splits = {self.config.validation_split, self.config.test_split}
-        held_out_splits = splits - self.evaluation_pairs.keys()
-        return {s: load_evaluation_pairs(self.config, s, held_out) for s in held_out_splits}
+        return self.evaluation_pairs | {
+            split: load_evaluation_pairs(self.config, split, held_out)
+            for split in splits - self.evaluation_pairs.keys()
+        }
 
     @cached_property
     def evaluation(self) -> EvaluationSets:
@@ -99,27 +100,23 @@ class TrainingText:
         }
         return EvaluationSets(splits, on_any_side=any(corpus.tag for corpus in self.corpora))
 
-    def kept(self) -> Iterator[KeptPairs]:
+    def kept(self, held_out: Pairs | None = None) -> Iterator[KeptPairs]:
         """Yields what is left of each block, read when it is asked for.
 
-        Raises ValueError at the end if that is nothing.
+        held_out: the pairs whose targets are left out, too; None: all that are held out. Raises
+        ValueError at the end if nothing is left.
         """
-        return self._kept(self.held_out)
-
-    def _kept(self, held_out: Pairs) -> Iterator[KeptPairs]:
         # Without drop_overlap the evaluation sets, which may not be there, are not asked for.
         evaluation = self.evaluation if self.config.drop_overlap else EvaluationSets({})
-        keep = KeepPairs(self.config, held_out, evaluation)
-        num_kept, reasons = 0, Counter[str]()
-        for numbered in self._blocks():
-            kept = keep(numbered)
+        keep = KeepPairs(self.config, self.held_out if held_out is None else held_out, evaluation)
+        num_kept, repairs, left_out = 0, Repairs(), Counter[str]()
+        for kept in map(keep, self._blocks()):
             num_kept += len(kept.pairs)
-            for name, repairs in kept.repairs.items():
-                reasons.update(repairs.named(name))
-            reasons.update(kept.left_out)
+            repairs.add(kept.repairs)
+            left_out.update(kept.left_out)
             yield kept
         if not num_kept:
-            raise no_pair_error(self.config, reasons)
+            raise no_pair_error(self.config, repairs.named() + left_out)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         """Yields the pairs that may be trained on, one after another."""
@@ -129,12 +126,12 @@ class TrainingText:
     def sample(self, most: int) -> Pairs:
         """Returns all pairs, or of more than `most` every 2nd, 4th, 8th …, so that as many suffice.
 
-        They are from all of the text, as corpora stand one after another. What is held out is found
-        on the way.
+        They are from all of the text, as corpora stand one after another. The held-out pairs are
+        found on the way.
         """
-        is_known = "held_out" in self.__dict__ or not self.config.held_out
+        is_known = "held_out" in self.__dict__
         sample, held_out, stride, num_seen = list[Pair](), list[Pair](), 1, 0
-        for kept in self._kept(self.held_out if is_known else []):
+        for kept in self.kept(None if is_known else []):
             sample += islice(kept.pairs, -num_seen % stride, None, stride)
             num_seen += len(kept.pairs)
             held_out += kept.held_out
@@ -142,7 +139,7 @@ class TrainingText:
                 sample, stride = sample[::2], 2 * stride
         if stride > 1:
             say(f"the vocabulary is learnt from {len(sample):,} of {num_seen:,} pairs")
-        if is_known:
+        if is_known or not self.config.held_out:
             return sample
         self.held_out = held_out
         rules = HeldOut(held_out, self.config)  # some targets of the sample are held out, too
@@ -158,9 +155,9 @@ class TrainingText:
 
     def each(
         self,
-        function: Callable[[NumberedBlock], Result],
+        function: Callable[[Block], Result],
         name: str,
-        is_wanted: Callable[[NumberedBlock], bool],
+        is_wanted: Callable[[Block], bool],
         one_in: int = 1,
     ) -> Iterator[Result]:
         """Yields function(block) of the blocks that are wanted, in order, from worker processes.
@@ -168,16 +165,18 @@ class TrainingText:
         name: of the phase that shows how many pairs are done, and how many a second.
         one_in: of how many blocks about one is wanted, for the time that is left.
         """
-        at_work: deque[tuple[int, float]] = deque()  # (pairs of a block, about how many follow)
+        sizes = deque[int]()  # of the blocks at work
 
-        def wanted() -> Iterator[NumberedBlock]:
+        def wanted() -> Iterator[Block]:
             num_read = 0
-            for numbered in self._blocks():
-                number, share = numbered.block.num_pairs, self._share_read(numbered)
-                num_read += number
-                if is_wanted(numbered):
-                    at_work.append((number, num_read * (1 / share - 1) / one_in if share else 0))
-                    yield numbered
+            for block in self._blocks():
+                num_read += block.num_pairs
+                if is_wanted(block):
+                    sizes.append(block.num_pairs)
+                    if share := self._share_read(block):
+                        num_left = num_read * (1 / share - 1) / one_in
+                        this.total = this.num_done + sum(sizes) + round(num_left)
+                    yield block
 
         num_workers = self.config.prepare_workers or num_cores()
         if sum(self._sizes) < SMALL_TEXT:
@@ -186,23 +185,26 @@ class TrainingText:
             this.unit = "pairs"
             for result in in_order(function, wanted(), num_workers):
                 yield result
-                number, num_left = at_work.popleft()
-                this.advance(number)
-                this.total = this.num_done + round(num_left)
+                this.advance(sizes.popleft())
 
-    def _blocks(self) -> Iterator[NumberedBlock]:
+    def _blocks(self) -> Iterator[Block]:
+        self.num_blocks = 0
+        for block in self.blocks or self._read_blocks():
+            self.num_blocks += 1
+            yield block
+
+    def _read_blocks(self) -> Iterator[Block]:
         number = 0
         for index, corpus in enumerate(self.corpora):
             for block in read_blocks(corpus.name, self.config.train_split, self.config):
-                yield NumberedBlock(number, index, block)
+                block.number, block.corpus = number, index
                 number += 1
-        self.num_blocks = number
+                yield block
 
-    def _share_read(self, numbered: NumberedBlock) -> float:
+    def _share_read(self, block: Block) -> float:
         """Returns how much of the text has been read behind a block, by the size of its files."""
-        before = sum(self._sizes[: numbered.corpus])
-        here = numbered.block.share_read * self._sizes[numbered.corpus]
-        return (before + here) / max(sum(self._sizes), 1)
+        before, here = sum(self._sizes[: block.corpus]), self._sizes[block.corpus]
+        return (before + block.share_read * here) / max(sum(self._sizes), 1)
 
     @cached_property
     def _sizes(self) -> list[int]:
@@ -215,28 +217,22 @@ class TrainingText:
 
 def read_blocks(name: str, split: str, config: DataConfig) -> Iterator[Block]:
     """Yields the pairs of one split of one corpus; raises ValueError if it cannot be read."""
-    blocks = _read_blocks(name, split, config)
-    if not config.source_noise:
-        return blocks
-    from transformer.data.corpora.source_noise import NoisyBlock
-
-    return (NoisyBlock(block, config.source_noise) for block in blocks)
-
-
-def _read_blocks(name: str, split: str, config: DataConfig) -> Iterator[Block]:
-    """Yields the pairs as they are in the text."""
     source, target = config.source_language, config.target_language
+    part = parse_split(split)
     if name.startswith("tfds:"):
         from transformer.data.tfds import read_translations
 
         number, pairs = read_translations(name.removeprefix("tfds:"), split, source, target)
-        return blocks_of_pairs(name, pairs, number)
-    part = parse_split(split)
-    if name == "embedded":
+        blocks = blocks_of_pairs(name, pairs, number)
+    elif name == "embedded":
         pairs = part_of(_load_embedded(part.name, source, target), part.start, part.stop)
-        return blocks_of_pairs(name, pairs, len(pairs))
-    files = find_pair_files(name, part.name, source, target)
-    return blocks_of_files(files, part, source, target)
+        blocks = blocks_of_pairs(name, pairs, len(pairs))
+    else:
+        files = find_pair_files(name, part.name, source, target)
+        blocks = blocks_of_files(files, part, source, target)
+    for block in blocks:
+        block.noise = config.source_noise
+        yield block
 
 
 def files_of(name: str, split: str, config: DataConfig) -> list[epath.Path]:
@@ -259,20 +255,19 @@ def load_evaluation_pairs(config: DataConfig, split: str, held_out: Pairs | None
     a part of the training text, which is read for it unless the pairs that are held out of it are
     given. Warns of repaired lines. Raises ValueError if it cannot be read or is empty.
     """
-    corpus, part = parse_corpora(config.corpus)[0], held_out_parts(config).get(split)
-    repairs: dict[str, Repairs] = {}
+    corpus, interval = parse_corpora(config.corpus)[0], held_out_intervals(config).get(split)
+    all_repairs = Repairs()
 
-    def decoded() -> Iterator[tuple[str, str]]:
-        for block in read_blocks(corpus.name, config.train_split if part else split, config):
-            found = block.decode()
-            add_repairs(repairs, found.repairs)
-            yield from found.pairs
+    def decoded() -> Iterator[Pair]:
+        for block in read_blocks(corpus.name, config.train_split if interval else split, config):
+            pairs, repairs = block.decode()
+            all_repairs.add(repairs)
+            yield from pairs
 
-    pairs = decoded() if held_out is None or not part else held_out
-    pairs = held_out_pairs(pairs, part) if part else list(pairs)
-    for name, found in repairs.items():
-        for repair in found.named(name):
-            warnings.warn(repair, stacklevel=2)
+    pairs = decoded() if held_out is None or not interval else held_out
+    pairs = held_out_pairs(pairs, interval) if interval else list(pairs)
+    for repair in all_repairs.named():
+        warnings.warn(repair, stacklevel=2)
     if not pairs:
         raise ValueError(
             f"The split '{split}' of {config.corpus} is empty: nothing to evaluate on."

@@ -12,7 +12,7 @@ import stat
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
@@ -34,31 +34,25 @@ BinaryFile = IO[bytes] | io.BufferedIOBase
 READ_ERRORS = OSError, EOFError, lzma.LZMAError, zlib.error
 
 
-class Repairs:
-    """How many lines were repaired, by what was wrong with them, and the numbers of the first."""
+class Repairs(dict[tuple[str, str], list[int]]):
+    """How many lines were repaired: {(file, fault): [number, number of the first line, …]}."""
 
-    def __init__(self) -> None:
-        self.counts = Counter[str]()
-        self.first: dict[str, list[int]] = {fault: [] for fault in (NOT_UTF8, TOO_LONG, LINE_BREAK)}
-
-    def count(self, fault: str, number: int) -> None:
+    def count(self, file: str, fault: str, line: int) -> None:
         """Counts the line of this number."""
-        self.add({fault: 1}, {fault: [number]})
+        self.add({(file, fault): [1, line]})
 
-    def add(self, counts: Mapping[str, int], first: Mapping[str, list[int]]) -> None:
-        """Adds the `counts` and the `first` of a later part of the same file."""
-        self.counts.update(counts)
-        for fault, numbers in first.items():
-            self.first[fault] = (self.first[fault] + numbers)[:MAX_SHOWN]
+    def add(self, later: Mapping[tuple[str, str], Sequence[int]]) -> None:
+        """Adds the repairs of later lines."""
+        for key, (more, *lines) in later.items():
+            number, *first = self.get(key, [0])
+            self[key] = [number + more, *[*first, *lines][:MAX_SHOWN]]
 
-    def named(self, name: str) -> Counter[str]:
-        """Returns the number of repaired lines by fault and first numbers. name: of the file."""
+    def named(self) -> Counter[str]:
+        """Returns the number of repaired lines by fault, file and numbers of the first."""
         found = Counter[str]()
-        for fault, numbers in self.first.items():
-            count = self.counts[fault]
-            shown = ", ".join(map(str, numbers)) + (", …" if count > len(numbers) else "")
-            if count:
-                found[f"{fault} ({name} line {shown})"] = count
+        for (file, fault), (number, *lines) in self.items():
+            shown = ", ".join(map(str, lines)) + (", …" if number > len(lines) else "")
+            found[f"{fault} ({file} line {shown})"] = number
         return found
 
 
@@ -84,7 +78,7 @@ class Lines:
 
     def __iter__(self) -> Iterator[str]:
         for number, line in enumerate(self.undecoded(), 1):
-            yield decode_line(line, number, self._repairs)
+            yield decode_line(line, self.name, number, self._repairs)
 
     def undecoded(self) -> Iterator[bytes]:
         """Yields each line as bytes, for `decode_line`; of one too long, one byte more than kept.
@@ -114,14 +108,14 @@ class Lines:
 
     def repairs(self) -> Counter[str]:
         """Returns the number of lines repaired so far, by fault and the first line numbers."""
-        return self._repairs.named(self.name)
+        return self._repairs.named()
 
 
-def decode_line(line: bytes, number: int, repairs: Repairs) -> str:
+def decode_line(line: bytes, file: str, number: int, repairs: Repairs) -> str:
     """Returns the text of a line that `Lines.undecoded` yields. number: of the line, from 1."""
     line = line.removesuffix(b"\n")
     if len(line) > LONGEST_LINE:
-        repairs.count(TOO_LONG, number)
+        repairs.count(file, TOO_LONG, number)
         line = re.sub(rb"[\xc0-\xff][\x80-\xbf]{0,3}\Z", b"", line[:LONGEST_LINE])
     if number == 1:
         line = line.removeprefix(b"\xef\xbb\xbf")
@@ -129,7 +123,7 @@ def decode_line(line: bytes, number: int, repairs: Repairs) -> str:
         text = line.decode()
     except UnicodeDecodeError:
         text = line.decode(errors="replace")
-        repairs.count(NOT_UTF8, number)
+        repairs.count(file, NOT_UTF8, number)
     return text.removesuffix("\r")
 
 
@@ -216,10 +210,16 @@ def name_in_folder(folder: epath.Path, split: str) -> str:
     return split
 
 
-def find_file(folder: epath.Path, name: str) -> epath.Path | None:
-    """Returns the file of this name in a folder, compressed or not; None if it has none."""
-    paths = [folder / f"{name}{ending}" for ending in OPENERS]
-    return next((path for path in paths if path.is_file()), None)
+def find_split(folder: epath.Path, split: str, ending: str) -> epath.Path:
+    """Returns the file of a split, as train.tsv or train.tsv.gz; raises ValueError without one."""
+    name = f"{name_in_folder(folder, split)}.{ending}"
+    for path in (folder / f"{name}{packed}" for packed in OPENERS):
+        if path.is_file():
+            return path
+    raise ValueError(
+        f"The corpus folder {folder} must hold {split}.{ending} (also .gz, .xz); "
+        f"{describe_folder(folder)}."
+    )
 
 
 def describe_folder(folder: epath.Path) -> str:

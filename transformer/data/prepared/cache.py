@@ -18,11 +18,12 @@ from etils import epath
 
 from transformer.config import Config, DataConfig
 from transformer.console import say
-from transformer.data.corpora import blocks as pair_blocks
+from transformer.data.corpora import blocks
 from transformer.data.corpora.corpora import parse_corpora
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.files import storage
+from transformer.files.reading import unreadable
 from transformer.files.storage import absolute, is_remote
 
 NAME = "prepared_corpora"
@@ -89,7 +90,7 @@ def say_if_changed(folder: epath.Path) -> None:
         )
 
 
-FORMAT = 2  # of the files; another one is prepared anew
+FORMAT = 3  # of the files; another one is prepared anew
 LANGUAGES = "source_language", "target_language"
 FILTERS = "cache_key", "train_split", *LANGUAGES, "held_out", "source_noise"
 FILTERS += "drop_identical", "drop_without_letters", "drop_wrong_script", "drop_overlap"
@@ -125,7 +126,7 @@ def _file_facts(file: epath.Path, *, by_hash: bool) -> Facts:
         path = str(absolute(file))
         return {"path": path, "bytes": local.st_size, "modified": local.st_mtime_ns}
     except OSError as error:
-        raise ValueError(f"{file} cannot be read: {error.strerror}.") from None
+        raise unreadable(str(file), error) from None
 
 
 def vocabulary_recipe(config: Config) -> Facts:
@@ -145,7 +146,7 @@ def _text_recipe(data: DataConfig, settings: Sequence[str]) -> Facts:
     corpora = [(corpus.name.rstrip("/").rpartition("/")[2], corpus.tag) for corpus in parsed]
     values = {name: getattr(data, name) for name in settings}
     versions = {"format": FORMAT, "sentencepiece": sentencepiece.__version__}
-    parts = pair_blocks.PAIRS_OF_BLOCK  # those of a preparation that was stopped must go on alike
+    parts = blocks.PAIRS_OF_BLOCK  # those of a preparation that was stopped must go on alike
     return {**versions, "pairs_of_part": parts, "corpora": corpora, "settings": values}
 
 

@@ -26,7 +26,7 @@ from etils import epath
 from transformer.console import counted
 from transformer.data.corpora.blocks import Pairs
 from transformer.data.corpora.cleaning import LEFT_OUT
-from transformer.data.corpora.held_out import HELD_OUT, EvaluationSets, Overlap
+from transformer.data.corpora.held_out import HELD_OUT, EvaluationSets, overlap_warning
 from transformer.data.prepared.cache import temporary_folder
 from transformer.data.rows.epoch_plan import CorpusPart
 from transformer.data.rows.ragged import Ragged
@@ -175,9 +175,9 @@ class PreparedCorpus:
 
         It is "" if there are none. They were counted when the corpus was prepared.
         """
-        overlap = self.header["overlap"] and Overlap(*self.header["overlap"])
-        if overlap and overlap.digest == evaluation.digest:
-            return str(overlap)
+        digest, overlap = self.header["overlap"] or ("", {})
+        if digest == evaluation.digest:
+            return overlap_warning(overlap)
         return (
             f"whether sentences of the validation and test sets are in the training text was not "
             f"counted for these sets: remove {self.folder} to have the text prepared anew"
@@ -189,11 +189,6 @@ class PreparedCorpus:
             storage.write_atomically(folder / HELD_OUT, json.dumps(self.held_out))
         if self.sample.count("\n") > 1:  # lines, the first of which is the header
             storage.write_atomically(folder / LEFT_OUT, self.sample)
-
-    @property
-    def checksums(self) -> list[int]:
-        """Checksums of the ids of each part, which are equal for equal contents."""
-        return self.header["checksums"]
 
 
 def part_files(folder: pathlib.Path, num_parts: int) -> list[pathlib.Path]:

@@ -14,7 +14,7 @@ import json
 import pathlib
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -23,23 +23,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from etils import epath
 
-from transformer.config import DataConfig
 from transformer.console import counted
-from transformer.data.corpora.blocks import NumberedBlock, Pairs
+from transformer.data.corpora.blocks import Block, Pairs
 from transformer.data.corpora.cleaning import (
     LEFT_OUT,
-    Filtered,
+    SAMPLE_SIZE,
     KeepPairs,
-    KeptPairs,
     LeftOutPair,
     filter_by_length,
     format_sample,
+    left_out_pair,
     no_pair_error,
-    sample_of,
     spread,
-    spread_each,
 )
-from transformer.data.corpora.held_out import EvaluationSets, Overlap
+from transformer.data.corpora.held_out import EvaluationSets
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.files.text import Repairs
 from transformer.data.prepared.cache import Facts
@@ -62,47 +59,43 @@ from transformer.files.parts import Parts, part_name
 
 HASH = np.dtype("<u8")
 NUM_BUCKETS = 16  # which are sorted one after another, so that little memory is needed
-REASONS = {  # by the column of hashes in which a pair occurs again, of each data.drop_duplicates
-    "": {},
-    "pair": {"pair_hash": "a repeated pair"},
-    "source": {"source_hash": "a repeated source"},
-    "target": {"target_hash": "a repeated target"},
-    "either": {"source_hash": "a repeated source", "target_hash": "a repeated target"},
-}
-HASHED: dict[str, Callable[[str, str], str]] = {
-    "pair_hash": lambda source, target: f"{source}\n{target}",
-    "source_hash": lambda source, _: source,
-    "target_hash": lambda _, target: target,
+COMPARED = {  # what is compared one after another, of each data.drop_duplicates
+    "": (),
+    "pair": ("pair",),
+    "source": ("source",),
+    "target": ("target",),
+    "either": ("source", "target"),
 }
 
 
 class PartFacts(NamedTuple):
     """What is known of a part besides its columns.
 
-    corpus: the index of its corpus. num_pairs: those that may be trained on. checksum: the CRC-32
-    of their ids. repairs: by file, (number of lines by fault, the first of them). left_out and
-    unfit: number of pairs by reason; the latter by their lengths in tokens. sample: some of both.
-    name, first: of its block. evaluation: the digest of the evaluation sets, of which it has the
+    corpus: the index of its corpus. file, first: of its block. num_pairs: those that may be trained
+    on. checksum: the CRC-32 of their ids. repairs: of its lines. left_out: number of pairs by
+    reason; sample: some of them. evaluation: the digest of the evaluation sets, of which it has the
     sentences with the numbers of `overlap`, of each side.
     """
 
     corpus: int
+    file: str
+    first: int
     num_pairs: int
     checksum: int
-    repairs: dict[str, tuple[dict[str, int], dict[str, list[int]]]]
+    repairs: list[tuple[tuple[str, str], list[int]]]
     left_out: dict[str, int]
-    unfit: dict[str, int]
     sample: list[LeftOutPair]
-    name: str
-    first: int
     evaluation: str
-    overlap: tuple[list[int], list[int]]
+    overlap: list[list[int]]
 
 
 def facts_of(part: ArrowFile) -> PartFacts:
     """Returns the facts of a part."""
     facts = PartFacts(*json.loads(part.notes))
-    return facts._replace(sample=[LeftOutPair(*fields) for fields in facts.sample])
+    return facts._replace(
+        repairs=[((file, fault), numbers) for (file, fault), numbers in facts.repairs],
+        sample=[LeftOutPair(*fields) for fields in facts.sample],
+    )
 
 
 @dataclass
@@ -120,41 +113,44 @@ class WritePart:
     def _tokenizers(self) -> list[Tokenizer]:
         return [READERS[suffix](content) for suffix, content in self.tokenizers]
 
-    def __call__(self, numbered: NumberedBlock) -> None:
-        folder, name = epath.Path(self.folder), part_name(numbered.number, ARROW)
+    def __call__(self, block: Block) -> None:
+        folder, name = epath.Path(self.folder), part_name(block.number, ARROW)
         if not (folder / name).exists():  # another process may have been sooner
-            Parts(folder).write(name, self._content(numbered))
+            Parts(folder).write(name, self._content(block))
 
-    def _content(self, numbered: NumberedBlock) -> bytes:
+    def _content(self, block: Block) -> bytes:
         """Returns the content of a part's file."""
-        block, data = numbered.block, self.keep.config
-        kept = self.keep(numbered)
+        data, kept = self.keep.config, self.keep(block)
         source, target = (
             Ragged.encode(tokenizer, [pair[side] for pair in kept.pairs])
             for side, tokenizer in enumerate(self._tokenizers)
         )
         fitting = filter_by_length(source, target, data.row_length, data.max_length_ratio)
         columns, checksum = self._columns((source, target), fitting.kept)
+        indices = kept.indices[fitting.kept]
         if data.drop_duplicates:
             pairs = [kept.pairs[index] for index in fitting.kept]
-            columns |= hash_columns(pairs, data.drop_duplicates)
-            columns[INDEX] = kept.indices[fitting.kept]
-        unfit = {
-            reason: [(int(kept.indices[i]), kept.pairs[i]) for i in where]
+            columns |= hash_columns(pairs, data.drop_duplicates) | {INDEX: indices}
+        sample = [
+            left_out_pair(reason, block.files[0], block.first + int(kept.indices[i]), kept.pairs[i])
             for reason, where in fitting.by_reason.items()
-        }
+            for i in where[:SAMPLE_SIZE]
+        ]
+        trained_on = set(indices.tolist())
         facts = PartFacts(
-            numbered.corpus,
-            len(fitting.kept),
-            checksum,
-            {name: (found.counts, found.first) for name, found in kept.repairs.items()},
-            kept.left_out,
-            fitting.skipped,
-            kept.sample + sample_of(block.name, block.first, unfit),
-            block.name,
+            block.corpus,
+            block.files[0],
             block.first,
+            len(indices),
+            checksum,
+            list(kept.repairs.items()),
+            kept.left_out + fitting.skipped,
+            kept.sample + sample,
             self.keep.evaluation.digest,
-            _sentences_found(kept, fitting),
+            [
+                sorted({number for index, number in side.items() if index in trained_on})
+                for side in kept.overlap
+            ],
         )
         return arrow_bytes(columns, json.dumps(facts))
 
@@ -168,31 +164,13 @@ class WritePart:
         return columns, checksum
 
 
-def _sentences_found(kept: KeptPairs, fitting: Filtered) -> tuple[list[int], list[int]]:
-    """Returns the numbers of the evaluation sentences that pairs of the part have, of each side."""
-    stay = set(kept.indices[fitting.kept].tolist())
-    source, target = (
-        sorted({number for index, number in side.items() if index in stay}) for side in kept.overlap
-    )
-    return source, target
-
-
 def total_left_out(facts: Sequence[PartFacts]) -> Counter[str]:
     """Returns how many lines were repaired and pairs left out of all parts, by reason."""
-    left_out = Counter[str]()
-    for corpus in sorted({part.corpus for part in facts}):
-        repairs: dict[str, Repairs] = {}
-        parts = [part for part in facts if part.corpus == corpus]
-        for part in parts:
-            for name, found in part.repairs.items():
-                repairs.setdefault(name, Repairs()).add(*found)
-        for name, total in repairs.items():
-            left_out.update(total.named(name))
-        for part in parts:
-            left_out.update(part.left_out)
+    repairs, left_out = Repairs(), Counter[str]()
     for part in facts:
-        left_out.update(part.unfit)
-    return left_out
+        repairs.add(dict(part.repairs))
+        left_out.update(part.left_out)
+    return repairs.named() + left_out
 
 
 # ---- what follows from all parts together
@@ -212,10 +190,11 @@ def write_header(
     """
     write, files = Parts(folder).write, part_files(local_files(folder), num_parts)
     facts = [facts_of(ArrowFile(file)) for file in files]
-    _check(text.config, facts)
-    sizes = [part.num_pairs for part in facts]
     left_out, sample = total_left_out(facts), [pair for part in facts for pair in part.sample]
-    if reasons := list(REASONS[text.config.drop_duplicates].values()):
+    sizes = [part.num_pairs for part in facts]
+    if not sum(sizes):
+        raise no_pair_error(text.config, left_out)
+    if reasons := [f"a repeated {name}" for name in COMPARED[text.config.drop_duplicates]]:
         codes = find_repeated(files, sizes, text.config.drop_duplicates)
         kept = [np.flatnonzero(part_codes == 0).astype(np.uint32) for part_codes in codes]
         sizes = [len(indices) for indices in kept]
@@ -223,7 +202,8 @@ def write_header(
         write(KEPT, arrow_bytes({INDEX: column}))
         counts = np.bincount(np.concatenate(codes), minlength=len(reasons) + 1)[1:].tolist()
         left_out += Counter(dict(zip(reasons, counts, strict=True)))
-        sample += _sample_of_repeated(files, codes, reasons, tokenizers)
+        for file, part_codes in zip(files, codes, strict=True):
+            sample += _repeated_pairs(ArrowFile(file), part_codes, reasons, tokenizers)
     pairs_of_corpora = [0] * len(text.corpora)
     for part, size in zip(facts, sizes, strict=True):
         pairs_of_corpora[part.corpus] += size
@@ -238,48 +218,36 @@ def write_header(
         "checksums": [part.checksum for part in facts],
         "held_out": text.held_out,
     }
-    write(LEFT_OUT, format_sample(spread_each(sample)).encode(errors="replace"))
+    write(LEFT_OUT, format_sample(spread(sample)).encode(errors="replace"))
     write(HEADER, json.dumps(header))
 
 
-def _check(data: DataConfig, facts: Sequence[PartFacts]) -> None:
-    """Raises ValueError if no pair is left to train on."""
-    unfit = sum((Counter(part.unfit) for part in facts), Counter[str]())
-    if any(part.num_pairs for part in facts):
-        return
-    if not unfit:
-        raise no_pair_error(data, total_left_out(facts))
-    raise ValueError(
-        f"No pair is left of {unfit.total()} ({dict(unfit)}); raise data.row_length or "
-        f"data.max_length_ratio."
-    )
+def _overlap(
+    facts: Sequence[PartFacts], evaluation: EvaluationSets
+) -> tuple[str, dict[str, tuple[int, int]]] | None:
+    """Returns (digest of the evaluation sets, overlap with them).
 
-
-def _overlap(facts: Sequence[PartFacts], evaluation: EvaluationSets) -> Overlap | None:
-    """Returns the overlap with the evaluation sets; None if a part was written for other sets."""
+    None if a part was written for other sets.
+    """
     if any(part.evaluation != evaluation.digest for part in facts):
         return None
-    source, target = ({i for part in facts for i in part.overlap[side]} for side in (0, 1))
-    return evaluation.count([source, target])
+    found = [{i for part in facts for i in part.overlap[side]} for side in (0, 1)]
+    return evaluation.digest, evaluation.count(found)
 
 
-def _sample_of_repeated(
-    files: Sequence[pathlib.Path],
-    codes: Sequence[np.ndarray],
-    reasons: Sequence[str],
-    tokenizers: Sequence[Tokenizer],
+def _repeated_pairs(
+    part: ArrowFile, codes: np.ndarray, reasons: Sequence[str], tokenizers: Sequence[Tokenizer]
 ) -> Iterator[LeftOutPair]:
-    """Yields some of the repeated pairs of each reason, as their ids spell them."""
+    """Yields the first repeated pairs of a part of each reason, as their ids spell them."""
+    facts, sides = facts_of(part), [part.lists(side) for side in SIDES]
     for code, reason in enumerate(reasons, 1):
-        found = [spread(np.flatnonzero(part_codes == code).tolist()) for part_codes in codes]
-        for number, index in spread([(n, i) for n, indices in enumerate(found) for i in indices]):
-            part, pair = ArrowFile(files[number]), []
-            for side, tokenizer in zip(SIDES, tokenizers, strict=True):
-                ids, offsets = part.lists(side)
-                pair.append(tokenizer.decode(ids[offsets[index] : offsets[index + 1]]))
-            facts, (source, target) = facts_of(part), pair
-            place = int(part.numbers(INDEX)[index])
-            yield from sample_of(facts.name, facts.first, {reason: [(place, (source, target))]})
+        for index in np.flatnonzero(codes == code)[:SAMPLE_SIZE]:
+            source, target = (
+                tokenizer.decode(ids[offsets[index] : offsets[index + 1]])
+                for tokenizer, (ids, offsets) in zip(tokenizers, sides, strict=True)
+            )
+            number = facts.first + int(part.numbers(INDEX)[index])
+            yield left_out_pair(reason, facts.file, number, (source, target))
 
 
 # ---- pairs that occur again
@@ -290,10 +258,13 @@ def hash_columns(pairs: Pairs, drop_duplicates: str) -> dict[str, np.ndarray]:
 
     Spaces around a sentence make no difference.
     """
-    stripped = [(source.strip(), target.strip()) for source, target in pairs]
-    return {
-        name: _hashes(HASHED[name](*pair) for pair in stripped) for name in REASONS[drop_duplicates]
+    sources, targets = ([pair[side].strip() for pair in pairs] for side in (0, 1))
+    texts = {
+        "source": sources,
+        "target": targets,
+        "pair": map("\n".join, zip(sources, targets, strict=True)),
     }
+    return {f"{name}_hash": _hashes(texts[name]) for name in COMPARED[drop_duplicates]}
 
 
 def _hashes(texts: Iterable[str]) -> np.ndarray:
@@ -310,10 +281,10 @@ def find_repeated(
     """
     codes, hashes = np.zeros(sum(sizes), np.uint8), np.empty(sum(sizes), HASH)
     bounds = np.cumsum(sizes)[:-1]
-    for code, name in enumerate(REASONS[drop_duplicates], 1):
+    for code, name in enumerate(COMPARED[drop_duplicates], 1):
         places = zip(np.split(hashes, bounds), files, strict=True)
         for place, file in counted(places, "looking for what occurs again", len(files)):
-            place[:] = ArrowFile(file).numbers(name)
+            place[:] = ArrowFile(file).numbers(f"{name}_hash")
         _mark_repeated(hashes, codes, code)
     return np.split(codes, bounds)
 

@@ -4,8 +4,8 @@ Any number of processes and machines may prepare the same corpus at once: each o
 same bytes whoever writes it, and appears as a whole.
 """
 
+import json
 import os
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +19,7 @@ from transformer.console import format_seconds, say
 from transformer.data.corpora.blocks import PAIRS_OF_BLOCK
 from transformer.data.corpora.cleaning import KeepPairs
 from transformer.data.corpora.corpora import Tags
+from transformer.data.corpora.held_out import HELD_OUT, read_held_out
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.prepared.cache import (
     Facts,
@@ -32,7 +33,6 @@ from transformer.data.prepared.cache import (
 from transformer.data.prepared.corpus import HEADER, DamagedFileError, PreparedCorpus, open_corpus
 from transformer.data.prepared.parts import WritePart, write_header
 from transformer.data.tokenizers.files import (
-    has_tokenizers,
     load_tokenizers,
     save_tokenizers,
     train_tokenizers,
@@ -40,7 +40,7 @@ from transformer.data.tokenizers.files import (
 from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.files import storage
 from transformer.files.parts import Parts
-from transformer.files.reading import TransientError
+from transformer.files.reading import TransientError, reason_of
 
 PATIENCE = 60.0  # seconds without a new part of the others, after which a process does theirs
 MOST_PAIRS = 2_000_000  # that a vocabulary is learnt from
@@ -72,22 +72,20 @@ def training_corpus(
     there at the next start.
     """
     facts, is_new = text_facts(text), tokenizers is None
-    folder = cache / entry_name("vocabulary", vocabulary_recipe(config), facts)
-    if tokenizers is None and config.tokenizer.model:
-        tokenizers = train_tokenizers(config.tokenizer, [])
+    folder = vocabulary_folder(config, cache, facts)
     was_learnt = folder.exists()
-    if tokenizers is None:
-        tokenizers = vocabularies(config, text, folder)
     try:
+        if tokenizers is None and config.tokenizer.model:
+            tokenizers = train_tokenizers(config.tokenizer, [])
+        elif tokenizers is None:
+            tokenizers = vocabularies(config, text, folder)
         Tags(config.data).check(tokenizers[0])
         return tokenizers, _open_or_prepare(text, cache, tokenizers, facts, share, is_new=is_new)
     except TransientError:
         raise
     except ValueError:
         if is_new and not was_learnt and not storage.is_remote(folder):
-            storage.remove_folder(folder)
-            with suppress(OSError):  # there is something else in it
-                os.rmdir(cache)
+            _remove(folder)
         raise
 
 
@@ -130,7 +128,7 @@ def open_or_discard(folder: epath.Path) -> PreparedCorpus | None:
         return None
     except OSError as error:
         raise TransientError(
-            f"The prepared corpus {folder} cannot be opened ({error.strerror or error}): try "
+            f"The prepared corpus {folder} cannot be opened ({reason_of(error)}): try "
             f"again, or name another folder with --config.data.cache."
         ) from None
 
@@ -174,15 +172,15 @@ class Preparation:
         except TransientError:  # the parts that are missing are written by the next start
             raise
         except ValueError:  # the text is wrong: once it is mended, these parts are of no use
-            self._remove()
+            _remove(self.folder)
             raise
         except OSError as error:
             if (corpus := open_or_discard(self.folder)) is not None:  # others were sooner
                 return corpus
-            self._remove()
+            _remove(self.folder)
             raise ValueError(
                 f"The prepared corpus cannot be written to {self.folder} "
-                f"({error.strerror or error}); nothing is left of it there. Name another folder "
+                f"({reason_of(error)}); nothing is left of it there. Name another folder "
                 f"with --config.data.cache."
             ) from None
 
@@ -222,11 +220,17 @@ class Preparation:
         self.parts.remove_unfinished()
         return open_or_discard(self.folder)
 
-    def _remove(self) -> None:
-        """Removes the folder, and the one that it is in if that is empty then."""
-        self.parts.remove()
-        with suppress(OSError):  # there is something in it
-            os.rmdir(self.folder.parent)
+
+def _remove(folder: epath.Path) -> None:
+    """Removes a folder of the cache, and the cache if that is empty then."""
+    Parts(folder).remove()
+    with suppress(OSError):  # there is something in it
+        os.rmdir(folder.parent)
+
+
+def vocabulary_folder(config: Config, cache: epath.Path, facts: list[Facts]) -> epath.Path:
+    """Returns the folder of the vocabularies that a new run learns. facts: of its text."""
+    return cache / entry_name("vocabulary", vocabulary_recipe(config), facts)
 
 
 def vocabularies(
@@ -234,9 +238,11 @@ def vocabularies(
 ) -> tuple[Tokenizer, Tokenizer]:
     """Returns the (source, target) tokenizers of a new run: those kept in `folder`, or learnt now.
 
+    The held-out pairs are kept beside them, and written last: with them the folder is complete.
     Raises ValueError if the text allows no such vocabulary, or they cannot be read or written.
     """
-    if has_tokenizers(folder):
+    if (held_out := read_held_out(folder)) is not None:
+        text.held_out = held_out
         try:
             return load_tokenizers(folder)
         except TransientError:
@@ -247,27 +253,12 @@ def vocabularies(
     sample = text.sample(MOST_PAIRS)
     tokenizers = train_tokenizers(config.tokenizer, sample, Tags(config.data).all)
     try:
-        _keep(folder, tokenizers)
+        make_private(folder.parent, folder.name)
+        save_tokenizers(folder, *tokenizers)
+        storage.write_atomically(folder / HELD_OUT, json.dumps(text.held_out))
     except OSError as error:
         raise ValueError(
-            f"The vocabulary cannot be written to {folder} ({error.strerror}). Name another folder "
-            f"with --config.data.cache."
+            f"The vocabulary cannot be written to {folder} ({reason_of(error)}). Name another "
+            f"folder with --config.data.cache."
         ) from None
     return tokenizers
-
-
-def _keep(folder: epath.Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
-    """Writes the tokenizers so that both are there or none; others may write the same ones now."""
-    make_private(folder.parent)
-    if storage.is_remote(folder):
-        save_tokenizers(folder, *tokenizers)
-        return
-    with tempfile.TemporaryDirectory(prefix="making-", dir=folder.parent) as making:
-        new = epath.Path(making) / folder.name
-        new.mkdir(mode=0o700)
-        save_tokenizers(new, *tokenizers)
-        try:
-            os.rename(new, folder)
-        except OSError:
-            if not folder.exists():  # if it does, another process was sooner
-                raise

@@ -249,9 +249,9 @@ class SubwordDropout:
         a random uint64 of each.
         """
         row, found, full = np.repeat(np.arange(len(pairs_per_row)), pairs_per_row), [], []
-        for segment, best, of_side, row_length in zip(self._bpe, sides, keys, shape, strict=True):
-            drawn = segment(best, of_side)
-            fits = have_room(best.lengths, drawn.lengths, row, row_length, of_side)
+        for segment, best, side_keys, row_length in zip(self._bpe, sides, keys, shape, strict=True):
+            drawn = segment(best, side_keys)
+            fits = have_room(best.lengths, drawn.lengths, row, row_length, side_keys)
             chosen = np.where(fits, len(best) + np.arange(len(best)), np.arange(len(best)))
             found.append(Ragged.concatenate([best, drawn]).take(chosen))
             full.append(~fits)

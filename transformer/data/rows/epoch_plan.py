@@ -205,7 +205,7 @@ class EpochPlan:
         self.pairs_per_epoch = len(self.epoch_pairs)
         self.num_blocks = math.ceil(self.pairs_per_epoch / BLOCK_PAIRS)
         self._planning, self._planned = Lock(), lru_cache(maxsize=2)(self._make_plan)
-        self._planned_ahead = -1  # the last block that `plan_ahead` began with
+        self._planned_ahead = -1  # the last block that a thread planned
         self._known_packing: tuple[np.ndarray, np.ndarray] | None = None
         self.batches_per_block = self._count_batches()
         self.batches_per_epoch = self.num_blocks * self.batches_per_block
@@ -251,20 +251,21 @@ class EpochPlan:
         return num_pairs * means + STANDARD_DEVIATIONS * deviations * math.sqrt(num_varying)
 
     def rows(self, step: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (the pairs of a batch, row by row, how many of them each row [B] has)."""
+        """Returns (the pairs of a batch, row by row, how many of them each row [B] has).
+
+        From the middle of a block on, a thread plans the next one.
+        """
         block, index = divmod(step, self.batches_per_block)
-        with self._planning:  # a second caller waits instead of making the same plan
-            plan = self._planned(block)
+        plan = self._plan(block)
+        if 2 * index >= self.batches_per_block - 1 and self._planned_ahead != block + 1:
+            self._planned_ahead = block + 1
+            Thread(target=self._plan, args=(block + 1,), daemon=True).start()
         starts = plan.starts[index * self.rows_per_batch :][: self.rows_per_batch + 1]
         return plan.pairs[starts[0] : starts[-1]], np.diff(starts)
 
-    def plan_ahead(self, step: int) -> None:
-        """Starts to plan the next block in a thread, in the second half of the one of `step`."""
-        block, index = divmod(step, self.batches_per_block)
-        if 2 * index >= self.batches_per_block - 1 and self._planned_ahead != block + 1:
-            self._planned_ahead = block + 1
-            next_step = (block + 1) * self.batches_per_block
-            Thread(target=self.rows, args=(next_step,), daemon=True).start()
+    def _plan(self, block: int) -> BlockPlan:
+        with self._planning:  # a second caller waits instead of making the same plan
+            return self._planned(block)
 
     def _make_plan(self, block: int) -> BlockPlan:
         """Packs the pairs of a block, counted from the first epoch's first, and shuffles rows."""

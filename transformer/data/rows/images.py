@@ -15,7 +15,7 @@ from etils import epath
 
 from transformer.config import DataConfig
 from transformer.data.files.splits import parse_split, part_of
-from transformer.data.files.text import describe_folder, name_in_folder
+from transformer.data.files.text import find_split
 from transformer.files.storage import locate
 
 NPZ_ERRORS = KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error
@@ -60,11 +60,7 @@ def _load_digits(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _load_npz(folder: epath.Path, name: str) -> tuple[np.ndarray, np.ndarray]:
-    path = folder / f"{name_in_folder(folder, name)}.npz"
-    if not path.is_file():
-        raise ValueError(
-            f"The corpus folder {folder} must hold {name}.npz; {describe_folder(folder)}."
-        )
+    path = find_split(folder, name, "npz")
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return np.atleast_1d(arrays["images"]), arrays["labels"]
@@ -142,14 +138,25 @@ class ImageBatches:
     """`batches[step]` is an `ImageBatch`; an epoch shows each image once, in its own order.
 
     Evaluation reads the first `batches_per_epoch` batches of its own object, whose last rows may be
-    empty.
+    empty. Images are changed by draws of (seed, step): with `crop_padding` an image is surrounded
+    by so many pixels of 0, and cropped to its size at a random place; with `flip` half of the
+    images are mirrored left to right.
     """
 
     def __init__(
-        self, patches: np.ndarray, targets: np.ndarray, *, rows_per_batch: int, seed: int
+        self,
+        images: np.ndarray,
+        targets: np.ndarray,
+        *,
+        patch_size: int,
+        rows_per_batch: int,
+        seed: int,
+        flip: bool = False,
+        crop_padding: int = 0,
     ) -> None:
-        """Takes patches [N, S, pixels] float32 and targets [N] int32."""
-        self.patches, self.targets = patches, targets
+        """Takes images [N, height, width, C] float32 and targets [N] int32."""
+        self.images, self.targets = images, targets
+        self.patch_size, self.flip, self.crop_padding = patch_size, flip, crop_padding
         self.rows_per_batch, self.seed = rows_per_batch, seed
         self.batches_per_epoch = -(-len(targets) // rows_per_batch)
         self._order = lru_cache(maxsize=2)(self._make_order)
@@ -160,15 +167,18 @@ class ImageBatches:
     def __getitem__(self, step: int) -> ImageBatch:
         epoch, index = divmod(step, self.batches_per_epoch)
         chosen = self._order(epoch)[index * self.rows_per_batch :][: self.rows_per_batch]
-        patches = self._patches_of(chosen, step)
+        patches = to_patches(self._changed(self.images[chosen], step), self.patch_size)
         return fill_images(patches, self.targets[chosen], self.rows_per_batch)
 
-    def _patches_of(self, chosen: np.ndarray, step: int) -> np.ndarray:
-        """Returns the patches [B, S, pixels] of the images that a step has chosen."""
-        return self.patches[chosen]
-
-    def plan_ahead(self, step: int) -> None:
-        """Does nothing: the order of an epoch is drawn at once."""
+    def _changed(self, images: np.ndarray, step: int) -> np.ndarray:
+        rng = np.random.default_rng((self.seed, step, 1))
+        if self.flip:
+            is_mirrored = rng.random(len(images)) < 0.5
+            images[is_mirrored] = images[is_mirrored, :, ::-1]
+        if self.crop_padding:
+            places = rng.integers(0, 2 * self.crop_padding + 1, (len(images), 2))
+            images = crop(images, places, self.crop_padding)
+        return images
 
 
 def fill_images(patches: np.ndarray, targets: np.ndarray, num_rows: int) -> ImageBatch:
@@ -179,31 +189,6 @@ def fill_images(patches: np.ndarray, targets: np.ndarray, num_rows: int) -> Imag
         np.pad(targets, (0, missing))[:, None],
         np.pad(np.ones(len(targets), np.float32), (0, missing))[:, None],
     )
-
-
-class AugmentedImageBatches(ImageBatches):
-    """`ImageBatches` of images that are changed by draws of (seed, step): runs resume exactly.
-
-    With `data.crop_padding` an image is surrounded by so many pixels of 0, and cropped to its size
-    at a random place; with `data.flip_images` half of the images are mirrored left to right.
-    """
-
-    def __init__(
-        self, images: np.ndarray, targets: np.ndarray, data: DataConfig, **options: int
-    ) -> None:
-        """Takes images [N, height, width, C] float32, targets [N] int32, and what the base does."""
-        super().__init__(to_patches(images, data.patch_size), targets, **options)
-        self.images, self.data = images, data
-
-    def _patches_of(self, chosen: np.ndarray, step: int) -> np.ndarray:
-        rng, images = np.random.default_rng((self.seed, step, 1)), self.images[chosen]
-        if self.data.flip_images:
-            is_mirrored = rng.random(len(images)) < 0.5
-            images[is_mirrored] = images[is_mirrored, :, ::-1]
-        if padding := self.data.crop_padding:
-            places = rng.integers(0, 2 * padding + 1, (len(images), 2))
-            images = crop(images, places, padding)
-        return to_patches(images, self.data.patch_size)
 
 
 def crop(images: np.ndarray, places: np.ndarray, padding: int) -> np.ndarray:

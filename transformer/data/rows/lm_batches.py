@@ -81,9 +81,6 @@ class RandomWindows:
         starts = rng.integers(0, len(self.ids) - self.length, self.rows_per_batch)
         return _windows(self.ids, starts, self.length)
 
-    def plan_ahead(self, step: int) -> None:
-        """Does nothing: a batch of windows needs no plan."""
-
 
 class ConsecutiveWindows:
     """`batches[step]`, for `batches_per_epoch` steps: every id is a target once, in order."""

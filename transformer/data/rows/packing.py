@@ -107,7 +107,6 @@ class PackedBatches:
             parts=parts or [CorpusPart(len(source))],
         )
         self.batches_per_epoch = self.plan.batches_per_epoch
-        self.plan_ahead = self.plan.plan_ahead
 
     def __getitem__(self, step: int) -> Batch:
         return self.part(step, 0, self.rows_per_batch)

@@ -12,7 +12,7 @@ from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer
 from transformer.data.tokenizers.huggingface_json import train_byte_level
 from transformer.data.tokenizers.piece_list import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer, Tokenizer
-from transformer.files.reading import TransientError, read_file, unreadable
+from transformer.files.reading import TransientError, read_file
 from transformer.files.storage import PathLike, locate, write_atomically
 from transformer.workdir import WorkDir
 
@@ -89,7 +89,9 @@ def load_tokenizers(folder: PathLike) -> tuple[Tokenizer, Tokenizer]:
 
     Raises ValueError if one is missing or damaged.
     """
-    return parse_tokenizers({p.name: _read(p) for p in _files(folder).values()}, folder)
+    return parse_tokenizers(
+        {p.name: read_file(p, f"The tokenizer {p}") for p in _files(folder).values()}, folder
+    )
 
 
 def parse_tokenizers(
@@ -140,14 +142,7 @@ def _is_tokenizer(path: PurePath) -> bool:
 
 
 def _load(path: epath.Path, parse: Callable[[bytes], Tokenizer]) -> Tokenizer:
-    return _parse(_read(path), parse, path)
-
-
-def _read(path: epath.Path) -> bytes:
-    try:
-        return read_file(path)
-    except OSError as error:
-        raise unreadable(f"The tokenizer {path}", error) from None
+    return _parse(read_file(path, f"The tokenizer {path}"), parse, path)
 
 
 def _parse(data: bytes, parse: Callable[[bytes], Tokenizer], path: epath.Path) -> Tokenizer:

@@ -13,7 +13,8 @@ import numpy as np
 
 from transformer.config import ModelConfig
 from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
-from transformer.interop.weights.positions import position_table
+from transformer.interop.weights.folds import position_table
+from transformer.interop.weights.name_table import GAMMA_BETA, Entry, translation_stacks, write
 from transformer.interop.writing import (
     first_pieces,
     is_gnmt,
@@ -34,6 +35,21 @@ ACTIVATIONS = {
     "gelu": "GELU",
     "gelu_tanh": "GELUTanh",
     "gelu_sigmoid": "GELUSigmoid",
+}
+LAYER = {
+    "self_attention/query": "self_attention.linear.0",
+    "self_attention/key": "self_attention.linear.0",
+    "self_attention/value": "self_attention.linear.0",
+    "self_attention/output": "self_attention.linear.1",
+    "self_residual/LayerNorm_0": "self_attention.layer_norm",
+    "encoder_attention/query": "attention.linear.0",
+    "encoder_attention/key": "attention.linear.1",
+    "encoder_attention/value": "attention.linear.1",
+    "encoder_attention/output": "attention.linear.2",
+    "encoder_residual/LayerNorm_0": "attention.layer_norm",
+    "feed_forward/inner": "ffn.linear_0",
+    "feed_forward/outer": "ffn.linear_1",
+    "feed_forward_residual/LayerNorm_0": "ffn.layer_norm",
 }
 MAX_INPUT_LENGTH = 1024  # of a source, unless its caller raises that
 
@@ -110,7 +126,7 @@ def make_spec(
         activation=specs.common_spec.Activation[ACTIVATIONS[config.activation]],
         layernorm_embedding=config.embedding_norm,
     )
-    _Filler(config, params, length).fill(spec)
+    _fill(spec, config, params, length)
     source, target = vocabularies
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
@@ -121,60 +137,33 @@ def make_spec(
     return spec
 
 
-class _Filler:
-    """Puts our parameters into the spec; their linear layers are [out, in], ours [in, out]."""
+def _entries(model: ModelConfig) -> list[Entry]:
+    """Returns the table of names in a spec; "layer.0" is the first element of the list `layer`."""
+    source = "shared" if model.embedding_sharing == "all" else "source"
+    target, softmax = TARGET[model.embedding_sharing], SOFTMAX[model.embedding_sharing]
+    return [
+        Entry(f"{source}_embedding/table", "encoder.embeddings.0.weight"),
+        Entry(f"{target}/table", "decoder.embeddings.weight"),
+        Entry(f"{softmax}/table", "decoder.projection.weight"),
+        Entry(f"{softmax}/bias", "decoder.projection.bias"),
+        *translation_stacks(
+            model, "@.layer.#.", LAYER, "@.layernorm_embedding", "@.layer_norm", GAMMA_BETA
+        ),
+    ]
 
-    def __init__(self, config: ModelConfig, params: FlatParams, length: int) -> None:
-        self._config, self._params, self._length = config, params, length
 
-    def fill(self, spec: Any) -> None:
-        """Fills both stacks and the tables."""
-        sharing = self._config.embedding_sharing
-        source = "shared" if sharing == "all" else "source"
-        softmax = SOFTMAX[sharing]
-        spec.encoder.embeddings[0].weight = self._array(f"{source}_embedding/table")
-        spec.decoder.embeddings.weight = self._array(f"{TARGET[sharing]}/table")
-        spec.decoder.projection.weight = self._array(f"{softmax}/table")
-        if self._config.output_bias:
-            spec.decoder.projection.bias = self._array(f"{softmax}/bias")
-        self._fill_stack(spec.encoder, "encoder", "source")
-        self._fill_stack(spec.decoder, "decoder", "target")
-
-    def _fill_stack(self, spec: Any, name: str, side: str) -> None:
-        spec.scale_embeddings = self._config.scale_embedding
-        spec.position_encodings.encodings = position_table(
-            self._config, self._params, side, self._length
-        )
-        if self._config.embedding_norm:
-            self._fill_norm(spec.layernorm_embedding, f"{side}_norm")
-        if self._config.norm == "pre":
-            self._fill_norm(spec.layer_norm, f"{name}/last_norm")
-        for i, layer in enumerate(spec.layer):
-            block = f"{name}/layer_{i}"
-            parts = [["query", "key", "value"], ["output"]]
-            self._fill_attention(layer.self_attention, block, "self", parts)
-            if name == "decoder":
-                parts = [["query"], ["key", "value"], ["output"]]
-                self._fill_attention(layer.attention, block, "encoder", parts)
-            self._fill_norm(layer.ffn.layer_norm, f"{block}/feed_forward_residual/LayerNorm_0")
-            for linear, ours in ((layer.ffn.linear_0, "inner"), (layer.ffn.linear_1, "outer")):
-                self._fill_linear(linear, [f"{block}/feed_forward/{ours}"], bias=True)
-
-    def _fill_attention(self, spec: Any, block: str, kind: str, parts: list[list[str]]) -> None:
-        """Fills an attention; parts: the projections of ours in each linear layer of theirs."""
-        for linear, projections in zip(spec.linear, parts, strict=True):
-            names = [f"{block}/{kind}_attention/{projection}" for projection in projections]
-            self._fill_linear(linear, names, bias=self._config.projection_bias)
-        self._fill_norm(spec.layer_norm, f"{block}/{kind}_residual/LayerNorm_0")
-
-    def _fill_linear(self, spec: Any, names: list[str], *, bias: bool) -> None:
-        """Fills a linear layer that has the outputs of all `names`."""
-        spec.weight = np.concatenate([self._array(f"{name}/kernel").T for name in names])
-        if bias:
-            spec.bias = np.concatenate([self._array(f"{name}/bias") for name in names])
-
-    def _fill_norm(self, spec: Any, name: str) -> None:
-        spec.gamma, spec.beta = self._array(f"{name}/scale"), self._array(f"{name}/bias")
-
-    def _array(self, name: str) -> np.ndarray:
-        return np.array(self._params[name], np.float32)  # a copy: quantisation writes into it
+def _fill(spec: Any, model: ModelConfig, params: FlatParams, length: int) -> None:
+    """Puts all arrays into a spec, as copies: quantisation writes into them."""
+    table = [entry for entry in _entries(model) if entry.ours in params]  # there may be no biases
+    positions = {f"{side}_positions/table" for side in ("source", "target")}
+    arrays = write(table, {name: params[name] for name in params.keys() - positions})
+    for side, stack in (("source", "encoder"), ("target", "decoder")):
+        encodings = position_table(model, params, side, length)
+        arrays[f"{stack}.position_encodings.encodings"] = encodings
+    for name, array in arrays.items():
+        *path, last = name.split(".")
+        owner = spec
+        for step in path:
+            owner = owner[int(step)] if step.isdigit() else getattr(owner, step)
+        setattr(owner, last, np.array(array, np.float32, order="C"))
+    spec.encoder.scale_embeddings = spec.decoder.scale_embeddings = model.scale_embedding

@@ -4,7 +4,6 @@ A run that has no token types is written as one whose two vectors are zeros.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,34 +19,57 @@ from transformer.interop.huggingface.one_stack import (
     untie,
     write_folder,
 )
-from transformer.interop.huggingface.settings import (
-    ACTIVATIONS,
-    check_holds,
-    check_settings,
-    class_names,
-    read_settings,
-    their_activation,
-)
 from transformer.interop.huggingface.tokens import TOKENS, read_bert_tokenizer, reorder_tokens
 from transformer.interop.portable_model import FlatParams, PortableModel
+from transformer.interop.settings import (
+    SettingsTable,
+    check_holds,
+    class_names,
+    read_settings,
+)
 from transformer.interop.weights import name_table
 from transformer.interop.weights.files import open_tensors
-from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
+from transformer.interop.weights.name_table import (
+    GAMMA_BETA,
+    PYTORCH,
+    Entry,
+    Words,
+    dense,
+    layer_norm,
+    layers,
+)
 from transformer.registry import task_kind
 from transformer.special_tokens import PAD
 
-SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-SIZES += ("max_position_embeddings",)
-MODELS = ("BertForMaskedLM", "BertForPreTraining", "BertModel", "BertForSequenceClassification")
-POSSIBLE = {
-    "model_type": ("bert",),
-    "hidden_act": tuple(ACTIVATIONS),
-    "position_embedding_type": ("absolute",),
-    "is_decoder": (False,),
-    "add_cross_attention": (False,),
-    "pruned_heads": ({},),
-    "problem_type": ("single_label_classification",),
+NAMES = {
+    "hidden_size": "d_model",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "d_ff",
+    "hidden_act": "activation",
+    "layer_norm_eps": "norm_epsilon",
+    "hidden_dropout_prob": "dropout_rate",
+    "attention_probs_dropout_prob": "attention_dropout_rate",
 }
+DEFAULTS = {
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-12,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+}
+SETTINGS = SettingsTable(
+    NAMES | {"max_position_embeddings": "max_positions"},
+    DEFAULTS,
+    possible={
+        "model_type": ("bert",),
+        "position_embedding_type": ("absolute",),
+        "is_decoder": (False,),
+        "add_cross_attention": (False,),
+        "pruned_heads": ({},),
+        "problem_type": ("single_label_classification",),
+    },
+)
+MODELS = ("BertForMaskedLM", "BertForPreTraining", "BertModel", "BertForSequenceClassification")
 LAYER = {
     "self_attention/query": "attention.self.query",
     "self_attention/key": "attention.self.key",
@@ -80,10 +102,10 @@ def read(folder: PathLike) -> PortableModel:
             f"config.json says architectures={settings['architectures']}, a head that is not read: "
             f"import the {', '.join(MODELS[:-1])} or {MODELS[-1]} of before, and fine-tune that."
         )
-    check_settings(settings, SIZES, POSSIBLE)
+    model_settings = SETTINGS.read(settings)
     tensors = open_tensors(folder)
     tokenizer, order = read_bert_tokenizer(folder)
-    config = config_of(settings, tensors)
+    config = config_of(model_settings, tensors)
     params, notes = reorder_tokens(_read_params(config, tensors), order)
     labels = Labels([])
     if config.task == "classification":
@@ -92,39 +114,30 @@ def read(folder: PathLike) -> PortableModel:
     return PortableModel(config, params, (tokenizer, tokenizer), labels, notes)
 
 
-def config_of(settings: Mapping[str, Any], tensors: Collection[str]) -> Config:
-    """Returns our configuration of a config.json and the names of the tensors beside it."""
+def config_of(model_settings: Mapping[str, Any], tensors: Collection[str]) -> Config:
+    """Returns the configuration of settings and of the names of the tensors beside them."""
     is_classifier, has_head = "classifier.weight" in tensors, HEAD in tensors
-    d_model, num_layers, num_heads, d_ff, max_positions = (settings[name] for name in SIZES)
     return stack_config(
         "classification" if is_classifier else "masked_lm",
-        d_model=d_model,
-        num_layers=num_layers,
-        num_heads=num_heads,
-        d_ff=d_ff,
-        max_positions=max_positions,
+        **model_settings,
         norm="post",
-        norm_epsilon=settings.get("layer_norm_eps", 1e-12),
-        activation=ACTIVATIONS[settings.get("hidden_act") or "gelu"],
         embedding_norm=True,
         token_types=True,
-        dropout_rate=settings.get("hidden_dropout_prob", 0.1),
-        attention_dropout_rate=settings.get("attention_probs_dropout_prob", 0.1),
         prediction_head=has_head,
         output_bias=has_head,
         pooling="pooler" if {POOLER, f"bert.{POOLER}"} & {*tensors} else "mean",
     ).validate()
 
 
-def entries(config: Config, prefix: str = "bert.") -> list[Entry]:
+def entries(config: Config, prefix: str = "bert.", words: Words = PYTORCH) -> list[Entry]:
     """Returns the table of names; prefix: of the encoder's tensors, which BertModel has not."""
     model, embeddings = config.model, f"{prefix}embeddings"
     table = [
         Entry(TOKENS[0], f"{embeddings}.word_embeddings.weight"),
         Entry(POSITIONS, f"{embeddings}.position_embeddings.weight"),
         Entry(TOKEN_TYPES, f"{embeddings}.token_type_embeddings.weight"),
-        *layer_norm("tokens/norm", f"{embeddings}.LayerNorm"),
-        *layers(model.num_layers, "encoder/layer_", f"{prefix}encoder.layer.", LAYER),
+        *layer_norm("tokens/norm", f"{embeddings}.LayerNorm", words),
+        *layers(model.num_layers, "encoder/layer_", f"{prefix}encoder.layer.#.", LAYER, words),
     ]
     if model.pooling == "pooler":
         table += dense("pooler/dense", f"{prefix}pooler.dense")
@@ -132,7 +145,7 @@ def entries(config: Config, prefix: str = "bert.") -> list[Entry]:
         table += dense("classes", "classifier")
     elif model.prediction_head:
         table += dense("prediction/dense", "cls.predictions.transform.dense")
-        table += layer_norm("prediction/norm", "cls.predictions.transform.LayerNorm")
+        table += layer_norm("prediction/norm", "cls.predictions.transform.LayerNorm", words)
         table += [Entry(TOKENS[1], "cls.predictions.bias")]
         if model.next_sentence:
             table += dense("next_sentence", "cls.seq_relationship")
@@ -142,9 +155,8 @@ def entries(config: Config, prefix: str = "bert.") -> list[Entry]:
 def _read_params(config: Config, tensors: name_table.Tensors) -> FlatParams:
     """Returns our parameters of their tensors, whatever prefix and names of norms these have."""
     prefix = name_table.prefix_in(tensors, "bert.")
-    table = entries(config, prefix)
-    if any(name.endswith(OLD_SCALE) for name in tensors):
-        table = [replace(entry, theirs=_old_name(entry.theirs)) for entry in table]
+    is_old = any(name.endswith(OLD_SCALE) for name in tensors)  # in files of 2018
+    table = entries(config, prefix, GAMMA_BETA if is_old else PYTORCH)
     ignored = [*NEXT_SENTENCE, *COPIES, f"{prefix}{POSITION_IDS}"]
     params = name_table.read(table, tensors, ignored=ignored)
     params[TOKEN_TYPES] = np.resize(params[TOKEN_TYPES], (2, config.model.d_model))
@@ -153,13 +165,6 @@ def _read_params(config: Config, tensors: name_table.Tensors) -> FlatParams:
     if COPIES[1] in tensors and not np.array_equal(tensors[COPIES[1]], params[TOKENS[1]]):
         raise ValueError(f"The tensors {COPIES[1]} and cls.predictions.bias must be equal.")
     return params
-
-
-def _old_name(name: str) -> str:
-    """Returns the name of a tensor in files of 2018, which call scale and bias as the paper."""
-    return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-        "LayerNorm.bias", "LayerNorm.beta"
-    )
 
 
 def _notes(config: Config, tensors: Collection[str]) -> list[str]:
@@ -190,29 +195,18 @@ def write(model: PortableModel, folder: PathLike) -> list[str]:
     params.setdefault(TOKEN_TYPES, np.zeros((2, config.model.d_model), np.float32))
     tensors = name_table.write(table, params)
     notes = [BARE_IDS] if config.model.token_types else []
-    settings = _their_settings(model, len(tensors[EMBEDDING]), len(params[POSITIONS]))
+    settings = SETTINGS.write(config.model) | {
+        "architectures": [kind],
+        "model_type": "bert",
+        "max_position_embeddings": len(params[POSITIONS]),
+        "vocab_size": len(tensors[EMBEDDING]),
+        "type_vocab_size": 2,
+        "pad_token_id": PAD,
+        "tie_word_embeddings": softmax is None,
+    }
     if is_classifier:
         settings["id2label"] = dict(enumerate(model.labels.names))
         settings["label2id"] = {name: i for i, name in enumerate(model.labels.names)}
     elif softmax is not None:
-        settings["tie_word_embeddings"] = False
         tensors |= dict(zip(COPIES, (softmax, params[TOKENS[1]]), strict=True))
-    return write_folder(folder, model, {"architectures": [kind]} | settings, tensors, notes)
-
-
-def _their_settings(model: PortableModel, vocab_size: int, num_positions: int) -> dict[str, Any]:
-    """Returns the config.json of a run without what belongs to its task."""
-    ours = model.config.model
-    sizes = ours.d_model, ours.num_layers, ours.num_heads, ours.d_ff, num_positions
-    return {
-        "model_type": "bert",
-        **dict(zip(SIZES, sizes, strict=True)),
-        "vocab_size": vocab_size,
-        "type_vocab_size": 2,
-        "hidden_act": their_activation(ours.activation),
-        "layer_norm_eps": ours.norm_epsilon,
-        "hidden_dropout_prob": ours.dropout_rate,
-        "attention_probs_dropout_prob": ours.attention_dropout_rate,
-        "pad_token_id": PAD,
-        "tie_word_embeddings": True,
-    }
+    return write_folder(folder, model, settings, tensors, notes)

@@ -1,8 +1,7 @@
 """GPT-2's Hugging Face folders: read as causal language models, and written."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from etils import epath
@@ -17,13 +16,6 @@ from transformer.interop.huggingface.one_stack import (
     untie,
     write_folder,
 )
-from transformer.interop.huggingface.settings import (
-    ACTIVATIONS,
-    check_holds,
-    check_settings,
-    read_settings,
-    their_activation,
-)
 from transformer.interop.huggingface.tokens import (
     TOKENS,
     gpt2_order,
@@ -32,21 +24,47 @@ from transformer.interop.huggingface.tokens import (
     reorder_tokens,
 )
 from transformer.interop.portable_model import FlatParams, PortableModel
+from transformer.interop.settings import (
+    SettingsTable,
+    check_holds,
+    read_settings,
+)
 from transformer.interop.weights import name_table
 from transformer.interop.weights.files import open_tensors
 from transformer.interop.weights.folds import reorder_rows
-from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
+from transformer.interop.weights.name_table import Entry, layer_norm, layers
 from transformer.special_tokens import BOS, EOS, PAD, UNK
 
-SIZES = ("n_embd", "n_layer", "n_head", "n_positions")
-POSSIBLE = {
-    "model_type": ("gpt2",),
-    "activation_function": tuple(ACTIVATIONS),
-    "scale_attn_weights": (True,),
-    "scale_attn_by_inverse_layer_idx": (False,),
-    "add_cross_attention": (False,),
-}
+SETTINGS = SettingsTable(
+    names={
+        "n_embd": "d_model",
+        "n_layer": "num_layers",
+        "n_head": "num_heads",
+        "n_inner": "d_ff",
+        "n_positions": "max_positions",
+        "activation_function": "activation",
+        "layer_norm_epsilon": "norm_epsilon",
+        "resid_pdrop": "dropout_rate",
+        "attn_pdrop": "attention_dropout_rate",
+    },
+    defaults={
+        "n_inner": None,  # four times the width
+        "activation_function": "gelu_new",
+        "layer_norm_epsilon": 1e-5,
+        "resid_pdrop": 0.1,
+        "attn_pdrop": 0.1,
+    },
+    possible={
+        "model_type": ("gpt2",),
+        "scale_attn_weights": (True,),
+        "scale_attn_by_inverse_layer_idx": (False,),
+        "add_cross_attention": (False,),
+    },
+)
 LAYER = {
+    "self_attention/query": "attn.c_attn",
+    "self_attention/key": "attn.c_attn",
+    "self_attention/value": "attn.c_attn",
     "self_attention/output": "attn.c_proj",
     "self_residual/LayerNorm_0": "ln_1",
     "feed_forward/inner": "mlp.c_fc",
@@ -66,11 +84,13 @@ def read(folder: PathLike) -> PortableModel:
 
     Its vocabulary has no <pad>, <s> and <unk>: they get zeros and a bias that silences them.
     """
-    settings = read_settings(folder)
-    check_settings(settings, SIZES, POSSIBLE)
+    model_settings = SETTINGS.read(read_settings(folder))
+    model_settings["d_ff"] = model_settings["d_ff"] or 4 * model_settings["d_model"]
     tensors = open_tensors(folder)
     tokenizer, order = read_gpt2_tokenizer(folder)
-    config = config_of(settings)
+    config = stack_config(
+        "language_model", **model_settings, norm="pre", output_bias=True
+    ).validate()
     params = _read_params(config, tensors)
     params[TOKENS[1]] = np.zeros(len(params[TOKENS[0]]), np.float32)
     params, notes = reorder_tokens(params, order)
@@ -78,47 +98,15 @@ def read(folder: PathLike) -> PortableModel:
     return PortableModel(config, params, (tokenizer, tokenizer), notes=notes)
 
 
-def config_of(settings: Mapping[str, Any]) -> Config:
-    """Returns our configuration of a config.json."""
-    d_model, num_layers, num_heads, max_positions = (settings[name] for name in SIZES)
-    return stack_config(
-        "language_model",
-        d_model=d_model,
-        num_layers=num_layers,
-        num_heads=num_heads,
-        d_ff=settings.get("n_inner") or 4 * d_model,
-        max_positions=max_positions,
-        norm="pre",
-        norm_epsilon=settings.get("layer_norm_epsilon", 1e-5),
-        activation=ACTIVATIONS[settings.get("activation_function") or "gelu_new"],
-        dropout_rate=settings.get("resid_pdrop", 0.1),
-        attention_dropout_rate=settings.get("attn_pdrop", 0.1),
-        output_bias=True,
-    ).validate()
-
-
 def entries(num_layers: int, prefix: str = "transformer.") -> list[Entry]:
     """Returns the table of names; prefix: of the tensors, which GPT2Model has not.
 
     Their Conv1D holds [in, out] as our kernels, and query, key and value side by side.
     """
-    ours, theirs = "decoder/layer_", f"{prefix}h."
-    attention = [
-        entry
-        for i in range(num_layers)
-        for part, name in enumerate(("query", "key", "value"))
-        for entry in dense(
-            f"{ours}{i}/self_attention/{name}",
-            f"{theirs}{i}.attn.c_attn",
-            transposed=False,
-            part=(part, 3),
-        )
-    ]
     return [
         Entry(TOKENS[0], f"{prefix}wte.weight"),
         Entry(POSITIONS, f"{prefix}wpe.weight"),
-        *attention,
-        *layers(num_layers, ours, theirs, LAYER, transposed=False),
+        *layers(num_layers, "decoder/layer_", f"{prefix}h.#.", LAYER, transposed=False),
         *layer_norm(LAST_NORM, f"{prefix}ln_f"),
     ]
 
@@ -168,8 +156,16 @@ def write(model: PortableModel, folder: PathLike) -> list[str]:
     order = gpt2_order(vocab_size) if is_theirs else [*range(vocab_size)]
     tensors, notes = _tensors(config, model.params, order)
     notes += [] if is_theirs else ["A text begins with the id 2, which also ends each line."]
-    settings = _their_settings(model, tensors)
-    settings["bos_token_id"] = settings["eos_token_id"] = order.index(EOS)
+    settings = SETTINGS.write(config.model) | {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "n_positions": len(tensors["transformer.wpe.weight"]),
+        "vocab_size": len(tensors["transformer.wte.weight"]),
+        "tie_word_embeddings": SOFTMAX not in tensors,
+        "embd_pdrop": config.model.dropout_rate,
+        "bos_token_id": order.index(EOS),
+        "eos_token_id": order.index(EOS),
+    }
     notes = write_folder(folder, model, settings, tensors, notes)
     generation = {name: settings[name] for name in ("bos_token_id", "eos_token_id")}
     silent = {} if is_theirs else {"suppress_tokens": [PAD, BOS, UNK]}
@@ -194,22 +190,3 @@ def _tensors(
         softmax, params[f"{LAST_NORM}/bias"] = fold_output_bias(softmax, bias, *norm)
     tensors = name_table.write(table, params)
     return tensors | ({} if softmax is None else {SOFTMAX: softmax}), [FOLDED] * is_folded
-
-
-def _their_settings(model: PortableModel, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Returns the config.json of a run without the ids of its tokens."""
-    ours, num_positions = model.config.model, len(tensors["transformer.wpe.weight"])
-    sizes = ours.d_model, ours.num_layers, ours.num_heads, num_positions
-    return {
-        "architectures": ["GPT2LMHeadModel"],
-        "model_type": "gpt2",
-        **dict(zip(SIZES, sizes, strict=True)),
-        "n_inner": ours.d_ff,
-        "vocab_size": len(tensors["transformer.wte.weight"]),
-        "tie_word_embeddings": SOFTMAX not in tensors,
-        "activation_function": their_activation(ours.activation),
-        "layer_norm_epsilon": ours.norm_epsilon,
-        "resid_pdrop": ours.dropout_rate,
-        "embd_pdrop": ours.dropout_rate,
-        "attn_pdrop": ours.attention_dropout_rate,
-    }

@@ -13,8 +13,8 @@ from transformer.files.storage import PathLike, write_atomically
 from transformer.interop.huggingface.tokens import TOKENS, write_tokenizer
 from transformer.interop.portable_model import FlatParams, PortableModel
 from transformer.interop.weights.files import save_tensors
+from transformer.interop.weights.folds import sinusoid_table
 from transformer.interop.weights.name_table import Entry, zero_biases
-from transformer.interop.weights.positions import sinusoid_table
 from transformer.interop.writing import render
 
 POSITIONS = "tokens/positions/table"

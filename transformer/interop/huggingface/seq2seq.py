@@ -4,41 +4,83 @@ What differs from our model is folded into the weights: the order of rows and co
 token has, and the vector that a decoder starts with.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from etils import epath
 
-from transformer.config import ModelConfig
+from transformer.config import Config, ModelConfig
 from transformer.files.storage import PathLike
-from transformer.interop.huggingface.seq2seq_names import (
-    FAIRSEQ_BUFFERS,
-    POSITION_TABLES,
-    as_stored,
-    entries,
-)
-from transformer.interop.huggingface.seq2seq_settings import (
-    config_of,
-    describe_settings,
-    read_seq2seq_settings,
-    silenced_words,
-)
 from transformer.interop.huggingface.seq2seq_vocabulary import Vocabulary, read_vocabulary
 from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
+from transformer.interop.settings import SettingsTable, is_count, name_languages, read_settings
 from transformer.interop.weights.files import open_tensors
 from transformer.interop.weights.folds import (
     NEVER,
     interleaved_columns,
     permute_array,
     reorder_vocabulary,
+    sinusoid_table,
 )
-from transformer.interop.weights.name_table import Tensors, read
-from transformer.interop.weights.positions import sinusoid_table
+from transformer.interop.weights.name_table import Entry, Tensors, read, translation_stacks
 from transformer.special_tokens import BOS, EOS, PAD
 
 OFFSET = 2  # rows of mBART's position table before that of the first token
 ROUNDING = 0.005  # of sinusoids in bfloat16
+NAMES = {
+    "d_model": "d_model",
+    "encoder_ffn_dim": "d_ff",
+    "encoder_attention_heads": "num_heads",
+    "encoder_layers": "num_layers",
+    "decoder_layers": "num_decoder_layers",
+    "max_position_embeddings": "max_positions",
+    "activation_function": "activation",
+    "dropout": "dropout_rate",
+    "attention_dropout": "attention_dropout_rate",
+    "scale_embedding": "scale_embedding",
+}
+DEFAULTS = {"max_position_embeddings": 1024, "dropout": 0.1, "attention_dropout": 0.0}
+DEFAULTS_BY_TYPE = {
+    "marian": {"activation_function": "gelu", "scale_embedding": False},
+    "m2m_100": {"activation_function": "relu", "scale_embedding": True},
+    "mbart": {"activation_function": "gelu", "scale_embedding": False},
+}
+IDS = ("pad_token_id", "decoder_start_token_id", "eos_token_id")
+POSITIONS = {"marian": "sinusoidal", "m2m_100": "sinusoidal_fairseq", "mbart": "learned"}
+WITHOUT = {  # settings of a search that ours does not have, and what they are where they do nothing
+    "no_repeat_ngram_size": (0,),
+    "encoder_no_repeat_ngram_size": (0,),
+    "repetition_penalty": (0, 1.0),
+    "num_beam_groups": (0, 1),
+    "do_sample": (False,),
+    "min_length": (0,),
+}
+ENDS = ("max_length", "max_new_tokens", "early_stopping")  # how theirs end; ours has other rules
+SHARED, HEAD = "model.shared.weight", "lm_head.weight"
+ENCODER, DECODER = (f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder"))
+TABLES = {  # where each of our tables may lie; copies in other places are left out of some files
+    "all": {"shared_embedding/table": (SHARED, ENCODER, DECODER, HEAD)},
+    "target": {"source_embedding/table": (ENCODER,), "target_embedding/table": (DECODER, HEAD)},
+    "none": {
+        "source_embedding/table": (ENCODER, SHARED),
+        "target_embedding/table": (DECODER, SHARED),
+        "softmax/table": (HEAD,),
+    },
+}
+POSITION_TABLES = [f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder")]
+FAIRSEQ_BUFFERS = [name + "s" for name in POSITION_TABLES]
+ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+LAYER = {
+    **{f"self_attention/{ours}": f"self_attn.{theirs}" for ours, theirs in ATTENTION.items()},
+    "self_residual/LayerNorm_0": "self_attn_layer_norm",
+    **{f"encoder_attention/{ours}": f"encoder_attn.{theirs}" for ours, theirs in ATTENTION.items()},
+    "encoder_residual/LayerNorm_0": "encoder_attn_layer_norm",
+    "feed_forward/inner": "fc1",
+    "feed_forward/outer": "fc2",
+    "feed_forward_residual/LayerNorm_0": "final_layer_norm",
+}
 
 
 def read_seq2seq(
@@ -114,3 +156,132 @@ def _read_params(
         table = [entry for entry in table if entry.ours != bias]
     params = read(table, tensors, ignored=ignored, change=change)
     return {bias: change(bias, np.zeros(max(order) + 1, np.float32))} | params
+
+
+def read_seq2seq_settings(folder: epath.Path) -> dict[str, Any]:
+    """Returns what config.json says, and over it generation_config.json; refuses what we lack."""
+    settings = {name: value for name, value in read_settings(folder).items() if value is not None}
+    if (folder / "generation_config.json").is_file():
+        search = read_settings(folder, "generation_config.json")
+        settings |= {name: value for name, value in search.items() if value is not None}
+    end = settings.get("eos_token_id")
+    settings["eos_token_id"] = end[0] if isinstance(end, list) and len(end) == 1 else end
+    if missing := [name for name in IDS if type(settings.get(name)) is not int]:
+        raise ValueError(f"{folder}/config.json lacks an id as {', '.join(missing)}; restore it.")
+    if not is_count(settings.get("vocab_size")):
+        raise ValueError(f"{folder}/config.json lacks a positive number as vocab_size; restore it.")
+    _check_search(settings)
+    return settings
+
+
+def _check_search(settings: Mapping[str, Any]) -> None:
+    """Raises ValueError for settings of a search that are not what they should be."""
+    penalty, words = settings.get("length_penalty", 1.0), settings.get("bad_words_ids", [])
+    if type(penalty) not in (int, float):
+        raise ValueError(f"length_penalty must be a number, not {penalty!r}.")
+    known = range(settings.get("decoder_vocab_size", settings["vocab_size"]))
+    lists = words if isinstance(words, list) else [words]
+    if any(not isinstance(ids, list) or any(i not in known for i in ids) for ids in lists):
+        raise ValueError(f"bad_words_ids must list ids from 0 to {known[-1]:,}, not {words!r}.")
+
+
+def config_of(settings: Mapping[str, Any], languages: tuple[str, str]) -> Config:
+    """Returns the configuration of a run with this model; languages: "" where unknown."""
+    kind = settings["model_type"]
+    is_shared = settings.get("share_encoder_decoder_embeddings", True)
+    is_tied = settings.get("tie_word_embeddings", True)
+    possible = {
+        "decoder_ffn_dim": (settings.get("encoder_ffn_dim"),),
+        "decoder_attention_heads": (settings.get("encoder_attention_heads"),),
+        "is_encoder_decoder": (True,),
+        "quantization_config": (None,),
+    }
+    if is_shared:
+        possible["decoder_vocab_size"] = (settings["vocab_size"],)
+    table = SettingsTable(NAMES, DEFAULTS | DEFAULTS_BY_TYPE[kind], possible)
+    model = ModelConfig(
+        **table.read(settings),
+        norm="post" if kind == "marian" else "pre",
+        norm_epsilon=1e-5,
+        projection_bias=True,
+        output_bias=True,
+        embedding_norm=kind == "mbart",
+        positions=POSITIONS[kind],
+        embedding_sharing="none" if not is_tied else "all" if is_shared else "target",
+    )
+    config = Config(model=model)
+    config.data.row_length = model.max_positions
+    config.tokenizer.kind, config.tokenizer.shared = "imported", is_shared
+    name_languages(config, languages)
+    decoding = config.decoding
+    decoding.beam_size, decoding.length_penalty = settings.get("num_beams", 1), "power"
+    decoding.alpha = max(0.0, float(settings.get("length_penalty", 1.0)))
+    return config
+
+
+def describe_settings(
+    settings: Mapping[str, Any], config: Config, languages: tuple[str, str]
+) -> list[str]:
+    """Returns what the user should know of the settings, a sentence each."""
+    notes = []
+    if not all(languages):
+        pair = f"{config.data.source_language} to {config.data.target_language}"
+        notes.append(f"The folder does not name its languages; the run says {pair}.")
+    without = {
+        name: settings[name] for name in WITHOUT if settings.get(name, 0) not in WITHOUT[name]
+    }
+    if len(silenced_words(settings)) < len(settings.get("bad_words_ids") or ()):
+        without["bad_words_ids"] = "of several pieces"
+    if settings.get("length_penalty", 1.0) < 0:
+        without["length_penalty"] = settings["length_penalty"]
+    if without:
+        listed = ", ".join(f"{name}={value}" for name, value in without.items())
+        notes.append(f"The search here does without {listed}.")
+    ended = [f"{name}={settings[name]}" for name in ENDS if settings.get(name) not in (None, False)]
+    if ended:
+        notes.append(
+            f"Not used: {', '.join(ended)}; here a search is exact, and </s> is forced when a "
+            f"translation has {config.decoding.max_extra_length} tokens more than its source."
+        )
+    return notes
+
+
+def silenced_words(settings: Mapping[str, Any]) -> list[int]:
+    """Returns their ids that no search may find."""
+    return [words[0] for words in settings.get("bad_words_ids") or () if len(words) == 1]
+
+
+def entries(model: ModelConfig) -> list[Entry]:
+    """Returns the table of names of a model with such settings."""
+    tables = TABLES[model.embedding_sharing]
+    table = [Entry(ours, places[0]) for ours, places in tables.items()]
+    if model.output_bias:
+        table.append(Entry(f"{SOFTMAX[model.embedding_sharing]}/bias", "final_logits_bias"))
+    if model.positions == "learned":
+        sides = "source_positions/table", "target_positions/table"
+        table += map(Entry, sides, POSITION_TABLES)
+    return table + translation_stacks(
+        model, "model.@.layers.#.", LAYER, "model.@.layernorm_embedding", "model.@.layer_norm"
+    )
+
+
+def as_stored(
+    table: Sequence[Entry], sharing: str, tensors: Tensors
+) -> tuple[list[Entry], list[str]]:
+    """Returns (the table with the name of the copy that a file has, the names of all copies).
+
+    Raises ValueError if what should be copies are different tables.
+    """
+    stored: dict[str, str] = {}
+    copies: list[str] = []
+    for ours, places in TABLES[sharing].items():
+        first, *others = [name for name in places if name in tensors] or places[:1]
+        stored[ours] = first
+        copies += places
+        for other in others:
+            if not np.array_equal(tensors[first], tensors[other]):
+                raise ValueError(
+                    f"By config.json {first} and {other} are one table, but they differ; restore "
+                    f"share_encoder_decoder_embeddings and tie_word_embeddings."
+                )
+    return [replace(entry, theirs=stored.get(entry.ours, entry.theirs)) for entry in table], copies

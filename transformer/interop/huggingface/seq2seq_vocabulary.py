@@ -10,7 +10,7 @@ from etils import epath
 from transformer.data.corpora.languages import M2M100, MBART50, NLLB, WMT21
 from transformer.data.tokenizers.piece_list import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import read_sentencepiece
-from transformer.interop.huggingface.settings import read_settings
+from transformer.interop.settings import read_settings
 
 FAIRSEQ_CONTROL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3 of all of them but Marian
 SENTENCEPIECE = "sentencepiece.bpe.model"

@@ -10,8 +10,8 @@ from transformer.data.tokenizers.files import Tokenizer
 from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer
 from transformer.data.tokenizers.huggingface_json import BERT, GPT2, bert_json, gpt2_json, renumber
 from transformer.files.storage import PathLike, write_atomically
-from transformer.interop.huggingface.settings import read_settings
 from transformer.interop.portable_model import FlatParams
+from transformer.interop.settings import read_settings
 from transformer.interop.weights.folds import NEVER, reorder_rows
 from transformer.special_tokens import EOS, NUM_SPECIAL
 

@@ -8,26 +8,28 @@ import numpy as np
 from transformer.config import Config
 from transformer.data.files.labels import Labels
 from transformer.files.storage import PathLike
+from transformer.interop.huggingface import bert
 from transformer.interop.huggingface.one_stack import stack_config
-from transformer.interop.huggingface.settings import (
-    ACTIVATIONS,
-    check_settings,
+from transformer.interop.portable_model import FlatParams, PortableModel
+from transformer.interop.settings import (
+    SettingsTable,
     class_names,
     is_count,
     read_settings,
 )
-from transformer.interop.portable_model import FlatParams, PortableModel
 from transformer.interop.weights import name_table
 from transformer.interop.weights.files import open_tensors
 from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
 
-SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-POSSIBLE = {
-    "model_type": ("vit",),
-    "hidden_act": tuple(ACTIVATIONS),
-    "pooler_act": ("tanh",),
-    "problem_type": ("single_label_classification",),
-}
+SETTINGS = SettingsTable(
+    bert.NAMES,
+    bert.DEFAULTS | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+    possible={
+        "model_type": ("vit",),
+        "pooler_act": ("tanh",),
+        "problem_type": ("single_label_classification",),
+    },
+)
 LAYER = {
     "self_attention/query": "attention.attention.query",
     "self_attention/key": "attention.attention.key",
@@ -49,14 +51,21 @@ def read(folder: PathLike) -> PortableModel:
     Raises ValueError for any other model, and if the folder does not say how pixels are scaled.
     """
     settings = read_settings(folder)
-    check_settings(settings, SIZES, POSSIBLE)
+    model_settings = SETTINGS.read(settings)
     pixels = read_settings(folder, PREPROCESSOR)
     tensors = open_tensors(folder)
-    has_pooler = f"{POOLER}.weight" in tensors
-    config, image_shape = config_of(settings, has_pooler=has_pooler)
-    params = _read_params(config, settings, tensors)
-    params = fold_pixels(params, image_shape[2], pixels)
-    height, width = image_shape[:2]
+    image_shape, patch_size = _image_shape(settings)
+    height, width, channels = image_shape
+    config = stack_config(
+        "images",
+        **model_settings,
+        max_positions=1 + (height // patch_size) * (width // patch_size),
+        norm="pre",
+        pooling="pooler" if f"{POOLER}.weight" in tensors else "first",
+    )
+    config.data.patch_size = patch_size
+    params = _read_params(config.validate(), settings, tensors)
+    params = fold_pixels(params, channels, pixels)
     notes = [f"Images are numbers from 0 to 1, resized to {height} × {width}: scaling is folded."]
     if "classes/bias" in params:
         names = class_names(settings, len(params["classes/bias"]))
@@ -68,11 +77,8 @@ def read(folder: PathLike) -> PortableModel:
     return PortableModel(config, params, labels=Labels(names, list(image_shape)), notes=notes)
 
 
-def config_of(
-    settings: Mapping[str, Any], *, has_pooler: bool
-) -> tuple[Config, tuple[int, int, int]]:
-    """Returns (our configuration of a config.json, height, width and channels of an image)."""
-    d_model, num_layers, num_heads, d_ff = (settings[name] for name in SIZES)
+def _image_shape(settings: Mapping[str, Any]) -> tuple[tuple[int, int, int], int]:
+    """Returns ((height, width, channels) of an image, the side of a patch) of a config.json."""
     height, width = _pair(settings.get("image_size", 224))
     patch_size, other_side = _pair(settings.get("patch_size", 16))
     channels = settings.get("num_channels", 3)
@@ -86,22 +92,7 @@ def config_of(
             f"config.json cuts images of {height} × {width} into patches of {patch_size} × "
             f"{other_side}: they must be squares that fill the image."
         )
-    config = stack_config(
-        "images",
-        d_model=d_model,
-        num_layers=num_layers,
-        num_heads=num_heads,
-        d_ff=d_ff,
-        max_positions=1 + (height // patch_size) * (width // patch_size),
-        norm="pre",
-        norm_epsilon=settings.get("layer_norm_eps", 1e-12),
-        activation=ACTIVATIONS[settings.get("hidden_act") or "gelu"],
-        dropout_rate=settings.get("hidden_dropout_prob", 0.0),
-        attention_dropout_rate=settings.get("attention_probs_dropout_prob", 0.0),
-        pooling="pooler" if has_pooler else "first",
-    )
-    config.data.patch_size = patch_size
-    return config.validate(), (height, width, channels)
+    return (height, width, channels), patch_size
 
 
 def _pair(size: Any) -> tuple[Any, Any]:
@@ -121,7 +112,7 @@ def _entries(config: Config, prefix: str, *, has_classes: bool) -> list[Entry]:
         Entry("class_token", f"{prefix}embeddings.cls_token"),
         Entry("positions/table", f"{prefix}embeddings.position_embeddings"),
         *dense("patches", f"{prefix}embeddings.patch_embeddings.projection", transposed=False),
-        *layers(config.model.num_layers, "encoder/layer_", f"{prefix}encoder.layer.", LAYER),
+        *layers(config.model.num_layers, "encoder/layer_", f"{prefix}encoder.layer.#.", LAYER),
         *layer_norm("encoder/last_norm", f"{prefix}layernorm"),
     ]
     table += dense("pooler/dense", POOLER) if config.model.pooling == "pooler" else []

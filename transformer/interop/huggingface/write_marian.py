@@ -6,17 +6,26 @@ as MarianMT computes them. How its decoder starts is described at `save_marian`.
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from transformer.config import ModelConfig
 from transformer.data.tokenizers.piece_list import PieceListTokenizer
-from transformer.interop.huggingface.seq2seq_names import POSITION_TABLES
-from transformer.interop.huggingface.settings import their_activation
-from transformer.interop.huggingface.write_marian_tensors import Ids, marian_tensors, order_ids
-from transformer.interop.portable_model import PortableModel
+from transformer.interop.huggingface.seq2seq import NAMES, POSITION_TABLES, entries
+from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
+from transformer.interop.settings import SettingsTable
 from transformer.interop.weights.files import save_tensors
+from transformer.interop.weights.folds import (
+    NEVER,
+    interleaved_columns,
+    permute_model_axis,
+    position_table,
+    reorder_vocabulary,
+)
+from transformer.interop.weights.name_table import Entry, write, zero_biases
 from transformer.interop.writing import (
     first_pieces,
     is_gnmt,
@@ -27,11 +36,40 @@ from transformer.interop.writing import (
     unsupported_settings,
     vocabulary,
 )
-from transformer.special_tokens import BOS, EOS, PAD, SPECIAL_NAMES, UNK
+from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, SPECIAL_NAMES, UNK
 
 Start = Literal["zero", "token"]  # how the decoder starts, see `save_marian`
 MIN_POSITIONS = 512  # longer texts end in an IndexError there
 EPSILON = 1e-5  # of every layer normalisation there
+
+
+@dataclass(frozen=True)
+class Ids:
+    """Our id of each of theirs, for (source, target), and whether both have one vocabulary."""
+
+    source: list[int]
+    target: list[int]
+    are_shared: bool
+
+    def theirs(self, token: int) -> int | None:
+        """Returns their id of a target's control token of ours, None if they have none."""
+        return self.target.index(token) if token in self.target else None
+
+
+def order_ids(model: PortableModel, start: str) -> Ids:
+    """Returns which id of ours each of theirs is; only start="token" has <s>.
+
+    With one vocabulary <pad> is last, as in the published models; with two, which may differ in
+    size, it must have the same id in both.
+    """
+    source, target = (vocabulary(tokenizer) for tokenizer in model.tokenizers)
+    starts = [BOS] if start == "token" else []
+    rest = range(NUM_SPECIAL, len(target))
+    if source == target:
+        order = [EOS, UNK, *starts, *rest, PAD]
+        return Ids(order, order, are_shared=True)
+    source_order = [EOS, UNK, PAD, *range(NUM_SPECIAL, len(source))]
+    return Ids(source_order, [EOS, UNK, PAD, *starts, *rest], are_shared=False)
 
 
 def save_marian(model: PortableModel, folder: Path, start: str = "zero") -> str:
@@ -123,27 +161,21 @@ def _settings(model: PortableModel, ids: Ids) -> tuple[dict[str, Any], dict[str,
         "forced_eos_token_id": end,
         "pad_token_id": pad,
     }
-    settings = {
+    settings = SettingsTable(NAMES, {}, {}).write(config) | {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
-        "activation_function": their_activation(config.activation),
-        "attention_dropout": config.attention_dropout_rate,
-        "d_model": config.d_model,
+        "decoder_attention_heads": config.num_heads,
+        "decoder_ffn_dim": config.d_ff,
+        "decoder_layers": config.depth(is_decoder=True),
         "decoder_vocab_size": len(ids.target),
-        "dropout": config.dropout_rate,
         "dtype": "float32",
         "is_encoder_decoder": True,
         "max_position_embeddings": _num_positions(model),
-        "scale_embedding": config.scale_embedding,
         "share_encoder_decoder_embeddings": config.embedding_sharing == "all",
         "tie_word_embeddings": config.embedding_sharing != "none",
         "vocab_size": len(ids.source),
         **control,
     }
-    for stack in ("encoder", "decoder"):
-        settings[f"{stack}_attention_heads"] = config.num_heads
-        settings[f"{stack}_ffn_dim"] = config.d_ff
-        settings[f"{stack}_layers"] = config.depth(is_decoder=stack == "decoder")
     silent = [[pad]] if bos is None else [[pad], [bos]]
     search: dict[str, Any] = {
         "bad_words_ids": silent,
@@ -177,3 +209,59 @@ def _vocabulary_files(model: PortableModel, ids: Ids) -> dict[str, Any]:
     }
     files = {"tokenizer_config.json": about, "vocab.json": numbered(0, ids.source)}
     return files if ids.are_shared else files | {"target_vocab.json": numbered(1, ids.target)}
+
+
+def marian_tensors(
+    model: PortableModel, ids: Ids, start: str, num_positions: int
+) -> dict[str, np.ndarray]:
+    """Returns all tensors by their names; `start` as `save_marian` takes it."""
+    config = replace(model.config.model, projection_bias=True, output_bias=True)
+    params = {name: np.asarray(array, np.float32) for name, array in model.params.items()}
+    params |= zero_biases(params, entries(config))
+    has_folded = start == "zero" and bool(_start_vector(config, params).any())
+    table = _table_of_names(config, has_folded=has_folded)
+    if config.positions != "sinusoidal" or has_folded:
+        for side in ("source", "target"):
+            params[f"{side}_positions/table"] = position_table(config, params, side, num_positions)
+    if start == "zero":
+        _fold_start(config, params)
+    known = {entry.ours for entry in table}
+    params = {name: params[name] for name in known}
+    if config.positions == "sinusoidal":
+        columns = np.argsort(interleaved_columns(config.d_model))
+        params = permute_model_axis(params, columns)
+    orders = ids.source, ids.target
+    params = {name: reorder_vocabulary(name, params[name], orders) for name in params}
+    tensors = write(table, params)
+    tensors["final_logits_bias"] = tensors["final_logits_bias"][None]
+    return tensors
+
+
+def _table_of_names(config: ModelConfig, *, has_folded: bool) -> list[Entry]:
+    """Returns the table of names, with the positions that MarianMT cannot compute."""
+    if config.positions != "sinusoidal":
+        return entries(replace(config, positions="learned"))
+    folded = [Entry("target_positions/table", POSITION_TABLES[1])] if has_folded else []
+    return [*entries(config), *folded]
+
+
+def _start_vector(config: ModelConfig, params: FlatParams) -> np.ndarray:
+    """Returns what the decoder starts with before the vector of its position is added, [D]."""
+    scale = config.d_model**0.5 if config.scale_embedding else 1.0
+    return scale * params[f"{TARGET[config.embedding_sharing]}/table"][BOS]
+
+
+def _fold_start(config: ModelConfig, params: FlatParams) -> None:
+    """Lets a row of zeros, <pad>, start the decoder: its first position takes over the vector.
+
+    Nothing but the start stands there. <pad> is no longer scored, nor is <s>, which is left out: a
+    trained model gives both next to no probability.
+    """
+    if (vector := _start_vector(config, params)).any():
+        positions = params["target_positions/table"].copy()
+        positions[0] += vector
+        params["target_positions/table"] = positions
+    sharing = config.embedding_sharing
+    for name, row in ((f"{TARGET[sharing]}/table", 0.0), (f"{SOFTMAX[sharing]}/bias", NEVER)):
+        params[name] = params[name].copy()
+        params[name][PAD] = row

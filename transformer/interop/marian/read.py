@@ -4,24 +4,69 @@ A package is a folder with *.npz, decoder.yml and vocabularies. Matrices are [in
 vectors [1, n], layers count from 1.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from transformer.config import Config, DataConfig
+from transformer.config import Config, DataConfig, ModelConfig
 from transformer.files.storage import PathLike
-from transformer.interop.marian.settings import check_settings, config_of
+from transformer.interop.huggingface.seq2seq_vocabulary import Vocabulary
 from transformer.interop.marian.vocabulary import read_vocabularies
 from transformer.interop.portable_model import SOFTMAX, FlatParams, PortableModel
+from transformer.interop.settings import (
+    SettingsTable,
+    name_languages,
+    parse_settings,
+    read_settings,
+)
 from transformer.interop.weights.folds import interleaved_columns, permute_array, reorder_vocabulary
-from transformer.interop.weights.name_table import Entry, read
+from transformer.interop.weights.name_table import Entry, Words, read, translation_stacks
 
 SETTINGS = "special:model.yml"  # an array of the .npz: the text of the network's settings
 SOFTMAX_TABLES = ("decoder_ff_logit_out_Wt", "decoder_Wemb", "Wemb")  # the first that there is
 BEST = ".best-perplexity.npz"
+# The values that have a counterpart here. A model that does not name a setting was written by a
+# version without it, and is as the first value says.
+POSSIBLE: dict[str, tuple[object, ...]] = {
+    "type": ("transformer",),
+    "input-types": ([], ["sequence", "sequence"]),
+    "lemma-dim-emb": (0,),
+    "right-left": (False,),
+    "transformer-attention-mask": ("default",),
+    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-decoder-ffn-depth": (0, 2),
+    "transformer-disable-position-embeddings": (False,),
+    "transformer-ffn-activation": ("swish", "relu", "gelu"),
+    "transformer-ffn-depth": (2,),
+    "transformer-no-affine": (False,),
+    "transformer-no-bias": (False,),
+    "transformer-no-projection": (False,),
+    "transformer-pool": (False,),
+    "transformer-postprocess-emb": ("d", "", "n", "nd"),
+    "transformer-tied-layers": ([],),
+    "transformer-train-position-embeddings": (False,),
+    "ulr": (False,),
+}
+NORM_SETTINGS = (
+    "transformer-preprocess",
+    "transformer-postprocess",
+    "transformer-postprocess-top",
+)
+NORMS = {", an, ": "post", "n, a, n": "pre"}  # of the three settings, without d, dropout
+NAMES = {
+    "dim-emb": "d_model",
+    "transformer-dim-ffn": "d_ff",
+    "transformer-heads": "num_heads",
+    "enc-depth": "num_layers",
+    "dec-depth": "num_decoder_layers",
+    "transformer-ffn-activation": "activation",
+}
+EXACT_GELU = (1, 12, 1)  # the first version whose gelu is not x·sigmoid(1.702x)
+WORDS = Words("W", "b", "scale", "bias")
 
 
 def read_marian(
@@ -34,35 +79,23 @@ def read_marian(
     bias that keeps a search from writing them.
     """
     folder = Path(folder)
-    decoder = _read_decoder(folder / "decoder.yml")
+    decoder = read_settings(folder, "decoder.yml")
     model_file = _model_file(folder, decoder)
     tensors = _read_npz(model_file)
-    settings = _network_settings(model_file, tensors.pop(SETTINGS, None))
-    check_settings(model_file, settings, decoder)
+    text = tensors.pop(SETTINGS, np.zeros(0, np.int8)).tobytes().rstrip(b"\0")
+    settings = parse_settings(text, f"{SETTINGS} in {model_file}", yaml.safe_load)
+    model_settings = _model_settings(model_file, settings, decoder)
     languages = source_language, target_language
     vocabulary = read_vocabularies(folder, _vocabulary_files(folder, decoder), languages)
     try:
-        config = config_of(settings, decoder, vocabulary)
-        params = read([*_entries(config, settings)], _with_one_softmax(tensors, settings))
+        config = _config_of(model_settings, decoder, vocabulary)
+        params = read(_entries(config.model, settings), _with_one_softmax(tensors, settings))
         tensors.clear()  # so that folding frees each array
         _fold(params, vocabulary.orders, interleaved_columns(config.model.d_model))
     except ValueError as error:
         raise ValueError(f"{model_file}: {error}") from None
     notes = [*vocabulary.notes, *_notes(folder, decoder, config.data)]
     return PortableModel(config, params, vocabulary.tokenizers, notes=notes)
-
-
-def _read_decoder(path: Path) -> dict[str, Any]:
-    """Returns the settings of decoder.yml: the files, and what Marian searches with."""
-    try:
-        decoder = yaml.safe_load(path.read_bytes())
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
-    except yaml.YAMLError:
-        decoder = None
-    if not isinstance(decoder, dict):
-        raise ValueError(f"{path} holds no settings of Marian; restore the file.")
-    return decoder
 
 
 def _named_files(folder: Path, names: object) -> list[Path]:
@@ -110,16 +143,68 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         ) from None
 
 
-def _network_settings(path: Path, array: np.ndarray | None) -> dict[str, Any]:
-    """Returns the settings of the network, which the file holds as int8 that end in zeros."""
-    text = b"" if array is None else array.tobytes().rstrip(b"\0")
-    try:
-        settings = yaml.safe_load(text)
-    except yaml.YAMLError:
-        settings = None
-    if not isinstance(settings, dict):
-        raise ValueError(f"{path} lacks {SETTINGS}, so it is no model that Marian wrote.")
-    return settings
+def _model_settings(
+    file: Path, settings: Mapping[str, Any], decoder: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the settings of `ModelConfig`; raises ValueError, naming all that we cannot honour.
+
+    settings: of the network; decoder: the content of decoder.yml.
+    """
+    norms = ", ".join(str(settings.get(name, "")).replace("d", "") for name in NORM_SETTINGS)
+    all_norms = ", ".join(NORM_SETTINGS)
+    possible = POSSIBLE | {
+        "transformer-decoder-dim-ffn": (0, settings.get("transformer-dim-ffn")),
+        "word-penalty": (0,),
+        all_norms: tuple(NORMS),
+    }
+    table = SettingsTable(NAMES, {"transformer-ffn-activation": "swish"}, possible)
+    penalty = decoder.get("word-penalty", 0)
+    values = table.read({**settings, "word-penalty": penalty, all_norms: norms}, file)
+    if values["activation"] == "gelu" and _version(settings) < EXACT_GELU:
+        values["activation"] = "gelu_sigmoid"
+    return values | {
+        "norm": NORMS[norms],
+        "positions": "sinusoidal_tensor2tensor",
+        "projection_bias": True,
+        "output_bias": True,
+        "embedding_norm": "n" in settings.get("transformer-postprocess-emb", ""),
+        "embedding_sharing": _sharing(settings),
+    }
+
+
+def _version(settings: Mapping[str, Any]) -> tuple[int, ...]:
+    """Returns (1, 12, 42) of "v1.12.42 b7be0e964 2025-05-24"."""
+    numbers = re.match(r"v(\d+)\.(\d+)\.(\d+)", str(settings.get("version")))
+    return tuple(map(int, numbers.groups())) if numbers else (0, 0, 0)
+
+
+def _sharing(settings: Mapping[str, Any]) -> str:
+    if settings.get("tied-embeddings-all"):
+        return "all"
+    if not settings.get("tied-embeddings"):
+        return "none"
+    return "all" if settings.get("tied-embeddings-src") else "target"
+
+
+def _config_of(
+    model_settings: Mapping[str, Any], decoder: Mapping[str, Any], vocabulary: Vocabulary
+) -> Config:
+    """Returns the configuration of a run with a model of such settings.
+
+    What decoder.yml leaves out is as Marian does it: a beam of 12, scores not divided by the
+    length. Raises ValueError where the settings do not fit each other or the vocabularies.
+    """
+    source_pieces, target_pieces = (t.pieces(range(t.vocab_size)) for t in vocabulary.tokenizers)
+    shared = source_pieces == target_pieces  # however text is split into them
+    if model_settings["embedding_sharing"] == "all" and not shared:
+        raise ValueError("tied-embeddings-all needs one vocabulary, but decoder.yml names two.")
+    config = Config(model=ModelConfig(**model_settings))
+    config.tokenizer.kind, config.tokenizer.shared = "imported", shared
+    config.decoding.beam_size = decoder.get("beam-size", 12)
+    config.decoding.length_penalty = "power"
+    config.decoding.alpha = float(decoder.get("normalize", 0))
+    name_languages(config, vocabulary.languages)
+    return config.validate()
 
 
 def _with_one_softmax(
@@ -135,53 +220,38 @@ def _with_one_softmax(
     return tensors
 
 
-def _entries(config: Config, settings: Mapping[str, Any]) -> Iterator[Entry]:
-    """Yields the table of names of a model."""
-    model = config.model
-    yield from _embedding_entries(model.embedding_sharing, settings)
-    depths = {"encoder": model.num_layers, "decoder": model.num_decoder_layers}
-    for (stack, depth), side in zip(depths.items(), ("source", "target"), strict=True):
-        for layer in range(depth):
-            ours, theirs = f"{stack}/layer_{layer}", f"{stack}_l{layer + 1}"
-            yield from _layer_entries(ours, theirs, model.norm, has_context=stack == "decoder")
-        if model.norm == "pre":
-            yield from _norm_entries(f"{stack}/last_norm", f"{stack}_top_ln")
-        if model.embedding_norm:
-            yield from _norm_entries(f"{side}_norm", f"{stack}_emb_ln", "_pre")
-
-
-def _embedding_entries(sharing: str, settings: Mapping[str, Any]) -> Iterator[Entry]:
+def _entries(model: ModelConfig, settings: Mapping[str, Any]) -> list[Entry]:
+    """Returns the table of names of a model."""
+    sharing = model.embedding_sharing
     if sharing == "all":
-        yield Entry("shared_embedding/table", "Wemb")
+        table = [Entry("shared_embedding/table", "Wemb")]
     else:  # one table that both sides look up becomes two copies
         is_one = settings.get("tied-embeddings-src")
-        yield Entry("source_embedding/table", "Wemb" if is_one else "encoder_Wemb")
-        yield Entry("target_embedding/table", "Wemb" if is_one else "decoder_Wemb")
+        table = [
+            Entry("source_embedding/table", "Wemb" if is_one else "encoder_Wemb"),
+            Entry("target_embedding/table", "Wemb" if is_one else "decoder_Wemb"),
+        ]
     if sharing == "none":
-        yield Entry("softmax/table", "decoder_ff_logit_out_Wt")
-    yield Entry(f"{SOFTMAX[sharing]}/bias", "decoder_ff_logit_out_b")
+        table.append(Entry("softmax/table", "decoder_ff_logit_out_Wt"))
+    table.append(Entry(f"{SOFTMAX[sharing]}/bias", "decoder_ff_logit_out_b"))
+    norms = "@_emb_ln_{}_pre", "@_top_ln_{}"
+    options: dict[str, Any] = dict(transposed=False, first=1)
+    return table + translation_stacks(model, "@_l#_", _layer(model.norm), *norms, WORDS, **options)
 
 
-def _layer_entries(ours: str, theirs: str, norm: str, *, has_context: bool) -> Iterator[Entry]:
-    suffix = "_pre" if norm == "pre" else ""
-    attentions = {"self": "self", "encoder": "context"} if has_context else {"self": "self"}
-    for name, scope in attentions.items():
+def _layer(norm: str) -> dict[str, str]:
+    """Returns the names of the parts of a layer."""
+    ln = "ln_{}_pre" if norm == "pre" else "ln_{}"
+    names = {
+        "feed_forward/inner": "ffn_{}1",
+        "feed_forward/outer": "ffn_{}2",
+        "feed_forward_residual/LayerNorm_0": f"ffn_ffn_{ln}",
+    }
+    for ours, theirs in (("self", "self"), ("encoder", "context")):
+        names[f"{ours}_residual/LayerNorm_0"] = f"{theirs}_Wo_{ln}"
         for projection in ("query", "key", "value", "output"):
-            array, letter = f"{ours}/{name}_attention/{projection}", projection[0]
-            yield Entry(f"{array}/kernel", f"{theirs}_{scope}_W{letter}")
-            yield Entry(f"{array}/bias", f"{theirs}_{scope}_b{letter}")
-        residual = f"{ours}/{name}_residual/LayerNorm_0"
-        yield from _norm_entries(residual, f"{theirs}_{scope}_Wo_ln", suffix)
-    for number, name in enumerate(("inner", "outer"), 1):
-        yield Entry(f"{ours}/feed_forward/{name}/kernel", f"{theirs}_ffn_W{number}")
-        yield Entry(f"{ours}/feed_forward/{name}/bias", f"{theirs}_ffn_b{number}")
-    residual = f"{ours}/feed_forward_residual/LayerNorm_0"
-    yield from _norm_entries(residual, f"{theirs}_ffn_ffn_ln", suffix)
-
-
-def _norm_entries(ours: str, theirs: str, suffix: str = "") -> Iterator[Entry]:
-    yield Entry(f"{ours}/scale", f"{theirs}_scale{suffix}")
-    yield Entry(f"{ours}/bias", f"{theirs}_bias{suffix}")
+            names[f"{ours}_attention/{projection}"] = f"{theirs}_{{}}{projection[0]}"
+    return names
 
 
 def _fold(params: FlatParams, orders: Sequence[Sequence[int]], columns: np.ndarray) -> None:

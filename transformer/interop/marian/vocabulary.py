@@ -7,6 +7,7 @@ from pathlib import Path
 
 from transformer.data.tokenizers.piece_list import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import read_sentencepiece
+from transformer.files.reading import read_file
 from transformer.interop.huggingface.seq2seq_vocabulary import Vocabulary, first_of_marian
 from transformer.special_tokens import NUM_SPECIAL, SPECIAL_NAMES
 
@@ -98,7 +99,7 @@ def read_vocabularies(
 
 
 def _read_side(vocabulary: Path, model_file: Path) -> _Side:
-    model = _read(model_file)
+    model = read_file(model_file)
     try:
         processor = read_sentencepiece(model)
     except ValueError as error:
@@ -107,7 +108,7 @@ def _read_side(vocabulary: Path, model_file: Path) -> _Side:
         if vocabulary.suffix == ".spm":
             names = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
         elif vocabulary.suffix in (".yml", ".yaml"):
-            names = read_vocab_yml(_read(vocabulary))
+            names = read_vocab_yml(read_file(vocabulary))
         else:
             raise ValueError("Marian's vocabularies must be .spm or .yml files.")
         order = _our_order(names)
@@ -127,10 +128,3 @@ def _our_order(names: list[str]) -> list[int]:
     if len(controls) != 2:
         raise ValueError("The vocabulary has no </s> or no <unk>; restore the file.")
     return [-1, -1, *controls, *(i for i in range(len(names)) if i not in controls)]
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None

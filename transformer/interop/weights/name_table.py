@@ -4,10 +4,12 @@ PyTorch's Linear holds [out, in], a kernel of Flax [in, out].
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from transformer.config import ModelConfig
 from transformer.interop.portable_model import FlatParams
 
 Tensors = Mapping[str, np.ndarray]  # of another system, by its names; perhaps read when asked for
@@ -18,8 +20,8 @@ class Entry:
     """An array of ours, and where it lies in another system.
 
     transposed: whether theirs is the transpose of ours.
-    part: (index, count) where theirs holds `count` of ours, one after another along its last axis:
-        GPT-2's c_attn [D, 3D] is query (0, 3), key (1, 3) and value (2, 3).
+    part: (index, count) where theirs holds `count` of ours, side by side along the last axis of
+        ours: GPT-2's c_attn [D, 3D] is query (0, 3), key (1, 3) and value (2, 3).
     """
 
     ours: str
@@ -28,40 +30,106 @@ class Entry:
     part: tuple[int, int] = (0, 1)
 
 
+@dataclass(frozen=True)
+class Words:
+    """What a system calls the arrays of a dense layer and of a layer normalisation."""
+
+    kernel: str = "weight"
+    bias: str = "bias"
+    scale: str = "weight"
+    shift: str = "bias"
+
+
+PYTORCH = Words()
+GAMMA_BETA = Words(scale="gamma", shift="beta")
+
+
+def _named(theirs: str, word: str) -> str:
+    return theirs.format(word) if "{}" in theirs else f"{theirs}.{word}"
+
+
 def dense(
     ours: str,
     theirs: str,
+    words: Words = PYTORCH,
     *,
-    bias: bool = True,
     transposed: bool = True,
     part: tuple[int, int] = (0, 1),
 ) -> list[Entry]:
-    """Returns the entries of a dense layer: kernel and bias, which they call weight and bias."""
-    kernel = Entry(f"{ours}/kernel", f"{theirs}.weight", transposed, part)
-    return [kernel, Entry(f"{ours}/bias", f"{theirs}.bias", part=part)] if bias else [kernel]
+    """Returns the entries of a dense layer; theirs: "fc1", or "self_{}q", {} being the word."""
+    return [
+        Entry(f"{ours}/kernel", _named(theirs, words.kernel), transposed, part),
+        Entry(f"{ours}/bias", _named(theirs, words.bias), part=part),
+    ]
 
 
-def layer_norm(ours: str, theirs: str) -> list[Entry]:
-    """Returns the entries of a layer normalisation, whose scale they call weight."""
-    return [Entry(f"{ours}/scale", f"{theirs}.weight"), Entry(f"{ours}/bias", f"{theirs}.bias")]
+def layer_norm(ours: str, theirs: str, words: Words = PYTORCH) -> list[Entry]:
+    """Returns the entries of a layer normalisation, with `theirs` as in `dense`."""
+    return [
+        Entry(f"{ours}/scale", _named(theirs, words.scale)),
+        Entry(f"{ours}/bias", _named(theirs, words.shift)),
+    ]
 
 
 def layers(
-    count: int, ours: str, theirs: str, names: Mapping[str, str], *, transposed: bool = True
+    count: int,
+    ours: str,
+    theirs: str,
+    names: Mapping[str, str],
+    words: Words = PYTORCH,
+    *,
+    transposed: bool = True,
+    first: int = 0,
 ) -> list[Entry]:
     """Returns the entries of the layers of a Stack.
 
-    ours, theirs: what precedes the number of a layer, as "encoder/layer_" and "encoder.layer.".
+    ours, theirs: what a name begins with; in theirs # stands for the number of the layer, which
+    counts from `first`, as in "encoder.layer.#.".
     names: their part of a layer for each part of ours; all have biases, and all but those that are
-    named LayerNorm_0 are dense layers.
+    named LayerNorm_0 are dense layers. Parts with one name lie side by side in one array.
     """
     entries: list[Entry] = []
     for i in range(count):
         for part, theirs_part in names.items():
-            pair = f"{ours}{i}/{part}", f"{theirs}{i}.{theirs_part}"
-            is_norm = part.endswith("LayerNorm_0")
-            entries += layer_norm(*pair) if is_norm else dense(*pair, transposed=transposed)
+            pair = f"{ours}{i}/{part}", f"{theirs}{theirs_part}".replace("#", str(first + i))
+            if part.endswith("LayerNorm_0"):
+                entries += layer_norm(*pair, words)
+            else:
+                beside = [other for other, name in names.items() if name == theirs_part]
+                place = beside.index(part), len(beside)
+                entries += dense(*pair, words, transposed=transposed, part=place)
     return entries
+
+
+def translation_stacks(
+    model: ModelConfig,
+    layer: str,
+    names: Mapping[str, str],
+    embedding_norm: str,
+    last_norm: str,
+    words: Words = PYTORCH,
+    *,
+    transposed: bool = True,
+    first: int = 0,
+) -> list[Entry]:
+    """Returns the entries of the encoder and the decoder of a translation model.
+
+    layer: what the names of a layer begin with, as `layers` takes it; in all of their names @
+    stands for encoder or decoder. names: those of a layer of the decoder.
+    """
+    table: list[Entry] = []
+    for side, stack in (("source", "encoder"), ("target", "decoder")):
+        is_decoder = stack == "decoder"
+        own = {part: names[part] for part in names if is_decoder or not part.startswith("encoder_")}
+        options: dict[str, Any] = dict(transposed=transposed, first=first)
+        depth = model.depth(is_decoder=is_decoder)
+        entries = layers(depth, f"{stack}/layer_", layer, own, words, **options)
+        if model.embedding_norm:
+            entries += layer_norm(f"{side}_norm", embedding_norm, words)
+        if model.norm == "pre":
+            entries += layer_norm(f"{stack}/last_norm", last_norm, words)
+        table += [replace(entry, theirs=entry.theirs.replace("@", stack)) for entry in entries]
+    return table
 
 
 def prefix_in(tensors: Tensors, prefix: str) -> str:
@@ -91,7 +159,8 @@ def read(
     if unknown := sorted(tensors.keys() - wanted - set(ignored)):
         raise ValueError(f"{_listed(unknown)} unknown: this is a model of another kind.")
     return {
-        entry.ours: change(entry.ours, _ours(entry, tensors[entry.theirs])) for entry in entries
+        entry.ours: change(entry.ours, _read_entry(entry, tensors[entry.theirs]))
+        for entry in entries
     }
 
 
@@ -103,7 +172,7 @@ def _listed(names: Sequence[str]) -> str:
     return f"The tensors {', '.join(names[:3])}{more} are"
 
 
-def _ours(entry: Entry, tensor: np.ndarray) -> np.ndarray:
+def _read_entry(entry: Entry, tensor: np.ndarray) -> np.ndarray:
     """Returns our array of their tensor: [out, in] -> [in, out] if transposed."""
     if tensor.dtype.kind in "iub":
         raise ValueError(
@@ -116,8 +185,7 @@ def _ours(entry: Entry, tensor: np.ndarray) -> np.ndarray:
             f"The tensor {entry.theirs} {tensor.shape} does not divide into {count} equal parts."
         )
     width = tensor.shape[-1] // count
-    part = tensor[..., index * width : (index + 1) * width]
-    array = np.ascontiguousarray(part, np.float32)
+    array = np.ascontiguousarray(tensor[..., index * width : (index + 1) * width], np.float32)
     if not np.isfinite(array).all():
         raise ValueError(f"The tensor {entry.theirs} has numbers that are NaN or infinite.")
     return array
@@ -128,19 +196,18 @@ def write(entries: Iterable[Entry], params: Mapping[str, np.ndarray]) -> dict[st
 
     Raises KeyError if an array is missing, and ValueError, naming it, for one that is left over.
     """
-    parts: dict[str, dict[int, np.ndarray]] = {}
-    left = set(params)
-    for entry in entries:
-        parts.setdefault(entry.theirs, {})[entry.part[0]] = (
-            params[entry.ours].T if entry.transposed else params[entry.ours]
-        )
-        left.discard(entry.ours)
-    if left:
+    entries = [*entries]
+    if left := params.keys() - {entry.ours for entry in entries}:
         raise ValueError(f"The other system has nothing for {', '.join(sorted(left))}.")
-    return {
-        name: of[0] if len(of) == 1 else np.concatenate([of[i] for i in sorted(of)], axis=-1)
-        for name, of in parts.items()
+    pieces: dict[str, dict[int, np.ndarray]] = {}
+    for entry in entries:
+        pieces.setdefault(entry.theirs, {})[entry.part[0]] = params[entry.ours]
+    transposed = {entry.theirs for entry in entries if entry.transposed}
+    tensors = {
+        name: array[0] if len(array) == 1 else np.concatenate([array[i] for i in sorted(array)], -1)
+        for name, array in pieces.items()
     }
+    return {name: array.T if name in transposed else array for name, array in tensors.items()}
 
 
 def zero_biases(params: Mapping[str, np.ndarray], entries: Iterable[Entry]) -> FlatParams:

@@ -1,48 +1,41 @@
-"""Reads texts with a label for each word, and encodes words so that their first pieces are known.
+"""Texts, pairs of texts and labelled words as the ids that an encoder reads.
 
-A corpus is a folder of `train.conll` and the like (also .gz, .xz): on each line a word, white space
-and its label, the first and last column where there are more; an empty line ends a text. In memory
-a text is its words, and its labels too, with spaces between.
+A model with token types (`model.token_types`) reads them as BERT does; our BOS stands for [CLS] and
+our EOS for [SEP]. A tab separates the two texts of a pair.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from transformer.config import DataConfig, ModelConfig
-from transformer.data.files.labelled_text import LabelledTexts, read_split
-from transformer.data.files.splits import parse_split, part_of
+from transformer.config import ModelConfig
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.sentencepiece import Tokenizer, strip_control_ids
 from transformer.special_tokens import BOS, EOS, UNK
 
 
-def load_labelled_words(
-    config: DataConfig, split: str, classes: Sequence[str] = ()
-) -> LabelledTexts:
-    """Returns the texts and labels of a split.
+def sides(texts: Sequence[str], model: ModelConfig) -> Sequence[str]:
+    """Returns the texts one by one: with token types, both of every pair."""
+    return [side for text in texts for side in text.split("\t", 1)] if model.token_types else texts
 
-    Raises ValueError if it cannot be read or is empty, or if a label is not one of `classes`.
+
+def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], model: ModelConfig) -> Ragged:
+    """Returns the ids of each text, or of each pair if the model has token types.
+
+    With BOS = 1 and EOS = 2 the text "a b" and the pair "a<tab>c" become
+
+        without token types    5 6 2      5 9 7 2   (9: a tab, if the tokenizer has an id for it)
+        with                   1 5 6 2    1 5 2 7 2
     """
-    path, lines, repairs = read_split(config, split, "conll", "a word and its label on a line")
-    _, start, stop = parse_split(split)
-    texts: list[list[tuple[str, str]]] = [[]]
-    for number, line in enumerate(lines, 1):
-        columns = line.split()
-        if len(columns) == 1 or (classes and columns and columns[-1] not in classes):
-            wanted = f"one of the labels {', '.join(classes)}" if classes else "a label"
-            raise ValueError(
-                f"{path} line {number} must be a word and {wanted}, not '{line[:60]}'."
-            )
-        if columns:
-            texts[-1].append((columns[0], columns[-1]))
-        elif texts[-1]:
-            texts.append([])
-    kept = part_of([text for text in texts if text], start, stop)
-    if not kept:
-        raise ValueError(f"The split '{split}' of {config.corpus} is empty.")
-    words, labels = ([" ".join(row[side] for row in text) for text in kept] for side in (0, 1))
-    return LabelledTexts(words, labels, repairs)
+    encoded = Ragged.encode(tokenizer, sides(texts, model))
+    if not model.token_types:
+        return encoded
+    ids = encoded.flat[encoded.flat != BOS]  # which some tokenizers put before every text
+    last_sides = np.cumsum([1 + ("\t" in text) for text in texts], dtype=np.int64) - 1
+    ends = np.flatnonzero(ids == EOS)[last_sides] + 1
+    starts = np.concatenate([[0], ends])[:-1].astype(np.int64)
+    lengths = ends - starts + 1
+    return Ragged(np.insert(ids, starts, BOS), np.cumsum(lengths) - lengths, lengths)
 
 
 def encode_words(

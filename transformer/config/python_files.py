@@ -1,4 +1,4 @@
-"""Which configuration a command line means: a file with `get_config()`, or that of a run."""
+"""Configurations that are Python files: one with `get_config()`, or the name of a shipped one."""
 
 import importlib.util
 import inspect
@@ -7,39 +7,16 @@ import sys
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Self
 
 import transformer
-from transformer.cli.flags import flag
-from transformer.config import Config
+from transformer.config.experiment import Config
 from transformer.config.setting import ON_ASSIGNMENT
 from transformer.console import say
-from transformer.workdir import WorkDir
 
 DEFAULT_CONFIG = "configs/embedded_en_de.py"
-REGISTER = flag(
-    "",
-    "Python files to run first, which register attention functions, tasks, metrics and the like "
-    "(transformer.register_…).",
-    "FILES",
-)
-
-
-def choose_config(name: str | None, workdir: str) -> Config:
-    """Returns the configuration that --config=NAME and --workdir mean together.
-
-    name: a file or the name of a shipped one, perhaps with :ARGUMENT for its `get_config`. None is
-    the configuration of the run in `workdir`, or `DEFAULT_CONFIG` where there is none yet. Raises
-    ValueError.
-    """
-    if name is None and (run := WorkDir(workdir)).has_run:
-        say(f"no --config: going on with {run.path / 'config.json'}")
-        return run.load_config()
-    path, _, argument = find_config(name or DEFAULT_CONFIG).partition(":")
-    return load_config_file(path, argument)
 
 
 def load_config_file(path: str, argument: str = "") -> Config:
@@ -60,22 +37,17 @@ def load_config_file(path: str, argument: str = "") -> Config:
 
 
 def run_file(path: str) -> ModuleType:
-    """Runs a Python file, which may import the shipped configurations, and returns its module."""
+    """Runs a Python file, which may import the shipped configurations, and returns its module.
+
+    Nothing is kept beside it in __pycache__, which could hold damaged code.
+    """
     _make_configs_importable()
-    name = f"config_file_{Path(path).stem}"
-    loader = _SourceLoader(name, str(Path(path).absolute()))
-    spec = importlib.util.spec_from_file_location(name, loader.path, loader=loader)
-    assert spec  # which a file always has
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
+    file = str(Path(path).absolute())
+    module = ModuleType(f"config_file_{Path(path).stem}")
+    module.__file__ = file
+    sys.modules[module.__name__] = module
+    exec(compile(Path(path).read_bytes(), file, "exec"), module.__dict__)
     return module
-
-
-class _SourceLoader(SourceFileLoader):
-    """Runs a Python file without the folder __pycache__ beside it, which may hold damaged code."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 class _Assignments:
@@ -124,18 +96,6 @@ def explaining_errors(path: str) -> Generator[None]:
         yield
     except Exception as error:
         raise ValueError(_explain_error(path, error)) from error
-
-
-def register_files(paths: str) -> None:
-    """Runs Python files, with commas between their paths, for what they register.
-
-    Raises ValueError, which names the file and the line, for one that does not exist or fails.
-    """
-    for path in filter(None, paths.split(",")):
-        if Path(path).suffix != ".py" or not Path(path).is_file():
-            raise ValueError(f"--register must name a Python file, not {path}.")
-        with explaining_errors(path):
-            run_file(path)
 
 
 def _arguments(get_config: Callable[..., object], path: str, argument: str) -> list[str]:

@@ -1,8 +1,11 @@
-"""Reads labelled sentences, in order, and counts those that are skipped.
+"""Reads the splits of corpora that are no sentence pairs: one long text, or texts with labels.
 
-A corpus is a folder of `train.tsv` and the like (LABEL<tab>TEXT; each may end in .gz or .xz) or
-`tfds:NAME` for a TFDS dataset with a label and a text. A tab in a text is part of it, and divides
-it where the model reads pairs (`text_pairs`).
+A corpus is a folder with a file for each split, which may end in .gz or .xz: `train.txt` is one
+text; `train.tsv` has LABEL<tab>TEXT on each line, where a tab in a text is part of it and divides
+it where the model reads pairs (`encoded_texts`); `train.conll` has a word, white space and its
+label, the first and last column where there are more, and an empty line ends a text. In memory a
+text of words is its words, and its labels too, with spaces between. `tfds:NAME` is a TFDS dataset
+with a label and a text.
 """
 
 import warnings
@@ -14,10 +17,30 @@ from etils import epath
 
 from transformer.config import DataConfig
 from transformer.data.files.splits import parse_split, part_of
-from transformer.data.files.text import describe_folder, find_file, name_in_folder, read_text
+from transformer.data.files.text import Text, find_split, read_text
 from transformer.files.storage import locate
 
 TEXT_FEATURES = "text", "sentence"
+
+
+def load_text_lines(config: DataConfig, split: str) -> Text:
+    """Reads the lines of a split; a part of a split is counted in characters.
+
+    Raises ValueError if the file is missing or unreadable, or the split holds no text.
+    """
+    name, start, stop = parse_split(split)
+    corpus = locate(config.corpus)
+    if corpus.is_file() and name != "all":
+        raise ValueError(
+            f"{corpus} is one file: its split is 'all', or a part as all[:90%] and all[90%:], not "
+            f"'{split}'; set data.train_split, data.validation_split and data.test_split."
+        )
+    path = corpus if corpus.is_file() else find_split(corpus, name, "txt")
+    lines, repairs = read_text(path)
+    text = part_of("".join(f"{line}\n" for line in lines), start, stop)
+    if not text.strip():
+        raise ValueError(f"The split '{split}' of {path} holds no text.")
+    return Text(text.removesuffix("\n").split("\n"), repairs)
 
 
 class LabelledTexts(NamedTuple):
@@ -75,28 +98,11 @@ def _load(config: DataConfig, split: str) -> LabelledTexts:
         rows = load_labelled(config.corpus.removeprefix("tfds:"), split, TEXT_FEATURES)
         texts = [text.decode() for text, _ in rows]
         return LabelledTexts(texts, [label for _, label in rows], Counter())
-    path, lines, repairs = read_split(config, split, "tsv", "LABEL<tab>TEXT")
-    _, start, stop = parse_split(split)
+    name, start, stop = parse_split(split)
+    path = find_split(locate(config.corpus), name, "tsv")
+    lines, repairs = read_text(path)
     rows = part_of(list(_split_rows(path, lines)), start, stop)
     return LabelledTexts([text for _, text in rows], [label for label, _ in rows], repairs)
-
-
-def read_split(
-    config: DataConfig, split: str, ending: str, of_line: str
-) -> tuple[epath.Path, list[str], Counter[str]]:
-    """Returns (file of which a split is all or a part, its lines, counts of repaired ones).
-
-    of_line: what a line of it must hold. Raises ValueError if the folder has no such file.
-    """
-    name, folder = parse_split(split)[0], locate(config.corpus)
-    path = find_file(folder, f"{name_in_folder(folder, name)}.{ending}")
-    if path is None:
-        raise ValueError(
-            f"The corpus folder {folder} must hold {name}.{ending} ({of_line}; also .gz, .xz); "
-            f"{describe_folder(folder)}."
-        )
-    lines, repairs = read_text(path)
-    return path, lines, repairs
 
 
 def _split_rows(path: epath.Path, lines: list[str]) -> Iterator[tuple[str, str]]:
@@ -106,3 +112,32 @@ def _split_rows(path: epath.Path, lines: list[str]) -> Iterator[tuple[str, str]]
         if not tab or not label.strip():
             raise ValueError(f"{path} line {number} must be LABEL<tab>TEXT, not '{line[:60]}'.")
         yield label.strip(), text
+
+
+def load_labelled_words(
+    config: DataConfig, split: str, classes: Sequence[str] = ()
+) -> LabelledTexts:
+    """Returns the texts and labels of a split.
+
+    Raises ValueError if it cannot be read or is empty, or if a label is not one of `classes`.
+    """
+    name, start, stop = parse_split(split)
+    path = find_split(locate(config.corpus), name, "conll")
+    lines, repairs = read_text(path)
+    texts: list[list[tuple[str, str]]] = [[]]
+    for number, line in enumerate(lines, 1):
+        columns = line.split()
+        if len(columns) == 1 or (classes and columns and columns[-1] not in classes):
+            wanted = f"one of the labels {', '.join(classes)}" if classes else "a label"
+            raise ValueError(
+                f"{path} line {number} must be a word and {wanted}, not '{line[:60]}'."
+            )
+        if columns:
+            texts[-1].append((columns[0], columns[-1]))
+        elif texts[-1]:
+            texts.append([])
+    kept = part_of([text for text in texts if text], start, stop)
+    if not kept:
+        raise ValueError(f"The split '{split}' of {config.corpus} is empty.")
+    words, labels = ([" ".join(row[side] for row in text) for text in kept] for side in (0, 1))
+    return LabelledTexts(words, labels, repairs)

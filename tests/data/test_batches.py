@@ -1,0 +1,95 @@
+"""What all batches share: they depend on the seed and the step alone, and have one static shape."""
+
+import numpy as np
+import pytest
+
+from transformer.data.rows.bpe_dropout import SubwordDropout
+from transformer.data.rows.images import ImageBatches
+from transformer.data.rows.lm_batches import RandomWindows
+from transformer.data.rows.masked_batches import MaskedBatches
+from transformer.data.rows.packing import PackedBatches
+from transformer.data.rows.ragged import Ragged
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
+from transformer.special_tokens import EOS
+
+TEXT = [f"{i} the cat of my neighbours sleeps upon the mattress"[: 20 + i % 30] for i in range(200)]
+TOKENIZER = SentencePieceTokenizer.train(TEXT, 340)
+
+
+def sentences(num, longest, seed=0):
+    rng = np.random.default_rng(seed)
+    return Ragged.from_lists(
+        [[i + 10, *[5] * rng.integers(0, longest - 1), EOS] for i in range(num)]
+    )
+
+
+def packed(seed, num=200):
+    sides = sentences(num, 20), sentences(num, 20, 1)
+    return PackedBatches(*sides, row_length=32, rows_per_batch=8, seed=seed)
+
+
+def with_dropout(seed):
+    sides = [Ragged.encode(TOKENIZER, TEXT)] * 2
+    dropout = SubwordDropout([TOKENIZER] * 2, 0.2, sides, seed)
+    return PackedBatches(
+        *sides, row_length=64, rows_per_batch=8, seed=seed, subword_dropout=dropout
+    )
+
+
+def images(seed, num=50, **changes):
+    pixels = np.random.default_rng(0).random((num, 4, 4, 2), np.float32)
+    classes = np.arange(num, dtype=np.int32)
+    return ImageBatches(pixels, classes, patch_size=2, rows_per_batch=8, seed=seed, **changes)
+
+
+BATCHES = {
+    "packed": packed,
+    "one pair": lambda seed: packed(seed, 1),
+    "subword dropout": with_dropout,
+    "masked": lambda seed: MaskedBatches(packed(seed), rate=0.3, vocab_size=300, seed=seed),
+    "windows": lambda seed: RandomWindows(
+        np.arange(300, dtype=np.int32), length=10, rows_per_batch=4, seed=seed
+    ),
+    "images": images,
+    "one image": lambda seed: images(seed, 1),
+    "changed images": lambda seed: images(seed, flip=True, crop_padding=1),
+}
+
+
+def equal(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("make", BATCHES.values(), ids=BATCHES)
+def test_a_batch_is_a_function_of_seed_and_step_and_has_one_shape(make):
+    """Catches state, as a resumed run must see the batches of the uninterrupted one; and a last
+    batch of another shape or type, which would cost a compile."""
+    batches, fresh = make(0), make(0)
+    steps = range(2 * batches.batches_per_epoch + 1)
+    in_order = [batches[step] for step in steps]
+    assert all(equal(fresh[step], in_order[step]) for step in reversed(steps))
+    assert len({tuple((a.shape, a.dtype) for a in batch) for batch in in_order}) == 1
+    assert {array.dtype.itemsize for batch in in_order for array in batch} == {4}
+    assert not any(np.shares_memory(a, b) for a, b in zip(batches[0], batches[0], strict=True))
+
+
+@pytest.mark.parametrize(
+    "make", [make for name, make in BATCHES.items() if "one" not in name], ids=repr
+)
+def test_epochs_and_seeds_differ(make):
+    """Catches the same order, the same pieces or the same changes in every epoch or run."""
+    batches, num = make(0), make(0).batches_per_epoch
+    found = [batches[0], batches[num], make(1)[0], batches[1]]
+    assert not any(equal(a, b) for i, a in enumerate(found) for b in found[:i])
+
+
+@pytest.mark.parametrize("name", ["packed", "subword dropout", "masked"])
+def test_a_host_makes_its_rows_alone(name):
+    """Catches rows of one host that are not those of the whole batch, or all rows on every host."""
+    batches = BATCHES[name](0)
+    for step in range(3):
+        whole, first, last = batches[step], batches.part(step, 0, 5), batches.part(step, 5, 8)
+        for everything, upper, lower in zip(whole, first, last, strict=True):
+            assert np.array_equal(upper[:5], everything[:5]) and not upper[5:].any()
+            assert np.array_equal(lower[5:], everything[5:]) and not lower[:5].any()
+    assert not batches.part(0, 8, 8).inputs.any()

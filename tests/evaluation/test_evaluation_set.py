@@ -1,0 +1,86 @@
+"""What is scored: files, and test sets that sacrebleu knows by name."""
+
+import urllib.error
+import urllib.request
+
+import pytest
+from sacrebleu.dataset import DATASETS
+
+from transformer.cli.commands.evaluate import EvaluateFlags
+from transformer.evaluation.evaluation_set import read_files, read_published
+
+LINES = {"in": "abc", "a": "def", "b": "ghi", "c,d": "def", "e": "de"}
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    """Files with a letter in each line, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    for name, letters in LINES.items():
+        (tmp_path / name).write_text("".join(f"{letter}\n" for letter in letters))
+
+
+def read(reference):
+    """The pairs of --input=in and --reference."""
+    flags = EvaluateFlags(input="in", reference=reference)
+    flags.check("translation")
+    return read_files(flags.files).pairs
+
+
+def test_files_with_commas_are_several_references():
+    """Catches a second reference file that is not read, or one that is shorter."""
+    assert read("a,b") == [("a", ("d", "g")), ("b", ("e", "h")), ("c", ("f", "i"))]
+    assert read("c,d") == [("a", ("d",)), ("b", ("e",)), ("c", ("f",))]
+    with pytest.raises(ValueError, match="in has 3 lines and its references 2; they must pair"):
+        read("a,e")
+    with pytest.raises(ValueError, match=r"--reference must be a file .*nothing does not exist"):
+        read("a,nothing")
+
+
+def test_files_of_one_stem_have_names_of_their_own(tmp_path):
+    """Catches test.en of another folder, or with other references, under results/test."""
+    names = set()
+    for folder, source, reference in (("x", "1", "2"), ("y", "3", "2"), ("z", "1", "4")):
+        (tmp_path / folder).mkdir()
+        sides = [tmp_path / folder / "test.en", tmp_path / folder / "test.de"]
+        for side, text in zip(sides, (source, reference), strict=True):
+            side.write_text(f"{text}\n")
+        assert read_files(sides) == read_files(sides)
+        names.add(read_files(sides).name)
+    assert len(names) == 3 and all(name.startswith("test_") for name in names)
+
+
+class Published:
+    """A test set that sacrebleu has downloaded."""
+
+    langpairs = ("en-de",)
+
+    def get_source_file(self, direction):
+        return "in"
+
+    def get_reference_files(self, direction):
+        return ["a", "b"]
+
+
+def test_a_published_test_set_comes_with_its_references(monkeypatch):
+    """Catches a second reference of WMT that is left out, and the wrong direction."""
+    monkeypatch.setitem(DATASETS, "own/full", Published())
+    found = read_published("own/full", "en-de")
+    assert found.pairs == read("a,b") and found.name == "own/full"
+    with pytest.raises(ValueError, match=r"that sacrebleu has for en-de \(.*wmt14/full.*not 'wmt'"):
+        read_published("wmt", "en-de")
+    with pytest.raises(ValueError, match=r"for en-xx \(none\), not"):
+        read_published("own/full", "en-xx")
+
+
+def test_no_network_is_one_sentence(tmp_path, monkeypatch):
+    """Catches a traceback of urllib, or an empty test set, on a machine without a network."""
+
+    def fail(*_):
+        raise urllib.error.URLError("no route to host")
+
+    monkeypatch.setattr(urllib.request, "urlopen", fail)
+    for name in ("_outdir", "_rawdir"):
+        monkeypatch.setattr(DATASETS["wmt17"], name, str(tmp_path))
+    with pytest.raises(ValueError, match=r"wmt17 cannot be downloaded .*no route to host"):
+        read_published("wmt17", "en-de")

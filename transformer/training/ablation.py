@@ -1,0 +1,63 @@
+"""Trains the rows of an ablation one after the other, and tabulates those that finished."""
+
+import json
+import traceback
+from collections.abc import Sequence
+
+import jax
+from etils import epath
+
+from transformer.console import phase, say
+from transformer.evaluation.ablation_plan import Row
+from transformer.evaluation.ablation_table import AblationTable, make_table
+from transformer.evaluation.comparison import saved_run
+from transformer.evaluation.html_report import render_comparison
+from transformer.exit_codes import FAILED, INTERRUPTED, RESUMABLE, WRONG_INPUT
+from transformer.files import storage
+from transformer.training.run import train
+
+
+def train_rows(rows: Sequence[Row], seeds: Sequence[int], root: epath.Path) -> dict[str, int]:
+    """Trains each row with each seed, unless that is done; returns {row: worst exit code}.
+
+    root: holds the work directories. The first that a signal stops is the last.
+    """
+    codes: dict[str, int] = {}
+    for number, row in enumerate(rows, start=1):
+        for seed in seeds:
+            say(f"\nrow {row.name} ({number} of {len(rows)}), seed {seed}: {row.summary}")
+            code = _train_row(row, seed, root)
+            codes[row.name] = max(code, codes.get(row.name, 0))
+            if code in (INTERRUPTED, RESUMABLE):
+                return codes
+    return codes
+
+
+def _train_row(row: Row, seed: int, root: epath.Path) -> int:
+    """Trains a row with a seed; returns its exit code, whatever fails."""
+    config = row.config.with_values({"training.seed": seed})
+    try:
+        return train(config, run_folder(row, seed, root)).exit_code
+    except Exception as error:  # any: the other rows are worth their own time
+        if jax.process_count() > 1:  # the other hosts may have come further
+            raise
+        is_mistake = isinstance(error, ValueError)
+        say(f"error: row {row.name}: {error if is_mistake else traceback.format_exc()}")
+        return WRONG_INPUT if is_mistake else FAILED
+
+
+def run_folder(row: Row, seed: int, root: epath.Path) -> epath.Path:
+    """Returns the work directory of a row with a seed; the base's own seed is not in its name."""
+    return root / (row.name if seed == row.config.training.seed else f"{row.name}_seed{seed}")
+
+
+def tabulate(rows: Sequence[Row], seeds: Sequence[int], root: epath.Path) -> AblationTable:
+    """Returns the table of finished rows; writes it as table.md, table.json and report.html."""
+    with phase("comparing the rows"):
+        runs = [[saved_run(run_folder(row, seed, root)) for seed in seeds] for row in rows]
+        table = make_table(rows, runs)
+    record = json.dumps(table.to_json(), indent=2, ensure_ascii=False) + "\n"
+    storage.write_atomically(root / "table.md", table.markdown())
+    storage.write_atomically(root / "table.json", record)
+    storage.write_atomically(root / "report.html", render_comparison(table.comparison))
+    return table
