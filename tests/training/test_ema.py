@@ -42,14 +42,6 @@ def test_a_checkpoint_is_read_as_the_average(runs):
     assert np.abs(mean - plain[-1]).max() > 0.01
 
 
-def test_training_goes_on_from_its_own_parameters(runs):
-    """Catches a restore that trains the average further, or one that loses it."""
-    trainer, plain = runs
-    state = trainer.checkpoints.restore(trainer.train_step.abstract_state)
-    np.testing.assert_array_equal(state.params["Dense_0"]["kernel"], plain[-1])
-    np.testing.assert_array_equal(state.averaged.params["Dense_0"]["kernel"], kernel_of(trainer))
-
-
 def test_the_average_is_what_is_validated(runs):
     """Catches a "best" checkpoint that was chosen by other parameters than those it is read as."""
     trainer, _ = runs

@@ -198,15 +198,6 @@ def test_a_run_that_a_signal_stopped_is_resumed(whole, tmp_path):
     assert_same_run(resumed, whole)
 
 
-def test_a_run_that_crashed_is_resumed(whole, tmp_path):
-    """Catches a log with the lines that the crashed run wrote after its last checkpoint."""
-    shutil.copytree(tmp_path / "whole", tmp_path / "crashed")
-    shutil.rmtree(tmp_path / "crashed" / "checkpoints" / "5")
-    resumed = make_trainer(tmp_path / "crashed")
-    assert resumed.run() == DONE
-    assert_same_run(resumed, whole)
-
-
 def test_a_run_that_was_killed_while_it_saved_is_resumed(tmp_path, monkeypatch):
     """Catches records that a kill takes along, and a lock or half a checkpoint in the way.
 
