@@ -11,9 +11,8 @@ from transformer.checkpoint.open_run import open_for_reading
 from transformer.checkpoint.task_model import make_model, smallest_batch
 from transformer.checkpoint.warm_start import check_init_from, warm_start
 from transformer.data.files.labels import Labels
-from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 from transformer.data.tokenizers.files import save_tokenizers
-from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.lists import PieceListTokenizer, PiecesTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.workdir import WorkDir
 

@@ -41,6 +41,7 @@ class LanguageModelTask(PlainTextTask):
     ) -> RandomWindows:
         return RandomWindows(
             encode_text(tokenizer, lines),
+            start=tokenizer.special.eos,
             length=config.data.row_length,
             rows_per_batch=rows_per_batch(config),
             seed=config.training.seed,
@@ -54,6 +55,7 @@ class LanguageModelTask(PlainTextTask):
         num_rows = max(1, config.training.batch_tokens // length)
         return ConsecutiveWindows(
             encode_text(tokenizer, lines),
+            start=tokenizer.special.eos,
             length=length,
             rows_per_batch=-(-num_rows // num_parts),
         )
@@ -61,8 +63,8 @@ class LanguageModelTask(PlainTextTask):
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[CausalLM, WindowBatch]:
         model = CausalLM(config.model, config.tokenizer.vocab_size)
-        ids = np.zeros((rows_per_batch(config), config.data.row_length), np.int32)
-        return with_training_options(model, config), WindowBatch(inputs=ids, targets=ids)
+        batch = WindowBatch.zeros(rows_per_batch(config), config.data.row_length)
+        return with_training_options(model, config), batch
 
     @classmethod
     def cost_without_data(cls, config: Config) -> StepCost:

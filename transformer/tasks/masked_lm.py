@@ -156,4 +156,10 @@ def make_masked_batches(
     packed = PackedBatches(
         source, target, row_length=data.row_length, rows_per_batch=num_rows, seed=seed
     )
-    return MaskedBatches(packed, rate=data.mask_rate, vocab_size=tokenizer.vocab_size, seed=seed)
+    return MaskedBatches(
+        packed,
+        rate=data.mask_rate,
+        vocab_size=tokenizer.vocab_size,
+        special=tokenizer.special,
+        seed=seed,
+    )
