@@ -23,7 +23,6 @@ from transformer.interop.huggingface.tokens import TOKENS, read_bert_tokenizer, 
 from transformer.interop.portable_model import FlatParams, PortableModel
 from transformer.interop.settings import (
     SettingsTable,
-    check_holds,
     class_names,
     read_settings,
 )
@@ -38,6 +37,7 @@ from transformer.interop.weights.name_table import (
     layer_norm,
     layers,
 )
+from transformer.interop.writing import check_holds
 from transformer.registry import task_kind
 from transformer.special_tokens import PAD
 
@@ -189,7 +189,8 @@ def write(model: PortableModel, folder: PathLike) -> list[str]:
     kind = "BertForSequenceClassification" if is_classifier else kind
     needed = {"model.pooling": "pooler"} if is_classifier else {"model.prediction_head": True}
     needed |= {"model.norm": "post", "model.embedding_norm": True}
-    check_holds(kind, "classification" if is_classifier else "masked_lm", config, needed)
+    task = "classification" if is_classifier else "masked_lm"
+    check_holds(kind, config, "use the format safetensors", task=task, needed=needed)
     table = entries(config)
     params, softmax = untie(config.model, complete(config, model.params, table))
     params.setdefault(TOKEN_TYPES, np.zeros((2, config.model.d_model), np.float32))

@@ -21,8 +21,8 @@ from transformer.interop.weights.folds import (
     NEVER,
     interleaved_columns,
     permute_array,
+    position_table,
     reorder_vocabulary,
-    sinusoid_table,
 )
 from transformer.interop.weights.name_table import Entry, Tensors, read, translation_stacks
 from transformer.special_tokens import BOS, EOS, PAD
@@ -109,10 +109,11 @@ def _read_positions(kind: str, model: ModelConfig, tensors: Tensors) -> None:
         model.max_positions = min(map(len, tables)) - OFFSET
         return
     for table in tables:
-        sinusoids = sinusoid_table(model.positions, *table.shape)
+        sinusoids = position_table(model, {}, "", len(table))
         own = table.astype(np.float32).take(interleaved_columns(model.d_model), 1)
         if np.abs(own - sinusoids).max() > ROUNDING:
             model.positions, model.max_positions = "learned", len(table)
+            return
 
 
 def _read_params(
