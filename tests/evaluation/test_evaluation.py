@@ -34,7 +34,7 @@ def test_everything_is_kept_with_its_signature(tmp_path):
 
 
 def test_the_same_texts_give_the_same_files(tmp_path):
-    """Catches a date, a random number without a seed, a set in an order, a second host that writes."""
+    """Catches a date, a random number without a seed, sets in an order, a second host writing."""
     evaluation().save(WorkDir(tmp_path, writes=False), "test")
     assert list(tmp_path.iterdir()) == []
     folders = [evaluation().save(WorkDir(tmp_path), name).parent for name in ("a", "b")]
