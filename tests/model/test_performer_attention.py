@@ -81,12 +81,6 @@ def test_the_performer_is_finite(scale):
     assert np.isfinite(total) and all(np.isfinite(g).all() for g in gradients)
 
 
-def test_the_performer_refuses_dropout():
-    """Catches dropout that vanishes."""
-    with pytest.raises(ValueError, match="no weights to drop"):
-        performer_attention(*arrays(12), dropout=lambda weights: weights, num_features=32)
-
-
 def masked_by_hand(query, key, value, mask, num_features):
     """The Performer's weights of all pairs, under the mask: φ(q)·φ(k) / Σ φ(q)·φ(k)."""
     features = random_features(num_features, H)

@@ -239,7 +239,7 @@ class Translator(Predictor):
         source = self._encode_sources(sources)
         nothing = Ragged.from_lists([[]] * len(sources))
         rows = self._compute(self._functions.encoded, source, nothing, source.lengths)
-        return pad_rows(rows, self._pieces(self.source_tokenizer, source))
+        return pad_rows(rows, self.source_tokenizer, source)
 
     def logits(self, sources: Sequence[str], targets: Sequence[str]) -> PerToken:
         """Returns the logits of each target: `values` [B, T, V] float32.
@@ -329,7 +329,7 @@ class Translator(Predictor):
         source = self._encode_sources(sources)
         target = self._encode_texts(self.tokenizer, targets)
         rows = self._compute(function, source, target, target.lengths)
-        return pad_rows(rows, self._pieces(self.tokenizer, target))
+        return pad_rows(rows, self.tokenizer, target)
 
     def _encode_sources(self, sources: Sequence[str]) -> Ragged:
         """Returns the ids of sources with their tags; raises ValueError for one too long."""
@@ -365,10 +365,6 @@ class Translator(Predictor):
         for indices, bucket in plan_batches(lengths, *sizes):
             batch = one_pair_per_row(source, target, indices.ravel(), bucket)
             yield indices.ravel(), function(self._params, split_rows(self.replicas, batch))
-
-    @staticmethod
-    def _pieces(tokenizer: Tokenizer, ids: Ragged) -> list[list[str]]:
-        return [tokenizer.pieces(ids[index]) for index in range(len(ids))]
 
 
 def _check_pairs(sources: Sequence[str], targets: Sequence[str]) -> None:

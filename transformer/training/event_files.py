@@ -5,11 +5,12 @@ import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 
+from etils import epath
 from tensorboardX import SummaryWriter
 from tensorboardX.record_writer import register_writer_factory
 
 from transformer.config import Config
-from transformer.files.appending import GrowingFile
+from transformer.files.appending import append_bytes
 from transformer.files.storage import is_remote
 from transformer.workdir import WorkDir
 
@@ -85,12 +86,15 @@ class _Events:
     """
 
     def __init__(self, name: str) -> None:
-        self._file = GrowingFile(name.removeprefix(f"{SCHEME}:"))
-        self.write = self._file.write
+        self._path, self._pending = epath.Path(name.removeprefix(f"{SCHEME}:")), b""
+
+    def write(self, data: bytes) -> None:
+        self._pending += data
 
     def flush(self) -> None:
         try:
-            self._file.flush()
+            append_bytes(self._path, self._pending)
+            self._pending = b""
         except Exception as error:
             warnings.warn(f"the events for TensorBoard were not written: {error}", stacklevel=2)
 
