@@ -59,7 +59,7 @@ def exit_code_of(number: int | None) -> int:
 def sentence_of(number: int) -> str:
     """Returns what is said after a signal that found nothing to keep."""
     name = signal.Signals(number).name
-    return f"stopped by {name}; give the same command to begin again"
+    return f"stopped by {name}; give the same command again"
 
 
 def _end(number: int, frame: FrameType | None) -> None:
