@@ -19,7 +19,6 @@ from transformer.files.reading import reason_of
 from transformer.parallel.stopping import Interruption, Stopping
 
 WAIT_SECONDS = 300  # for the other hosts to start
-SAY_EVERY = 30  # seconds, while waiting for other hosts
 HEARTBEAT_SECONDS = 45  # without a sign of life from a host, after which it counts as lost
 
 _stopping: Stopping | None = None  # that of the evaluation that all hosts are in
