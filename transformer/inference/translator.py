@@ -228,7 +228,7 @@ class Translator(Predictor):
     def _programs(self, search: SearchOptions) -> SearchPrograms:
         search = replace(search, seed=0, mbr=0)  # the seed is an argument of the programs
         if search not in self._searches:
-            method = search.method(self._num_unscored)
+            method = search.method(self.tokenizer.special, self._num_unscored)
             self._searches[search] = SearchPrograms(self.model, method, self.replicas)
         return self._searches[search]
 
@@ -320,7 +320,8 @@ class Translator(Predictor):
             warnings.warn(f"pairs of more than {longest} tokens get {otherwise}", stacklevel=3)
         fits = np.flatnonzero((lengths <= longest) & (target.lengths > 0))
         sides = source.take(fits), target.take(fits)
-        yield from zip(fits, self._compute(function, *sides, sides[1].lengths), strict=True)
+        rows = self._compute(function, *sides, sides[1].lengths)
+        yield from zip(fits.tolist(), rows, strict=True)
 
     def _per_target(
         self, function: BatchFn, sources: Sequence[str], targets: Sequence[str]
