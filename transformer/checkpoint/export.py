@@ -5,8 +5,7 @@ import jax.numpy as jnp
 from etils.epath import PathLike
 
 from transformer.checkpoint.about import FILES, as_trained, describe_run, files_of
-from transformer.checkpoint.checkpoints import Checkpoints
-from transformer.checkpoint.open_run import load_checkpoint
+from transformer.checkpoint.checkpoints import Checkpoints, load_checkpoint
 from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import TrainState
 from transformer.data.tokenizers.files import save_tokenizers

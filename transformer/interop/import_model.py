@@ -12,8 +12,13 @@ from flax.traverse_util import unflatten_dict
 
 from transformer.checkpoint.about import describe_run
 from transformer.checkpoint.checkpoints import Checkpoints
-from transformer.checkpoint.restore import count_parameters, restore
-from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
+from transformer.checkpoint.restore import (
+    check_shapes,
+    count_parameters,
+    make_model,
+    restore,
+    smallest_batch,
+)
 from transformer.checkpoint.train_state import TrainState
 from transformer.console import phase
 from transformer.data.tokenizers.files import save_tokenizers
