@@ -9,7 +9,7 @@ import numpy as np
 from etils import epath
 from etils.epath import PathLike
 
-from transformer.checkpoint.open_run import open_for_reading
+from transformer.checkpoint.checkpoints import open_for_reading
 from transformer.console import phase, say, showing_phases, silence
 from transformer.evaluation import comparison
 from transformer.evaluation.checkpoint_series import (
