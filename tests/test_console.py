@@ -113,6 +113,8 @@ def test_a_phase_is_live_on_a_terminal_and_leaves_nothing():
             line.tick()
             assert stream.row() == "validating: translating 20/100 (6 s, 8 s left)"
         assert stream.row() == "validating (6 s)"
+    with line.phase("a.en", 9), line.phase("translating"):
+        assert stream.row() == "a.en 0/9: translating"
     with line.phase("restoring a\nb"):
         assert stream.row() == "restoring a\\nb"
     assert stream.row() == "" and "\n" not in stream.getvalue()

@@ -199,7 +199,7 @@ class LiveLine:
         return is_terminal(self._stream)
 
     def _state(self) -> str:
-        names = [phase.name for phase in self._phases[:-1]]
+        names = [str(phase) if phase.total else phase.name for phase in self._phases[:-1]]
         last = str(self._phases[-1]) if self._phases else self._text
         return escaped(": ".join([*names, last]))
 

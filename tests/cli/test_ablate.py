@@ -11,8 +11,8 @@ from tests.helpers.scored import CORPUS, evaluation
 from transformer.cli.commands import ablate
 from transformer.cli.commands.ablate import main
 from transformer.config import Config
-from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 from transformer.data.tokenizers.files import save_tokenizers
+from transformer.data.tokenizers.lists import PiecesTokenizer
 from transformer.evaluation import ablation_table
 from transformer.evaluation.comparison import compare, compared_run, saved_run
 from transformer.exit_codes import DIVERGED, RESUMABLE
@@ -142,4 +142,4 @@ def test_the_plan_is_shown_without_training(call, trained):
     """Catches a dry run that begins."""
     ended = call(main, "--dry_run", "--rows=base,h1,n2,n4")
     assert ended.code == 0 and trained.runs == []
-    assert "h1    num_heads 4 → 1" in ended.err and "row n4 is left out" in ended.err
+    assert "h1            num_heads 4 → 1" in ended.err and "row n4 is left out" in ended.err

@@ -8,7 +8,7 @@ import jax
 import pytest
 
 from transformer.cli import process
-from transformer.cli.process import explain_runtime_error, run_guarded
+from transformer.cli.process import explain_error, run_guarded
 from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT
 from transformer.parallel.stopping import Interruption
 
@@ -99,7 +99,7 @@ def test_a_run_that_is_given_up_ends_at_once(error, monkeypatch, capsys):
 
 def test_memory_that_does_not_suffice_gets_a_sentence_with_the_settings_to_lower():
     """Catches a stack trace of the runtime where a smaller batch would help."""
-    text, code = explain_runtime_error(
+    text, code = explain_error(
         jax.errors.JaxRuntimeError(
             "RESOURCE_EXHAUSTED: Out of memory allocating 2199023255552 bytes.\nmore"
         )
@@ -113,11 +113,11 @@ def test_a_lost_host_is_told_from_a_defect(monkeypatch):
     """Catches a run that a scheduler does not start again, and a defect that it does."""
     lost = jax.errors.JaxRuntimeError("UNAVAILABLE: heartbeat")
     with pytest.raises(jax.errors.JaxRuntimeError, match="UNAVAILABLE"):
-        explain_runtime_error(lost)  # alone, no other host can be lost
+        explain_error(lost)  # alone, no other host can be lost
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    assert explain_runtime_error(lost)[1] == RESUMABLE
+    assert explain_error(lost)[1] == RESUMABLE
     with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
-        explain_runtime_error(jax.errors.JaxRuntimeError("INTERNAL: a bug"))
+        explain_error(jax.errors.JaxRuntimeError("INTERNAL: a bug"))
 
 
 def test_other_hosts_learn_of_an_end_at_once(monkeypatch):

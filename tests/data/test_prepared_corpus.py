@@ -459,3 +459,10 @@ def test_sentences_of_parts_are_those_of_one_array(tmp_path):
     ]
     for ours, theirs in zip(*batches, strict=True):
         assert np.array_equal(ours, theirs) and ours.dtype == theirs.dtype
+
+
+def test_prepared_corpora_are_private(tmp_path):
+    """Catches a text that everybody may read because it was prepared."""
+    prepare_module.make_private(tmp_path / "other", "name", "parts")
+    for path in ("other", "other/name", "other/name/parts"):
+        assert os.stat(tmp_path / path).st_mode & 0o777 == 0o700

@@ -1,10 +1,28 @@
 """Runs of tiny models that all tests here share; none may write into them."""
 
+import os
+import shutil
+
 import pytest
+from filelock import FileLock
 
 from tests.helpers.scripts import run, write_config
-from tests.helpers.shared import make_once
 from tests.helpers.tiny_runs import train_classifier, train_language_model
+
+
+def make_once(tmp_path_factory, name, make):
+    """Returns a folder that `make(folder)` has filled; nobody may write into it afterwards."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # each worker has a folder of its own below it
+        root = root.parent
+    folder, done = root / name, root / f"{name}.done"
+    with FileLock(root / f"{name}.lock"):
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            make(folder)
+            done.touch()
+    return folder
 
 
 @pytest.fixture(scope="session")

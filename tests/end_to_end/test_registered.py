@@ -6,7 +6,7 @@ import pytest
 
 import transformer
 from tests.helpers.commands import call
-from tests.helpers.registries import own_names
+from tests.helpers.process_state import own_names
 from tests.helpers.scripts import write_corpus
 from tests.helpers.tiny_runs import SETTINGS
 

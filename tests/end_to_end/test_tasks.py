@@ -65,22 +65,6 @@ def test_the_wrong_object_says_which_is_right(classes):
         LanguageModel.from_checkpoint(classes)
 
 
-@pytest.mark.parametrize(
-    "text, sentence",
-    [
-        ("with a b\n", "must be LABEL<tab>TEXT"),
-        ("", "at least two classes"),
-        ("with\ta\nwith\tb\n", "at least two classes"),
-    ],
-)
-def test_bad_labels_are_one_sentence(tmp_path, text, sentence):
-    """Catches a stack trace for a file without labels, without lines or of one class."""
-    (tmp_path / "train.tsv").write_text(text)
-    code, err = train(tmp_path / "run", "classification", tmp_path, *SPLITS)
-    assert code == 2
-    assert sentence in err and err.count("\n") == 1
-
-
 @pytest.mark.long
 def test_words_get_their_labels(tmp_path):
     """Catches labels of other words, a loss over the pieces between, and a cut that is not said."""
@@ -157,15 +141,6 @@ def test_eval_of_a_text(text):
     assert (code, out) == (0, b"abcdefgh\n"), err
     code, out, err = evaluate(text, "--input=-", "--top_k=1", stdin=b"abc\nabcdef\n")
     assert (code, out) == (0, b"defgh\ngh\n"), err
-
-
-def test_an_empty_text_is_one_sentence(tmp_path):
-    """Catches a stack trace for a text of empty lines."""
-    (tmp_path / "text.txt").write_text("\n\n")
-    splits = [s.replace("train[", "all[") for s in SPLITS]
-    code, err = train(tmp_path / "run", "language_model", tmp_path / "text.txt", *splits)
-    assert code == 2
-    assert "holds no text" in err and err.count("\n") == 1
 
 
 # ---- pre-training

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import transformer
-from tests.helpers.commands import call
 from tests.helpers.random_runs import TASKS, write_run
 from transformer import Translator
 from transformer.evaluation.attention_maps import self_attention_map, translation_map
@@ -83,18 +82,15 @@ def test_a_text_that_is_too_long_is_one_sentence(runs):
 
 
 @pytest.mark.long
-def test_eval_draws_every_task(runs, tmp_path):
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_is_drawn(runs, task, tmp_path):
+    """Catches the first text that is empty, images of another folder, and the mean of all heads."""
     pytest.importorskip("matplotlib", reason="pictures need matplotlib")
-    text = tmp_path / "text.txt"
-    text.write_text(f"\n{TEXT}\n")
     np.savez(tmp_path / "test.npz", images=np.ones((2, 4, 4)), labels=["no", "yes"])
-    for task, run in runs.items():
-        picture = tmp_path / f"{task}.svg"
-        given = f"--corpus={tmp_path}" if task == "images" else f"--input={text}"
-        arguments = [f"--workdir={run}", f"--attention={picture}", "--each_head", given]
-        code, _, err = call("eval.py", *arguments, pictures=True)
-        assert code == 0, err
-        drawn = picture.read_text()
-        assert drawn.count("layer 2, head 2") == 1
-    code, _, err = call("eval.py", f"--workdir={run.parent / 'masked_lm'}", "--attention=a.png")
-    assert code == 2 and "add --input=FILE" in err
+    given = {"corpus": str(tmp_path)} if task == "images" else {"texts": ["", TEXT]}
+    picture = tmp_path / "map.svg"
+    transformer.draw_attention(runs[task], picture, **given, each_head=True)
+    assert picture.read_text().count("layer 2, head 2") == 1
+    if task not in ("images", "translation"):
+        with pytest.raises(ValueError, match="add --input=FILE"):
+            transformer.draw_attention(runs[task], picture)

@@ -29,15 +29,6 @@ def test_bleu_of_a_length_is_sacrebleu_s_of_those_sentences_alone():
         assert scores[lengths].num_sentences == len(inside)
 
 
-def test_few_sentences_have_no_interval():
-    """Catches a ± 0.00 of one sentence, which says that its score is certain."""
-    score = partial(bleu, direction="en-de", num_bootstrap=10)
-    rows = [(" ".join("w" * length), *CORPUS[0][1:]) for length in [5] * 49 + [15] * 50]
-    few, enough = score_by_length(evaluation(rows).segments, "words", score).values()
-    assert few.interval is None and few.num_sentences == 49
-    assert enough.interval is not None
-
-
 def test_the_worst_and_the_best_are_ordered_and_apart():
     """Catches an order upside down, and a short test set of which each half shows all."""
     segments = evaluation().segments

@@ -8,10 +8,12 @@ import os
 import signal
 import sys
 from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
-from tests.helpers.registries import own_names
 from transformer import console
+from transformer.registry import REGISTRIES
 
 OF_PYTEST = "PYTEST_CURRENT_TEST"  # names the part of a test that runs
 OF_LIBRARIES = "KMP_"  # begins what scikit-learn sets when it is imported, for OpenMP
@@ -74,6 +76,15 @@ def restore_jax_settings(before: dict[str, Any]) -> None:
     for name, value in jax_settings().items():
         if name in before and before[name] != value:
             sys.modules["jax"].config.update(name, before[name])
+
+
+@contextmanager
+def own_names() -> Generator[None]:
+    """Forgets, at the end of the block, what was registered in it."""
+    with ExitStack() as stack:
+        for registry in REGISTRIES:
+            stack.enter_context(patch.dict(registry._registered))
+        yield
 
 
 def kept_state() -> Generator[None]:

@@ -15,7 +15,7 @@ import pytest
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from tests.helpers.full_disk import full_after
 from transformer.cli.output_files import check_answers_file
-from transformer.cli.process import explain_system_error
+from transformer.cli.process import explain_error
 from transformer.data.files.text import Lines
 from transformer.exit_codes import ResumableError
 from transformer.files.parts import Parts
@@ -218,7 +218,7 @@ def test_a_full_disk_is_one_sentence_and_costs_no_chunk(source, monkeypatch):
         full_after(patch, 3)
         with pytest.raises(OSError, match="No space left on device") as caught:
             run(source)
-    assert explain_system_error(caught.value).endswith("or written: No space left on device.")
+    assert explain_error(caught.value)[0].endswith("or written: No space left on device.")
     assert len(parts_of(source)) == 2  # and no .tmp
     assert run(source).sentences == TEXTS[6:]
 

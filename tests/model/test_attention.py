@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.helpers.registries import own_names
+from tests.helpers.process_state import own_names
 from tests.helpers.tiny_models import random_params
 from transformer.config import ModelConfig
 from transformer.model.attention import ATTENTION_FUNCTIONS, MultiHeadAttention, to_cache_layout

@@ -133,16 +133,19 @@ def test_dropout_is_applied_to_the_weights(name):
     np.testing.assert_allclose(run(query, key, value), expected, atol=1e-5)
 
 
-def test_fused_refuses_dropout():
-    """Catches a model that is trained with less dropout than its configuration says."""
-    with pytest.raises(ValueError, match="no weights to drop: set model"):
-        fused_attention(*arrays(), dropout=lambda weights: weights)
-
-
-def test_location_refuses_a_text_beyond_its_positions():
-    """Catches positions that share the last weight without a word."""
-    with pytest.raises(ValueError, match=r"for 9 positions \(model.max_positions\), not for 10"):
-        attention("location")(*arrays(source_length=S + 3))
+@pytest.mark.parametrize(
+    ("name", "lengths", "options", "sentence"),
+    [
+        ("fused", (S, S), {"dropout": abs}, "no weights to drop: set model"),
+        ("performer", (S, S), {"dropout": abs, "num_features": 8}, "no weights to drop: set model"),
+        ("local", (T, S), {"block": 3, "pattern": "local"}, "9 queries and 7 keys have no pos"),
+        ("location", (T, S + 3), {}, r"for 9 positions \(model.max_positions\), not for 10"),
+    ],
+)
+def test_what_a_function_cannot_honour_is_refused(name, lengths, options, sentence):
+    """Catches dropout that vanishes, positions that share a weight, and two sequences as one."""
+    with pytest.raises(ValueError, match=sentence):
+        attention(name)(*arrays(*lengths), **options)
 
 
 def test_location_is_the_same_wherever_its_row_has_the_sentence():

@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.tiny_models import make_batch, random_params, sentence, tiny_model
 from transformer.model.attention_functions import scaled_dot_product_attention
-from transformer.model.hard_attention import HardAttention, HardGumbelAttention, gumbel_noise_of
+from transformer.model.attention_modules import HardAttention, HardGumbelAttention, gumbel_noise_of
 from transformer.model.loss import make_loss_fn
 from transformer.registry import HARD_ATTENTION
 from transformer.special_tokens import EOS

@@ -6,9 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.helpers.tiny_models import tiny_config
 from transformer.model import performer_attention as performer
-from transformer.model.attention import make_attention_fn
 from transformer.model.performer_attention import performer_attention, random_features
 
 B, N, H = 2, 3, 4
@@ -81,12 +79,6 @@ def test_the_performer_is_finite(scale):
     assert np.isfinite(total) and all(np.isfinite(g).all() for g in gradients)
 
 
-def test_the_performer_refuses_dropout():
-    """Catches dropout that vanishes."""
-    with pytest.raises(ValueError, match="no weights to drop"):
-        performer_attention(*arrays(12), dropout=lambda weights: weights, num_features=32)
-
-
 def masked_by_hand(query, key, value, mask, num_features):
     """The Performer's weights of all pairs, under the mask: φ(q)·φ(k) / Σ φ(q)·φ(k)."""
     features = random_features(num_features, H)
@@ -146,10 +138,3 @@ def test_random_features_are_orthogonal_gaussian_and_always_the_same():
     assert abs((features**2).sum(1).var() - 2 * 6) < 1.5  # of the chi-square with 6 degrees
     random_features.cache_clear()
     np.testing.assert_array_equal(random_features(6000, 6), features)
-
-
-def test_the_performers_features_are_those_of_the_configuration():
-    """Catches a setting that reaches no layer."""
-    attend = make_attention_fn("performer", tiny_config(attention_features=8))
-    expected = performer_attention(*arrays(12), num_features=8)
-    np.testing.assert_array_equal(attend(*arrays(12)), expected)

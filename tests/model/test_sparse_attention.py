@@ -11,10 +11,7 @@ from transformer.model.attention_functions import scaled_dot_product_attention
 from transformer.model.performer_attention import performer_attention
 from transformer.model.sparse_attention import (
     PATTERNS,
-    _mask_of_near,
-    _positions_in_blocks,
     is_fixed,
-    is_in_window,
     is_strided,
     sparse_attention,
 )
@@ -158,21 +155,6 @@ def test_local_drops_weights_and_knows_bfloat16(length):
     np.testing.assert_allclose(rough.astype(np.float32), whole, atol=0.05)
 
 
-def test_the_window_in_blocks_is_as_its_docstring_draws_it():
-    """Catches an example that misleads its reader."""
-    rows = ["..xxx.", "..xxxx", "xxxxx.", ".xxxx.", "xxx...", "xxx..."]
-    drawn = np.array([[mark == "x" for mark in row] for row in rows])
-    window = _mask_of_near(None, np.arange(5)[None], 2, partial(is_in_window, block=2))
-    np.testing.assert_array_equal(window.reshape(6, 6), drawn)
-
-
-def test_the_blocks_of_sentences_are_as_their_docstring_draws_them():
-    """Catches the same."""
-    sentences = np.array([[1, 1, 1, 2, 2, 2]])
-    mask = (sentences[:, :, None] == sentences[:, None])[:, None]
-    np.testing.assert_array_equal(_positions_in_blocks(mask, 6, 2), [[0, 1, 4, 6, 7, 10]])
-
-
 def test_the_patterns_of_a_decoder_are_those_of_the_paper():
     """Catches strides that count from the row's beginning, and blocks that show their first keys.
 
@@ -182,16 +164,6 @@ def test_the_patterns_of_a_decoder_are_those_of_the_paper():
     for is_seen, drawn in ((is_strided, "x...xxxxx"), (is_fixed, "...x...xx")):
         marks = "".join(".x"[seen] for seen in is_seen(8, positions, 4).astype(int))
         assert marks == drawn
-
-
-def test_local_refuses_another_sequence():
-    """Catches a window over positions of two different sequences."""
-    query, key, value = arrays(9)
-    with pytest.raises(
-        ValueError,
-        match="local is of a sequence to itself: 9 queries and 7 keys have no positions in common",
-    ):
-        local_attention(query, key[:, :7], value[:, :7], block=3)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tests.helpers.fake_model import (
-    BOS,
     EOS,
     FakeModel,
     TableModel,
@@ -182,28 +181,6 @@ def test_a_search_in_several_parts_is_the_search_in_one(stops):
     for start, stop in itertools.pairwise((0, *stops)):
         parts = run(limits, *parts, start, stop)
     jax.tree.map(np.testing.assert_array_equal, parts, whole)
-
-
-def test_ancestors_as_in_their_example():
-    """Catches a table that is reordered otherwise than the hypotheses, in numbers as documented."""
-    a, b, c, d = 0, 3, 4, 5
-    table = np.full((6, 6), 0.01)
-    table[BOS, [a, b]] = 0.5, 0.45
-    table[a] = 0.1  # nothing follows a with much probability
-    table[b, [c, d]] = 0.5, 0.45
-    seen = []
-
-    def step_fn(tokens, cache, positions, column, ancestors):
-        jax.debug.callback(lambda found: seen.append(found[0].tolist()), ancestors)
-        inputs = tokens, cache, positions, column, ancestors
-        return TableModel.step(TableModel(table).weights, *inputs)
-
-    search(BeamSearch(make_rules(min_length=3), 2), step_fn, 3)
-    jax.effects_barrier()
-    unwritten = -1
-    assert seen[0] == [[0, unwritten, unwritten], [1, unwritten, unwritten]]
-    assert seen[1] == [[0, 0, unwritten], [0, 1, unwritten]]
-    assert seen[2] == [[0, 1, 0], [0, 1, 1]]
 
 
 def test_early_stopping_ends_for_good():

@@ -29,14 +29,6 @@ def test_top_finds_what_a_sort_finds(vocab_size):
     np.testing.assert_array_equal(found, np.where(np.isfinite(expected), order, -1))
 
 
-def test_top_continuations_as_in_their_example():
-    """Catches an example that no longer says what is computed."""
-    logits = np.array([[[5, 1, 0, 4, 3, 2], [6, 0, 1, 1, 0, 0]]], np.float32)
-    totals = np.array([[0, -2]], np.float32)
-    found = jax.jit(top_continuations, static_argnums=2)(logits, totals, 2)
-    assert [x.tolist() for x in found] == [[[5, 4]], [[0, 0]], [[0, 3]]]
-
-
 @pytest.mark.parametrize("vocab_size", SIZES)
 def test_first_largest_is_argmax(vocab_size):
     """Catches a tie that the later one wins, and a row where everything but one is excluded."""

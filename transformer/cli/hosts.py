@@ -1,7 +1,6 @@
 """Flags by which the hosts of a run find each other."""
 
 import os
-import pathlib
 import threading
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -69,15 +68,6 @@ def connect_hosts(flags: HostFlags, small: ModelConfig | None = None) -> bool:
         timer.cancel()
     if not is_first:
         be_quiet()
-    if jax.process_count() > 1:
-        hosts.check_same("their versions of this package or of JAX", _program)
+    versions = f"{transformer.__version__} {jax.__version__}"
+    hosts.check_same("their versions of this package or of JAX", versions.encode)
     return is_first
-
-
-def _program() -> bytes:
-    """Returns what differs between hosts that run different programs."""
-    import jax
-
-    files = sorted(pathlib.Path(transformer.__file__).parent.rglob("*.py"))
-    versions = f"{transformer.__version__} {jax.__version__}".encode()
-    return versions + b"".join(file.read_bytes() for file in files)

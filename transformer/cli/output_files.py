@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 
 from transformer.files import storage
-from transformer.workdir import WorkDir
 
 RUN_FILES = re.compile(
     r"(checkpoints|results)/|((source_|target_)?tokenizer|events|config|base|classes|metrics|samples"
@@ -23,14 +22,12 @@ def check_answers_file(
     A job that was stopped is resumed: it has left its parts. inputs: (name of the flag, path) of
     the files to read. may_replace: whether a file that exists may be replaced.
     """
-    _check_folder("output", output)
+    _check_place("output", output, workdir)
     for name, file in inputs:
         if file != "-" and _is_same_file(output, file):
             raise ValueError(
                 f"--output={output} is the file of --{name}, which would be lost: name another."
             )
-    if _is_of_run(WorkDir(workdir), output):
-        raise ValueError(f"--output={output} is a file of the run itself: name another.")
     # Imported here, as it imports jax: wrong flags need not wait for that.
     from transformer.inference.resumable_output import ResumableFile
 
@@ -39,24 +36,27 @@ def check_answers_file(
         raise ValueError(f"{output} exists: name another --output, or add --overwrite.")
 
 
-def check_picture_file(name: str, path: str, workdir: str) -> None:
-    """Raises ValueError if --NAME=PATH names no picture that can be written, or one of the run."""
-    _check_folder(name, path)
-    if _is_of_run(WorkDir(workdir), path):
-        raise ValueError(f"--{name}={path} is a file of the run itself: name another.")
+def check_picture_file(path: str, workdir: str) -> None:
+    """Raises ValueError if --attention names no picture that can be written, or one of the run."""
+    _check_place("attention", path, workdir)
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in PICTURES:
-        raise ValueError(f"--{name} must end in one of {', '.join(PICTURES)}, not '{suffix}'.")
+        raise ValueError(f"--attention must end in one of {', '.join(PICTURES)}, not '{suffix}'.")
     if not find_spec("matplotlib"):
-        raise ValueError(f"--{name} needs matplotlib: pip install matplotlib.")
+        raise ValueError("--attention needs matplotlib: pip install matplotlib.")
 
 
-def _is_of_run(run: WorkDir, path: str) -> bool:
-    """Whether `path` is a file that a run writes in its folder, whatever it is called by."""
-    if storage.is_remote(path) or storage.is_remote(run.path):
-        return path.startswith(f"{run.path}/")
-    here, there = os.path.realpath(run.path), os.path.realpath(path)
-    return RUN_FILES.match(os.path.relpath(there, here)) is not None
+def _check_place(name: str, path: str, workdir: str) -> None:
+    """Raises ValueError if no file can be made at `path`, or it is one of the run in `workdir`."""
+    if storage.is_remote(path) or storage.is_remote(workdir):
+        is_of_run = path.startswith(f"{workdir.rstrip('/')}/")
+    else:
+        here, real = os.path.realpath(storage.locate(workdir)), os.path.realpath(path)
+        is_of_run = RUN_FILES.match(os.path.relpath(real, here)) is not None
+        if os.path.isdir(real) or not os.path.isdir(os.path.dirname(real)):
+            raise ValueError(f"--{name} must be a file in a folder that exists, not {path}.")
+    if is_of_run:
+        raise ValueError(f"--{name}={path} is a file of the run itself: name another.")
 
 
 def _is_same_file(first: str, second: str) -> bool:
@@ -64,12 +64,3 @@ def _is_same_file(first: str, second: str) -> bool:
     if storage.is_remote(first) or storage.is_remote(second):
         return first == second
     return os.path.exists(first) and os.path.samefile(first, os.path.expanduser(second))
-
-
-def _check_folder(name: str, path: str) -> None:
-    """Raises ValueError unless a file can be made at the local `path` of the flag --NAME."""
-    if storage.is_remote(path):
-        return
-    real = os.path.realpath(path)
-    if os.path.isdir(real) or not os.path.isdir(os.path.dirname(real)):
-        raise ValueError(f"--{name} must be a file in a folder that exists, not {path}.")

@@ -18,9 +18,7 @@ from transformer.files.reading import reason_of
 from transformer.parallel.stopping import (
     Interruption,
     end_on_signals,
-    exit_code_of,
     ignore_signals,
-    sentence_of,
 )
 
 CLOUD_LIBRARIES = ("gcsfs", "google", "aiohttp")  # whose errors are those of gs://
@@ -87,37 +85,23 @@ def hear_errors_once() -> None:
 
 
 def run_guarded(work: Callable[[], int]) -> int:
-    """Returns the exit code of `work`, or ends the process with one line for a user's mistake.
+    """Returns the exit code of `work`, or ends the process with a line for what the user can mend.
 
-    A ValueError is a mistake of the user's, and so are errors of the operating system, too little
-    memory and some errors of JAX's runtime (`explain_runtime_error`); every other exception is a
-    defect and keeps its traceback.
+    Every exception that `explain_error` does not know is a defect and keeps its traceback.
     """
     try:
         return work()
-    except ValueError as error:
-        fail(str(error))
-    except ResumableError as error:
-        fail(str(error), RESUMABLE)
-    except RuntimeError as error:
-        fail(*explain_runtime_error(error))
     except KeyboardInterrupt:
         say("interrupted")
         exit_process(INTERRUPTED)
     except Interruption as interruption:
-        say(sentence_of(interruption.number), on_every_host=True)
-        exit_process(exit_code_of(interruption.number))
+        say(str(interruption), on_every_host=True)
+        exit_process(interruption.exit_code)
     except BrokenPipeError:  # the reader of our output has gone: nothing is wrong
         sys.stdout = None  # nor is there anything left to flush
         return DONE
-    except OSError as error:
-        fail(explain_system_error(error))
-    except MemoryError as error:
-        fail(f"The memory of this machine is not enough ({str(error) or 'no more could be had'}).")
     except Exception as error:
-        if not _is_of_cloud(error):
-            raise
-        fail(f"Cloud Storage: {reason_of(error)}")
+        fail(*explain_error(error))
 
 
 def fail(text: str, code: int = WRONG_INPUT) -> NoReturn:
@@ -149,41 +133,33 @@ def _end_now(code: int) -> None:
     os._exit(code)
 
 
-def _is_of_cloud(error: Exception) -> bool:
-    """Whether an error has a type of the libraries behind gs://, or was raised by them."""
-    *_, place = traceback.extract_tb(error.__traceback__)
-    return type(error).__module__.partition(".")[0] in CLOUD_LIBRARIES or "gcsfs" in place.filename
+def explain_error(error: Exception) -> tuple[str, int]:
+    """Returns (sentence, exit code) for an error that the user can act on; raises any other again.
 
-
-def explain_system_error(error: OSError) -> str:
-    """Returns the sentence for a file that cannot be read or written; it names the file.
-
-    Raises `error` again if it comes neither from the operating system nor from Cloud Storage.
-    """
-    if _is_of_cloud(error):
-        return f"Cloud Storage: {reason_of(error)}"
-    if not error.errno or not error.strerror:
-        raise error
-    if error.filename is None:
-        return f"A file, or standard output, cannot be read or written: {error.strerror}."
-    file = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
-    return f"{file} cannot be read or written: {error.strerror}."
-
-
-def explain_runtime_error(error: RuntimeError) -> tuple[str, int]:
-    """Returns (sentence, exit code) for an error of JAX's runtime that the user can act on.
-
-    Raises `error` again if it is any other.
+    That is a ValueError, an error of the operating system or of Cloud Storage, too little memory,
+    and a host that is lost.
     """
     jax = sys.modules.get("jax")
+    if isinstance(error, ValueError):
+        return str(error), WRONG_INPUT
+    if isinstance(error, ResumableError):
+        return str(error), RESUMABLE
+    if isinstance(error, MemoryError):
+        detail = str(error) or "no more could be had"
+        return f"The memory of this machine is not enough ({detail}).", WRONG_INPUT
+    *_, place = traceback.extract_tb(error.__traceback__) or [traceback.FrameSummary("", 0, "")]
+    if type(error).__module__.partition(".")[0] in CLOUD_LIBRARIES or "gcsfs" in place.filename:
+        return f"Cloud Storage: {reason_of(error)}", WRONG_INPUT
+    if isinstance(error, OSError) and error.errno and error.strerror:
+        file = "A file, or standard output," if error.filename is None else error.filename
+        file = os.fsdecode(file) if isinstance(file, bytes) else file
+        return f"{file} cannot be read or written: {error.strerror}.", WRONG_INPUT
+    reason = str(error).split("\n")[0]
     if not jax or not isinstance(error, jax.errors.JaxRuntimeError):
         raise error
-    reason = str(error).split("\n")[0]
     if "RESOURCE_EXHAUSTED" in reason:
-        stats = jax.local_devices()[0].memory_stats() or {}
-        size = f" of {stats['bytes_limit'] / 2**30:.1f} GiB" if "bytes_limit" in stats else ""
         return (
-            f"The memory{size} of a device is not enough ({reason}). To train, raise "
+            f"The memory of a device is not enough ({reason}). To train, raise "
             f"training.accumulate_steps or lower training.batch_tokens, set remat=True, or share "
             f"the parameters with mesh.fsdp; to translate, lower decoding.batch_size or "
             f"decoding.beam_size.",

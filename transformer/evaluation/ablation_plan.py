@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transformer.config import Config
+from transformer.config.python_files import explaining_errors, run_file
 
 Changes = Mapping[str, Any]  # {setting: value, or function of the base's configuration}
 STEP_SETTINGS = (  # they count steps, and go along with `training.num_train_steps`
@@ -36,6 +37,22 @@ class Row:
             for name, (before, after) in self.changes.items()
         ]
         return ", ".join(changes) or "the base"
+
+
+def read_rows(
+    path: str, base: Config, names: Sequence[str], say: Callable[[str], object]
+) -> list[Row]:
+    """Returns the rows of a Python file with ROWS, and perhaps PUBLISHED, as `plan_rows` does.
+
+    Raises ValueError, which names the file.
+    """
+    with explaining_errors(path):
+        module = run_file(path)
+        rows = getattr(module, "ROWS", None)
+        if not isinstance(rows, Mapping) or not rows:
+            raise ValueError('it must define ROWS = {"name": {"group.setting": value}}.')
+        published = getattr(module, "PUBLISHED", {})
+        return plan_rows(base, rows, names, published=published, say=say)
 
 
 def plan_rows(

@@ -44,6 +44,7 @@ STYLE = {
     "axes.grid": True,
     "axes.labelcolor": INK,
     "axes.titlesize": 10,
+    "font.sans-serif": FONTS[:1],
     "font.size": 9,
     "grid.alpha": 0.15,
     "grid.color": INK,
@@ -92,9 +93,11 @@ def render(draw: Draw, format: str, **options: Any) -> bytes:
             "Pictures need matplotlib: pip install matplotlib (the extra 'pictures')."
         ) from None
     picture = io.BytesIO()
-    is_text = format == "svg"  # drawn in whatever fonts the reader has
-    fonts = FONTS[:1] if is_text else [name for name in FONTS if name in get_font_names()]
-    with matplotlib.rc_context(STYLE | {"font.family": fonts}), warnings.catch_warnings():
+    style, is_text = STYLE, format == "svg"  # then text is drawn in whatever fonts the reader has
+    if not is_text:
+        installed = get_font_names()
+        style = STYLE | {"font.family": [name for name in FONTS if name in installed]}
+    with matplotlib.rc_context(style), warnings.catch_warnings():
         if is_text:
             warnings.filterwarnings("ignore", "Glyph .* missing")
         figure = Figure(layout="constrained")

@@ -201,6 +201,9 @@ def plain_table(
     """
     if not rows:
         return []
-    names = headers or ("keys" if isinstance(rows[0], Mapping) else ())
-    sides = [SIDES[side] for side in align.ljust(len(rows[0]), align[-1])]
-    return tabulate(rows, names, style, colalign=sides, disable_numparse=True).splitlines()
+    lines = [list(row.values()) if isinstance(row, Mapping) else list(row) for row in rows]
+    if headers or isinstance(rows[0], Mapping):
+        lines.insert(0, list(headers or rows[0]))
+    sides = [SIDES[side] for side in align.ljust(len(lines[0]), align[-1])]
+    heads = () if style == "plain" else "firstrow"  # tabulate widens columns that have heads
+    return tabulate(lines, heads, style, colalign=sides, disable_numparse=True).splitlines()

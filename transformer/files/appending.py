@@ -6,52 +6,35 @@ from contextlib import suppress
 from etils import epath
 
 from transformer.console import say
-from transformer.files.storage import PathLike, is_remote
+from transformer.files.storage import is_remote
 
 
-class GrowingFile:
-    """A file to append to. What cannot be written is kept, and written at the next flush."""
+def append_bytes(path: epath.Path, data: bytes) -> None:
+    """Appends all of `data` to a file, or nothing of it; raises OSError, which names the file.
 
-    def __init__(self, path: PathLike) -> None:
-        self._path, self._pending = epath.Path(path), b""
-
-    def write(self, data: bytes) -> None:
-        """Appends bytes, to be written at the next `flush`."""
-        self._pending += data
-
-    def flush(self) -> None:
-        """Writes all that is pending, or nothing of it; raises OSError, which names the file.
-
-        An object is written anew with what it held: Cloud Storage slows down a caller that does so
-        every second.
-        """
-        if self._pending and is_remote(self._path):
-            before = self._path.read_bytes() if self._path.is_file() else b""
-            self._path.write_bytes(before + self._pending)
-        elif self._pending:
-            self._append(self._pending)
-        self._pending = b""
-
-    close = flush
-
-    def _append(self, data: bytes) -> None:
-        with open(self._path, "ab", buffering=0) as file:
-            end = file.seek(0, os.SEEK_END)
-            try:
-                while data:
-                    data = data[file.write(data) :]
-            except OSError as error:
-                with suppress(OSError):  # else what comes next would follow half a line
-                    file.truncate(end)
-                raise OSError(error.errno, error.strerror, os.fspath(self._path)) from None
+    An object is written anew with what it held: Cloud Storage slows down a caller that does so
+    every second.
+    """
+    if is_remote(path):
+        path.write_bytes((path.read_bytes() if path.is_file() else b"") + data)
+        return
+    with open(path, "ab", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        try:
+            while data:
+                data = data[file.write(data) :]
+        except OSError as error:
+            with suppress(OSError):  # else what comes next would follow half a line
+                file.truncate(end)
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from None
 
 
 class GrowingFiles:
-    """The files of a folder that are appended to, by their names."""
+    """Files of a folder that are appended to. What cannot be written waits for the next flush."""
 
     def __init__(self, folder: epath.Path) -> None:
         self._folder = folder
-        self._files: dict[str, GrowingFile] = {}
+        self._pending: dict[str, bytes] = {}  # by the names of the files
         self._failure = ""  # of the last flush, which was said
 
     def append(self, name: str, text: str) -> None:
@@ -68,9 +51,7 @@ class GrowingFiles:
 
     def add(self, name: str, text: str) -> None:
         """Keeps text for the next `flush`."""
-        if name not in self._files:
-            self._files[name] = GrowingFile(self._folder / name)
-        self._files[name].write(text.encode())
+        self._pending[name] = self._pending.get(name, b"") + text.encode()
 
     def flush(self, *names: str) -> None:
         """Writes what was added to the files of these names, or to all.
@@ -78,15 +59,15 @@ class GrowingFiles:
         Raises the first error, after the other files have been written.
         """
         errors: list[Exception] = []
-        for name, file in list(self._files.items()):
+        for name in [name for name in self._pending if not names or name in names]:
             try:
-                if not names or name in names:
-                    file.flush()
+                append_bytes(self._folder / name, self._pending[name])
+                del self._pending[name]
             except Exception as error:  # any type
                 errors.append(error)
         if errors:
             raise errors[0]
 
     def forget(self, name: str) -> None:
-        """Drops what is pending for a file, which something else has written."""
-        self._files.pop(name, None)
+        """Drops what waits for a file, which something else has written."""
+        self._pending.pop(name, None)

@@ -81,7 +81,7 @@ def read_chunks(files: Sequence[Lines], sizes: Iterable[int]) -> Iterator[Chunk]
     number = start = 0
     while chunk := list(islice(rows, next(sizes))):
         texts, *others = (list(side) for side in zip(*chunk, strict=True))
-        yield Chunk(number, start, texts, *(others or [None]), files[0].fraction_read)
+        yield Chunk(number, start, texts, others[0] if others else None, files[0].fraction_read)
         number, start = number + 1, start + len(chunk)
 
 
@@ -295,8 +295,9 @@ def translate_file(
 
     Raises ValueError for options that the translator refuses, and as `FileJob.run`.
     """
-    companion, form = score or prefixes, dict(nbest=nbest, scores=scores, jsonl=jsonl)
-    form |= dict(alignments=alignments, score=bool(score))
+    companion = score or prefixes
+    form: dict[str, Any] = dict(nbest=nbest, scores=scores, jsonl=jsonl, alignments=alignments)
+    form["score"] = bool(score)
 
     def answer(chunk: Chunk) -> Iterator[str]:
         best = _translations(translator, chunk, nbest, options, is_given=bool(score))

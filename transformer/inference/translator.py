@@ -228,7 +228,7 @@ class Translator(Predictor):
     def _programs(self, search: SearchOptions) -> SearchPrograms:
         search = replace(search, seed=0, mbr=0)  # the seed is an argument of the programs
         if search not in self._searches:
-            method = search.method(self._num_unscored)
+            method = search.method(self.tokenizer.special, self._num_unscored)
             self._searches[search] = SearchPrograms(self.model, method, self.replicas)
         return self._searches[search]
 
@@ -239,7 +239,7 @@ class Translator(Predictor):
         source = self._encode_sources(sources)
         nothing = Ragged.from_lists([[]] * len(sources))
         rows = self._compute(self._functions.encoded, source, nothing, source.lengths)
-        return pad_rows(rows, self._pieces(self.source_tokenizer, source))
+        return pad_rows(rows, self.source_tokenizer, source)
 
     def logits(self, sources: Sequence[str], targets: Sequence[str]) -> PerToken:
         """Returns the logits of each target: `values` [B, T, V] float32.
@@ -320,7 +320,8 @@ class Translator(Predictor):
             warnings.warn(f"pairs of more than {longest} tokens get {otherwise}", stacklevel=3)
         fits = np.flatnonzero((lengths <= longest) & (target.lengths > 0))
         sides = source.take(fits), target.take(fits)
-        yield from zip(fits, self._compute(function, *sides, sides[1].lengths), strict=True)
+        rows = self._compute(function, *sides, sides[1].lengths)
+        yield from zip(fits.tolist(), rows, strict=True)
 
     def _per_target(
         self, function: BatchFn, sources: Sequence[str], targets: Sequence[str]
@@ -329,7 +330,7 @@ class Translator(Predictor):
         source = self._encode_sources(sources)
         target = self._encode_texts(self.tokenizer, targets)
         rows = self._compute(function, source, target, target.lengths)
-        return pad_rows(rows, self._pieces(self.tokenizer, target))
+        return pad_rows(rows, self.tokenizer, target)
 
     def _encode_sources(self, sources: Sequence[str]) -> Ragged:
         """Returns the ids of sources with their tags; raises ValueError for one too long."""
@@ -365,10 +366,6 @@ class Translator(Predictor):
         for indices, bucket in plan_batches(lengths, *sizes):
             batch = one_pair_per_row(source, target, indices.ravel(), bucket)
             yield indices.ravel(), function(self._params, split_rows(self.replicas, batch))
-
-    @staticmethod
-    def _pieces(tokenizer: Tokenizer, ids: Ragged) -> list[list[str]]:
-        return [tokenizer.pieces(ids[index]) for index in range(len(ids))]
 
 
 def _check_pairs(sources: Sequence[str], targets: Sequence[str]) -> None:

@@ -20,12 +20,13 @@ def pair_with_prefixes(
     Raises ValueError when one of the two ends before the other.
     """
     missing = "" if prefixes is None else None
-    for number, pair in enumerate(zip_longest(sentences, prefixes or (), fillvalue=missing)):
-        if None in pair:
+    pairs = zip_longest(sentences, prefixes or (), fillvalue=missing)
+    for number, (sentence, prefix) in enumerate(pairs):
+        if sentence is None or prefix is None:
             raise ValueError(
                 f"Every sentence needs a prefix (it may be empty); there are only {number} pairs."
             )
-        yield pair
+        yield sentence, prefix
 
 
 def make_inputs(

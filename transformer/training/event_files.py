@@ -5,25 +5,19 @@ import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 
+from etils import epath
 from tensorboardX import SummaryWriter
 from tensorboardX.record_writer import register_writer_factory
 
 from transformer.config import Config
-from transformer.files.appending import GrowingFile
+from transformer.files.appending import append_bytes
 from transformer.files.storage import is_remote
 from transformer.workdir import WorkDir
 
-GROUPS = {  # of the names that do not begin with that of a split; None: not for TensorBoard
-    "tokens_per_second": "system",
-    "input_wait": "system",
-    "utilisation": "system",
-    "device_memory_gib": "system",
-    "epoch": "progress",
-    "seconds": "progress",
-    "device_hours": "progress",
-    "target_tokens": "progress",
-    "num_train_steps": None,
-    "selection_score": None,
+GROUPS = {  # of the names that do not begin with that of a split, and are not of "train"
+    "system": ("tokens_per_second", "input_wait", "utilisation", "device_memory_gib"),
+    "progress": ("epoch", "seconds", "device_hours", "target_tokens"),
+    "": ("num_train_steps", "selection_score"),  # not for TensorBoard
 }
 SCHEME = "events"  # by which tensorboardX knows that we write its files
 NUM_SAMPLES = 8  # per validation
@@ -64,8 +58,8 @@ class EventFile:
         self._writer.close()
 
 
-def tag_of(name: str) -> str | None:
-    """Returns the tag of a metric of metrics.jsonl; None for what is no metric.
+def tag_of(name: str) -> str:
+    """Returns the tag of a metric of metrics.jsonl; "" for what is no metric.
 
     >>> tag_of("validation_bleu"), tag_of("gradient_norm"), tag_of("input_wait")
     ('validation/bleu', 'train/gradient_norm', 'system/input_wait')
@@ -73,7 +67,7 @@ def tag_of(name: str) -> str | None:
     split, _, rest = name.partition("_")
     if split in ("validation", "test"):
         return f"{split}/{rest}"
-    group = GROUPS.get(name, "train")
+    group = next((group for group, names in GROUPS.items() if name in names), "train")
     return group and f"{group}/{name}"
 
 
@@ -85,12 +79,15 @@ class _Events:
     """
 
     def __init__(self, name: str) -> None:
-        self._file = GrowingFile(name.removeprefix(f"{SCHEME}:"))
-        self.write = self._file.write
+        self._path, self._pending = epath.Path(name.removeprefix(f"{SCHEME}:")), b""
+
+    def write(self, data: bytes) -> None:
+        self._pending += data
 
     def flush(self) -> None:
         try:
-            self._file.flush()
+            append_bytes(self._path, self._pending)
+            self._pending = b""
         except Exception as error:
             warnings.warn(f"the events for TensorBoard were not written: {error}", stacklevel=2)
 

@@ -11,16 +11,14 @@ are only tabulated. The table is printed and written as table.md, table.json and
 Exit codes: as train.py; if rows failed, that of the first of them, after the others were trained.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from transformer.cli.command_line import Command, CommandLine
 from transformer.cli.flags import REGISTER, check_flags, flag
 from transformer.cli.hosts import HostFlags, connect_hosts
-from transformer.config import Config
-from transformer.config.python_files import explaining_errors, find_config, run_file
+from transformer.config.python_files import find_config
 from transformer.console import print_results, quantity, say
-from transformer.evaluation.ablation_plan import Row, plan_rows, with_num_steps
+from transformer.evaluation.ablation_plan import read_rows, with_num_steps
 from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE
 from transformer.files import storage
 
@@ -55,36 +53,32 @@ class AblateFlags(HostFlags):
     )
     dry_run: bool = flag(False, "Show what each row changes, then stop.")
 
-    @property
-    def seed_list(self) -> list[int]:
-        """The numbers of --seeds; raises ValueError if one is none."""
-        words = [word.strip() for word in self.seeds.split(",")] if self.seeds else []
-        for word in words:
-            if not word.isdecimal():
-                raise ValueError(
-                    f"--seeds must be whole numbers with commas between, not '{word}'."
-                )
-        return [int(word) for word in dict.fromkeys(words)]
-
 
 def _ablate(line: CommandLine[AblateFlags]) -> int:
     flags, base = line.flags, line.config
     check_flags(flags)
-    seeds = flags.seed_list or [base.training.seed]
-    rows = plan(flags, with_num_steps(base, flags.steps) if flags.steps else base)
+    for word in (seeds := _split(flags.seeds)):
+        if not word.isdecimal():
+            raise ValueError(f"--seeds must be whole numbers with commas between, not '{word}'.")
+    base = with_num_steps(base, flags.steps) if flags.steps else base
+    path, num_steps = find_config(flags.table, flag="table"), base.training.num_train_steps
+    rows = read_rows(path, base, _split(flags.rows), say)
+    say(f"{quantity(len(rows), 'row')} of {path}, on {base.data.corpus}, {num_steps:,} steps:")
+    say("\n".join(f"  {row.name:<12}  {row.summary}" for row in rows))
     if flags.dry_run:
         return DONE
     from transformer.parallel import hosts  # late: it imports jax
     from transformer.training import ablation
 
     is_first, root = connect_hosts(flags), storage.locate(flags.workdir)
-    codes = ablation.train_rows(rows, seeds, root)
+    numbers = [int(word) for word in seeds] or [base.training.seed]
+    codes = ablation.train_rows(rows, numbers, root)
     if stopped := {INTERRUPTED, RESUMABLE}.intersection(codes.values()):
         return stopped.pop()
     failed = {name: code for name, code in codes.items() if code}
     finished = [row for row in rows if row.name not in failed]
     if is_first and finished:
-        print_results(["", *ablation.tabulate(finished, seeds, root).lines()])
+        print_results(["", *ablation.tabulate(finished, numbers, root).lines()])
         say(f"table: {root / 'table.md'}   report: {root / 'report.html'}")
     hosts.wait_for_all("the table")  # a host that leaves ends the others
     if failed:
@@ -92,22 +86,8 @@ def _ablate(line: CommandLine[AblateFlags]) -> int:
     return next(iter(failed.values()), DONE)
 
 
-def plan(flags: AblateFlags, base: Config) -> list[Row]:
-    """Returns the rows of --table that --rows names, and says what each changes."""
-    path = find_config(flags.table, flag="table")
-    with explaining_errors(path):
-        module = run_file(path)
-        variations = getattr(module, "ROWS", None)
-        if not isinstance(variations, Mapping) or not variations:
-            raise ValueError('it must define ROWS = {"name": {"group.setting": value}}.')
-        names = [name.strip() for name in flags.rows.split(",")] if flags.rows else list(variations)
-        published = getattr(module, "PUBLISHED", {})
-        rows = plan_rows(base, variations, names, published=published, say=say)
-    width = max(len(row.name) for row in rows)
-    steps = base.training.num_train_steps
-    say(f"{quantity(len(rows), 'row')} of {path}, on {base.data.corpus}, {steps:,} steps:")
-    say("\n".join(f"  {row.name:<{width}}  {row.summary}" for row in rows))
-    return rows
+def _split(text: str) -> list[str]:
+    return list(dict.fromkeys(word.strip() for word in text.split(","))) if text else []
 
 
 main = Command(_ablate, AblateFlags, __doc__, has_config=True)

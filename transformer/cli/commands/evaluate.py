@@ -44,26 +44,26 @@ TEXT_TASKS = ("translation", "classification", "token_classification")
 ANSWER_TASKS = (*TEXT_TASKS, OWN_TASK)
 LINE_TASKS = (*ANSWER_TASKS, "language_model")  # lines of text
 BUILT_IN = (*TEXT_TASKS, "language_model", "masked_lm", "images")
-WRITE_NO_LINES = {  # flags with which the command writes no translations, and why
+SAMPLING = ("temperature", "top_k", "top_p", "seed")
+SEARCH = ("beam_size", "alpha", "early_stopping", *SAMPLING, "sample", "mbr")
+NO_LINES = {  # flags with which the command writes no translations, and why
     "reference": "scores of a test set are kept in results/",
     "attention": "it draws one sentence and writes no lines",
 }
-SEARCH = (
-    "beam_size",
-    "alpha",
-    "early_stopping",
-    "temperature",
-    "top_k",
-    "top_p",
-    "seed",
-    "sample",
-    "mbr",
-)
+ONE_RUN = dict.fromkeys(("compare", "attention"), "it is for one run at a time")
+OWN_SPLIT = dict.fromkeys(("input", "prompt"), "it names a part of the run's own corpus")
+OWN_TEXT = dict.fromkeys(("input", "prompt"), "that is the text")
+TEST_SET = dict.fromkeys(("input", "split", "corpus"), "the test set is the text")
+SHOWN = dict.fromkeys(("nbest", "jsonl"), "the scores are shown there anyway")
+ONE_COLUMN = dict.fromkeys(("nbest", "scores"), "a line has one or the other")
+NO_SEARCH = dict.fromkeys(("nbest", "scores", "prefixes", *SEARCH), "nothing is searched for")
+NOTHING_NEW = dict.fromkeys(("prompt", "num_pieces"), "nothing is generated")
 
 translation_flag = partial(flag, tasks=("translation",))
 sampling_flag = partial(flag, tasks=("translation", "language_model"), needs=("sample",))
-text_flag = partial(flag, tasks=("language_model",))
 line_flag = partial(translation_flag, needs=("input",))
+output_flag = partial(flag, tasks=LINE_TASKS, needs=("input",))
+text_flag = partial(flag, tasks=("language_model",))
 
 
 @dataclass(frozen=True)
@@ -76,29 +76,21 @@ class EvaluateFlags(HostFlags):
     workdir: str = flag("runs/embedded_en_de", "Work directory of the run.", "FOLDER")
     checkpoints: str = flag(
         "default",
-        "Checkpoint to use: last, best, a step, average:N, or default, which is as configured; to "
-        "score, also several with commas between, or all.",
+        "last, best, a step, average:N, or default, which is as configured; to score, also several "
+        "with commas between, or all.",
         "NAMES",
     )
     ensemble: str = translation_flag(
         "",
-        "Runs of the same vocabulary whose probabilities are averaged with those of --workdir; "
-        "FOLDER@CHECKPOINT is another checkpoint than that of --checkpoints.",
+        "Runs of the same vocabulary, perhaps with @CHECKPOINT, whose probabilities are averaged "
+        "with those of --workdir.",
         "FOLDERS",
-        excludes=dict.fromkeys(("compare", "attention"), "it is for one run at a time"),
+        excludes=ONE_RUN,
     )
     register: str = REGISTER
-    split: str = flag(
-        "",
-        "Split to score, instead of the configuration's test split.",
-        "NAME",
-        excludes=dict.fromkeys(("input", "prompt"), "it names a part of the run's own corpus"),
-    )
+    split: str = flag("", "Split to score, if not the test split.", "NAME", excludes=OWN_SPLIT)
     corpus: str = flag(
-        "",
-        "Corpus to score a split of, if that of the run has moved, or is to be another.",
-        "FOLDER",
-        excludes=dict.fromkeys(("input", "prompt"), "that is the text"),
+        "", "Corpus to score, if the run's has moved or for another.", "FOLDER", excludes=OWN_TEXT
     )
     input: str = flag(
         "",
@@ -107,29 +99,21 @@ class EvaluateFlags(HostFlags):
         tasks=(*LINE_TASKS, "masked_lm"),
         is_input_file=True,
     )
-    output: str = flag(
+    output: str = output_flag(
         "",
         "File for the answers, also .gz or .xz, instead of standard output. It must be new, or "
         "that of the same command, which was stopped.",
         "FILE",
-        tasks=LINE_TASKS,
-        needs=("input",),
-        excludes=WRITE_NO_LINES,
+        excludes=NO_LINES,
     )
     overwrite: bool = flag(
         False, "Replace the file of --output if it exists.", tasks=LINE_TASKS, needs=("output",)
     )
     reference: str = line_flag(
-        "",
-        "File with references for --input: score its translations; several with commas between.",
-        "FILES",
-        is_input_file=True,
+        "", "References of --input, to score; several with commas.", "FILES", is_input_file=True
     )
     test_set: str = translation_flag(
-        "",
-        "Test set to score, as sacrebleu names it (wmt14/full) and downloads it.",
-        "NAME",
-        excludes=dict.fromkeys(("input", "split", "corpus"), "the test set is the text"),
+        "", "Test set that sacrebleu downloads, to score: wmt14/full.", "NAME", excludes=TEST_SET
     )
     metrics: str = translation_flag(
         "",
@@ -139,8 +123,7 @@ class EvaluateFlags(HostFlags):
     )
     compare: str = translation_flag(
         "",
-        "Runs, with commas between, to compare with this one on its test set; FOLDER@CHECKPOINT is "
-        "another checkpoint than the default.",
+        "Runs, perhaps with @CHECKPOINT, to compare with this one on its test set.",
         "FOLDERS",
         excludes={"attention": "runs are compared on a test set"},
     )
@@ -148,70 +131,50 @@ class EvaluateFlags(HostFlags):
         0,
         "Write the N best translations of each sentence: line number, text, score.",
         "N",
-        excludes=WRITE_NO_LINES | {"mbr": "it chooses one translation"},
+        excludes=NO_LINES | {"mbr": "it chooses one translation"},
         at_least=0,
     )
     scores: bool = line_flag(
-        False,
-        "Write a tab and the score after each translation.",
-        excludes=WRITE_NO_LINES
-        | dict.fromkeys(("nbest", "jsonl"), "the scores are shown there anyway"),
+        False, "Write a tab and the score after each translation.", excludes=NO_LINES | SHOWN
     )
     jsonl: bool = flag(
         False,
         "Write one JSON object per line, with source and scores.",
         tasks=ANSWER_TASKS,
         needs=("input",),
-        excludes=WRITE_NO_LINES,
+        excludes=NO_LINES,
     )
     alignments: bool = line_flag(
-        False,
-        "Write a tab and the word alignment after each translation: 0-0 1-2, source and target.",
-        excludes=WRITE_NO_LINES | dict.fromkeys(("nbest", "scores"), "a line has one or the other"),
+        False, "Write a tab and the word alignment: 0-0 1-2.", excludes=NO_LINES | ONE_COLUMN
     )
     score: str = line_flag(
         "",
         "File with translations of --input: write their log-probabilities and scores.",
         "FILE",
-        excludes=WRITE_NO_LINES
-        | dict.fromkeys(("nbest", "scores", "prefixes", *SEARCH), "nothing is searched for"),
+        excludes=NO_LINES | NO_SEARCH,
         is_input_file=True,
     )
     prefixes: str = line_flag(
         "",
         "File with the beginning that each translation of --input must have.",
         "FILE",
-        excludes=WRITE_NO_LINES,
+        excludes=NO_LINES,
         is_input_file=True,
     )
-    chunk_lines: int = flag(
+    chunk_lines: int = output_flag(
         CHUNK_LINES,
         "Lines that are answered at once; a stopped job is resumed after its last whole chunk.",
         "N",
-        tasks=LINE_TASKS,
-        needs=("input",),
         at_least=1,
     )
     batch_size: int | None = flag(
-        None,
-        "Examples at once on each device, instead of the configuration's.",
-        "N",
-        at_least=1,
-        at_most=2**16,
+        None, "Examples at once on each device.", "N", at_least=1, at_most=2**16
     )
-    dtype: Literal["float32", "bfloat16"] | None = flag(
-        None, "Type of the computation, instead of the configuration's.", "TYPE"
-    )
+    dtype: Literal["float32", "bfloat16"] | None = flag(None, "Type of the computation.", "TYPE")
     beam_size: int | None = translation_flag(
-        None,
-        "Beam width, instead of the configuration's; 1 is greedy.",
-        "N",
-        at_least=1,
-        at_most=MOST_HYPOTHESES,
+        None, "Beam width; 1 is greedy.", "N", at_least=1, at_most=MOST_HYPOTHESES
     )
-    alpha: float | None = translation_flag(
-        None, "Length penalty, instead of the configuration's.", "X"
-    )
+    alpha: float | None = translation_flag(None, "Length penalty.", "X")
     early_stopping: bool | None = translation_flag(
         None, "End a search at beam_size finished hypotheses: faster, but may find worse."
     )
@@ -234,11 +197,7 @@ class EvaluateFlags(HostFlags):
         None, "Text to continue.", "TEXT", excludes={"input": "each line is a text to continue"}
     )
     num_pieces: int | None = text_flag(
-        None,
-        "Largest number of tokens of a continuation.",
-        "N",
-        needs=("prompt", "input"),
-        at_least=1,
+        None, "Most tokens of a continuation.", "N", needs=("prompt", "input"), at_least=1
     )
     attention: str = flag(
         "",
@@ -246,14 +205,10 @@ class EvaluateFlags(HostFlags):
         "images of the first of the test set.",
         "FILE",
         tasks=BUILT_IN,
-        excludes={"reference": "it draws one sentence and scores nothing"}
-        | dict.fromkeys(("prompt", "num_pieces"), "nothing is generated"),
+        excludes={"reference": "it draws one sentence and scores nothing"} | NOTHING_NEW,
     )
     attention_of: Literal["encoder_decoder", "encoder", "decoder"] | None = translation_flag(
-        None,
-        "Draw the attention of the decoder to the encoder, or the self-attention of either.",
-        "STACK",
-        needs=("attention",),
+        None, "Whose attention to draw: to the source, or that of a side.", needs=("attention",)
     )
     each_head: bool = flag(
         False, "Draw every head of every layer, instead of their mean.", needs=("attention",)
@@ -298,21 +253,16 @@ class EvaluateFlags(HostFlags):
         """Raises ValueError, in one sentence, if the flags make no sense on a run of `task`."""
         check_flags(self, task)
         if self.output:
-            check_answers_file(
-                self.output, input_files(self), self.workdir, may_replace=self.overwrite
-            )
+            files = input_files(self)
+            check_answers_file(self.output, files, self.workdir, may_replace=self.overwrite)
         if self.attention:
-            check_picture_file("attention", self.attention, self.workdir)
-        if self.compare and not self.is_scoring:
-            raise ValueError(
-                "--compare cannot be used with --input: runs are compared on a test set; add "
-                "--reference=FILES."
-            )
-        if self.metrics and not self.is_scoring:
-            raise ValueError(
-                f"--metrics={self.metrics} needs references: add --reference=FILES, or leave out "
-                f"--input or --attention."
-            )
+            check_picture_file(self.attention, self.workdir)
+        for name in ("compare", "metrics"):
+            if self.given(name) and not self.is_scoring:
+                raise ValueError(
+                    f"--{name} needs references: add --reference=FILES, or leave out --input or "
+                    f"--attention."
+                )
         is_alone = not self.compare and not self.ensemble
         if self.is_series and (task != "translation" or not self.is_scoring or not is_alone):
             raise ValueError(

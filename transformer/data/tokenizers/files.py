@@ -7,10 +7,13 @@ from etils import epath
 
 from transformer.config import TokenizerConfig
 from transformer.console import phase
-from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer
 from transformer.data.tokenizers.huggingface_json import train_byte_level
-from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.lists import (
+    CharacterTokenizer,
+    PieceListTokenizer,
+    PiecesTokenizer,
+)
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer, Tokenizer
 from transformer.files.reading import TransientError, read_file
 from transformer.files.storage import PathLike, locate, write_atomically
@@ -123,11 +126,6 @@ def vocabulary_of(workdir: WorkDir, init_from: str) -> WorkDir | None:
     if workdir.has_run:
         return workdir
     return WorkDir(init_from) if init_from else None
-
-
-def has_tokenizers(folder: PathLike) -> bool:
-    """Whether a work directory holds a tokenizer."""
-    return bool(_files(folder))
 
 
 def _files(folder: PathLike) -> dict[str, epath.Path]:

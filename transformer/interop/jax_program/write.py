@@ -17,7 +17,7 @@ from jax import export
 
 from transformer.checkpoint.export import save_vocabularies
 from transformer.checkpoint.restore import Run, cast_matrices
-from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.files.storage import write_atomically
 from transformer.interop.weights.files import save_tensors
@@ -55,13 +55,11 @@ def export_program(restored: Run, folder: PathLike) -> str:
     program = export_search(restored.model, search, params, start).serialize()
     write_atomically(target.path / "program.jaxexport", bytes(program))
     save_tensors(target.path / FILE, params)
-    files = save_vocabularies(restored, target)
+    files = save_vocabularies(target, restored.tokenizers, restored.labels)
     write_atomically(target.path / "README.md", _readme(restored, search, files))
     target.save_config(restored.config)
-    return (
-        f"the search of {restored.checkpoint} of {restored.workdir.path} as a "
-        f"program for {', '.join(PLATFORMS)}, {len(program) / 1024:,.0f} KiB without its parameters"
-    )
+    platforms = ", ".join(PLATFORMS)
+    return f"the search of {restored.checkpoint} of {restored.workdir.path} for {platforms}"
 
 
 def _readme(restored: Run, search: SearchOptions, files: Sequence[str]) -> str:
@@ -104,7 +102,7 @@ def make_translate(model: Transformer, search: SearchOptions, start: Sequence[in
 
     start: the ids that every translation begins with, as its language; they are not scored.
     """
-    method: Method = search.method(len(start))
+    method: Method = search.method(model.special, len(start))
     extra = search.max_extra_length
 
     def translate(
