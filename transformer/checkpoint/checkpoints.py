@@ -6,9 +6,12 @@ newest step that is intact. Scores come after their checkpoints, and are read in
 """
 
 import errno
+import json
 import math
 import os
+import re
 import warnings
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
@@ -21,10 +24,12 @@ from etils.epath import PathLike
 from transformer.checkpoint.about import NewerFormatError, check_about, lost_records, make_about
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.orbax_manager import make_manager
-from transformer.checkpoint.train_state import Params, TrainState
+from transformer.checkpoint.train_state import Params, TrainState, merge
+from transformer.config import Config
 from transformer.exit_codes import ResumableError
 from transformer.files import storage
 from transformer.files.reading import reason_of
+from transformer.files.storage import absolute, write_atomically
 from transformer.workdir import WorkDir
 
 T = TypeVar("T")
@@ -124,10 +129,10 @@ class Checkpoints:
         check_about(step, about)
         return about
 
-    def restore(self, like: TrainState, step: int | None = None) -> TrainState:
-        """Restores `step`, by default the newest intact one, with the shardings of `like`.
+    def restore(self, like: TrainState) -> TrainState:
+        """Restores the newest intact step, with the shardings of `like`.
 
-        Raises ValueError if there is no such step or none is intact.
+        Raises ValueError if none is intact.
         """
 
         def read(step: int) -> TrainState:
@@ -136,7 +141,7 @@ class Checkpoints:
             self._known_good.add(step)
             return restored["rest"].join(restored["params"])
 
-        return self._first_intact(self.steps()[::-1] if step is None else [step], read)[1]
+        return next(self._each_intact(self.steps()[::-1], read))[1]
 
     def restore_params(self, step: int) -> Params:
         """Returns the parameters of a step as numpy arrays, whatever devices wrote them.
@@ -159,27 +164,30 @@ class Checkpoints:
         best, or the next older, and a warning. Raises ValueError if there is no such checkpoint.
         """
         name = str(name)
+        self.check(name)
         if name == "default" and num_averaged > 1:
             name = f"average:{num_averaged}"
         if name in ("default", "best"):
             name = self._check_scores(name)
-        kind, _, number = name.rpartition(":")
-        if kind == "average" and number.isdigit() and int(number):
-            return self._load_average(int(number))
+        if name.startswith("average:"):
+            return self._load_average(int(name.removeprefix("average:")))
         if name == "last":
             wanted = self.steps()[::-1]
-        elif name == "best":
-            wanted = self._best_first()
-        elif name.isdigit():
-            wanted = [int(name)]
         else:
-            raise ValueError(
-                f"A checkpoint is 'last', 'best', a step or 'average:N', not '{name}'."
-            )
-        step, params = self._first_intact(wanted, self.restore_params)
+            wanted = self._best_first() if name == "best" else [int(name)]
+        step, params = next(self._each_intact(wanted, self.restore_params))
         of_intact = "" if step == wanted[0] else " of those intact"
         shown = name if name.isdigit() else f"{name}{of_intact} ({step})"
         return Loaded(shown, step, 1, params, self.about(step))
+
+    def check(self, name: str) -> None:
+        """Raises ValueError for what is no name of a checkpoint, or a step that is not saved."""
+        if not re.fullmatch(r"last|best|default|[0-9]+|average:[1-9][0-9]*", name):
+            raise ValueError(
+                f"A checkpoint is 'last', 'best', a step or 'average:N', not '{name}'."
+            )
+        if name.isdigit() and int(name) not in self.steps():
+            raise ValueError(f"{self.folder} holds the steps {self.steps()}, not {name}.")
 
     def _check_scores(self, name: str) -> str:
         """Returns "best", or "last" for a "default" without scores; warns if some are lost."""
@@ -234,12 +242,6 @@ class Checkpoints:
                 raise ValueError(f"the {name} on disk are not those that were saved")
         return restored
 
-    def _first_intact(self, steps: Sequence[int], read: Callable[[int], T]) -> tuple[int, T]:
-        """Returns (step, `read(step)`) of the first of some steps for which it does not fail."""
-        if missing := set(steps) - set(self.steps()):
-            raise ValueError(f"{self.folder} holds the steps {self.steps()}, not {min(missing)}.")
-        return next(self._each_intact(steps, read))
-
     def _each_intact(
         self, steps: Sequence[int], read: Callable[[int], T]
     ) -> Iterator[tuple[int, T]]:
@@ -282,3 +284,75 @@ class Checkpoints:
             f"{self.folder}/{step} cannot be read at the moment ({reason_of(error)}): start "
             f"again, or remove this checkpoint to use an older one."
         ) from error
+
+
+BASE_FILE = "base.json"  # in the work directory of adapters: which parameters they adapt
+
+
+def open_for_reading(run: WorkDir, config: Config) -> Checkpoints:
+    """Opens the checkpoints of a run for restoring only; `config` is what it was trained with."""
+    kind = AdapterCheckpoints if config.training.lora_rank else Checkpoints
+    keep = config.training.keep_checkpoints
+    return kind(run.checkpoints, keep=keep, read_only=True)
+
+
+class AdapterCheckpoints(Checkpoints):
+    """Checkpoints of adapters, which are restored as the parameters of the adapted model."""
+
+    def load(self, name: str | int, num_averaged: int = 1) -> Loaded:
+        self._base = load_base(WorkDir(self.folder.parent))  # its errors are of no one checkpoint
+        return super().load(name, num_averaged)
+
+    def restore_params(self, step: int) -> Params:
+        return jax.device_get(merge(self._base, super().restore_params(step)))
+
+
+def load_checkpoint(workdir: WorkDir, config: Config, checkpoint: str | int) -> Loaded:
+    """Loads a checkpoint of a run by its name; `config` is the run's."""
+    num_averaged = config.decoding.average_checkpoints
+    return open_for_reading(workdir, config).load(checkpoint, num_averaged)
+
+
+def load_default(workdir: WorkDir) -> Loaded:
+    """Loads the default checkpoint of a run."""
+    return load_checkpoint(workdir, workdir.load_config(), "default")
+
+
+def choose_base(workdir: WorkDir, init_from: str) -> Params:
+    """Loads the parameters of the run `init_from`, and notes in `workdir` that it adapts them."""
+    base = WorkDir(init_from)
+    loaded = load_default(base)
+    about = {
+        "base": str(absolute(base.path)),
+        "checkpoint": loaded.name,
+        "checksum": _checksum(loaded.params),
+    }
+    if workdir.writes:
+        write_atomically(workdir / BASE_FILE, json.dumps(about, indent=2) + "\n")
+    return loaded.params
+
+
+def load_base(workdir: WorkDir) -> Params:
+    """Loads the parameters that the adapters in `workdir` adapt.
+
+    Raises ValueError if the base is not where it was, or is no longer what it was.
+    """
+    file = workdir / BASE_FILE
+    about = json.loads(file.read_text(encoding="utf-8"))
+    base = WorkDir(about["base"])
+    if not base.has_run:
+        raise ValueError(
+            f"{workdir.path} holds adapters of the run {base.path}, which is not there; put it "
+            f'back, or name its new folder as "base" in {file}.'
+        )
+    loaded = load_default(base)
+    if _checksum(loaded.params) != about["checksum"]:
+        raise ValueError(
+            f"{workdir.path} holds adapters of {about['checkpoint']} of {base.path}, whose default "
+            f"checkpoint is now {loaded.name} with other parameters; put back the former one."
+        )
+    return loaded.params
+
+
+def _checksum(params: Params) -> int:
+    return zlib.crc32(np.array(fingerprints(params), np.uint32).tobytes())

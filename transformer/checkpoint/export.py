@@ -7,8 +7,7 @@ import jax.numpy as jnp
 from etils.epath import PathLike
 
 from transformer.checkpoint.about import FILES, as_trained, describe_run, files_of
-from transformer.checkpoint.checkpoints import Checkpoints
-from transformer.checkpoint.open_run import load_checkpoint
+from transformer.checkpoint.checkpoints import Checkpoints, load_checkpoint
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
 from transformer.data.files.labels import Labels

@@ -9,8 +9,13 @@ from etils.epath import PathLike
 from flax.traverse_util import unflatten_dict
 
 from transformer.checkpoint.export import save_vocabularies, write_checkpoint
-from transformer.checkpoint.restore import count_parameters, restore
-from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
+from transformer.checkpoint.restore import (
+    check_shapes,
+    count_parameters,
+    make_model,
+    restore,
+    smallest_batch,
+)
 from transformer.console import phase
 from transformer.files.storage import is_remote, locate
 from transformer.interop.check import check_transformers
