@@ -240,30 +240,12 @@ def test_settings_that_make_no_sense_are_refused(tmp_path, settings, expected):
     assert expected in refusal(folder)
 
 
-def test_tensors_that_cannot_be_right_are_refused(tmp_path):
-    """Catches a damaged file, and one of two tables that is dropped."""
-    tensors = load_file(MARIAN / "model.safetensors")
-    bias, table = tensors["final_logits_bias"], tensors["model.shared.weight"]
-    for number in (np.nan, np.inf):
-        folder = changed_folder(
-            MARIAN, tmp_path / str(number), add={"final_logits_bias": bias * np.float32(number)}
-        )
-        assert "The tensor final_logits_bias has numbers that are NaN" in refusal(folder)
+def test_tables_that_differ_are_refused(tmp_path):
+    """Catches one of two tables that is dropped."""
+    table = load_file(MARIAN / "model.safetensors")["model.shared.weight"]
     folder = changed_folder(MARIAN, tmp_path / "a", add={"lm_head.weight": table + 1})
-    assert "model.shared.weight and lm_head.weight are one table, but they differ" in refusal(
-        folder
-    )
-
-
-def test_every_tensor_is_used(tmp_path):
-    """Catches a part of a model that is dropped, or left random."""
-    bias = "model.decoder.layers.0.fc1.bias"
-    folder = changed_folder(MARIAN, tmp_path / "a", rename=rename({bias: None}))
-    assert f"The tensor {bias} is missing" in refusal(folder)
-    folder = changed_folder(
-        MARIAN, tmp_path / "b", add={"model.gate.weight": np.ones(2, np.float32)}
-    )
-    assert "The tensor model.gate.weight is unknown" in refusal(folder)
+    message = "model.shared.weight and lm_head.weight are one table, but they differ"
+    assert message in refusal(folder)
 
 
 @pytest.mark.parametrize(

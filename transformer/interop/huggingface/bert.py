@@ -32,7 +32,7 @@ from transformer.interop.weights.name_table import (
     GAMMA_BETA,
     PYTORCH,
     Entry,
-    Words,
+    Style,
     dense,
     layer_norm,
     layers,
@@ -129,15 +129,15 @@ def config_of(model_settings: Mapping[str, Any], tensors: Collection[str]) -> Co
     ).validate()
 
 
-def entries(config: Config, prefix: str = "bert.", words: Words = PYTORCH) -> list[Entry]:
+def entries(config: Config, prefix: str = "bert.", style: Style = PYTORCH) -> list[Entry]:
     """Returns the table of names; prefix: of the encoder's tensors, which BertModel has not."""
     model, embeddings = config.model, f"{prefix}embeddings"
     table = [
         Entry(TOKENS[0], f"{embeddings}.word_embeddings.weight"),
         Entry(POSITIONS, f"{embeddings}.position_embeddings.weight"),
         Entry(TOKEN_TYPES, f"{embeddings}.token_type_embeddings.weight"),
-        *layer_norm("tokens/norm", f"{embeddings}.LayerNorm", words),
-        *layers(model.num_layers, "encoder/layer_", f"{prefix}encoder.layer.#.", LAYER, words),
+        *layer_norm("tokens/norm", f"{embeddings}.LayerNorm", style),
+        *layers(model.num_layers, "encoder/layer_", f"{prefix}encoder.layer.#.", LAYER, style),
     ]
     if model.pooling == "pooler":
         table += dense("pooler/dense", f"{prefix}pooler.dense")
@@ -145,7 +145,7 @@ def entries(config: Config, prefix: str = "bert.", words: Words = PYTORCH) -> li
         table += dense("classes", "classifier")
     elif model.prediction_head:
         table += dense("prediction/dense", "cls.predictions.transform.dense")
-        table += layer_norm("prediction/norm", "cls.predictions.transform.LayerNorm", words)
+        table += layer_norm("prediction/norm", "cls.predictions.transform.LayerNorm", style)
         table += [Entry(TOKENS[1], "cls.predictions.bias")]
         if model.next_sentence:
             table += dense("next_sentence", "cls.seq_relationship")

@@ -29,7 +29,7 @@ from transformer.interop.settings import (
 from transformer.interop.weights import name_table
 from transformer.interop.weights.files import open_tensors
 from transformer.interop.weights.folds import reorder_rows
-from transformer.interop.weights.name_table import Entry, layer_norm, layers
+from transformer.interop.weights.name_table import Entry, Style, layer_norm, layers
 from transformer.interop.writing import check_holds, write_files
 from transformer.special_tokens import BOS, EOS, PAD, UNK
 
@@ -100,7 +100,7 @@ def entries(num_layers: int, prefix: str = "transformer.") -> list[Entry]:
     return [
         Entry(TOKENS[0], f"{prefix}wte.weight"),
         Entry(POSITIONS, f"{prefix}wpe.weight"),
-        *layers(num_layers, "decoder/layer_", f"{prefix}h.#.", LAYER, transposed=False),
+        *layers(num_layers, "decoder/layer_", f"{prefix}h.#.", LAYER, Style(transposed=False)),
         *layer_norm(LAST_NORM, f"{prefix}ln_f"),
     ]
 

@@ -19,7 +19,7 @@ from transformer.interop.settings import (
 )
 from transformer.interop.weights import name_table
 from transformer.interop.weights.files import open_tensors
-from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
+from transformer.interop.weights.name_table import Entry, Style, dense, layer_norm, layers
 
 SETTINGS = SettingsTable(
     bert.NAMES,
@@ -105,7 +105,9 @@ def _entries(config: Config, prefix: str, *, has_classes: bool) -> list[Entry]:
     table = [
         Entry("class_token", f"{prefix}embeddings.cls_token"),
         Entry("positions/table", f"{prefix}embeddings.position_embeddings"),
-        *dense("patches", f"{prefix}embeddings.patch_embeddings.projection", transposed=False),
+        *dense(
+            "patches", f"{prefix}embeddings.patch_embeddings.projection", Style(transposed=False)
+        ),
         *layers(config.model.num_layers, "encoder/layer_", f"{prefix}encoder.layer.#.", LAYER),
         *layer_norm("encoder/last_norm", f"{prefix}layernorm"),
     ]
