@@ -2,7 +2,7 @@
 
 import math
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, nullcontext
 
 import jax
@@ -101,7 +101,7 @@ class Trainer:
             self._save_and_evaluate(state)  # as an evaluation was cut short
         return state
 
-    def _batches(self) -> Iterator[tuple[int, Batch]]:
+    def _batches(self) -> Generator[tuple[int, Batch]]:
         """Yields (step, its batch), until the run must end; the meter counts the time of waiting.
 
         The first step is 1, and its batch number 0.
