@@ -18,8 +18,8 @@ from transformer.parallel import hosts
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.stopping import Interruption, Stopping
 from transformer.registry import TASKS
-from transformer.tasks.batches import prefetch
 from transformer.tasks.task import Task
+from transformer.training.batches import prefetch
 from transformer.training.meter import MAX_SKIPPED, make_meter
 from transformer.training.optimizer import make_schedule
 from transformer.training.profile import NO_PROFILE, Profile, annotate
