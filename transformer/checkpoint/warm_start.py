@@ -90,7 +90,7 @@ def warm_start(params: Params, workdir: WorkDir, init_from: PathLike) -> tuple[P
     if not _have_same_classes(workdir, source):
         former = {name: x for name, x in former.items() if not name.startswith("classes/")}
     new: dict[str, Any] = flatten_dict(params, sep="/")
-    copied = new.keys() & former.keys()
+    copied = sorted(new.keys() & former.keys())
     for name in copied:
         if former[name].shape != new[name].shape:
             raise ValueError(

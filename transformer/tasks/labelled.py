@@ -21,7 +21,7 @@ class LabelledTask(Task):
     predictor = Classifier
     score: ClassVar[Callable[..., TaskScores]] = staticmethod(evaluate_classifier)
     # (examples, labels) of (DataConfig, split, classes); each label must be one of the classes
-    load_split: ClassVar[Any]
+    load_split: Any
     validation: tuple[Any, Sequence[str]]  # examples as `Classifier.classify` takes them, labels
 
     def _load_or_make_labels(

@@ -25,8 +25,8 @@ class PlainTextTask(Task):
     target_unit: ClassVar[str]  # one target, in a report
     # Of a configuration, a tokenizer and the lines of a text; those of evaluation hold every target
     # once, and are `num_parts` times smaller than those of training.
-    make_training_batches: ClassVar[Any]
-    make_evaluation_batches: ClassVar[Any]
+    make_training_batches: Any
+    make_evaluation_batches: Any
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
