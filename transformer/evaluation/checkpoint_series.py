@@ -1,6 +1,5 @@
 """Evaluates several checkpoints of a run, one after the other in one compiled translator."""
 
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,28 +23,14 @@ def choose_checkpoints(path: PathLike, text: str) -> list[str]:
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
     if len(names) == 1 and names != ["all"]:
         return names
-    steps = check_checkpoints(WorkDir(path), [name for name in names if name != "all"])
+    run = WorkDir(path)
+    checkpoints = open_for_reading(run, run.load_config())
+    for name in names:
+        if name != "all":
+            checkpoints.check(name)
+    steps = map(str, checkpoints.steps())
     chosen = [step for name in names for step in (steps if name == "all" else [name])]
     return list(dict.fromkeys(chosen))
-
-
-def check_checkpoints(workdir: WorkDir, names: Sequence[str]) -> list[str]:
-    """Returns the steps that a run has saved.
-
-    Raises ValueError if one of `names` is no name of a checkpoint, or a step that is not saved.
-    """
-    steps = list(map(str, open_for_reading(workdir, workdir.load_config()).steps()))
-    for name in names:
-        if not re.fullmatch(r"last|best|default|\d+|average:[1-9]\d*", name):
-            raise ValueError(
-                f"--checkpoints are 'last', 'best', 'all', steps or 'average:N' with commas "
-                f"between, not '{name}'."
-            )
-        if name.isdigit() and name not in steps:
-            raise ValueError(
-                f"{workdir.checkpoints} holds the steps {', '.join(steps)}, not {name}."
-            )
-    return steps
 
 
 def each_checkpoint(path: PathLike, names: Sequence[str], **settings: Any) -> Iterator[Translator]:

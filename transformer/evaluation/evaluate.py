@@ -9,10 +9,10 @@ import numpy as np
 from etils import epath
 from etils.epath import PathLike
 
+from transformer.checkpoint.checkpoints import open_for_reading
 from transformer.console import phase, say, showing_phases, silence
 from transformer.evaluation import comparison
 from transformer.evaluation.checkpoint_series import (
-    check_checkpoints,
     choose_checkpoints,
     each_checkpoint,
 )
@@ -129,8 +129,9 @@ def compare(
         for path, name in map(split_checkpoint, others):
             named.append((WorkDir(path), name or "default"))
         for run, name in named:
-            check_comparable(scoring.config, run.load_config(), str(run.path))
-            check_checkpoints(run, [name])
+            config = run.load_config()
+            check_comparable(scoring.config, config, str(run.path))
+            open_for_reading(run, config).check(name)
         examples = scoring.read_examples()
         runs = [scoring.compared_run(run, name, examples) for run, name in named]
         with phase(f"testing the differences between {len(runs)} runs"):
