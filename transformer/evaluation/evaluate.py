@@ -207,7 +207,7 @@ class _Scoring:
             result = evaluate_translator(translator, *pairs, num_maps=0, **self.search)
         best = result.primary
         say(f"{run.path}, checkpoint {result.checkpoint}: {best.name} {best.figures}")
-        return compared_run(run.path, result)
+        return compared_run(run.path, result.to_json(), result.segments)
 
     def results_name(self, examples: EvaluationSet) -> str:
         """Returns the name in results/: the set's, and what is not as the run scores itself."""
