@@ -9,7 +9,7 @@ import numpy as np
 from etils import epath
 from etils.epath import PathLike
 
-from transformer.checkpoint.open_run import open_for_reading
+from transformer.checkpoint.checkpoints import open_for_reading
 from transformer.console import phase, say, showing_phases, silence
 from transformer.evaluation import comparison
 from transformer.evaluation.checkpoint_series import (
@@ -207,7 +207,7 @@ class _Scoring:
             result = evaluate_translator(translator, *pairs, num_maps=0, **self.search)
         best = result.primary
         say(f"{run.path}, checkpoint {result.checkpoint}: {best.name} {best.figures}")
-        return compared_run(run.path, result)
+        return compared_run(run.path, result.to_json(), result.segments)
 
     def results_name(self, examples: EvaluationSet) -> str:
         """Returns the name in results/: the set's, and what is not as the run scores itself."""

@@ -5,7 +5,6 @@ A corpus is `embedded`, a folder with files for each split, a file or a pattern 
 is all corpora one after another, without the pairs that are left out, and is never held as a whole.
 """
 
-import lzma
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,7 @@ from transformer.data.corpora.held_out import (
     held_out_pairs,
 )
 from transformer.data.files.splits import parse_split, part_of
-from transformer.data.files.text import Repairs, decode_text
+from transformer.data.files.text import Repairs, read_text
 from transformer.data.workers import in_order, num_cores
 
 SMALL_TEXT = 2**22  # bytes of files that are not worth the start of other processes
@@ -294,8 +293,7 @@ def _embedded_file(source: str, target: str) -> tuple[epath.Path, bool]:
 def _load_embedded(split: str, source: str, target: str) -> Pairs:
     """Returns the pairs of a split of the embedded corpus, in either direction."""
     path, is_reversed = _embedded_file(source, target)
-    lines = decode_text(lzma.decompress(path.read_bytes())).lines
-    rows = [line.split("\t") for line in lines]
+    rows = [line.split("\t") for line in read_text(path).lines]
     splits = list(dict.fromkeys(row[0] for row in rows))
     if split not in splits:
         raise ValueError(f"The embedded corpus has the splits {', '.join(splits)}, not '{split}'.")
