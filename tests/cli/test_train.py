@@ -13,7 +13,7 @@ from transformer.config.python_files import DEFAULT_CONFIG
 
 
 def parse(*words: str):
-    line = command_line.parse(TrainFlags, ["train.py", *words], has_config=True)
+    line = command_line.parse(TrainFlags, ["train.py", *words])
     return line.flags, line.config
 
 
