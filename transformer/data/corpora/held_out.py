@@ -190,7 +190,7 @@ class EvaluationSets:
         return [self._find(side, [pair[side] for pair in pairs]) for side in (0, 1)]
 
     def _find(self, side: int, sentences: Sequence[str]) -> dict[int, int]:
-        """Few sentences have the outline of one, so that the keys of all others need not be made."""
+        """Makes the keys of those sentences alone that have the outline of one, which few have."""
         numbers, outlines = self._numbers[side], self._outlines[side]
         if not numbers:
             return {}
