@@ -6,9 +6,11 @@ newest step that is intact. Scores come after their checkpoints, and are read in
 """
 
 import errno
+import json
 import math
 import os
 import warnings
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
@@ -21,10 +23,12 @@ from etils.epath import PathLike
 from transformer.checkpoint.about import NewerFormatError, check_about, lost_records, make_about
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.orbax_manager import make_manager
-from transformer.checkpoint.train_state import Params, TrainState
+from transformer.checkpoint.train_state import Params, TrainState, merge
+from transformer.config import Config
 from transformer.exit_codes import ResumableError
 from transformer.files import storage
 from transformer.files.reading import reason_of
+from transformer.files.storage import absolute, write_atomically
 from transformer.workdir import WorkDir
 
 T = TypeVar("T")
@@ -65,7 +69,7 @@ class Checkpoints:
                 self.record_score(record["step"], score, record.get("validation_loss", math.inf))
         self._manager = make_manager(self.folder, keep, self._best_of, read_only)
         self._known_good: set[int] = set()  # saved or restored by this object
-        self._abstract_params: Params = None  # shapes and types, once they have been read
+        self._abstract_params: Params = None  # those of all steps, once they have been read
 
     def save(self, state: TrainState, **notes: Any) -> None:
         """Starts to save a state under its step; notes: what is saved beside it, as JSON.
@@ -143,16 +147,13 @@ class Checkpoints:
 
         Raises whatever Orbax does if they are damaged, or ValueError.
         """
-        like = self._abstract_params or self._read_abstract_params(step)
-        params = jax.device_get(self._read(step, {"params": like})["params"])
-        # Kept, as all steps of a run agree and reading it takes as long as the parameters.
-        self._abstract_params = like
-        return params
-
-    def _read_abstract_params(self, step: int) -> Params:
-        tree = self._manager.item_metadata(step)["params"].tree
-        device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=device), tree)
+        if not self._abstract_params:  # reading it takes as long as the parameters
+            tree = self._manager.item_metadata(step)["params"].tree
+            device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+            self._abstract_params = jax.tree.map(
+                lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=device), tree
+            )
+        return jax.device_get(self._read(step, {"params": self._abstract_params})["params"])
 
     def load(self, name: str | int, num_averaged: int = 1) -> Loaded:
         """Loads the parameters of "last", "best", a step, "average:N" or "default".
@@ -169,28 +170,29 @@ class Checkpoints:
         kind, _, number = name.rpartition(":")
         if kind == "average" and number.isdigit() and int(number):
             return self._load_average(int(number))
-        if name.isdigit():
-            step, params = self._first_intact([int(name)], self.restore_params)
-            return Loaded(name, step, 1, params, self.about(step))
-        if name not in ("last", "best"):
+        if name == "last":
+            wanted = self.steps()[::-1]
+        elif name == "best":
+            wanted = self._best_first()
+        elif name.isdigit():
+            wanted = [int(name)]
+        else:
             raise ValueError(
                 f"A checkpoint is 'last', 'best', a step or 'average:N', not '{name}'."
             )
-        wanted = self.steps()[::-1] if name == "last" else self._best_first()
         step, params = self._first_intact(wanted, self.restore_params)
         of_intact = "" if step == wanted[0] else " of those intact"
-        return Loaded(f"{name}{of_intact} ({step})", step, 1, params, self.about(step))
+        shown = name if name.isdigit() else f"{name}{of_intact} ({step})"
+        return Loaded(shown, step, 1, params, self.about(step))
 
     def _check_scores(self, name: str) -> str:
         """Returns "best", or "last" for a "default" without scores; warns if some are lost."""
         with suppress(Exception):  # any type: restoring will say what is damaged
             if lost := lost_records(self._workdir, self.about(self.steps()[-1])):
                 warnings.warn(lost, stacklevel=4)
-        if self.best_step() is not None:
-            return "best"
-        if name == "best":
+        if name == "best" and self.best_step() is None:
             raise ValueError(f"No checkpoint of {self.folder} has a score yet; use 'last'.")
-        return "last"
+        return "last" if self.best_step() is None else "best"
 
     def _best_first(self) -> list[int]:
         """Returns the steps that have a score and a checkpoint, the best first."""
@@ -255,22 +257,21 @@ class Checkpoints:
             raise ValueError(
                 f"{self.folder} holds no checkpoint; train first, or name another work directory."
             )
-        has_any = False
+        num_intact = 0
         for step in steps:
             try:
                 result = read(step)
             except NewerFormatError as error:
-                raise ValueError(
-                    f"Checkpoint {step} of {self.folder} cannot be used: {error}."
-                ) from None
+                reason = f"Checkpoint {step} of {self.folder} cannot be used: {error}."
+                raise ValueError(reason) from None
             except Exception as error:  # Orbax raises eight types of error for damaged files
                 self._raise_if_passing(step, error)
-                reason = reason_of(error)
-                warnings.warn(f"Checkpoint {step} cannot be used: {reason}", stacklevel=5)
-                continue
-            has_any = True
-            yield step, result
-        if not has_any:
+                reason = f"Checkpoint {step} cannot be used: {reason_of(error)}"
+                warnings.warn(reason, stacklevel=5)
+            else:
+                num_intact += 1
+                yield step, result
+        if not num_intact:
             raise ValueError(
                 f"No checkpoint of {self.folder} could be restored; see the warnings above."
             )
@@ -285,3 +286,75 @@ class Checkpoints:
             f"{self.folder}/{step} cannot be read at the moment ({reason_of(error)}): start "
             f"again, or remove this checkpoint to use an older one."
         ) from error
+
+
+BASE_FILE = "base.json"  # in the work directory of adapters: which parameters they adapt
+
+
+def open_for_reading(run: WorkDir, config: Config) -> Checkpoints:
+    """Opens the checkpoints of a run for restoring only; `config` is what it was trained with."""
+    kind = AdapterCheckpoints if config.training.lora_rank else Checkpoints
+    keep = config.training.keep_checkpoints
+    return kind(run.checkpoints, keep=keep, read_only=True)
+
+
+class AdapterCheckpoints(Checkpoints):
+    """Checkpoints of adapters, which are restored as the parameters of the adapted model."""
+
+    def load(self, name: str | int, num_averaged: int = 1) -> Loaded:
+        self._base = load_base(WorkDir(self.folder.parent))  # its errors are of no one checkpoint
+        return super().load(name, num_averaged)
+
+    def restore_params(self, step: int) -> Params:
+        return jax.device_get(merge(self._base, super().restore_params(step)))
+
+
+def load_checkpoint(workdir: WorkDir, config: Config, checkpoint: str | int) -> Loaded:
+    """Loads a checkpoint of a run by its name; `config` is the run's."""
+    num_averaged = config.decoding.average_checkpoints
+    return open_for_reading(workdir, config).load(checkpoint, num_averaged)
+
+
+def load_default(workdir: WorkDir) -> Loaded:
+    """Loads the default checkpoint of a run."""
+    return load_checkpoint(workdir, workdir.load_config(), "default")
+
+
+def choose_base(workdir: WorkDir, init_from: str) -> Params:
+    """Loads the parameters of the run `init_from`, and notes in `workdir` that it adapts them."""
+    base = WorkDir(init_from)
+    loaded = load_default(base)
+    about = {
+        "base": str(absolute(base.path)),
+        "checkpoint": loaded.name,
+        "checksum": _checksum(loaded.params),
+    }
+    if workdir.writes:
+        write_atomically(workdir / BASE_FILE, json.dumps(about, indent=2) + "\n")
+    return loaded.params
+
+
+def load_base(workdir: WorkDir) -> Params:
+    """Loads the parameters that the adapters in `workdir` adapt.
+
+    Raises ValueError if the base is not where it was, or is no longer what it was.
+    """
+    file = workdir / BASE_FILE
+    about = json.loads(file.read_text(encoding="utf-8"))
+    base = WorkDir(about["base"])
+    if not base.has_run:
+        raise ValueError(
+            f"{workdir.path} holds adapters of the run {base.path}, which is not there; put it "
+            f'back, or name its new folder as "base" in {file}.'
+        )
+    loaded = load_default(base)
+    if _checksum(loaded.params) != about["checksum"]:
+        raise ValueError(
+            f"{workdir.path} holds adapters of {about['checkpoint']} of {base.path}, whose default "
+            f"checkpoint is now {loaded.name} with other parameters; put back the former one."
+        )
+    return loaded.params
+
+
+def _checksum(params: Params) -> int:
+    return zlib.crc32(np.array(fingerprints(params), np.uint32).tobytes())

@@ -24,7 +24,7 @@ from transformer.evaluation.scores import TaskScores
 from transformer.inference.file_job import check_files
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
-from transformer.parallel.stopping import Interruption, exit_code_of
+from transformer.parallel.stopping import Interruption
 from transformer.registry import TASKS
 from transformer.workdir import WorkDir
 
@@ -101,7 +101,7 @@ def _write(job: Callable[[], None], input: str, output: str, asked_for: str) -> 
     except Interruption as interruption:
         kept = "; finished chunks are kept; the same command goes on" if output else ""
         say(f"stopped{kept}")
-        exit_process(exit_code_of(interruption.number))
+        exit_process(interruption.exit_code)
 
 
 def _say_cut(num_cut: int, line: str, cut: str) -> None:

@@ -60,9 +60,9 @@ def _train(line: CommandLine[TrainFlags]) -> int:
         print(config_text(config), flush=True)
         return DONE
     with phase("importing JAX"):  # late: --help and wrong flags need not wait
-        from transformer.training.dry_run import describe_run
         from transformer.training.profile import serve_profiles
         from transformer.training.run import train
+        from transformer.training.startup_summary import describe_run
 
     if flags.dry_run:
         return describe_run(config, flags.workdir, flags.topology)
