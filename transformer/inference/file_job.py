@@ -157,6 +157,8 @@ class FileJob:
             )
         files = [open_lines(path) for path in self.files]
         is_typed = "-" in self.files and console.is_terminal(sys.stdin)
+        if is_typed:
+            console.ask_for_lines("a text")
         idle = Phase(self.files[0], 0, time.monotonic)  # a row would lie over what is typed
         with nullcontext(idle) if is_typed else phase(self.files[0]) as this:
             progress = JobProgress(files, this)
@@ -313,7 +315,17 @@ def translate_file(
     answer(Chunk(0, 0, [], [] if companion else None))  # refuses impossible options
     identity = translator.identity() | form | {"options": options, "prefixes": bool(prefixes)}
     files = [input, companion] if companion else [input]
+    before = translator.num_truncated
     FileJob(files, output, answer, identity, chunk_lines).run()
+    num_cut = translator.num_truncated - before
+    _warn_of_cut(num_cut, "sentence", "longer than the longest that the model takes, cut there")
+
+
+def _warn_of_cut(num_cut: int, line: str, cut: str) -> None:
+    """Warns of lines of which something is lost, on all hosts together, if there are any."""
+    total = sum(map(int, hosts.gather_from_hosts(str(num_cut).encode())))
+    if total:
+        say(f"warning: {quantity(total, line)} {cut}")
 
 
 def _translations(
@@ -357,3 +369,4 @@ def answer_file(
         return (LINE_BREAKS.sub(" ", text) for text in answers)
 
     FileJob([input], output, answer, answerer.identity, chunk_lines).run()
+    _warn_of_cut(answerer.num_cut(), "text", answerer.cut)

@@ -21,12 +21,12 @@ CAUGHT = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 class Interruption(BaseException):
     """Ends what a signal came to; it is no `Exception`, so that no handler of errors swallows it.
 
-    number: of the signal. As a text it is what to say where nothing was begun that goes on.
+    number: of the signal. As a text it is what to say of it.
     """
 
     def __init__(self, number: int = signal.SIGTERM) -> None:
         name = signal.Signals(number).name
-        super().__init__(f"stopped by {name}; give the same command to begin again")
+        super().__init__(f"stopped by {name}; give the same command again")
         self.exit_code = INTERRUPTED if number == signal.SIGINT else RESUMABLE
 
 

@@ -24,9 +24,9 @@ from transformer.data.tokenizers.files import train_tokenizer
 from transformer.evaluation.metrics import choose_tokenisation
 from transformer.parallel import hosts
 from transformer.parallel.devices import find_chip, num_cores
-from transformer.tasks.batches import prefetch
 from transformer.training import automatic_rules as rules
 from transformer.training.automatic_rules import Choices
+from transformer.training.batches import prefetch
 from transformer.training.steps import TrainStep
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir

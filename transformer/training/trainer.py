@@ -2,7 +2,7 @@
 
 import math
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, nullcontext
 
 import jax
@@ -18,8 +18,8 @@ from transformer.parallel import hosts
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.stopping import Interruption, Stopping
 from transformer.registry import TASKS
-from transformer.tasks.batches import prefetch
 from transformer.tasks.task import Task
+from transformer.training.batches import prefetch
 from transformer.training.meter import MAX_SKIPPED, make_meter
 from transformer.training.optimizer import make_schedule
 from transformer.training.profile import NO_PROFILE, Profile, annotate
@@ -101,7 +101,7 @@ class Trainer:
             self._save_and_evaluate(state)  # as an evaluation was cut short
         return state
 
-    def _batches(self) -> Iterator[tuple[int, Batch]]:
+    def _batches(self) -> Generator[tuple[int, Batch]]:
         """Yields (step, its batch), until the run must end; the meter counts the time of waiting.
 
         The first step is 1, and its batch number 0.

@@ -43,6 +43,7 @@ from transformer.workdir import WorkDir
 TEXT_TASKS = ("translation", "classification", "token_classification")
 ANSWER_TASKS = (*TEXT_TASKS, OWN_TASK)
 LINE_TASKS = (*ANSWER_TASKS, "language_model")  # lines of text
+INPUT_TASKS = (*LINE_TASKS, "masked_lm")
 BUILT_IN = (*TEXT_TASKS, "language_model", "masked_lm", "images")
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 SEARCH = ("beam_size", "alpha", "early_stopping", *SAMPLING, "sample", "mbr")
@@ -50,6 +51,9 @@ NO_LINES = {  # flags with which the command writes no translations, and why
     "reference": "scores of a test set are kept in results/",
     "attention": "it draws one sentence and writes no lines",
 }
+NBEST = NO_LINES | {"mbr": "it chooses one translation"}
+COMPARED = {"compare": "runs are compared by the first metric and chrF2"}
+NO_PICTURE = {"attention": "runs are compared on a test set"}
 ONE_RUN = dict.fromkeys(("compare", "attention"), "it is for one run at a time")
 OWN_SPLIT = dict.fromkeys(("input", "prompt"), "it names a part of the run's own corpus")
 OWN_TEXT = dict.fromkeys(("input", "prompt"), "that is the text")
@@ -75,17 +79,10 @@ class EvaluateFlags(HostFlags):
 
     workdir: str = flag("runs/embedded_en_de", "Work directory of the run.", "FOLDER")
     checkpoints: str = flag(
-        "default",
-        "last, best, a step, average:N, or default, which is as configured; to score, also several "
-        "with commas between, or all.",
-        "NAMES",
+        "default", "last, best, a step or average:N; to score, also several or all.", "NAMES"
     )
     ensemble: str = translation_flag(
-        "",
-        "Runs of the same vocabulary, perhaps with @CHECKPOINT, whose probabilities are averaged "
-        "with those of --workdir.",
-        "FOLDERS",
-        excludes=ONE_RUN,
+        "", "Runs, perhaps with @CHECKPOINT, to use together.", "FOLDERS", excludes=ONE_RUN
     )
     register: str = REGISTER
     split: str = flag("", "Split to score, if not the test split.", "NAME", excludes=OWN_SPLIT)
@@ -93,16 +90,11 @@ class EvaluateFlags(HostFlags):
         "", "Corpus to score, if the run's has moved or for another.", "FOLDER", excludes=OWN_TEXT
     )
     input: str = flag(
-        "",
-        "File to translate or answer, one text per line; .gz, .xz, or - for standard input.",
-        "FILE",
-        tasks=(*LINE_TASKS, "masked_lm"),
-        is_input_file=True,
+        "", "Text to translate or answer, or -.", "FILE", tasks=INPUT_TASKS, is_input_file=True
     )
     output: str = output_flag(
         "",
-        "File for the answers, also .gz or .xz, instead of standard output. It must be new, or "
-        "that of the same command, which was stopped.",
+        "File for the answers, also .gz or .xz; it is new, or that of the same command, stopped.",
         "FILE",
         excludes=NO_LINES,
     )
@@ -116,33 +108,19 @@ class EvaluateFlags(HostFlags):
         "", "Test set that sacrebleu downloads, to score: wmt14/full.", "NAME", excludes=TEST_SET
     )
     metrics: str = translation_flag(
-        "",
-        "Further scores, with commas between: ter, comet, comet:MODEL, or a metric of your own.",
-        "NAMES",
-        excludes={"compare": "runs are compared by the first metric and chrF2"},
+        "", "Further scores: ter, comet, comet:MODEL, or your own.", "NAMES", excludes=COMPARED
     )
     compare: str = translation_flag(
-        "",
-        "Runs, perhaps with @CHECKPOINT, to compare with this one on its test set.",
-        "FOLDERS",
-        excludes={"attention": "runs are compared on a test set"},
+        "", "Runs, perhaps with @CHECKPOINT, to compare with.", "FOLDERS", excludes=NO_PICTURE
     )
     nbest: int = line_flag(
-        0,
-        "Write the N best translations of each sentence: line number, text, score.",
-        "N",
-        excludes=NO_LINES | {"mbr": "it chooses one translation"},
-        at_least=0,
+        0, "Write N translations a line: number, text, score.", "N", excludes=NBEST, at_least=0
     )
     scores: bool = line_flag(
         False, "Write a tab and the score after each translation.", excludes=NO_LINES | SHOWN
     )
     jsonl: bool = flag(
-        False,
-        "Write one JSON object per line, with source and scores.",
-        tasks=ANSWER_TASKS,
-        needs=("input",),
-        excludes=NO_LINES,
+        False, "Write JSON.", tasks=ANSWER_TASKS, needs=("input",), excludes=NO_LINES
     )
     alignments: bool = line_flag(
         False, "Write a tab and the word alignment: 0-0 1-2.", excludes=NO_LINES | ONE_COLUMN
@@ -155,11 +133,7 @@ class EvaluateFlags(HostFlags):
         is_input_file=True,
     )
     prefixes: str = line_flag(
-        "",
-        "File with the beginning that each translation of --input must have.",
-        "FILE",
-        excludes=NO_LINES,
-        is_input_file=True,
+        "", "File with their beginnings.", "FILE", excludes=NO_LINES, is_input_file=True
     )
     chunk_lines: int = output_flag(
         CHUNK_LINES,
@@ -175,23 +149,14 @@ class EvaluateFlags(HostFlags):
         None, "Beam width; 1 is greedy.", "N", at_least=1, at_most=MOST_HYPOTHESES
     )
     alpha: float | None = translation_flag(None, "Length penalty.", "X")
-    early_stopping: bool | None = translation_flag(
-        None, "End a search at beam_size finished hypotheses: faster, but may find worse."
-    )
+    early_stopping: bool | None = translation_flag(None, "End a search at its first hypotheses.")
     sample: bool = translation_flag(False, "Sample instead of searching.")
     temperature: float | None = sampling_flag(None, "Temperature of sampling.", "X")
     top_k: int | None = sampling_flag(None, "Sample from the K most probable tokens.", "K")
-    top_p: float | None = sampling_flag(
-        None, "Sample from the most probable tokens that together have probability P.", "P"
-    )
+    top_p: float | None = sampling_flag(None, "Sample from tokens of probability P in all.", "P")
     seed: int | None = sampling_flag(None, "Seed of sampling.", "N")
     mbr: int | None = translation_flag(
-        None,
-        "Take the one of N candidates (samples, or the N best of the search) that is most like all "
-        "of them: minimum Bayes risk decoding by chrF.",
-        "N",
-        at_least=1,
-        at_most=MOST_HYPOTHESES,
+        None, "Candidates of minimum Bayes risk.", "N", at_least=1, at_most=MOST_HYPOTHESES
     )
     prompt: str | None = text_flag(
         None, "Text to continue.", "TEXT", excludes={"input": "each line is a text to continue"}
@@ -201,8 +166,7 @@ class EvaluateFlags(HostFlags):
     )
     attention: str = flag(
         "",
-        "Picture to draw of the attention of the first text of --input, or for translations and "
-        "images of the first of the test set.",
+        "Picture to draw of the attention of the first text of --input, or of the test set.",
         "FILE",
         tasks=BUILT_IN,
         excludes={"reference": "it draws one sentence and scores nothing"} | NOTHING_NEW,
@@ -210,9 +174,7 @@ class EvaluateFlags(HostFlags):
     attention_of: Literal["encoder_decoder", "encoder", "decoder"] | None = translation_flag(
         None, "Whose attention to draw: to the source, or that of a side.", needs=("attention",)
     )
-    each_head: bool = flag(
-        False, "Draw every head of every layer, instead of their mean.", needs=("attention",)
-    )
+    each_head: bool = flag(False, "Draw every head, not their mean.", needs=("attention",))
 
     @property
     def is_series(self) -> bool:
