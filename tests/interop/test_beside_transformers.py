@@ -99,6 +99,7 @@ OWN = [
     [
         ("masked_lm", "bert"),
         ("classification", "bert"),
+        ("language_model", "gpt2"),
         ("language_model", "own"),
     ],
 )

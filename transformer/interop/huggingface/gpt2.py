@@ -1,7 +1,5 @@
 """GPT-2's Hugging Face folders: read as causal language models, and written."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from transformer.config import Config
@@ -16,10 +14,8 @@ from transformer.interop.huggingface.one_stack import (
 )
 from transformer.interop.huggingface.tokens import (
     TOKENS,
-    gpt2_order,
-    is_byte_level,
+    fit_rows,
     read_gpt2_tokenizer,
-    reorder_tokens,
 )
 from transformer.interop.portable_model import FlatParams, PortableModel
 from transformer.interop.settings import (
@@ -28,10 +24,8 @@ from transformer.interop.settings import (
 )
 from transformer.interop.weights import name_table
 from transformer.interop.weights.files import open_tensors
-from transformer.interop.weights.folds import reorder_rows
 from transformer.interop.weights.name_table import Entry, Style, layer_norm, layers
 from transformer.interop.writing import check_holds, write_files
-from transformer.special_tokens import BOS, EOS, PAD, UNK
 
 SETTINGS = SettingsTable(
     names={
@@ -74,21 +68,13 @@ MASKS = ("attn.bias", "attn.masked_bias")  # of a layer in files of before 2023:
 
 
 def read(folder: PathLike) -> PortableModel:
-    """Reads a GPT2LMHeadModel or GPT2Model; raises ValueError for any other model.
-
-    Its vocabulary has no <pad>, <s> and <unk>: they get zeros and a bias that silences them.
-    """
+    """Reads a GPT2LMHeadModel or GPT2Model; raises ValueError for any other model."""
     model_settings = SETTINGS.read(read_settings(folder))
     model_settings["d_ff"] = model_settings["d_ff"] or 4 * model_settings["d_model"]
     tensors = open_tensors(folder)
-    tokenizer, order = read_gpt2_tokenizer(folder)
-    config = stack_config(
-        "language_model", **model_settings, norm="pre", output_bias=True
-    ).validate()
-    params = _read_params(config, tensors)
-    params[TOKENS[1]] = np.zeros(len(params[TOKENS[0]]), np.float32)
-    params, notes = reorder_tokens(params, order)
-    notes.append("The ids of <pad>, <s> and <unk> are new, with a bias that keeps them silent.")
+    tokenizer = read_gpt2_tokenizer(folder)
+    config = stack_config("language_model", **model_settings, norm="pre").validate()
+    params, notes = fit_rows(_read_params(config, tensors), tokenizer.vocab_size)
     return PortableModel(config, params, (tokenizer, tokenizer), notes=notes)
 
 
@@ -119,20 +105,16 @@ def _read_params(config: Config, tensors: name_table.Tensors) -> FlatParams:
 def write(model: PortableModel, folder: PathLike) -> list[str]:
     """Writes a folder of GPT2LMHeadModel; returns what to know.
 
-    An imported vocabulary gets GPT-2's order of ids again. Raises ValueError, naming each, for
-    settings of the run that GPT-2 cannot have.
+    Raises ValueError, naming each, for settings of the run that GPT-2 cannot have.
     """
     config, tokenizer = model.config, model.tokenizers[0]
-    needed = {"model.norm": "pre", "model.embedding_norm": False}
-    is_theirs, vocab_size = is_byte_level(tokenizer), tokenizer.vocab_size
-    order = gpt2_order(vocab_size) if is_theirs else [*range(vocab_size)]
-    has_bias = np.ptp(model.params.get(TOKENS[1], np.zeros(vocab_size))[order]) > 0
-    reasons = ["model.output_bias=True"] if has_bias else []
+    special = tokenizer.special
+    needed = {"model.norm": "pre", "model.embedding_norm": False, "model.output_bias": False}
     way_out = "use the format safetensors"
-    kind, task = "GPT2LMHeadModel", "language_model"
-    check_holds(kind, config, way_out, task=task, needed=needed, reasons=reasons)
-    tensors = _tensors(config, model.params, order)
-    notes = [] if is_theirs else ["A text begins with the id 2, which also ends each line."]
+    check_holds("GPT2LMHeadModel", config, way_out, task="language_model", needed=needed)
+    tensors, notes = _tensors(config, model.params), []
+    if not tokenizer.line_breaks_are_text:
+        notes.append(f"A text begins with the id {special.eos}, which also ends each line.")
     settings = SETTINGS.write(config.model) | {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
@@ -140,21 +122,19 @@ def write(model: PortableModel, folder: PathLike) -> list[str]:
         "vocab_size": len(tensors["transformer.wte.weight"]),
         "tie_word_embeddings": SOFTMAX not in tensors,
         "embd_pdrop": config.model.dropout_rate,
-        "bos_token_id": order.index(EOS),
-        "eos_token_id": order.index(EOS),
+        "bos_token_id": special.eos,
+        "eos_token_id": special.eos,
     }
     notes = write_folder(folder, model, settings, tensors, notes)
     generation = {name: settings[name] for name in ("bos_token_id", "eos_token_id")}
-    silent = {} if is_theirs else {"suppress_tokens": [PAD, BOS, UNK]}
+    silent = {"suppress_tokens": special.silent} if special.silent else {}
     write_files(folder, {"generation_config.json": generation | silent})
     return notes
 
 
-def _tensors(config: Config, params: FlatParams, order: Sequence[int]) -> dict[str, np.ndarray]:
+def _tensors(config: Config, params: FlatParams) -> dict[str, np.ndarray]:
     """Returns their tensors; the softmax has a table of its own only where it must."""
     table = entries(config.model.num_layers)
     params = complete(config, params, table)
-    params |= {name: reorder_rows(params[name], order) for name in TOKENS if name in params}
-    params.pop(TOKENS[1], None)  # a bias that all ids share changes no probability
     params, softmax = untie(config.model, params)
     return name_table.write(table, params) | ({} if softmax is None else {SOFTMAX: softmax})
