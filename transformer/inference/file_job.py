@@ -119,7 +119,7 @@ def check_files(output: str, *files: str) -> None:
         folder = os.path.dirname(os.path.realpath(output))
         if os.path.isdir(output) or not os.path.isdir(folder):
             raise ValueError(f"--output must be a file in a folder that exists, not {output}.")
-    counts = [count_lines(path) for path in files]
+    counts = [count_lines(path) for path in files] if len(files) > 1 else []
     if None not in counts:
         _check_equal(files, counts)
 
@@ -157,8 +157,9 @@ class FileJob:
             )
         files = [open_lines(path) for path in self.files]
         is_typed = "-" in self.files and console.is_terminal(sys.stdin)
-        idle = Phase(self.files[0], 0, time.monotonic)  # a row would lie over what is typed
-        with nullcontext(idle) if is_typed else phase(self.files[0]) as this:
+        name = files[0].name
+        idle = Phase(name, 0, time.monotonic)  # a row would lie over what is typed
+        with nullcontext(idle) if is_typed else phase(name) as this:
             progress = JobProgress(files, this)
             if stream:
                 sizes = repeat(1) if is_typed else stream_sizes(self.chunk_lines)
