@@ -9,7 +9,7 @@ from search_workload import SearchWorkload
 
 from transformer.checkpoint.restore import Run
 from transformer.config import Config, ModelConfig
-from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
+from transformer.data.tokenizers.lists import PiecesTokenizer
 from transformer.inference.translator import Translator
 from transformer.special_tokens import NUM_SPECIAL
 

@@ -142,7 +142,7 @@ TASKS = Registry(
     {
         "translation": "transformer.tasks.translation:TranslationTask",
         "classification": "transformer.tasks.classification:ClassificationTask",
-        "token_classification": "transformer.tasks.token_classification:TokenClassificationTask",
+        "token_classification": "transformer.tasks.classification:TokenClassificationTask",
         "language_model": "transformer.tasks.language_model:LanguageModelTask",
         "masked_lm": "transformer.tasks.masked_lm:MaskedLMTask",
         "images": "transformer.tasks.images:ImageTask",

@@ -11,9 +11,8 @@ from transformer.checkpoint.open_run import open_for_reading
 from transformer.checkpoint.task_model import make_model, smallest_batch
 from transformer.checkpoint.warm_start import check_init_from, warm_start
 from transformer.data.files.labels import Labels
-from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 from transformer.data.tokenizers.files import save_tokenizers
-from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.lists import PieceListTokenizer, PiecesTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.workdir import WorkDir
 
@@ -90,11 +89,10 @@ def test_an_encoder_takes_the_stack_of_a_causal_language_model(runs, task):
     assert note.endswith(", 2 others begin fresh") == (task != "masked_lm")
 
 
-@pytest.mark.parametrize("pooling", ["pooler", "first"])
-def test_a_classifier_takes_the_pooler_of_a_masked_lm(pooling, tmp_path):
-    """Catches a pooler that begins afresh though there is one, or is left out without a word."""
+def test_a_classifier_takes_the_pooler_of_a_masked_lm(tmp_path):
+    """Catches a pooler that begins afresh though there is one."""
     run = write_run(tmp_path / "run", "masked_lm", pooling="pooler")
-    params, note = start("classification", run, ["no", "yes"], pooling=pooling)
+    params, note = start("classification", run, ["no", "yes"], pooling="pooler")
     assert note.endswith(", 2 others begin fresh")
     assert all(array.any() for name, array in params.items() if name.startswith("pooler"))
 
@@ -134,12 +132,18 @@ def test_another_network_or_vocabulary_is_refused(runs, setting, value):
     assert f"--config=configs/fine_tune.py:{runs / 'translation'}" in str(error.value)
 
 
-def test_a_size_or_a_file_of_another_vocabulary_is_refused(tmp_path):
-    """Catches tokenizer.vocab_size and tokenizer.model that are read and not used."""
-    config = make_config()
-    config.tokenizer.kind, config.training.init_from = "sentencepiece", str(tmp_path / "run")
-    workdir = WorkDir(tmp_path / "run")
+@pytest.fixture
+def begun(tmp_path):
+    """(a configuration that starts from a run without parameters, that run's folder)."""
+    config, workdir = make_config(), WorkDir(tmp_path / "run")
+    config.tokenizer.kind, config.training.init_from = "sentencepiece", str(workdir.path)
     workdir.path.mkdir()
+    return config, workdir
+
+
+def test_a_size_or_a_file_of_another_vocabulary_is_refused(begun, tmp_path):
+    """Catches tokenizer.vocab_size and tokenizer.model that are read and not used."""
+    config, workdir = begun
     workdir.save_config(config)
     text = ["the cat sat on the mat", "a dog sat on a log"] * 20
     for name, size in (("ours", 280), ("theirs", 290)):
@@ -160,12 +164,10 @@ def test_a_size_or_a_file_of_another_vocabulary_is_refused(tmp_path):
         check_init_from(config)
 
 
-def test_an_imported_vocabulary_is_taken_with_its_run(tmp_path):
+def test_an_imported_vocabulary_is_taken_with_its_run(begun):
     """Catches a size of the default vocabulary asked of an imported one, and another kind."""
-    config = make_config()
-    config.tokenizer.kind, config.training.init_from = "imported", str(tmp_path / "run")
-    workdir = WorkDir(tmp_path / "run")
-    workdir.path.mkdir()
+    config, workdir = begun
+    config.tokenizer.kind = "imported"
     workdir.save_config(config)
     model = SentencePieceTokenizer.train(["the cat"] * 9, 270).to_bytes()
     pieces = ["<pad>", "<s>", "</s>", "<unk>", *"▁thecadio", "__de__"]

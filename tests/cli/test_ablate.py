@@ -11,8 +11,8 @@ from tests.helpers.scored import CORPUS, evaluation
 from transformer.cli.commands import ablate
 from transformer.cli.commands.ablate import main
 from transformer.config import Config
-from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 from transformer.data.tokenizers.files import save_tokenizers
+from transformer.data.tokenizers.lists import PiecesTokenizer
 from transformer.evaluation import ablation_table
 from transformer.evaluation.comparison import compare, compared_run, saved_run
 from transformer.exit_codes import DIVERGED, RESUMABLE

@@ -11,7 +11,7 @@ from tests.helpers.terminal import without_commands_of_row
 from tests.helpers.tiny_runs import CONFIG, SETTINGS, SPLITS
 from tests.test_console import HOSTILE, RAW
 from transformer.cli import process
-from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
+from transformer.data.tokenizers.lists import PiecesTokenizer
 
 WORD = (
     HOSTILE.replace(" ", "")

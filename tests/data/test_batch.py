@@ -4,13 +4,13 @@ import numpy as np
 
 from transformer.data.rows.batch import Batch
 from transformer.data.rows.ragged import Ragged
-from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
-from transformer.special_tokens import BOS, EOS, PAD
+from transformer.data.tokenizers.lists import PiecesTokenizer
+from transformer.special_tokens import EOS, PAD
 
 
 def test_batch_as_in_its_example():
-    """Catches sides that are exchanged, fields in another order, and positions, segments or decoder
-    inputs that run on from one sentence to the next: the example of `Batch`, and two more rows."""
+    """Catches sides that are exchanged, fields in another order, and positions or segments that
+    run on from one sentence to the next: the example of `Batch`, and two more rows."""
     source = Ragged.from_lists([[8, EOS], [5, 6, EOS], [7, 8, 9, EOS]])
     target = Ragged.from_lists([[9, 9, EOS], [7, EOS], [4, EOS]])
     shape = {"source_length": 6, "target_length": 6}
@@ -21,7 +21,6 @@ def test_batch_as_in_its_example():
         "inputs": [[5, 6, EOS, 8, EOS, PAD], empty, [7, 8, 9, EOS, PAD, PAD]],
         "input_segments": [[1, 1, 1, 2, 2, 0], empty, [1, 1, 1, 1, 0, 0]],
         "input_positions": [[0, 1, 2, 0, 1, 0], empty, [0, 1, 2, 3, 0, 0]],
-        "decoder_inputs": [[BOS, 7, BOS, 9, 9, PAD], empty, [BOS, 4, PAD, PAD, PAD, PAD]],
         "targets": [[7, EOS, 9, 9, EOS, PAD], empty, [4, EOS, PAD, PAD, PAD, PAD]],
         "target_segments": [[1, 1, 2, 2, 2, 0], empty, [1, 1, 0, 0, 0, 0]],
         "target_positions": [[0, 1, 0, 1, 2, 0], empty, [0, 1, 0, 0, 0, 0]],

@@ -12,7 +12,7 @@ from tests.helpers.packed_pairs import epoch_of
 from transformer.data.rows.bpe_dropout import BpeDropout, SubwordDropout, have_room, random_keys
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
-from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer
+from transformer.data.tokenizers.lists import CharacterTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.special_tokens import UNK
 

@@ -18,8 +18,8 @@ from transformer.data.corpora.languages import (
     has_spaces,
     scripts_of,
 )
-from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer
 from transformer.data.tokenizers.files import save_tokenizers
+from transformer.data.tokenizers.lists import CharacterTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 
 AUTO = {"source_language": "auto", "target_language": "auto"}

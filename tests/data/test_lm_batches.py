@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from transformer.data.rows.lm_batches import ConsecutiveWindows, RandomWindows
-from transformer.special_tokens import EOS, NUM_SPECIAL, PAD
+from transformer.special_tokens import NUM_SPECIAL
+
+START = 2
 
 
 def text_of(length):
@@ -13,7 +15,9 @@ def text_of(length):
 
 
 def random_windows(num_ids=100, *, length=10, rows=4, seed=0):
-    return RandomWindows(text_of(num_ids), length=length, rows_per_batch=rows, seed=seed)
+    return RandomWindows(
+        text_of(num_ids), start=START, length=length, rows_per_batch=rows, seed=seed
+    )
 
 
 def every_batch(windows):
@@ -24,30 +28,30 @@ def test_inputs_are_the_ids_before_the_targets():
     """Catches a model that is shown what it has to guess, and rows that skip an id."""
     for batch in (
         random_windows()[0],
-        ConsecutiveWindows(text_of(100), length=10, rows_per_batch=4)[0],
+        ConsecutiveWindows(text_of(100), start=START, length=10, rows_per_batch=4)[0],
     ):
         assert batch.inputs.shape == batch.targets.shape == (4, 10)
         assert batch.inputs.dtype == batch.targets.dtype == np.int32
         assert np.array_equal(batch.inputs[:, 1:], batch.targets[:, :-1])
-        before = np.where(batch.targets == NUM_SPECIAL, EOS, batch.targets - 1)
+        before = np.where(batch.targets == NUM_SPECIAL, START, batch.targets - 1)
         assert np.array_equal(batch.inputs, before)
         assert (np.diff(batch.targets) == 1).all() and (batch.weights == 1).all()
 
 
 def test_windows_as_in_their_example():
-    """Catches a first id without an input, and windows that overlap or leave a gap."""
+    """Catches a first id without an input, windows that leave a gap, and an id 0 without weight."""
     (batch,) = every_batch(
-        ConsecutiveWindows(np.array([7, 8, 9, 5, 6]), length=3, rows_per_batch=3)
+        ConsecutiveWindows(np.array([7, 0, 9, 5, 6]), start=START, length=3, rows_per_batch=3)
     )
-    assert batch.inputs.tolist() == [[EOS, 7, 8], [9, 5, 6], [PAD] * 3]
-    assert batch.targets.tolist() == [[7, 8, 9], [5, 6, PAD], [PAD] * 3]
+    assert batch.inputs.tolist() == [[START, 7, 0], [9, 5, 6], [0] * 3]
+    assert batch.targets.tolist() == [[7, 0, 9], [5, 6, 0], [0] * 3]
     assert batch.weights.tolist() == [[1, 1, 1], [1, 1, 0], [0, 0, 0]]
 
 
 @pytest.mark.parametrize("num_ids", [1, 9, 10, 11, 39, 40, 41, 123])
 def test_every_window_has_every_id_once_and_in_order(num_ids):
     """Catches a perplexity over fewer ids than the text has, or over some of them twice."""
-    windows = ConsecutiveWindows(text_of(num_ids), length=10, rows_per_batch=4)
+    windows = ConsecutiveWindows(text_of(num_ids), start=START, length=10, rows_per_batch=4)
     batches = every_batch(windows)
     assert len(batches) == -(-num_ids // 40)
     targets = np.concatenate([batch.targets[batch.weights == 1] for batch in batches])
@@ -61,7 +65,7 @@ def test_random_windows_reach_both_ends():
     starts = {int(start) for step in range(5) for start in windows[step].targets[:, 0]}
     assert starts == {NUM_SPECIAL + i for i in range(4)}
     only = random_windows(10, length=10)[0]
-    assert (only.targets == text_of(10)).all() and (only.inputs[:, 0] == EOS).all()
+    assert (only.targets == text_of(10)).all() and (only.inputs[:, 0] == START).all()
 
 
 def test_an_epoch_has_the_windows_that_the_text_can_be_cut_into():

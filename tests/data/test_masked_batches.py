@@ -10,15 +10,14 @@ from transformer.data.rows import masked_batches
 from transformer.data.rows.masked_batches import (
     IS_NEXT,
     IS_OTHER,
-    MASK,
     MaskedBatches,
     make_sentence_pairs,
     most_to_guess,
 )
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
-from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
-from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD
+from transformer.data.tokenizers.lists import PiecesTokenizer
+from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, OWN_IDS, PAD, SpecialIds
 from transformer.tasks.masked_lm import make_masked_batches
 
 VOCAB_SIZE = 1000
@@ -58,7 +57,7 @@ def test_the_shares_are_those_of_the_paper(rate):
     pieces = (ids != PAD) & (ids != EOS)
     assert pieces.sum() > 20_000
     assert_share(chosen.sum(), pieces.sum(), rate)
-    hidden = chosen & (batch.inputs == MASK)
+    hidden = chosen & (batch.inputs == OWN_IDS.mask)
     kept = chosen & (batch.inputs == ids)
     swapped = chosen & ~hidden & ~kept
     by_chance = 0.1 / (VOCAB_SIZE - NUM_SPECIAL)  # another piece that is the same one
@@ -88,6 +87,18 @@ def test_a_beginning_is_not_to_be_guessed():
     assert (batch.inputs == BOS).sum() == (batch.pair_labels == BOS).sum() > 0
 
 
+def test_control_ids_are_those_of_the_vocabulary():
+    """Catches [SEP] of BERT hidden, and a control token shown in place of another one."""
+    special = SpecialIds(pad=0, bos=7, eos=8, unk=9, mask=10)
+    text = Ragged.from_lists([[7, *range(1, 7), 8]] * 2000)
+    packed = PackedBatches(text, text, row_length=32, rows_per_batch=16, seed=0)
+    batches = MaskedBatches(packed, rate=0.5, vocab_size=12, seed=0, special=special)
+    every = [batches[step] for step in range(20)]
+    shown = {int(i) for batch in every for i in batch.inputs[originals(batch)[0]]}
+    guessed = {int(i) for batch in every for i in batch.targets[batch.weights != 0]}
+    assert shown == {*range(1, 7), 10, 11} and guessed == {*range(1, 7)}
+
+
 def test_all_else_is_as_it_was_packed():
     """Catches segments lost to the attention of the encoder, and rows of another host filled."""
     batches = masked(300)
@@ -95,7 +106,7 @@ def test_all_else_is_as_it_was_packed():
         batch, packed = batches[step], batches.packed[step]
         assert np.array_equal(batch.input_segments, packed.input_segments)
         assert np.array_equal(batch.input_positions, packed.input_positions)
-        assert {array.dtype for array in batch} == {np.dtype(np.int32)}
+        assert {array.dtype for array in batch[:-1]} == {np.dtype(np.int32)}
         part = batches.part(step, 3, 7)
         assert all(np.array_equal(a[3:7], b[3:7]) for a, b in zip(part, batch, strict=True))
         assert part.weights.sum() == batch.weights[3:7].sum()

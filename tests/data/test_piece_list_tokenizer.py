@@ -6,7 +6,7 @@ import json
 import pytest
 import sentencepiece
 
-from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.special_tokens import BOS, EOS, PAD, UNK
 
 ENGLISH = [f"The cat no. {i} sat on the mat, isn't it?" for i in range(200)]

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer
+from transformer.data.tokenizers.lists import CharacterTokenizer
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
 
 TEXT = ["dé ja  vu ", "a\tb\nc\rd\u2028e\x85f", "日本\U0001f600", "<s>", ""]

@@ -21,7 +21,7 @@ from transformer.data.rows.encoded_texts import (
     sides,
 )
 from transformer.data.rows.images import load_images
-from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer, PiecesTokenizer
+from transformer.data.tokenizers.lists import CharacterTokenizer, PiecesTokenizer
 from transformer.interop.huggingface.tokens import read_bert_tokenizer
 from transformer.special_tokens import EOS, UNK
 

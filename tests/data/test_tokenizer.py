@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
+from transformer.data.tokenizers.lists import PiecesTokenizer
 from transformer.data.tokenizers.sentencepiece import (
     LONGEST_LINE,
     SentencePieceTokenizer,
-    encode_flat,
+    splits_by_word,
 )
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
 
@@ -107,7 +107,7 @@ def test_the_same_text_gives_the_same_bytes(tokenizer):
     pieces = PiecesTokenizer.train(TEXT, "@@").to_bytes()
     program = (
         "import hashlib, sys\n"
-        "from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer\n"
+        "from transformer.data.tokenizers.lists import PiecesTokenizer\n"
         "from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer\n"
         "text = [f'the cat no. {i} sat on the mat, über {i * 7 % 101} Mäuse' for i in range(300)]\n"
         "for t in SentencePieceTokenizer.train(text, 400), PiecesTokenizer.train(text, '@@'):\n"
@@ -164,11 +164,11 @@ def test_a_damaged_model_is_refused_or_is_the_same(tokenizer):
             assert loaded.encode(TEXT[:20]) == expected
 
 
-def train_sentencepiece(vocab_size, **settings):
+def train_sentencepiece(vocab_size, text=TEXT, **settings):
     """The bytes of a model as spm_train makes it."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT), model_writer=model, vocab_size=vocab_size, minloglevel=2,
+        sentence_iterator=iter(text), model_writer=model, vocab_size=vocab_size, minloglevel=2,
         num_threads=1, **settings,
     )  # fmt: skip
     return model.getvalue()
@@ -176,50 +176,64 @@ def train_sentencepiece(vocab_size, **settings):
 
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])
 @pytest.mark.parametrize(
-    ("count", "settings"),
+    ("control", "settings"),
     [
-        (3, {}),
-        (3, dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)),
-        (4, dict(unk_id=0, pad_id=1, bos_id=2, eos_id=3, unk_piece="?")),
-        (3, dict(eos_id=0, unk_id=1, bos_id=-1, pad_id=2, pad_piece="<blank>")),
+        ((-1, 1, 2, 0), {}),
+        ((0, 0, 1, 2), dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)),
+        ((1, 2, 3, 0), dict(unk_id=0, pad_id=1, bos_id=2, eos_id=3, unk_piece="?")),
+        ((-1, 0, 0, 1), dict(eos_id=0, unk_id=1, bos_id=-1)),
     ],
-    ids=["spm_train", "T5", "all", "Marian"],
+    ids=["spm_train", "T5", "all", "no start"],
 )
-def test_a_model_may_have_any_control_ids(model_type, count, settings):
-    """Catches a piece lost or renumbered, an end of sentence that is text, another segmentation."""
-    settings = settings | dict(model_type=model_type)
-    theirs = train_sentencepiece(50 + count, **settings)
-    ours = SentencePieceTokenizer(theirs)
-    processor = sentencepiece.SentencePieceProcessor(model_proto=theirs)
-    control = {processor.unk_id(), processor.bos_id(), processor.eos_id(), processor.pad_id()}
-    kept = [processor.id_to_piece(i) for i in range(50 + count) if i not in control]
-    assert ours.pieces(range(ours.vocab_size))[NUM_SPECIAL:] == kept
-    lines = [*TEXT[:20], "", "unseen: ß ☃", *kept[:5]]
-    for line, ids in zip(lines, ours.encode(lines), strict=True):
-        assert ids[-1] == EOS and not {PAD, BOS, EOS} & {*ids[:-1]}
-        pieces = processor.encode(line.replace("▁", " "), out_type=str)
-        known = [p if p in kept else ours.pieces([UNK])[0] for p in pieces]
-        assert ours.pieces(ids[:-1]) == known
-        assert ours.decode(ids) == processor.decode(processor.encode(line.replace("▁", " ")))
-    saved = SentencePieceTokenizer(ours.to_bytes())
-    assert saved.to_bytes() == ours.to_bytes() and saved.encode(lines) == ours.encode(lines)
+def test_a_model_keeps_its_control_ids(model_type, control, settings):
+    """Catches a piece that is renumbered, an end of sentence that is text, another segmentation."""
+    model = train_sentencepiece(54, model_type=model_type, **settings)
+    tokenizer = SentencePieceTokenizer(model)
+    assert tokenizer.special == (*control, control[-1]) and tokenizer.to_bytes() == model
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    lines = [*TEXT[:20], "", "unseen: ß ☃", "</s> <pad>"]
+    for line, ids in zip(lines, tokenizer.encode(lines), strict=True):
+        assert ids == [*processor.encode(line), control[2]]
+        assert tokenizer.decode(ids) == processor.decode(ids[:-1])
+    with pytest.raises(ValueError, match="has no </s>"):
+        SentencePieceTokenizer(train_sentencepiece(54, model_type=model_type, eos_id=-1))
 
 
-def test_a_model_of_any_ids_prepares_the_same_corpus():
-    """Catches ids that depend on those in the file, so that runs of one vocabulary differ."""
-    ids = dict(pad_id=0, bos_id=1, eos_id=2, unk_id=3)
-    settings = dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity")
-    own = SentencePieceTokenizer(train_sentencepiece(304, **ids, **settings))
-    theirs = SentencePieceTokenizer(train_sentencepiece(303, **settings))
-    assert own.words is not None and theirs.words is not None
-    for ours, other in zip(encode_flat(own, TEXT), encode_flat(theirs, TEXT), strict=True):
-        assert np.array_equal(ours, other)
+SPACES = [" ", "  ", "\t", "\n", "\u3000", "\u00a0", "\u200b", "\ufeff", "\x00", "\x85"]
+SIGNS = ["a", "e", "th", "ing", "ß", "日本", "😀", "1", ".", "<s>", "</s>", "<0x41>", "x" * 40]
 
 
-def test_a_control_token_that_is_text_is_refused():
-    """Catches padding that a text can contain."""
-    with pytest.raises(ValueError, match=r"no control token '<pad>' but a piece"):
-        SentencePieceTokenizer(train_sentencepiece(50, user_defined_symbols=["<pad>"]))
+@pytest.mark.parametrize("most", [2**18, 20])
+def test_ids_of_words_are_those_of_the_whole_sentence(most, monkeypatch):
+    """Catches a space that is no end of a word, a word that is forgotten, and ids of another."""
+    monkeypatch.setattr("transformer.data.tokenizers.sentencepiece.MOST_WORDS", most)
+    tokenizer = SentencePieceTokenizer.train(TEXT, 400)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.to_bytes())
+    rng = random.Random(0)
+    odd = ["".join(rng.choices(SPACES + SIGNS, k=rng.randrange(12))) for _ in range(2000)]
+    for batch in (TEXT, *(odd[i : i + 7] for i in range(0, len(odd), 7)), []):
+        expected = [[*ids, EOS] for ids in processor.encode(batch)]
+        assert tokenizer.encode(batch) == expected
+        flat, lengths = tokenizer.encode_flat(batch)
+        assert flat.tolist() == [i for ids in expected for i in ids]
+        assert lengths.tolist() == [len(ids) for ids in expected]
+    assert 0 < len(tokenizer.words) <= most
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"split_by_whitespace": False}, {"model_type": "unigram"}, {"add_dummy_prefix": False}],
+)
+def test_models_whose_pieces_may_cross_words_are_left_to_sentencepiece(options):
+    """Catches other ids for a model of the user's own than SentencePiece gives."""
+    settings = {"model_type": "bpe", "normalization_rule_name": "identity"} | options
+    model = train_sentencepiece(320, byte_fallback=True, hard_vocab_limit=False, **settings)
+    assert not splits_by_word(model)
+    tokenizer = SentencePieceTokenizer(model)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    expected = [[*ids, tokenizer.special.eos] for ids in processor.encode(TEXT)]
+    assert tokenizer.encode(TEXT) == expected
+    assert tokenizer.encode_flat(TEXT)[0].tolist() == [i for ids in expected for i in ids]
 
 
 def test_ready_made_pieces():

@@ -3,10 +3,13 @@
 import pytest
 
 from transformer.config import TokenizerConfig
-from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizers.files import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer
-from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.lists import (
+    CharacterTokenizer,
+    PieceListTokenizer,
+    PiecesTokenizer,
+)
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 
 PAIRS = [(f"the cat number {i} sat", f"die Katze Nummer {i} saß") for i in range(200)]

@@ -10,7 +10,7 @@ import pytest
 import sacrebleu
 
 from tests.helpers.random_runs import WORDS, make_config, write_run
-from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
+from transformer.data.tokenizers.lists import PiecesTokenizer
 from transformer.evaluation.checkpoint_series import (
     checkpoint_table,
     choose_checkpoints,

@@ -147,7 +147,7 @@ def test_scores_pictures_and_events_lie_beside_the_run(cloud):
     """Catches a picture or an events file in a local folder named `gs:`."""
     pytest.importorskip("matplotlib", reason="pictures need matplotlib")
     workdir = make_run()
-    progress = Progress(workdir, 10, 0)
+    progress = Progress(workdir, Config())
     progress.log(1, {"loss": 2.0})
     progress.close()
     plots.plot_curves(workdir.read_metrics(), workdir / "curves.png")
@@ -165,7 +165,7 @@ def test_a_failure_to_write_events_does_not_stop_the_training(cloud, monkeypatch
     """Catches the thread of tensorboardX that dies, and then a queue that nobody empties."""
     workdir = make_run()
     monkeypatch.setattr(event_files, "append_bytes", lambda path, data: 1 / 0)
-    progress = Progress(workdir, 10, 0)
+    progress = Progress(workdir, Config())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for number in range(100):

@@ -14,8 +14,8 @@ from transformer.checkpoint.task_model import make_model, smallest_batch
 from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
 from transformer.data.files.labels import Labels
-from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
 from transformer.data.tokenizers.files import Tokenizer, save_tokenizers
+from transformer.data.tokenizers.lists import PiecesTokenizer
 from transformer.workdir import WorkDir
 
 WORDS = [f"w{i}" for i in range(20)]

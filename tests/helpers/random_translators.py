@@ -6,7 +6,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from tests.helpers.tiny_models import make_batch, random_params, tiny_config
 from transformer.checkpoint.restore import Run
 from transformer.config import Config, DecodingConfig
-from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
+from transformer.data.tokenizers.lists import PiecesTokenizer
 from transformer.inference.translator import Translator
 from transformer.interop.portable_model import PortableModel
 from transformer.interop.weights.named_arrays import flat_parameters

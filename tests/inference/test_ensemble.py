@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.random_runs import WORDS, write_run
-from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
+from transformer.data.tokenizers.lists import PiecesTokenizer
 from transformer.inference.translator import Translator
 from transformer.model.ensemble import log_mean
 

@@ -38,7 +38,7 @@ def model(tokenizer):
     config = make_config("language_model")
     config.data.row_length = WINDOW
     made = LanguageModel(Run.in_memory(config, (tokenizer,)))
-    blank = WindowBatch(*np.zeros((2, 1, 1), np.int32))
+    blank = WindowBatch.zeros(1, 1)
     made.params = random_params(made.model.init, blank, deterministic=True)
     return made
 
@@ -110,7 +110,7 @@ def test_a_model_with_a_memory_has_no_end_of_its_window(tokenizer):
     config.model.block, config.model.positions = "transformer_xl", "rotary"
     config.model.segment_length, config.model.memory_length = 4, 6
     made = LanguageModel(Run.in_memory(config, (tokenizer,)))
-    blank = WindowBatch(*np.zeros((2, 1, 1), np.int32))
+    blank = WindowBatch.zeros(1, 1)
     made.params = random_params(made.model.init, blank, deterministic=True)
     expected = greedy(made, tokenizer.encode(["ab c"])[0][:-1], 2 * WINDOW)
     assert len(expected) > WINDOW

@@ -5,7 +5,7 @@ import pytest
 from sacrebleu.metrics import CHRF
 
 from tests.helpers.random_translators import WORDS, random_sentences, random_translator
-from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer, PiecesTokenizer
+from transformer.data.tokenizers.lists import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference.translation import (
     Translation,

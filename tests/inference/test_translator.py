@@ -15,8 +15,7 @@ from tests.helpers.tiny_models import random_params
 from transformer.checkpoint.restore import Run
 from transformer.data.rows import bucketing
 from transformer.data.rows.batch import Batch
-from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
-from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.lists import PieceListTokenizer, PiecesTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference import translator as translator_module
 from transformer.inference.translation import Translation, best_translations

@@ -15,7 +15,7 @@ from tests.helpers.random_translators import (
 )
 from tests.helpers.rings import others_long
 from tools.golden_translation import LANGUAGES, SENTENCES
-from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer, PiecesTokenizer
+from transformer.data.tokenizers.lists import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference.translator import Translator
 from transformer.interop.ctranslate2.write import save_ctranslate2

@@ -17,9 +17,8 @@ from tests.helpers.tiny_models import random_params
 from transformer.checkpoint.restore import Run, restore
 from transformer.checkpoint.task_model import abstract_params, make_model, smallest_batch
 from transformer.data.files.labels import Labels
-from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer
 from transformer.data.tokenizers.files import save_tokenizers
-from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.lists import CharacterTokenizer, PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference.translator import Translator
 from transformer.interop.jax_program.write import export_program, export_search

@@ -11,7 +11,7 @@ from tests.helpers.imported import GOLDEN, as_run, compute, random_model, write_
 from tests.helpers.tiny_models import tiny_config
 from transformer.config import Config
 from transformer.data.files.labels import Labels
-from transformer.data.tokenizers.characters_and_pieces import PiecesTokenizer
+from transformer.data.tokenizers.lists import PiecesTokenizer
 from transformer.inference.encoders import Classifier
 from transformer.inference.language_model import LanguageModel
 from transformer.interop.check import check_transformers

@@ -18,12 +18,12 @@ from tests.helpers.tiny_models import (
 )
 from transformer.config import ModelConfig
 from transformer.data.rows.batch import Batch
-from transformer.model.encoder_decoder import Transformer
+from transformer.model.encoder_decoder import Transformer, shift_right
 from transformer.model.layers import Block, FeedForward
 from transformer.model.loss import cross_entropy
 from transformer.model.primitives import as_batch
 from transformer.registry import register_block
-from transformer.special_tokens import PAD
+from transformer.special_tokens import PAD, SpecialIds
 
 S, T = 6, 7
 TABLE_3 = {  # the paper's millions of parameters, for a vocabulary of about 37,000
@@ -153,10 +153,11 @@ def test_cached_decoding_equals_the_full_pass(pairs, plain_arrays, options):
     encoded = encode(variables, batch.inputs, lengths)
     cache = model.apply(variables, len(pairs), 1, T, method="init_cache")
     decode_step = jax.jit(partial(model.apply, method="decode_step"))
+    decoder_inputs = shift_right(batch.targets, batch.target_positions, bos=1)
     for position in range(T):
         ancestors = np.where(np.arange(T) <= position, 0, -1)
         ancestors = np.broadcast_to(ancestors, (len(pairs), 1, T))
-        tokens = batch.decoder_inputs[:, position, None]
+        tokens = decoder_inputs[:, position, None]
         logits, cache = decode_step(
             variables, tokens, cache, np.full(len(pairs), position), position, ancestors, encoded
         )
@@ -213,3 +214,28 @@ def test_a_model_is_made_of_the_block_that_its_configuration_names():
         return model.apply(variables, *inputs, encoded, method="decode_step")[0]
 
     assert jax.eval_shape(decode, variables).shape == (1, 1, VOCAB_SIZE)
+
+
+def test_the_decoder_reads_the_targets_before():
+    """Catches inputs that run on from one sentence to the next, and the target itself."""
+    targets, positions = np.array([[6, 6, 6, 2, 9, 2]]), np.array([[0, 1, 2, 3, 0, 1]])
+    assert shift_right(targets, positions, bos=1).tolist() == [[1, 6, 6, 6, 1, 9]]
+
+
+def test_ids_of_another_vocabulary(plain_arrays):
+    """Catches a start, or padding of plain arrays, that is that of our own vocabularies."""
+    inputs, targets = plain_arrays
+    others = [np.where(ids == PAD, -1, ids) for ids in (inputs, targets)]
+    own, other = tiny_model(num_layers=1), tiny_model(num_layers=1)
+    other = other.clone(special=SpecialIds(pad=-1))
+    variables = {"params": init(own, Batch.from_arrays(inputs, targets))}
+    found, expected = (
+        model.apply(variables, *arrays, deterministic=True)
+        for model, arrays in ((other, others), (own, plain_arrays))
+    )
+    is_real = targets != PAD
+    np.testing.assert_allclose(found[is_real], expected[is_real], atol=1e-6)
+    started = own.clone(special=SpecialIds(bos=7)).apply(
+        variables, *plain_arrays, deterministic=True
+    )
+    assert np.abs(started - expected)[:, 0].max() > 1e-3

@@ -10,7 +10,7 @@ from tests.helpers.tiny_models import tiny_config
 from transformer.data.rows.lm_batches import WindowBatch
 from transformer.model.decoder_only import CausalLM
 
-BLANK = WindowBatch(*(np.zeros((1, 1), np.int32),) * 2)
+BLANK = WindowBatch.zeros(1, 1)
 
 
 def init(config, vocab_size):

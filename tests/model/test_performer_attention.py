@@ -6,9 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.helpers.tiny_models import tiny_config
 from transformer.model import performer_attention as performer
-from transformer.model.attention import make_attention_fn
 from transformer.model.performer_attention import performer_attention, random_features
 
 B, N, H = 2, 3, 4
@@ -140,10 +138,3 @@ def test_random_features_are_orthogonal_gaussian_and_always_the_same():
     assert abs((features**2).sum(1).var() - 2 * 6) < 1.5  # of the chi-square with 6 degrees
     random_features.cache_clear()
     np.testing.assert_array_equal(random_features(6000, 6), features)
-
-
-def test_the_performers_features_are_those_of_the_configuration():
-    """Catches a setting that reaches no layer."""
-    attend = make_attention_fn("performer", tiny_config(attention_features=8))
-    expected = performer_attention(*arrays(12), num_features=8)
-    np.testing.assert_array_equal(attend(*arrays(12)), expected)

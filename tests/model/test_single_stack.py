@@ -12,7 +12,7 @@ from flax import linen as nn
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, sentence, tiny_config
 from transformer.data.rows.batch import Batch
 from transformer.data.rows.lm_batches import WindowBatch
-from transformer.data.rows.masked_batches import MASK, MaskedBatch
+from transformer.data.rows.masked_batches import MaskedBatch
 from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassifier, pool
 from transformer.model.primitives import as_batch
@@ -34,7 +34,7 @@ def make_run(model, *example):
 def packed(rows, length, targets_per_row):
     """Rows of sentences of ids as a `Batch`, whose targets are one class (0) per sentence."""
     source = np.zeros((3, len(rows), length), np.int32)
-    target = np.zeros((4, len(rows), targets_per_row), np.int32)
+    target = np.zeros((3, len(rows), targets_per_row), np.int32)
     for row, sentences in enumerate(rows):
         start = 0
         for segment, ids in enumerate(sentences, start=1):
@@ -42,7 +42,7 @@ def packed(rows, length, targets_per_row):
             source[:, row, inside] = ids, [segment] * len(ids), range(len(ids))
             target[2, row, segment - 1] = segment
             start += len(ids)
-    return Batch(*source, target[3], target[0], *target[2:0:-1])
+    return Batch(*source, target[0], *target[2:0:-1])
 
 
 def padded(sentences, length):
@@ -121,7 +121,8 @@ def test_the_next_sentence_is_predicted_from_the_pooler():
     params = random_params(model.init, batch, deterministic=True)
     run = partial(model.apply, {"params": params}, deterministic=True)
     columns = np.array([[4, 1, 0, 0]])
-    masked = MaskedBatch(*batch[:3], batch.targets, columns, np.array([[7, 5, 0, 0]]))
+    guessed = columns, np.array([[7, 5, 0, 0]]), np.array([[1, 1, 0, 0]])
+    masked = MaskedBatch(*batch[:3], batch.targets, *guessed)
     tokens, pairs = run(masked, method="predict_both")
     np.testing.assert_allclose(tokens, run(batch)[:, columns[0]], atol=1e-5)
     np.testing.assert_array_equal(tokens, run(masked))
@@ -149,7 +150,7 @@ def test_the_class_token_of_an_image_is_one_more_position():
 def test_a_causal_model_depends_on_the_past_only():
     """Catches a missing or shifted causal mask."""
     ids = RNG.integers(4, VOCAB_SIZE, (1, 7)).astype(np.int32)
-    batch = WindowBatch(ids[:, :-1], ids[:, 1:])
+    batch = WindowBatch(ids[:, :-1], ids[:, 1:], np.ones_like(ids[:, 1:], np.float32))
     run = make_run(CausalLM(CONFIG, VOCAB_SIZE), batch)
     rows = np.repeat(batch.inputs, 6, axis=0)
     others = rows.copy()
@@ -215,7 +216,7 @@ def test_a_masked_model_sees_both_ways_and_its_own_sentence_only():
     batch = packed([sentences], 10, 2)
     run = make_run(MaskedLM(CONFIG, VOCAB_SIZE), batch)
     hidden = batch.inputs.copy()
-    hidden[0, 6] = MASK
+    hidden[0, 6] = 3
     logits = run(batch)
     change = abs(run(batch._replace(inputs=hidden)) - logits).max(-1)[0]
     assert (change[:4] == 0).all() and (change[4:9] > 0).all()

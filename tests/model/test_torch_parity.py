@@ -6,6 +6,7 @@ import pytest
 
 from tests.helpers.tiny_models import VOCAB_SIZE, make_batch, random_params, sentence, tiny_model
 from transformer.model.embedding import make_position_encoding
+from transformer.model.encoder_decoder import shift_right
 
 torch = pytest.importorskip("torch")
 
@@ -85,7 +86,7 @@ def test_logits_equal_torchs(norm):
     is_source_padding = torch.tensor(batch.input_segments == 0)
     attended = make_torch_transformer(model.config, params)(
         embed(batch.inputs, batch.input_positions),
-        embed(batch.decoder_inputs, batch.target_positions),
+        embed(shift_right(batch.targets, batch.target_positions, 1), batch.target_positions),
         tgt_mask=torch.ones(7, 7).triu(1).bool(),
         src_key_padding_mask=is_source_padding,
         memory_key_padding_mask=is_source_padding,

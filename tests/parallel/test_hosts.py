@@ -38,16 +38,11 @@ def test_work_is_left_at_its_next_batch_after_a_signal():
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("localhost:1", 2), "go together"),
-        (("host", 2, 0), "--coordinator must be HOST:PORT, as 10.0.0.2:1234, not host."),
-        (("host:port", 2, 0), "--coordinator must be HOST:PORT"),
-        (("host:1", 2, 2), r"--process_id must be below --num_processes \(2\), not 2"),
-    ],
+    "flags",
+    [("localhost:1", 2), ("host", 2, 0), ("host:port", 2, 0), ("host:1", 2, 2), ("", 0, 1)],
 )
-def test_a_description_of_the_hosts_that_cannot_be_is_refused(flags, said):
+def test_a_description_of_the_hosts_that_cannot_be_is_refused(flags):
     """Catches a forgotten flag with which each host trains alone, an IndexError of JAX, and a
     process that waits for one that cannot be."""
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match="go together: HOST:PORT of process 0"):
         hosts.connect(*flags)

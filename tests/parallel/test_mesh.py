@@ -57,7 +57,12 @@ def test_minus_one_is_what_is_left(settings, shape):
 
 @pytest.mark.parametrize(
     ("devices", "rows"),
-    [([(0, 1), (1, 2)], (0, 4)), ([(2, 3), (3, None)], (4, 8)), ([(1, 2), (3, 4)], (2, 8))],
+    [
+        ([(0, 1), (1, 2)], (0, 4)),
+        ([(2, 3), (3, None)], (4, 8)),
+        ([(1, 2), (3, 4)], (2, 8)),
+        ([(None, None)], (0, 8)),  # the only host
+    ],
 )
 def test_a_host_needs_the_rows_of_its_devices(devices, rows):
     """Catches a host without the rows of one of its devices. devices: the shards of each."""
@@ -68,10 +73,3 @@ def test_a_host_needs_the_rows_of_its_devices(devices, rows):
             return {str(shard): (slice(*shard),) for shard in devices}
 
     assert rows_of_host(Sharding(), num_shards=4, num_rows=8) == rows
-
-
-def test_one_host_needs_every_row():
-    """Catches rows that no host makes where each device has all of them."""
-    mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
-    by_row = jax.sharding.NamedSharding(mesh, PartitionSpec("data"))
-    assert rows_of_host(by_row, num_shards=1, num_rows=13) == (0, 13)

@@ -4,25 +4,15 @@ import jax
 import numpy as np
 import pytest
 
-from tests.training.test_trainer import PointTask, assert_same_run, make_config, no_pictures  # noqa: F401
+from tests.training.test_trainer import assert_same_run, no_pictures, run_in_folder  # noqa: F401
 from transformer.checkpoint.open_run import load_checkpoint
 from transformer.evaluation import plots
-from transformer.exit_codes import DONE
-from transformer.training.trainer import Trainer
-from transformer.workdir import WorkDir
 
 
 def run(path, ema_decay=0.5, **training):
-    """Trains the task in a work directory that can be opened again; returns the trainer."""
-    config = make_config(**({"num_train_steps": 6} | training))
-    config.task = "images"  # without a vocabulary
-    config.optimizer.ema_decay = ema_decay
-    workdir = WorkDir(path)
-    trainer = Trainer(config, workdir, task_type=PointTask)
-    workdir.path.mkdir(exist_ok=True)
-    workdir.save_config(config)
-    assert trainer.run() == DONE
-    return trainer
+    """The trainer of a run of six steps."""
+    values = {"optimizer.ema_decay": ema_decay}
+    return run_in_folder(path, values, **({"num_train_steps": 6} | training))
 
 
 def kernel_of(trainer, checkpoint="last"):
@@ -50,14 +40,6 @@ def test_a_checkpoint_is_read_as_the_average(runs):
         mean = decay * mean + (1 - decay) * kernel
     np.testing.assert_allclose(kernel_of(trainer), mean, rtol=1e-5)
     assert np.abs(mean - plain[-1]).max() > 0.01
-
-
-def test_training_goes_on_from_its_own_parameters(runs):
-    """Catches a restore that trains the average further, or one that loses it."""
-    trainer, plain = runs
-    state = trainer.checkpoints.restore(trainer.train_step.abstract_state)
-    np.testing.assert_array_equal(state.params["Dense_0"]["kernel"], plain[-1])
-    np.testing.assert_array_equal(state.averaged.params["Dense_0"]["kernel"], kernel_of(trainer))
 
 
 def test_the_average_is_what_is_validated(runs):

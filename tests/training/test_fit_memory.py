@@ -5,14 +5,8 @@ import pytest
 from flax import linen as nn
 
 from tests.training.test_trainer import PointBatch, PointBatches, PointTask, make_config
-from transformer.parallel.stopping import Stopping
-from transformer.training.automatic import (
-    GIB,
-    choose_micro_batches,
-    choose_settings,
-    step_memory,
-)
-from transformer.training.trainer import Trainer
+from transformer.training import automatic
+from transformer.training.automatic import GIB, make_trainer, step_memory
 from transformer.workdir import WorkDir
 
 NUM_ROWS = 512
@@ -44,15 +38,13 @@ def fit(path, **training):
     """(the trainer, the choices) of a run of WideTask."""
     config = make_config(**training)
     config.task = "images"
-    choices = choose_settings(config, path)
+    return make_trainer(config, WorkDir(path), None, WideTask)
 
-    def make_trainer(config):
-        return Trainer(config, WorkDir(path), Stopping(0), WideTask)
 
-    trainer = make_trainer(choices.config)
-    if choose_micro_batches(choices, trainer):
-        trainer = make_trainer(choices.config)
-    return trainer, choices
+@pytest.fixture
+def limit(monkeypatch):
+    """Gives the devices so many bytes."""
+    return lambda limit: monkeypatch.setattr(automatic, "_memory_limit", lambda: limit)
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +55,11 @@ def needed(tmp_path_factory):
 
 
 @pytest.mark.parametrize("parts", [1, 2, 4])
-def test_the_fewest_that_fit_are_chosen(needed, parts, tmp_path):
+def test_the_fewest_that_fit_are_chosen(needed, parts, tmp_path, limit):
     """Catches a number that does not fit, and more passes than the memory asks for."""
     assert needed[1] > needed[2] > needed[4]
-    trainer, choices = fit(tmp_path, accumulate_steps=0, memory_gib=(needed[parts] + 1) / GIB)
+    limit(needed[parts] + 1)
+    trainer, choices = fit(tmp_path, accumulate_steps=0)
     assert choices.config.training.accumulate_steps == parts
     assert trainer.config == choices.config
     assert step_memory(trainer.train_step) == needed[parts]
@@ -78,9 +71,8 @@ def test_without_a_limit_there_is_one_pass(tmp_path):
     assert fit(tmp_path, accumulate_steps=0)[0].config.training.accumulate_steps == 1
 
 
-def test_what_can_never_fit_is_refused(tmp_path):
+def test_what_can_never_fit_is_refused(tmp_path, limit):
     """Catches a search without an end."""
-    with pytest.raises(
-        ValueError, match=r"still needs .* GiB of the 1e-09 GiB on each device: set"
-    ):
-        fit(tmp_path, accumulate_steps=0, memory_gib=1e-9)
+    limit(1e-9 * GIB)
+    with pytest.raises(ValueError, match=r"still needs .* GiB of the 1e-09 GiB on each device"):
+        fit(tmp_path, accumulate_steps=0)

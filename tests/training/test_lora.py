@@ -7,34 +7,20 @@ import jax
 import numpy as np
 import pytest
 
-from tests.training.test_trainer import PointTask, assert_same_run, make_config
+from tests.training.test_trainer import assert_same_run, run_in_folder
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.export import export
 from transformer.checkpoint.open_run import BASE_FILE, load_default
 from transformer.checkpoint.train_state import init_adapters, merge
-from transformer.exit_codes import DONE
-from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
-
-
-def run(path, **training):
-    """Trains the task in a work directory that can be opened again; returns the trainer."""
-    config = make_config(**training)
-    config.task = "images"  # without a vocabulary
-    workdir = WorkDir(path)
-    trainer = Trainer(config, workdir, task_type=PointTask)
-    workdir.path.mkdir(exist_ok=True)
-    workdir.save_config(config)
-    assert trainer.run() == DONE
-    return trainer
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A folder with a run, `base`, and adapters to it, `adapters`, of six steps."""
     folder = tmp_path_factory.mktemp("lora")
-    run(folder / "base", eval_every=5)
-    run(folder / "adapters", **adapting(folder))
+    run_in_folder(folder / "base", eval_every=5)
+    run_in_folder(folder / "adapters", **adapting(folder))
     return folder
 
 
@@ -77,9 +63,9 @@ def test_only_adapters_are_saved_and_restoring_merges_them(folder):
 
 def test_stopped_and_resumed_equals_undisturbed(folder, tmp_path):
     """Catches a resumption that adapts fresh parameters, or draws adapters anew."""
-    run(tmp_path / "resumed", **adapting(folder, num_train_steps=3))
-    resumed = run(tmp_path / "resumed", **adapting(folder))
-    whole = run(tmp_path / "whole", **adapting(folder))
+    run_in_folder(tmp_path / "resumed", **adapting(folder, num_train_steps=3))
+    resumed = run_in_folder(tmp_path / "resumed", **adapting(folder))
+    whole = run_in_folder(tmp_path / "whole", **adapting(folder))
     assert_same_run(resumed, whole)
 
 
@@ -98,7 +84,7 @@ def test_a_base_that_is_gone_or_changed_is_refused(folder, tmp_path):
     about = json.loads((adapters / BASE_FILE).read_text())
     (adapters / BASE_FILE).write_text(json.dumps(about | {"base": str(tmp_path / "base")}))
     load_default(adapters)
-    run(tmp_path / "base", eval_every=5, num_train_steps=10)
+    run_in_folder(tmp_path / "base", eval_every=5, num_train_steps=10)
     with pytest.raises(
         ValueError, match=r"adapters of best \(5\) of .* is now best \(10\) with other"
     ):

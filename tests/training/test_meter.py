@@ -113,20 +113,18 @@ def test_totals_go_on_from_those_of_a_checkpoint(clock):
     """Catches a resumption that begins to count anew, and device-hours of one device only."""
     before = {"seconds": 100.0, "device_hours": 0.5, "target_tokens": 7}
     meter = Meter(0, num_devices=4, trained=before, clock=clock)
-    meter.add(1, sums(10, 1.0), wait=True)
+    meter.add(1, sums(10, 1.0))
+    meter.settle()
     clock.sleep(900)
     assert meter.trained() == {"seconds": 1000.0, "device_hours": 1.5, "target_tokens": 17}
 
 
-def test_utilisation_is_the_models_arithmetic_over_the_peak(meter, clock):
-    """Catches tokens of padding or of the source in the arithmetic; 10 · 50 of 1e4 FLOP/s."""
+def test_utilisation_is_the_models_arithmetic_over_the_peak_or_left_out(meter, clock):
+    """Catches tokens of padding or of the source in the arithmetic (10 · 50 of 1e4 FLOP/s), a
+    utilisation of 0 or infinity, and a perplexity of a loss that is in no nats."""
     meter.add(1, sums(10, 1.0))
     clock.sleep(1)
     assert meter.read(1)["utilisation"] == pytest.approx(0.05)
-
-
-def test_what_is_unknown_is_left_out(clock):
-    """Catches a utilisation of 0 or infinity, and a perplexity of a loss that is in no nats."""
     meter = Meter(0, clock=clock)
     clock.sleep(1)
     meter.add(1, {name: value for name, value in sums(10, 1.0).items() if name != "nll"})

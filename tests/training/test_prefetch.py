@@ -25,6 +25,8 @@ def test_order_is_kept_and_work_is_done_ahead_by_another_thread():
     assert list(results) == [60, 70, 80, 90, 100, 110]
     assert made == list(range(5, 12))
     assert threading.get_ident() not in threads
+    assert list(prefetch(str, range(1), num_ahead=4)) == ["0"]  # fewer than are made ahead
+    assert list(prefetch(str, range(0))) == []
 
 
 def test_no_more_is_made_than_was_asked_for():
@@ -49,9 +51,3 @@ def test_error_comes_where_its_batch_would_have_come():
     assert [next(results), next(results)] == [0, 1]
     with pytest.raises(ValueError, match="step 2"):
         next(results)
-
-
-def test_fewer_steps_than_are_made_ahead():
-    """Catches batches at the end that are never yielded."""
-    assert list(prefetch(str, range(1), num_ahead=4)) == ["0"]
-    assert list(prefetch(str, range(0))) == []

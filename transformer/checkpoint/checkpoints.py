@@ -65,7 +65,7 @@ class Checkpoints:
                 self.record_score(record["step"], score, record.get("validation_loss", math.inf))
         self._manager = make_manager(self.folder, keep, self._best_of, read_only)
         self._known_good: set[int] = set()  # saved or restored by this object
-        self._abstract_params: Params = None  # shapes and types, once they have been read
+        self._abstract_params: Params = None  # those of all steps, once they have been read
 
     def save(self, state: TrainState, **notes: Any) -> None:
         """Starts to save a state under its step; notes: what is saved beside it, as JSON.
@@ -143,16 +143,13 @@ class Checkpoints:
 
         Raises whatever Orbax does if they are damaged, or ValueError.
         """
-        like = self._abstract_params or self._read_abstract_params(step)
-        params = jax.device_get(self._read(step, {"params": like})["params"])
-        # Kept, as all steps of a run agree and reading it takes as long as the parameters.
-        self._abstract_params = like
-        return params
-
-    def _read_abstract_params(self, step: int) -> Params:
-        tree = self._manager.item_metadata(step)["params"].tree
-        device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=device), tree)
+        if not self._abstract_params:  # reading it takes as long as the parameters
+            tree = self._manager.item_metadata(step)["params"].tree
+            device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+            self._abstract_params = jax.tree.map(
+                lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=device), tree
+            )
+        return jax.device_get(self._read(step, {"params": self._abstract_params})["params"])
 
     def load(self, name: str | int, num_averaged: int = 1) -> Loaded:
         """Loads the parameters of "last", "best", a step, "average:N" or "default".
@@ -169,28 +166,29 @@ class Checkpoints:
         kind, _, number = name.rpartition(":")
         if kind == "average" and number.isdigit() and int(number):
             return self._load_average(int(number))
-        if name.isdigit():
-            step, params = self._first_intact([int(name)], self.restore_params)
-            return Loaded(name, step, 1, params, self.about(step))
-        if name not in ("last", "best"):
+        if name == "last":
+            wanted = self.steps()[::-1]
+        elif name == "best":
+            wanted = self._best_first()
+        elif name.isdigit():
+            wanted = [int(name)]
+        else:
             raise ValueError(
                 f"A checkpoint is 'last', 'best', a step or 'average:N', not '{name}'."
             )
-        wanted = self.steps()[::-1] if name == "last" else self._best_first()
         step, params = self._first_intact(wanted, self.restore_params)
         of_intact = "" if step == wanted[0] else " of those intact"
-        return Loaded(f"{name}{of_intact} ({step})", step, 1, params, self.about(step))
+        shown = name if name.isdigit() else f"{name}{of_intact} ({step})"
+        return Loaded(shown, step, 1, params, self.about(step))
 
     def _check_scores(self, name: str) -> str:
         """Returns "best", or "last" for a "default" without scores; warns if some are lost."""
         with suppress(Exception):  # any type: restoring will say what is damaged
             if lost := lost_records(self._workdir, self.about(self.steps()[-1])):
                 warnings.warn(lost, stacklevel=4)
-        if self.best_step() is not None:
-            return "best"
-        if name == "best":
+        if name == "best" and self.best_step() is None:
             raise ValueError(f"No checkpoint of {self.folder} has a score yet; use 'last'.")
-        return "last"
+        return "last" if self.best_step() is None else "best"
 
     def _best_first(self) -> list[int]:
         """Returns the steps that have a score and a checkpoint, the best first."""
@@ -255,22 +253,21 @@ class Checkpoints:
             raise ValueError(
                 f"{self.folder} holds no checkpoint; train first, or name another work directory."
             )
-        has_any = False
+        num_intact = 0
         for step in steps:
             try:
                 result = read(step)
             except NewerFormatError as error:
-                raise ValueError(
-                    f"Checkpoint {step} of {self.folder} cannot be used: {error}."
-                ) from None
+                reason = f"Checkpoint {step} of {self.folder} cannot be used: {error}."
+                raise ValueError(reason) from None
             except Exception as error:  # Orbax raises eight types of error for damaged files
                 self._raise_if_passing(step, error)
-                reason = reason_of(error)
-                warnings.warn(f"Checkpoint {step} cannot be used: {reason}", stacklevel=5)
-                continue
-            has_any = True
-            yield step, result
-        if not has_any:
+                reason = f"Checkpoint {step} cannot be used: {reason_of(error)}"
+                warnings.warn(reason, stacklevel=5)
+            else:
+                num_intact += 1
+                yield step, result
+        if not num_intact:
             raise ValueError(
                 f"No checkpoint of {self.folder} could be restored; see the warnings above."
             )

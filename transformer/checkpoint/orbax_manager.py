@@ -3,7 +3,7 @@
 import logging
 import threading
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -158,15 +158,15 @@ def make_manager(folder: epath.Path, keep: int, best_of: BestOf, read_only: bool
 
 
 @contextmanager
-def _without_read_only_warning() -> Iterator[None]:
+def _without_read_only_warning() -> Generator[None]:
     """Drops Orbax's warning that a folder opened for reading is read-only."""
     logger = logging.getLogger("absl")
 
-    def is_other(record: logging.LogRecord) -> bool:
+    def says_more(record: logging.LogRecord) -> bool:
         return "is read only" not in record.getMessage()
 
-    logger.addFilter(is_other)
+    logger.addFilter(says_more)
     try:
         yield
     finally:
-        logger.removeFilter(is_other)
+        logger.removeFilter(says_more)

@@ -20,6 +20,7 @@ from transformer.model.encoder_only import (
     TokenClassifier,
 )
 from transformer.registry import OWN_TASK, TASKS, task_kind
+from transformer.special_tokens import OWN_IDS
 
 
 def make_model(config: Config, tokenizers: tuple[Tokenizer, ...], labels: Labels) -> nn.Module:
@@ -29,19 +30,20 @@ def make_model(config: Config, tokenizers: tuple[Tokenizer, ...], labels: Labels
     classes of a classifier; no names for other tasks.
     """
     sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
+    special = tokenizers[-1].special if tokenizers else OWN_IDS
     match task_kind(config.task):
         case "translation":
-            return Transformer(config.model, sizes[0], sizes[1])
+            return Transformer(config.model, *sizes, special=special)
         case "classification":
-            return TextClassifier(config.model, sizes[0], num_classes=len(labels.names))
+            return TextClassifier(config.model, sizes[0], len(labels.names), special=special)
         case "token_classification":
-            return TokenClassifier(config.model, sizes[0], num_classes=len(labels.names))
+            return TokenClassifier(config.model, sizes[0], len(labels.names), special=special)
         case "images":
             return ImageClassifier(config.model, len(labels.names))
         case "language_model":
-            return CausalLM(config.model, sizes[0])
+            return CausalLM(config.model, sizes[0], special=special)
         case "masked_lm":
-            return MaskedLM(config.model, sizes[0])
+            return MaskedLM(config.model, sizes[0], special=special)
     return TASKS[config.task].model_and_blank_batch(config)[0]
 
 
@@ -50,14 +52,14 @@ def smallest_batch(config: Config, labels: Labels) -> tuple[np.ndarray, ...]:
 
     A task that extends no built-in one says itself which batch and which model are its own.
     """
-    ids, kind = np.zeros((1, 1), np.int32), task_kind(config.task)
+    kind = task_kind(config.task)
     if kind == OWN_TASK:
         return TASKS[config.task].model_and_blank_batch(config)[1]
     if kind == "images":
         patches = to_patches(np.zeros([1, *labels.image_shape]), config.data.patch_size)
         return fill_images(patches, np.zeros(1, np.int32), 1)
     if kind == "language_model":
-        return WindowBatch(ids, ids)
+        return WindowBatch.zeros(1, 1)
     return Batch.zeros(1, 1)
 
 

@@ -19,6 +19,9 @@ from transformer.config.rules import broken_rules
 from transformer.config.setting import Setting, Settings, setting, settings_of
 from transformer.registry import TASKS
 
+# Settings of earlier versions, and the values that they now always have; None: any value is right.
+FORMER = {"training.memory_gib": None, "model.attention_features": 256}
+
 
 @dataclass
 class Config(Settings):
@@ -137,6 +140,10 @@ class Config(Settings):
         """
         try:
             data = json.loads(text)
+            for name, value in FORMER.items():
+                group, _, field_name = name.partition(".")
+                if data.get(group, {}).pop(field_name, value) != value and value is not None:
+                    raise ValueError(f"{name} is always {value} now.")
             cls._check_names(data)
             groups: dict[str, Any] = {
                 name: group(**data.pop(name, {}))

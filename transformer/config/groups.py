@@ -69,13 +69,6 @@ class TrainingConfig(Settings):
     accumulate_steps: int = count(
         1, "Micro-batches in a batch: more need less memory.", resumable=True, at_most=4096
     )
-    memory_gib: float = setting(
-        0.0,
-        "Memory of each device, in GiB, by which accumulate_steps=0 is chosen; 0: that of the "
-        "accelerator.",
-        at_least=0,
-        **SPEED_ONLY,
-    )
     label_smoothing: float = rate(0.1, "Label smoothing, ε_ls.")
     log_every: int = count(100, "Steps between two reports.", **SPEED_ONLY)
     eval_every: int = count(5000, "Steps between two evaluations.", resumable=True)

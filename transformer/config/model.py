@@ -127,9 +127,6 @@ class ModelConfig(Settings):
         "also sees every so many positions, and fixed has blocks of so many.",
         at_least=1,
     )
-    attention_features: int = setting(
-        256, "With attention=performer: number of random features; more are more exact.", at_least=1
-    )
     dtype: str = setting(
         "float32", "Computing type; parameters are float32.", choices=DTYPES, automatic="auto"
     )

@@ -17,7 +17,6 @@ from transformer.inference.scoring import weights_of
 from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
 from transformer.registry import task_kind
-from transformer.special_tokens import BOS, EOS
 from transformer.workdir import WorkDir
 
 
@@ -92,7 +91,10 @@ def translation_map(
     if of == "encoder":
         from_pieces = found.source_pieces
     elif of == "decoder":  # column t is what predicts target token t reads: BOS, or token t - 1
-        to_pieces = [*translator.tokenizer.pieces([BOS]), *found.target_pieces[:-1]]
+        to_pieces = [
+            *translator.tokenizer.pieces([translator.tokenizer.special.bos]),
+            *found.target_pieces[:-1],
+        ]
     weights = _panels(getattr(found, of), each_head)
     text = translator.source_tokenizer.join_pieces(source)
     return AttentionMap(text, translation.text, to_pieces, from_pieces, weights)
@@ -138,7 +140,7 @@ def _inputs(run: Run, example: str | np.ndarray) -> tuple[np.ndarray, list[str]]
     if task_kind(run.config.task) == "language_model":
         ids = encode_text(tokenizer, example.split("\n"))[:-1]
         if not tokenizer.line_breaks_are_text:  # such models see a text without EOS before it
-            ids = np.append(EOS, ids)
+            ids = np.append(tokenizer.special.eos, ids)
     elif task_kind(run.config.task) == "token_classification":
         ids = encode_words(tokenizer, [example], run.config.model)[0][0]
     else:

@@ -21,7 +21,6 @@ from transformer.search.continuation import (
 from transformer.search.decoding import FREE, HypothesisRules, Limits
 from transformer.search.inputs import make_rngs
 from transformer.search.sampling import Sampling
-from transformer.special_tokens import EOS, NUM_SPECIAL, UNK
 
 OPTIONS = ("temperature", "top_k", "top_p")
 NO_END = FREE  # an id that no token has, so that a text which "ends" with it never ends
@@ -57,6 +56,7 @@ class LanguageModel(Predictor):
     def __init__(self, run: Run, devices: Sequence[jax.Device] | None = None) -> None:
         super().__init__(run, devices)
         self.tokenizer = run.tokenizers[0]
+        self._eos = self.tokenizer.special.eos
         self._programs: dict[Sampling, ContinuationPrograms] = {}
 
     def generate(
@@ -139,7 +139,7 @@ class LanguageModel(Predictor):
         """Returns the text of ids: lines before each EOS, or all before one with line breaks."""
         if self.tokenizer.line_breaks_are_text:
             return self.tokenizer.decode(ids)
-        ends = np.flatnonzero(np.asarray(ids) == EOS) + 1
+        ends = np.flatnonzero(np.asarray(ids) == self._eos) + 1
         return "\n".join(self.tokenizer.decode(line) for line in np.split(ids, ends))
 
     def _method(self, num_pieces: int, one_line: bool, sampling: dict[str, Any]) -> Sampling:
@@ -150,11 +150,13 @@ class LanguageModel(Predictor):
             raise ValueError(
                 f"{unknown.pop()} is no option of generate; they are {', '.join(OPTIONS)}."
             )
-        return Sampling(HypothesisRules(EOS, self._ends(one_line)[0], "power", 0.0), **sampling)
+        return Sampling(
+            HypothesisRules(self._eos, self._ends(one_line)[0], "power", 0.0), **sampling
+        )
 
     def _encode_prompts(self, prompts: Sequence[str]) -> list[np.ndarray]:
         given = [self.encode(prompt)[:-1] for prompt in prompts]
-        if num_unknown := sum(int((ids == UNK).sum()) for ids in given):
+        if num_unknown := sum(int((ids == self.tokenizer.special.unk).sum()) for ids in given):
             warnings.warn(f"the prompts have {num_unknown} unknown tokens", stacklevel=3)
         return given
 
@@ -165,7 +167,8 @@ class LanguageModel(Predictor):
 
     def _next_window(self, text: np.ndarray, num_left: int) -> Window:
         """Returns what is generated next of a text that lacks so many tokens."""
-        start, context = EOS, text[len(text) - num_given(len(text), num_left, self._window) :]
+        num_context = num_given(len(text), num_left, self._window)
+        start, context = self._eos, text[len(text) - num_context :]
         if self.tokenizer.line_breaks_are_text and len(context):  # no EOS stands before it
             start, context = context[0], context[1:]
         return Window(start, context, min(self._window, len(context) + num_left))
@@ -176,9 +179,9 @@ class LanguageModel(Predictor):
     def _ends(self, one_line: bool) -> list[int]:
         """Returns the ids that end a continuation, first the one that also ends a hypothesis."""
         if not self.tokenizer.line_breaks_are_text:
-            return [EOS if one_line else NO_END]
-        ids = range(NUM_SPECIAL, self.tokenizer.vocab_size if one_line else 0)
-        return [EOS, *(i for i in ids if "\n" in self.tokenizer.decode([i]))]
+            return [self._eos if one_line else NO_END]
+        ids = self.tokenizer.special.others(self.tokenizer.vocab_size) if one_line else []
+        return [self._eos, *(int(i) for i in ids if "\n" in self.tokenizer.decode([i]))]
 
     @property
     def _window(self) -> int:
@@ -189,7 +192,7 @@ class LanguageModel(Predictor):
     ) -> Iterator[list[np.ndarray]]:
         """Yields the new ids of each window every `STRIDE` positions; their caches are alike."""
         length = self._cache_length(windows[0])
-        starts, stops = np.full(num_rows, EOS, np.int32), np.zeros(num_rows, np.int32)
+        starts, stops = np.full(num_rows, self._eos, np.int32), np.zeros(num_rows, np.int32)
         forced = np.full((num_rows, length), FREE, np.int32)
         for row, (start, context, stop) in enumerate(windows):
             starts[row], stops[row], forced[row, : len(context)] = start, stop, context

@@ -12,7 +12,6 @@ import numpy as np
 
 from transformer.data.tokenizers.files import Tokenizer
 from transformer.search.decoding import Hypotheses
-from transformer.special_tokens import EOS
 
 SEPARATORS = re.compile(r"[\t\n\r]")  # between the fields and lines of the text formats
 Alignment = list[tuple[int, int]]  # (source word, target word), both from 0
@@ -59,15 +58,17 @@ def best_translations(
     rows = [*zip(*hypotheses, strict=True)]
     rows.sort(key=lambda row: row[2], reverse=True)  # those of a beam are sorted, samples are not
     return [
-        Translation(tokenizer.decode(ids), float(score), float(log_prob), _to_eos(ids))
+        Translation(
+            tokenizer.decode(ids), float(score), float(log_prob), _up_to(tokenizer.special.eos, ids)
+        )
         for ids, log_prob, score in rows[:nbest]
         if score > -np.inf
     ]
 
 
-def _to_eos(ids: np.ndarray) -> list[int]:
-    """Returns ids without the padding after EOS: [7, 5, 2, 0, 0] -> [7, 5, 2]."""
-    return ids[: np.argmax(ids == EOS) + 1].tolist()
+def _up_to(eos: int, ids: np.ndarray) -> list[int]:
+    """Returns ids without the padding after EOS: 2, [7, 5, 2, 0, 0] -> [7, 5, 2]."""
+    return ids[: np.argmax(ids == eos) + 1].tolist()
 
 
 def least_risk(candidates: Sequence[Translation], *, are_samples: bool) -> Translation:

@@ -228,7 +228,7 @@ class Translator(Predictor):
     def _programs(self, search: SearchOptions) -> SearchPrograms:
         search = replace(search, seed=0, mbr=0)  # the seed is an argument of the programs
         if search not in self._searches:
-            method = search.method(self._num_unscored)
+            method = search.method(self.tokenizer.special, self._num_unscored)
             self._searches[search] = SearchPrograms(self.model, method, self.replicas)
         return self._searches[search]
 

@@ -7,7 +7,7 @@ from typing import Any
 import jinja2
 
 from transformer.config import Config, DecodingConfig
-from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer, Tokenizer
 from transformer.model.relative_positions import acts_in_attention
 from transformer.registry import POSITION_ENCODINGS, task_kind

@@ -144,8 +144,6 @@ def make_attention_fn(name: str, config: ModelConfig) -> AttentionFunction:
         return attention_fn(**options, name="alignment")  # as its weights are called in checkpoints
     if name in PATTERNS:
         return partial(attention_fn, block=config.attention_block, pattern=name)
-    if name == "performer":
-        return partial(attention_fn, num_features=config.attention_features)
     return attention_fn
 
 

@@ -8,7 +8,6 @@ from transformer.model.attention import KVCache, causal_mask
 from transformer.model.embedding import TokenEmbedding
 from transformer.model.layers import StackModel
 from transformer.model.primitives import Array
-from transformer.special_tokens import BOS, PAD, UNK
 
 
 class CausalLM(StackModel):
@@ -53,9 +52,9 @@ class CausalLM(StackModel):
 
         tokens [B, W], which stand at `positions` [B] of their sentences and are written into
         `column` of the cache; ancestors [B, W, L]: see `attention.ancestor_mask`.
-        PAD, BOS and UNK, which stand for no text, have the logit -inf.
+        Control tokens but EOS, which stand for no text, have the logit -inf.
         """
         x = self.tokens(tokens, positions[:, None], deterministic=True)
         x, cache = self.decoder.step(x, cache, column, ancestors=ancestors, positions=positions)
-        no_text = jnp.array([PAD, BOS, UNK])
+        no_text = jnp.array(self.special.silent, jnp.int32)
         return self.tokens.logits(x).at[..., no_text].set(-jnp.inf), cache

@@ -9,7 +9,6 @@ from flax import linen as nn
 from transformer.config import ModelConfig
 from transformer.model.primitives import Array, Dropout, Norm, make_embedding_norm, table_init
 from transformer.registry import POSITION_ENCODINGS
-from transformer.special_tokens import EOS
 
 
 class Embedding(nn.Module):
@@ -108,10 +107,10 @@ class LearnedPositions(nn.Module):
         return table[jnp.minimum(positions, length - 1)]
 
 
-def number_texts(ids: Array, positions: Array) -> jax.Array:
+def number_texts(ids: Array, positions: Array, eos: int) -> jax.Array:
     """Returns BERT's token types [B, S]: 0 in the first text of a sentence or pair, 1 behind it.
 
-    ids, positions [B, S], packed; EOS ends a text. For a pair and a single text, with EOS = 2:
+    ids, positions [B, S], packed; `eos` ends a text. For a pair and a single text, with eos = 2:
 
         ids        1 5 6 2 7 2 1 8 2 0
         positions  0 1 2 3 4 5 0 1 2 0
@@ -119,7 +118,7 @@ def number_texts(ids: Array, positions: Array) -> jax.Array:
         first      0 0 0 0 0 0 2 2 2 3    the same at its own position 0
         returns    0 0 0 0 1 1 0 0 0 0
     """
-    is_end = (ids == EOS).astype(jnp.int32)
+    is_end = (ids == eos).astype(jnp.int32)
     ends = jnp.cumsum(is_end, axis=1) - is_end
     first = jnp.take_along_axis(ends, jnp.arange(ids.shape[1]) - positions, axis=1)
     return jnp.minimum(ends - first, 1)
@@ -150,6 +149,7 @@ class TokenEmbedding(nn.Module):
     config: ModelConfig
     vocab_size: int
     has_logits: bool = True
+    eos: int = 2  # ends each text of a pair
 
     def setup(self) -> None:
         self.table = Embedding(self.config, self.vocab_size, self.has_logits)
@@ -164,7 +164,7 @@ class TokenEmbedding(nn.Module):
         """Returns [..., D] of ids [...] at positions [...]; [B, S] if there are token types."""
         x, vectors = self.table(ids), self.positions(positions)
         if self.config.token_types:
-            vectors = vectors + self.types[number_texts(ids, positions)]
+            vectors = vectors + self.types[number_texts(ids, positions, self.eos)]
         return add_positions(x, vectors, self.norm, self.dropout, deterministic=deterministic)
 
     def logits(self, x: jax.Array, *, deterministic: bool = True) -> jax.Array:

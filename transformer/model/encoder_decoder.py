@@ -58,17 +58,16 @@ class Transformer(StackModel):
 
         They are float32, but in training (not `deterministic`) of the computing type.
         inputs: a packed `Batch`; or ids [B, S] with targets [B, T], one sentence pair per row, each
-        with EOS at its end and PAD behind it. Raises ValueError if ids come without targets.
+        with EOS at its end and `special.pad` behind it. Raises ValueError for ids without targets.
         """
         if targets is None and not isinstance(inputs, Batch):
             raise ValueError("A Transformer takes a Batch, or inputs [B, S] and targets [B, T].")
-        batch = as_batch(inputs, targets)
+        batch = as_batch(inputs, targets, pad=self.special.pad)
+        decoder_inputs = shift_right(batch.targets, batch.target_positions, self.special.bos)
         encoded = self.encode(
             batch.inputs, batch.input_positions, batch.input_segments, deterministic=deterministic
         )
-        x = self._embed_target(
-            batch.decoder_inputs, batch.target_positions, deterministic=deterministic
-        )
+        x = self._embed_target(decoder_inputs, batch.target_positions, deterministic=deterministic)
         mask = segment_mask(batch.target_segments, batch.target_segments)
         x = self.decoder(
             x,
@@ -142,3 +141,15 @@ class Transformer(StackModel):
     def _logits(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
         name = "softmax" if self.config.embedding_sharing == "none" else "target_embedding"
         return self._table(name).logits(x, deterministic=deterministic)
+
+
+def shift_right(targets: Array, positions: Array, bos: int) -> jax.Array:
+    """Returns the decoder's inputs [B, T]: each sentence shifted by one, `bos` in front.
+
+    positions [B, T] are 0 where a sentence begins. Two sentences, with bos = 1 and EOS = 2:
+
+        targets    7 2 9 9 2
+        positions  0 1 0 1 2
+        returns    1 7 1 9 9
+    """
+    return jnp.where(positions == 0, bos, jnp.roll(targets, 1, axis=1))

@@ -29,7 +29,8 @@ class SentenceEncoder(StackModel):
     predicts_tokens: ClassVar[bool] = False
 
     def setup(self) -> None:
-        self.tokens = TokenEmbedding(self.config, self.vocab_size, self.predicts_tokens)
+        eos = self.special.eos
+        self.tokens = TokenEmbedding(self.config, self.vocab_size, self.predicts_tokens, eos)
         self.encoder = self.make_stack()
 
     def encode(self, batch: Batch | MaskedBatch, *, deterministic: bool) -> jax.Array:
@@ -98,10 +99,12 @@ class MaskedLM(SentenceEncoder):
         """Returns logits [B, K, V] of the tokens to guess, or [B, S, V] of all positions.
 
         They are float32, but in training (not `deterministic`) of the computing type.
-        inputs: a `MaskedBatch`; or a packed `Batch`, or ids [B, S] of one sentence per row with PAD
-        behind it.
+        inputs: a `MaskedBatch`; or a packed `Batch`, or ids [B, S] of one sentence per row with
+        `special.pad` behind it.
         """
-        batch = inputs if isinstance(inputs, MaskedBatch) else as_batch(inputs)
+        batch = (
+            inputs if isinstance(inputs, MaskedBatch) else as_batch(inputs, pad=self.special.pad)
+        )
         x = self.encode(batch, deterministic=deterministic)
         if self.is_initializing() and self.config.pooling == "pooler":
             pooled = self.pooler(x)
@@ -146,9 +149,9 @@ class TextClassifier(SentenceEncoder):
         """Returns logits [B, T, num_classes] float32, T being the number of sentences per row.
 
         inputs: a packed `Batch` with one target per sentence; or ids [B, S] of one sentence per row
-        with PAD behind it: T = 1.
+        with `special.pad` behind it: T = 1.
         """
-        batch = as_batch(inputs)
+        batch = as_batch(inputs, pad=self.special.pad)
         x = pool(self.encode(batch, deterministic=deterministic), batch, self.config.pooling)
         return self.classes(self.pooler(x) if self.config.pooling == "pooler" else x)
 
@@ -164,7 +167,8 @@ class TokenClassifier(SentenceEncoder):
 
     def __call__(self, inputs: Batch | Array, *, deterministic: bool) -> jax.Array:
         """Returns logits [B, S, num_classes] float32; inputs: as of `MaskedLM`."""
-        return self.classes(self.encode(as_batch(inputs), deterministic=deterministic))
+        batch = as_batch(inputs, pad=self.special.pad)
+        return self.classes(self.encode(batch, deterministic=deterministic))
 
 
 class ImageClassifier(StackModel):

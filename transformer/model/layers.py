@@ -24,6 +24,7 @@ from transformer.model.attention import (
 from transformer.model.primitives import Array, Dropout, kernel_init, make_layer_norm
 from transformer.model.relative_positions import acts_in_attention
 from transformer.registry import BLOCKS, SELF_ATTENTION_ONLY, SOURCE_ATTENTION_ONLY
+from transformer.special_tokens import OWN_IDS, SpecialIds
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "relu": nn.relu,
@@ -301,6 +302,7 @@ class StackModel(nn.Module):
 
     config: ModelConfig
     _: KW_ONLY
+    special: SpecialIds = OWN_IDS  # of the vocabulary, of the target's if there are two
     remat: bool = False
     scan_layers: bool = False
 

@@ -25,7 +25,7 @@ def performer_attention(
     *,
     mask: Array | None = None,
     dropout: WeightsDropout | None = None,
-    num_features: int,
+    num_features: int = 256,
 ) -> jax.Array:
     """Approximates equation (1) by positive orthogonal random features, FAVOR+ (arXiv 2009.14794).
 

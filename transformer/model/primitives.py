@@ -13,13 +13,13 @@ Norm = nn.LayerNorm | nn.RMSNorm
 GPT2_DEVIATION = 0.02
 
 
-def as_batch(inputs: Batch | Array, targets: Array | None = None) -> Batch:
+def as_batch(inputs: Batch | Array, targets: Array | None = None, *, pad: int = 0) -> Batch:
     """Returns a packed `Batch` as it is, and ids [B, S] and [B, T] as of `Batch.from_arrays`.
 
     Raises ValueError if a `Batch`, which has targets, comes with others.
     """
     if not isinstance(inputs, Batch):
-        return Batch.from_arrays(inputs, targets, xp=jnp)
+        return Batch.from_arrays(inputs, targets, pad=pad, xp=jnp)
     if targets is not None:
         raise ValueError("A packed Batch has its own targets: give either it or two arrays.")
     return inputs

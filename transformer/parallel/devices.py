@@ -3,7 +3,6 @@
 import glob
 import importlib.util
 import os
-import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -50,10 +49,7 @@ def find_chip(device_kind: str) -> Chip | None:
 ACCELERATORS = {  # device files, and the packages with which JAX uses them
     "/dev/nvidia[0-9]*": ("jax_cuda12_plugin", "jax_cuda13_plugin"),
     "/dev/accel[0-9]*": ("libtpu",),
-    "/dev/vfio/[0-9]*": ("libtpu",),  # and any other PCI device that is passed through
 }
-IOMMU_GROUPS = "/sys/kernel/iommu_groups"  # what is passed through, by the numbers of /dev/vfio
-GOOGLE = "0x1ae0"  # the vendor of a PCI device, as Linux says it
 
 
 def check_accelerator(
@@ -65,13 +61,10 @@ def check_accelerator(
     """
     # pyrefly: ignore[missing-attribute]  # jax.config makes its attributes at run time
     is_cpu_chosen = "cpu" in (jax.config.jax_platforms or "")
-    found = {
-        pattern: sorted(filter(_may_be_accelerator, glob.glob(pattern))) for pattern in accelerators
-    }
-    found = {pattern: files[0] for pattern, files in found.items() if files}
-    if not found or is_cpu_chosen or jax.default_backend() != "cpu":
+    files = {pattern: file for pattern in accelerators for file in glob.glob(pattern)[:1]}
+    if not files or is_cpu_chosen or jax.default_backend() != "cpu":
         return
-    for pattern, file in found.items():
+    for pattern, file in files.items():
         if any(importlib.util.find_spec(package) for package in accelerators[pattern]):
             raise ValueError(
                 f"There is an accelerator ({file}), but JAX cannot use it: another process may "
@@ -79,17 +72,9 @@ def check_accelerator(
                 f"the CPU."
             )
     say(
-        f"There is an accelerator ({next(iter(found.values()))}), but JAX is installed for the CPU "
+        f"There is an accelerator ({next(iter(files.values()))}), but JAX is installed for the CPU "
         f"only; to use it: pip install -e '.[cuda12]' (or cuda13, tpu)."
     )
-
-
-def _may_be_accelerator(file: str) -> bool:
-    """Whether a device file may be an accelerator's: those in /dev/vfio are if Google made them."""
-    if os.path.basename(os.path.dirname(file)) != "vfio":
-        return True
-    vendors = glob.glob(f"{IOMMU_GROUPS}/{os.path.basename(file)}/devices/*/vendor")
-    return any(pathlib.Path(vendor).read_text().strip() == GOOGLE for vendor in vendors)
 
 
 def host_device() -> jax.Device:
@@ -111,8 +96,12 @@ def use_cores_as_devices(max_devices: int = 8) -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     # pyrefly: ignore[missing-attribute]  # as above
     is_chosen = jax.config.jax_num_cpu_devices > 0 or "device_count" in flags
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if is_chosen or not cores:
-        return
-    with suppress(RuntimeError):  # JAX has started
-        jax.config.update("jax_num_cpu_devices", min(cores, max_devices))
+    if not is_chosen:
+        with suppress(RuntimeError):  # JAX has started
+            jax.config.update("jax_num_cpu_devices", min(num_cores(), max_devices))
+
+
+def num_cores() -> int:
+    """Returns the number of cores that this process may use."""
+    affinity = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+    return len(affinity) or os.cpu_count() or 1

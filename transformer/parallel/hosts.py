@@ -19,7 +19,6 @@ from transformer.files.reading import reason_of
 from transformer.parallel.stopping import Interruption, Stopping
 
 WAIT_SECONDS = 300  # for the other hosts to start
-SAY_EVERY = 30  # seconds, while waiting for other hosts
 HEARTBEAT_SECONDS = 45  # without a sign of life from a host, after which it counts as lost
 
 _stopping: Stopping | None = None  # that of the evaluation that all hosts are in
@@ -38,26 +37,16 @@ def connect(
     Without arguments the hosts of a TPU slice, of Slurm and of Open MPI find each other, and any
     other process is alone. JAX aborts the process if the others do not come in time.
 
-    Args:
-      coordinator: "host:port" of process 0.
-      num_processes: how many processes there are.
-      process_id: which of them this is, from 0.
-      wait_seconds: how long the others may take to start.
-
-    Raises ValueError if only some of the first three are given or make no sense, or if the hosts
-    are not found.
+    coordinator: "host:port" of process 0. process_id: which this is, from 0. wait_seconds: how long
+    the others may take to start. Raises ValueError if only some of the first three are given or
+    make no sense, or if the hosts are not found.
     """
-    given = (bool(coordinator), num_processes > 0, process_id >= 0)
-    if any(given) and not all(given):
+    is_given = bool(coordinator) or num_processes > 0 or process_id >= 0
+    is_whole = re.fullmatch(r"\S+:[0-9]{1,5}", coordinator) and 0 <= process_id < num_processes
+    if is_given and not is_whole:
         raise ValueError(
             "--coordinator, --num_processes and --process_id go together: HOST:PORT of process 0, "
-            "how many processes there are, and which of them this is, from 0."
-        )
-    if coordinator and not re.fullmatch(r"\S+:[0-9]{1,5}", coordinator):
-        raise ValueError(f"--coordinator must be HOST:PORT, as 10.0.0.2:1234, not {coordinator}.")
-    if num_processes and process_id >= num_processes:
-        raise ValueError(
-            f"--process_id must be below --num_processes ({num_processes}), not {process_id}."
+            "as 10.0.0.2:1234, how many processes there are, and which of them this is, from 0."
         )
     # Otherwise a C++ thread of JAX handles SIGTERM, and our handler never runs.
     jax.config.update("jax_enable_preemption_service", False)
@@ -65,13 +54,13 @@ def connect(
         jax.distributed.initialize(
             coordinator_address=coordinator or None,
             num_processes=num_processes or None,
-            process_id=process_id if all(given) else None,
+            process_id=process_id if is_given else None,
             initialization_timeout=int(wait_seconds),
             heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
             shutdown_timeout_seconds=HEARTBEAT_SECONDS,
         )
     except (ValueError, RuntimeError) as error:
-        if all(given) or "coordinator_address" not in str(error):
+        if is_given or "coordinator_address" not in str(error):
             reason = reason_of(error)
             raise ValueError(f"The hosts of this run cannot be found: {reason}") from error
     return jax.process_index() == 0

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from jax.experimental import mesh_utils
@@ -127,12 +128,11 @@ class Parallel(ABC):
 
     def abstract(self, init_fn: Callable[[], Tree]) -> Tree:
         """Returns the shapes, types and shardings of what `init` returns; nothing is computed."""
-        return jax.tree_util.tree_map_with_path(
-            lambda path, x: jax.ShapeDtypeStruct(
-                x.shape, x.dtype, sharding=self._sharding_of(path, x)
-            ),
-            jax.eval_shape(init_fn),
-        )
+
+        def abstract(path: jax.tree_util.KeyPath, x: Any) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._sharding_of(path, x))
+
+        return jax.tree_util.tree_map_with_path(abstract, jax.eval_shape(init_fn))
 
     def init(self, init_fn: Callable[[], Tree]) -> Tree:
         """Computes init_fn() with each array where it belongs; the same numbers on any mesh."""
@@ -159,7 +159,7 @@ class Parallel(ABC):
         """How an array [devices] lies with a number on each device, and the sum of such a one."""
         devices = Mesh(self.mesh.devices.ravel(), ("devices",))
         by_device = NamedSharding(devices, PartitionSpec("devices"))
-        return by_device, jax.jit(_sum, out_shardings=NamedSharding(devices, PartitionSpec()))
+        return by_device, jax.jit(jnp.sum, out_shardings=NamedSharding(devices, PartitionSpec()))
 
     def bytes_per_device(self, tree: Any) -> int:
         """Returns the memory of arrays, or of abstract ones, on the fullest device."""
@@ -169,12 +169,8 @@ class Parallel(ABC):
         )
 
 
-def _identity(tree: Tree) -> Tree:
+def _identity(tree: Tree) -> Tree:  # not a lambda: it is compiled once
     return tree
-
-
-def _sum(x: jax.Array) -> jax.Array:
-    return x.sum()
 
 
 class Sharded(Parallel):

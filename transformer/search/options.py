@@ -7,7 +7,7 @@ from transformer.config import MOST_EXTRA, MOST_HYPOTHESES, DecodingConfig
 from transformer.search.beam_search import BeamSearch
 from transformer.search.decoding import HypothesisRules, make_length_penalty
 from transformer.search.sampling import Sampling, check_sampling
-from transformer.special_tokens import BOS, EOS
+from transformer.special_tokens import OWN_IDS, SpecialIds
 
 HYPOTHESES = dict.fromkeys(("beam_size", "nbest", "mbr"), MOST_HYPOTHESES)
 LARGEST = HYPOTHESES | dict.fromkeys(("max_extra_length", "min_length"), MOST_EXTRA)
@@ -93,13 +93,14 @@ class SearchOptions:
         """Returns the number of columns that suffice for all sentences of a bucket."""
         return bucket + self.max_extra_length
 
-    def method(self, num_unscored: int = 0) -> BeamSearch | Sampling:
+    def method(self, special: SpecialIds = OWN_IDS, num_unscored: int = 0) -> BeamSearch | Sampling:
         """Returns the search method that these options describe.
 
-        num_unscored: see `HypothesisRules`; 1 if every translation begins with its language.
+        special: the ids with which a hypothesis begins and ends. num_unscored: see
+        `HypothesisRules`; 1 if every translation begins with its language.
         """
         penalty = self.length_penalty, self.alpha
-        rules = HypothesisRules(BOS, EOS, *penalty, self.min_length, num_unscored)
+        rules = HypothesisRules(special.bos, special.eos, *penalty, self.min_length, num_unscored)
         if self.sample:
             return Sampling(rules, self.nbest, self.temperature, self.top_k, self.top_p)
         if self.beam_size == 1:

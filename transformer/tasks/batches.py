@@ -38,10 +38,6 @@ class BatchesInParts(Batches, Protocol):
         ...
 
 
-TrainingT = TypeVar("TrainingT", bound=Batches)
-ValidationT = TypeVar("ValidationT", bound=Batches)
-
-
 def prefetch(
     make_batch: Callable[[int], T], steps: Iterable[int], num_ahead: int = 2
 ) -> Generator[T, None, None]:

@@ -1,4 +1,4 @@
-"""The task of classifying sentences."""
+"""The tasks of classifying sentences, and each word of a sentence: entities, parts of speech."""
 
 import json
 from collections import Counter
@@ -6,20 +6,31 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from etils.epath import PathLike
 
+from transformer.checkpoint.train_state import Params
 from transformer.config import Config, DataConfig
 from transformer.console import quantity
-from transformer.data.corpora.cleaning import filter_by_length, length_warnings
+from transformer.data.corpora.cleaning import length_warnings
 from transformer.data.files.texts import (
     LabelledTexts,
     load_evaluation_examples,
+    load_labelled_words,
     load_training_examples,
 )
-from transformer.data.rows.encoded_texts import encode_texts, sides
+from transformer.data.rows.encoded_texts import (
+    encode_texts,
+    encode_words,
+    label_first_pieces,
+    sides,
+)
 from transformer.data.rows.packing import PackedBatches, num_rows_of_batch
 from transformer.data.rows.ragged import Ragged
+from transformer.evaluation.classification import entities, evaluate_tagger
+from transformer.inference.encoders import Tagger
 from transformer.inference.file_job import Answerer
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
@@ -27,13 +38,14 @@ from transformer.tasks.labelled import LabelledTask
 from transformer.workdir import WorkDir
 
 
-class ClassificationTask(LabelledTask[PackedBatches]):
+class ClassificationTask(LabelledTask):
     """Packs sentences as translation does: the target of a sentence is one id, its class.
 
     T, the number of targets in a row, is that of the sentences of mean length that fit S. A
     subclass may have other targets, and another predictor.
     """
 
+    training_batches: PackedBatches
     verb: ClassVar[str] = "classify"  # the method of `predictor`
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
@@ -58,13 +70,7 @@ class ClassificationTask(LabelledTask[PackedBatches]):
     ) -> tuple[PackedBatches, Counter[str]]:
         """Returns batches of the sentences that fit a row, and counts of the others."""
         length = self.config.data.row_length
-        source, target = self._encode(texts, labels)
-        kept, skipped, _ = filter_by_length(source, target, length, max_length_ratio=0)
-        if not len(kept):
-            raise ValueError(
-                f"No sentence has at most data.row_length ({length}) pieces; raise it."
-            )
-        source, target = source.take(kept), target.take(kept)
+        source, target, skipped = self._fitting(*self._encode(texts, labels), "sentence")
         batches = PackedBatches(
             source,
             target,
@@ -99,22 +105,14 @@ class ClassificationTask(LabelledTask[PackedBatches]):
 
     @classmethod
     def load_answerer(
-        cls,
-        path: PathLike,
-        checkpoint: str,
-        options: Mapping[str, Any],
-        *,
-        dtype: str | None = None,
-        batch_size: int | None = None,
+        cls, path: PathLike, checkpoint: str, options: Mapping[str, Any], **restoring: Any
     ) -> Answerer:
         """Returns what gives the `answer` to each line, with the option "jsonl" as JSON."""
-        classifier = cls.predictor.from_checkpoint(
-            path, checkpoint, dtype=dtype, batch_size=batch_size
-        )
+        classifier = cls.predictor.from_checkpoint(path, checkpoint, **restoring)
 
         def answer(texts: list[str]) -> list[str]:
-            found = getattr(classifier, cls.verb)(texts)
-            pairs = [cls.answer(*pair) for pair in zip(texts, found, strict=True)]
+            answers = getattr(classifier, cls.verb)(texts)
+            pairs = [cls.answer(*pair) for pair in zip(texts, answers, strict=True)]
             is_json = options.get("jsonl")
             return [json.dumps(row, ensure_ascii=False) if is_json else line for line, row in pairs]
 
@@ -127,40 +125,32 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         )
 
     @staticmethod
-    def answer(text: str, found: Any) -> tuple[str, dict[str, Any]]:
+    def answer(text: str, predicted: Any) -> tuple[str, dict[str, Any]]:
         """Returns what eval.py --input writes for a text: the class, with --jsonl the rest too."""
-        row = {"text": text, "label": found.label, "probabilities": found.probabilities}
-        return found.label, row
+        row = {"text": text, "label": predicted.label, "probabilities": predicted.probabilities}
+        return predicted.label, row
 
     def training_contents(self) -> list[Any]:
-        return _arrays(self.training_batches)
-
-    def data_contents(self) -> list[Any]:
-        validation = _arrays(self.validation_batches)
-        return [*self.training_contents(), *validation, self.validation, self.test_examples]
+        sides = self.training_batches.source, self.training_batches.target
+        return [array for side in sides for array in (side.flat, side.starts)]
 
     @cached_property
     def cost_per_step(self) -> StepCost:
         source, model = self.training_batches.source, self.config.model
         num_targets = self.training_batches.target.lengths.sum()
         outputs = num_targets * model.d_model * len(self.labels.names)
-        flops = stack_flops(model, source.lengths, outputs=outputs)
-        num_steps = self.training_batches.batches_per_epoch
-        return StepCost(flops / num_steps, num_targets / num_steps)
+        return self._cost_of_epoch(stack_flops(model, source.lengths, outputs=outputs), num_targets)
 
     def summary_lines(self) -> list[str]:
         batches = self.training_batches
         length, num_targets = batches.shape
         fill = (batches[0].input_segments != 0).mean()
-        lines = [
-            f"data        {self.config.data.corpus}: {len(batches.source):,} training sentences of "
-            f"{len(self.labels.names)} classes; left out: {self._skipped_text()}",
-            f"vocabulary  {self.tokenizer.vocab_size:,} pieces",
-            self._batch_line(
-                f"{length} tokens, {fill:.1%} of them real", f", {num_targets} targets"
-            ),
-            f"validation  {quantity(len(self.validation[0]), 'sentence')}",
-        ]
+        lines = self._lines(
+            f": {len(batches.source):,} training sentences of {len(self.labels.names)} classes; "
+            f"{self._left_out}",
+            f"{length} tokens, {fill:.1%} of them real, {num_targets} targets",
+            quantity(len(self.validation[0]), "sentence"),
+        )
         for warning in length_warnings(self.num_skipped, len(batches.source)):
             lines.append(f"warning     {warning}")
         for reason, count in self.num_skipped_validation.items():
@@ -170,7 +160,49 @@ class ClassificationTask(LabelledTask[PackedBatches]):
         return lines
 
 
-def _arrays(batches: PackedBatches) -> list[Any]:
-    """Returns the ids of all texts and classes, and where each begins."""
-    both = batches.source, batches.target
-    return [array for side in both for array in (side.flat, side.starts)]
+class TokenClassificationTask(ClassificationTask):
+    """The first piece of a word has its class as the target, from 1; 0 stands at all others.
+
+    The best checkpoint is that of the highest F1 of entities, or accuracy where there are none.
+    """
+
+    predictor, verb = Tagger, "tag"
+    score = staticmethod(evaluate_tagger)
+
+    def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
+        super().__init__(config, parallel, workdir)
+        has_entities = any(entities(labels.split()) for labels in self.validation[1])
+        self.selection_key = "validation_f1" if has_entities else "validation_accuracy"
+
+    def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> tuple[Ragged, Ragged]:
+        source, firsts = encode_words(self.tokenizer, texts, self.config.model)
+        classes = self.labels.encode(self.names_in(labels))
+        return source, label_first_pieces(source, firsts, classes)
+
+    @staticmethod
+    def load_training(data: DataConfig) -> LabelledTexts:
+        return load_labelled_words(data, data.train_split)
+
+    @staticmethod
+    def names_in(labels: Sequence[str]) -> Sequence[str]:
+        return [name for row in labels for name in row.split()]
+
+    @staticmethod
+    def load_split(
+        data: DataConfig, split: str, classes: Sequence[str]
+    ) -> tuple[list[str], list[str]]:
+        return load_labelled_words(data, split, classes)[:2]
+
+    def loss_fn(
+        self, params: Params, batch: Any, rng: jax.Array | None
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        counts = batch.targets != 0
+        batch = batch._replace(
+            targets=jnp.maximum(batch.targets - 1, 0),
+            target_segments=jnp.where(counts, batch.target_segments, 0),
+        )
+        return super().loss_fn(params, batch, rng)
+
+    @staticmethod
+    def answer(text: str, predicted: Any) -> tuple[str, dict[str, Any]]:
+        return " ".join(predicted), {"words": text.split(), "labels": predicted}

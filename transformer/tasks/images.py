@@ -17,8 +17,10 @@ from transformer.tasks.labelled import LabelledTask
 from transformer.workdir import WorkDir
 
 
-class ImageTask(LabelledTask[ImageBatches]):
+class ImageTask(LabelledTask):
     """Classifies images cut into patches; `training.batch_tokens` counts patches."""
+
+    training_batches: ImageBatches
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -71,9 +73,6 @@ class ImageTask(LabelledTask[ImageBatches]):
         batches = self.training_batches
         return [to_patches(batches.images, batches.patch_size), batches.targets]
 
-    def data_contents(self) -> list[np.ndarray]:
-        return [*self.training_contents(), *map(np.asarray, self.validation)]
-
     @property
     def cost_per_step(self) -> StepCost:
         batches, model = self.training_batches, self.config.model
@@ -84,9 +83,9 @@ class ImageTask(LabelledTask[ImageBatches]):
 
     def summary_lines(self) -> list[str]:
         shape = " × ".join(map(str, self.labels.image_shape))
-        return [
-            f"data        {self.config.data.corpus}: {len(self.training_batches.targets):,} "
-            f"training images of {shape}, {len(self.labels.names)} classes",
-            self._batch_line(f"{self.num_patches} patches"),
-            f"validation  {quantity(len(self.validation[1]), 'image')}",
-        ]
+        return self._lines(
+            f": {len(self.training_batches.targets):,} training images of {shape}, "
+            f"{len(self.labels.names)} classes",
+            f"{self.num_patches} patches",
+            quantity(len(self.validation[1]), "image"),
+        )

@@ -3,34 +3,26 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 from etils.epath import PathLike
 
-from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import Params
 from transformer.config import DataConfig
 from transformer.data.files.labels import FILE, Labels
 from transformer.evaluation.classification import evaluate_classifier
 from transformer.evaluation.scores import TaskScores
 from transformer.inference.encoders import Classifier
-from transformer.tasks.batches import TrainingT
 from transformer.tasks.task import Metrics, Task
 
 
-class LabelledTask(Task[TrainingT, TrainingT], ABC):
+class LabelledTask(Task, ABC):
     """Validates by accuracy; a subclass's constructor also sets `labels` and `validation`."""
 
     selection_key, higher_is_better = "validation_accuracy", True
-    predictor: ClassVar[Any] = Classifier
+    predictor = Classifier
     score: ClassVar[Callable[..., TaskScores]] = staticmethod(evaluate_classifier)
     validation: tuple[Any, Sequence[str]]  # examples as `Classifier.classify` takes them, labels
-
-    @cached_property
-    def classifier(self) -> Any:
-        """The `predictor` that validation computes with."""
-        return self.predictor(Run.in_memory(self.config, self.tokenizers, self.labels))
 
     @staticmethod
     @abstractmethod
@@ -46,33 +38,27 @@ class LabelledTask(Task[TrainingT, TrainingT], ABC):
         """
         if self.workdir.has_run:
             return Labels.load(self.workdir.path)
-        found = Labels.from_labels(labels, image_shape)
+        new = Labels.from_labels(labels, image_shape)
         if self._source and (self._source / FILE).is_file():
-            theirs = Labels.load(self._source.path)
-            if theirs.image_shape == found.image_shape and set(found.names) <= set(theirs.names):
-                return theirs
-        return found
+            former = Labels.load(self._source.path)
+            if former.image_shape == new.image_shape and set(new.names) <= set(former.names):
+                return former
+        return new
 
     def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
         """Returns (metrics, every text with what it should have been given and what it was)."""
-        with self._whole_params(self.classifier, params):
-            result = self.score(self.classifier, *self.validation, "validation")
+        with self._predicting(params) as classifier:
+            result = self.score(classifier, *self.validation, "validation")
         metrics = self.evaluate_loss(params)
         metrics |= {f"validation_{name}": score.value for name, score in result.scores.items()}
         rows = [list(row.values())[:3] for row in result.rows]
         return metrics, [
-            f"    {text}\n    = {label}\n    > {found}" for text, label, found in rows if text
+            f"    {text}\n    = {label}\n    > {answer}" for text, label, answer in rows if text
         ]
 
     @classmethod
     def score_split(
-        cls,
-        path: PathLike,
-        checkpoint: str,
-        split: str,
-        *,
-        corpus: str | None = None,
-        **options: Any,
+        cls, path: PathLike, checkpoint: str, split: str, *, corpus: str = "", **options: Any
     ) -> TaskScores:
         classifier = cls.predictor.from_checkpoint(path, checkpoint, **options)
         data = replace(classifier.config.data, corpus=corpus or classifier.config.data.corpus)

@@ -1,13 +1,12 @@
 """The task of causal language modelling: each token is predicted from those before it."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 from etils.epath import PathLike
 
-from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.rows.lm_batches import (
@@ -28,15 +27,13 @@ MAX_SAMPLE_TOKENS = 200
 ROWS_OF_MEMORY = 8  # an evaluated row has so many times the tokens of `model.evaluation_memory`
 
 
-class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
+class LanguageModelTask(PlainTextTask):
     """Trains on windows that begin anywhere in the text; validation sees every token once."""
 
     config_name, target_unit = "language_model", "piece"
-
-    @cached_property
-    def generator(self) -> LanguageModel:
-        """Continues a text, as a sample of what is learnt."""
-        return LanguageModel(Run.in_memory(self.config, (self.tokenizer,)))
+    training_batches: RandomWindows
+    validation_batches: ConsecutiveWindows
+    predictor = LanguageModel
 
     @staticmethod
     def make_training_batches(
@@ -44,6 +41,7 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
     ) -> RandomWindows:
         return RandomWindows(
             encode_text(tokenizer, lines),
+            start=tokenizer.special.eos,
             length=config.data.row_length,
             rows_per_batch=rows_per_batch(config),
             seed=config.training.seed,
@@ -57,6 +55,7 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
         num_rows = max(1, config.training.batch_tokens // length)
         return ConsecutiveWindows(
             encode_text(tokenizer, lines),
+            start=tokenizer.special.eos,
             length=length,
             rows_per_batch=-(-num_rows // num_parts),
         )
@@ -64,8 +63,8 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[CausalLM, WindowBatch]:
         model = CausalLM(config.model, config.tokenizer.vocab_size)
-        ids = np.zeros((rows_per_batch(config), config.data.row_length), np.int32)
-        return with_training_options(model, config), WindowBatch(inputs=ids, targets=ids)
+        batch = WindowBatch.zeros(rows_per_batch(config), config.data.row_length)
+        return with_training_options(model, config), batch
 
     @classmethod
     def cost_without_data(cls, config: Config) -> StepCost:
@@ -74,22 +73,16 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
     def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
         """Returns (metrics, one text that the model generates from nothing)."""
         num_tokens = min(MAX_SAMPLE_TOKENS, self.config.data.row_length)
-        with self._whole_params(self.generator, params):
-            (text,) = self.generator.generate([""], num_pieces=num_tokens)
+        with self._predicting(params) as model:
+            (text,) = model.generate([""], num_pieces=num_tokens)
         return self.evaluate_loss(params), ["\n".join(f"    {line}" for line in text.split("\n"))]
 
     @classmethod
     def load_answerer(
-        cls,
-        path: PathLike,
-        checkpoint: str,
-        options: Mapping[str, Any],
-        *,
-        dtype: str | None = None,
-        batch_size: int | None = None,
+        cls, path: PathLike, checkpoint: str, options: Mapping[str, Any], **restoring: Any
     ) -> Answerer:
         """Returns what continues each line up to its end, alike however lines are divided."""
-        model = LanguageModel.from_checkpoint(path, checkpoint, dtype=dtype, batch_size=batch_size)
+        model = LanguageModel.from_checkpoint(path, checkpoint, **restoring)
         answer = partial(model.generate, one_line=True, full_batches=True, **options)
         answer([])  # refuses impossible options
         return Answerer(
@@ -103,21 +96,17 @@ class LanguageModelTask(PlainTextTask[RandomWindows, ConsecutiveWindows]):
     def training_contents(self) -> list[np.ndarray]:
         return [self.training_batches.ids]
 
-    def data_contents(self) -> list[np.ndarray]:
-        return [*self.training_contents(), self.validation_batches.ids]
-
     @property
     def cost_per_step(self) -> StepCost:
         return cost_of_step(self.config, self.tokenizer.vocab_size)
 
     def summary_lines(self) -> list[str]:
         batches = self.training_batches
-        return [
-            f"data        {self.config.data.corpus}: {len(batches.ids):,} training pieces",
-            f"vocabulary  {self.tokenizer.vocab_size:,} pieces",
-            self._batch_line(f"{batches.length} tokens"),
-            f"validation  {len(self.validation_batches.ids):,} pieces",
-        ]
+        return self._lines(
+            f": {len(batches.ids):,} training pieces",
+            f"{batches.length} tokens",
+            f"{len(self.validation_batches.ids):,} pieces",
+        )
 
 
 def cost_of_step(config: Config, vocab_size: int) -> StepCost:

@@ -26,13 +26,15 @@ from transformer.tasks.task import Metrics, with_training_options
 from transformer.workdir import WorkDir
 
 
-class MaskedLMTask(PlainTextTask[MaskedBatches, MaskedBatches]):
+class MaskedLMTask(PlainTextTask):
     """Takes each line as a sentence; empty ones are left out, long ones cut to rows.
 
     With `model.next_sentence` it takes pairs of pieces of documents instead.
     """
 
     config_name, target_unit = "masked_lm", "masked token"
+    training_batches: MaskedBatches
+    validation_batches: MaskedBatches
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -71,13 +73,13 @@ class MaskedLMTask(PlainTextTask[MaskedBatches, MaskedBatches]):
         outputs: Any = self.model.apply(
             {"params": params}, batch, deterministic=rng is None, rngs=rngs, method="predict_both"
         )
-        logits, of_pairs = outputs
+        logits, pair_logits = outputs
         loss, nll, tokens = cross_entropy(logits, batch.targets, batch.weights)
         begins = (batch.input_positions == 0) & (batch.input_segments != 0)
         labels = jnp.where(begins, batch.pair_labels, 0)
-        pair_loss, _, num_pairs = cross_entropy(of_pairs, labels, begins)
+        pair_loss, _, num_pairs = cross_entropy(pair_logits, labels, begins)
         loss += pair_loss * self._tokens_per_pair
-        num_right = (begins & (of_pairs.argmax(-1) == labels)).sum()
+        num_right = (begins & (pair_logits.argmax(-1) == labels)).sum()
         sums = {"loss": loss, "nll": nll, "tokens": tokens}
         return loss, sums | {"pairs": num_pairs, "right": num_right}
 
@@ -107,25 +109,21 @@ class MaskedLMTask(PlainTextTask[MaskedBatches, MaskedBatches]):
     def training_contents(self) -> list[np.ndarray]:
         return [self.training_batches.packed.source.flat]
 
-    def data_contents(self) -> list[np.ndarray]:
-        return [*self.training_contents(), self.validation_batches.packed.source.flat]
-
     @cached_property
     def cost_per_step(self) -> StepCost:
         lengths = self.training_batches.packed.source.lengths
-        flops, num_targets = cost_of_sentences(self.config, lengths, self.tokenizer.vocab_size)
-        num_steps = self.training_batches.batches_per_epoch
-        return StepCost(flops / num_steps, num_targets / num_steps)
+        return self._cost_of_epoch(
+            *cost_of_sentences(self.config, lengths, self.tokenizer.vocab_size)
+        )
 
     def summary_lines(self) -> list[str]:
-        packed = self.training_batches.packed
-        return [
-            f"data        {self.config.data.corpus}: {packed.source.lengths.sum():,} training "
-            f"pieces; {self.config.data.mask_rate:.0%} of them to be guessed",
-            f"vocabulary  {self.tokenizer.vocab_size:,} pieces",
-            self._batch_line(f"{packed.shape[0]} tokens", f", {packed.fill(10):.1%} of them real"),
-            f"validation  {self.validation_batches.packed.source.lengths.sum():,} pieces",
-        ]
+        packed, rate = self.training_batches.packed, self.config.data.mask_rate
+        num_pieces = self.validation_batches.packed.source.lengths.sum()
+        return self._lines(
+            f": {packed.source.lengths.sum():,} training pieces; {rate:.0%} of them to be guessed",
+            f"{packed.shape[0]} tokens, {packed.fill(10):.1%} of them real",
+            f"{num_pieces:,} pieces",
+        )
 
 
 def rows_per_batch(config: Config) -> int:
@@ -158,4 +156,10 @@ def make_masked_batches(
     packed = PackedBatches(
         source, target, row_length=data.row_length, rows_per_batch=num_rows, seed=seed
     )
-    return MaskedBatches(packed, rate=data.mask_rate, vocab_size=tokenizer.vocab_size, seed=seed)
+    return MaskedBatches(
+        packed,
+        rate=data.mask_rate,
+        vocab_size=tokenizer.vocab_size,
+        special=tokenizer.special,
+        seed=seed,
+    )

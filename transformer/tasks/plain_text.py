@@ -14,12 +14,11 @@ from transformer.data.tokenizers.files import Tokenizer
 from transformer.evaluation.loss import evaluate_loss
 from transformer.evaluation.scores import TaskScores
 from transformer.parallel.mapping import Parallel
-from transformer.tasks.batches import TrainingT, ValidationT
 from transformer.tasks.task import Task
 from transformer.workdir import WorkDir
 
 
-class PlainTextTask(Task[TrainingT, ValidationT], ABC):
+class PlainTextTask(Task, ABC):
     """Reads the three splits of a text and makes or loads the run's tokenizer.
 
     A subclass says which model and batches are made of them, and what to call a target.
@@ -55,32 +54,24 @@ class PlainTextTask(Task[TrainingT, ValidationT], ABC):
 
     @staticmethod
     @abstractmethod
-    def make_training_batches(
-        config: Config, tokenizer: Tokenizer, lines: Sequence[str]
-    ) -> TrainingT:
+    def make_training_batches(config: Config, tokenizer: Tokenizer, lines: Sequence[str]) -> Any:
         """Returns the batches of the training text."""
 
     @staticmethod
     @abstractmethod
     def make_evaluation_batches(
         config: Config, tokenizer: Tokenizer, lines: Sequence[str], *, num_parts: int = 1
-    ) -> ValidationT:
+    ) -> Any:
         """Returns batches that hold every target once; num_parts: times smaller than training's."""
 
     @classmethod
     def score_split(
-        cls,
-        path: PathLike,
-        checkpoint: str,
-        split: str,
-        *,
-        corpus: str | None = None,
-        **options: Any,
+        cls, path: PathLike, checkpoint: str, split: str, *, corpus: str = "", **options: Any
     ) -> TaskScores:
-        restored = restore(path, checkpoint, tasks=[cls.config_name], **options)
-        config, tokenizer = restored.config, restored.tokenizers[0]
+        run = restore(path, checkpoint, tasks=[cls.config_name], **options)
+        config, tokenizer = run.config, run.tokenizers[0]
         config.data.corpus = corpus or config.data.corpus
         batches = cls.make_evaluation_batches(
             config, tokenizer, cls.load_split(config, split).lines
         )
-        return evaluate_loss(restored, batches, f"{config.data.corpus} {split}", cls.target_unit)
+        return evaluate_loss(run, batches, f"{config.data.corpus} {split}", cls.target_unit)

@@ -4,19 +4,22 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import jax
 from etils import epath
 from etils.epath import PathLike
 from flax import linen as nn
 
+from transformer.checkpoint.restore import Run
 from transformer.checkpoint.task_model import make_model
 from transformer.checkpoint.train_state import Params
 from transformer.checkpoint.warm_start import check_init_from
 from transformer.config import Config
 from transformer.console import quantity
+from transformer.data.corpora.cleaning import filter_by_length
 from transformer.data.files.labels import Labels
+from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.files import (
     Tokenizer,
     load_tokenizers,
@@ -31,7 +34,7 @@ from transformer.model.costs import StepCost
 from transformer.model.loss import Sums, make_loss_fn, perplexity
 from transformer.parallel.hosts import leave_together
 from transformer.parallel.mapping import MappedStep, Parallel
-from transformer.tasks.batches import TrainingT, ValidationT
+from transformer.tasks.batches import Batches
 from transformer.workdir import WorkDir
 
 Metrics = dict[str, float]
@@ -43,7 +46,7 @@ def with_training_options(model: ModelT, config: Config) -> ModelT:
     return model.clone(remat=config.remat, scan_layers=config.scan_layers)
 
 
-class Task(Generic[TrainingT, ValidationT]):
+class Task:
     """What a run learns: its data, model, loss and metric. One subclass per task.
 
     A subclass's constructor calls this one, reads the data, and sets `model`, `training_batches`
@@ -55,8 +58,9 @@ class Task(Generic[TrainingT, ValidationT]):
     tokenizers: tuple[Tokenizer, ...] = ()  # one, or those of source and target
     labels = Labels([])  # the classes
     make_loss_fn = staticmethod(make_loss_fn)  # of a model and its label smoothing
-    training_batches: TrainingT
-    validation_batches: ValidationT
+    training_batches: Batches
+    validation_batches: Batches
+    predictor: ClassVar[Any] = None  # the `Predictor` that uses what such a task has learnt
     label_smoothing: float
     num_skipped: Counter[str]  # training examples that were left out, by reason
     selection_key: str = "validation_loss"  # in metrics.jsonl; its best value is checkpoint "best"
@@ -114,8 +118,9 @@ class Task(Generic[TrainingT, ValidationT]):
         return []
 
     def data_contents(self) -> Sequence[Any]:
-        """Returns all that was read, as `training_contents`, to be compared between hosts."""
-        return [*self.training_batches[0], *self.validation_batches[0]]
+        """Returns what was read, as `training_contents`, to be compared between hosts."""
+        batches = self.training_batches[0], self.validation_batches[0]
+        return [*self.training_contents(), *batches[0], *batches[1]]
 
     def save(self, folder: epath.Path) -> None:
         """Writes the tokenizers and the classes, which the checkpoints then hold, too."""
@@ -150,13 +155,7 @@ class Task(Generic[TrainingT, ValidationT]):
 
     @classmethod
     def score_split(
-        cls,
-        path: PathLike,
-        checkpoint: str,
-        split: str,
-        *,
-        corpus: str | None = None,
-        **options: Any,
+        cls, path: PathLike, checkpoint: str, split: str, *, corpus: str = "", **options: Any
     ) -> TaskScores:
         """Scores a checkpoint of the run at `path`; options: dtype and batch_size, as of `restore`.
 
@@ -167,15 +166,9 @@ class Task(Generic[TrainingT, ValidationT]):
 
     @classmethod
     def load_answerer(
-        cls,
-        path: PathLike,
-        checkpoint: str,
-        options: Mapping[str, Any],
-        *,
-        dtype: str | None = None,
-        batch_size: int | None = None,
+        cls, path: PathLike, checkpoint: str, options: Mapping[str, Any], **restoring: Any
     ) -> Answerer:
-        """Returns what answers lines of text; the first arguments are those of `restore`.
+        """Returns what answers lines of text; restoring: dtype and batch_size, as of `restore`.
 
         options: of sampling, and "jsonl", by name. Raises ValueError for a task without text.
         """
@@ -210,14 +203,18 @@ class Task(Generic[TrainingT, ValidationT]):
     def _eval_step(self) -> MappedStep:
         return self.parallel.map_step(partial(make_eval_step, self.loss_fn))
 
+    @cached_property
+    def _predictor(self) -> Any:
+        return self.predictor(Run.in_memory(self.config, self.tokenizers, self.labels))
+
     @contextmanager
-    def _whole_params(self, owner: Any, params: Params) -> Iterator[None]:
-        """Gives `owner`, a Translator for example, the parameters for as long as this lasts."""
-        owner.params = self.parallel.copy_to_one_device(params)
+    def _predicting(self, params: Params) -> Iterator[Any]:
+        """Yields the `predictor`, which has the parameters for as long as this lasts."""
+        self._predictor.params = self.parallel.copy_to_one_device(params)
         try:
-            yield
+            yield self._predictor
         finally:
-            owner.params = None  # a whole copy, where training may have memory for a part only
+            self._predictor.params = None  # training may have memory for a part of them only
 
     @property
     def _source(self) -> WorkDir | None:
@@ -230,17 +227,44 @@ class Task(Generic[TrainingT, ValidationT]):
             return load_tokenizers(self._source.path)[0]
         return train_tokenizer(self.config.tokenizer, texts)
 
-    def _batch_line(self, row: str, note: str = "") -> str:
-        """Returns the line of the summary that describes a batch; row: what one row holds."""
+    def _fitting(
+        self, source: Ragged, target: Ragged, what: str
+    ) -> tuple[Ragged, Ragged, Counter[str]]:
+        """Returns the pairs that fit a row, and counts of the others by reason."""
+        length = self.config.data.row_length
+        kept, skipped, _ = filter_by_length(source, target, length, max_length_ratio=0)
+        if not len(kept):
+            raise ValueError(f"No {what} fits data.row_length ({length}) tokens; raise it.")
+        return source.take(kept), target.take(kept), skipped
+
+    def _cost_of_epoch(self, flops: float, num_targets: float) -> StepCost:
+        """Returns the mean cost of a step, given that of an epoch."""
+        num_steps = self.training_batches.batches_per_epoch
+        return StepCost(flops / num_steps, num_targets / num_steps)
+
+    def _lines(self, data: str, row: str, validation: str, *others: str) -> list[str]:
+        """Returns the lines of the start-up summary. data: what was read from the corpus.
+
+        row: what a row of a batch holds. others: lines below that of the batch.
+        """
         batches, training = self.training_batches, self.config.training
         num_rows = batches.rows_per_batch
         padding = self.parallel.padded_num_rows(num_rows, training.accumulate_steps) - num_rows
         padded = f", and {padding} empty ones to deal them out evenly" if padding else ""
-        return (
-            f"batch       {quantity(num_rows, 'row')} of {row}{note}{padded}; "
-            f"{quantity(batches.batches_per_epoch, 'batch')} an epoch"
-        )
+        sizes = [f"{tokenizer.vocab_size:,}" for tokenizer in self.tokenizers]
+        if self.config.tokenizer.shared:
+            del sizes[1:]
+        return [
+            f"data        {self.config.data.corpus}{data}",
+            *([f"vocabulary  {' and '.join(sizes)} pieces"] if sizes else []),
+            f"batch       {quantity(num_rows, 'row')} of {row}{padded}; "
+            f"{quantity(batches.batches_per_epoch, 'batch')} an epoch",
+            *others,
+            f"validation  {validation}",
+        ]
 
-    def _skipped_text(self) -> str:
-        """Returns what `num_skipped` counts, in words."""
-        return ", ".join(f"{n:,} of {reason}" for reason, n in self.num_skipped.items()) or "none"
+    @property
+    def _left_out(self) -> str:
+        """What `num_skipped` counts, in words."""
+        counts = ", ".join(f"{n:,} of {reason}" for reason, n in self.num_skipped.items())
+        return f"left out: {counts or 'none'}"

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from etils import epath
 from flax import linen as nn
 
-from transformer.checkpoint.restore import Run, restore
+from transformer.checkpoint.restore import restore
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.console import quantity
 from transformer.data.corpora.blocks import Pairs
-from transformer.data.corpora.cleaning import filter_by_length, length_warnings
+from transformer.data.corpora.cleaning import length_warnings
 from transformer.data.corpora.corpora import parse_corpora
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.prepared.cache import cache_folder, text_facts
@@ -79,19 +79,22 @@ def make_translation_loss_fn(model: nn.Module, label_smoothing: float) -> LossFn
 def score_of_samples(samples: Any, advantage: jax.Array, segments: jax.Array) -> jax.Array:
     """Returns the sum of (R - b) log p(s) over all samples; advantage [B, T]: of each target."""
     sees = segment_mask(segments, segments)[:, 0] & causal_mask(segments.shape[1])[0]
-    of_later = jnp.einsum("BTS,BT->BS", sees, advantage)
+    later = jnp.einsum("BTS,BT->BS", sees, advantage)
     score = jnp.zeros(())
     for i in range(len(samples)):
         (log_probs,) = samples[f"layer_{i}"]["encoder_attention"]["alignment"]["log_probs"]
-        gain = advantage if i == len(samples) - 1 else of_later
+        gain = advantage if i == len(samples) - 1 else later
         score += (gain[:, None] * log_probs).sum()
     return score
 
 
-class TranslationTask(Task[PackedBatches, PackedBatches]):
+class TranslationTask(Task):
     """Sentence pairs, packed into rows; validation also translates."""
 
+    training_batches: PackedBatches
+    validation_batches: PackedBatches
     make_loss_fn = staticmethod(make_translation_loss_fn)
+    predictor = Translator
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -112,14 +115,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         )
         self.model = self._make_model()
 
-    @cached_property
-    def translator(self) -> Translator:
-        """Translates the validation and the test split."""
-        return Translator(Run.in_memory(self.config, self.tokenizers))
-
-    def _open_text(
-        self,
-    ) -> tuple[PreparedCorpus, tuple[Tokenizer, Tokenizer], dict[str, Pairs]]:
+    def _open_text(self) -> tuple[PreparedCorpus, tuple[Tokenizer, Tokenizer], dict[str, Pairs]]:
         """Returns (prepared corpus, made if need be; tokenizers; pairs of the other splits).
 
         What is missing is reported before the corpus is prepared, which may take long.
@@ -156,21 +152,13 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
 
     def _pack_validation(self, num_rows: int) -> tuple[PackedBatches, Counter[str]]:
         """Returns batches of the pairs that fit a row, and counts of the others by reason."""
-        row_length = self.config.data.row_length
-        source, target = (
-            Ragged.encode(tokenizer, [pair[side] for pair in self.validation_pairs])
-            for side, tokenizer in enumerate(self.tokenizers)
-        )
-        kept, skipped, _ = filter_by_length(source, target, row_length, max_length_ratio=0)
-        if not len(kept):
-            raise ValueError(
-                f"No pair of the validation split fits a row ({dict(skipped)}): raise "
-                f"data.row_length."
-            )
+        sides = zip(*self.validation_pairs, strict=True)
+        ids = (Ragged.encode(t, side) for t, side in zip(self.tokenizers, sides, strict=True))
+        source, target, skipped = self._fitting(*ids, "pair of the validation split")
         batches = PackedBatches(
-            source.take(kept),
-            target.take(kept),
-            row_length=row_length,
+            source,
+            target,
+            row_length=self.config.data.row_length,
             rows_per_batch=num_rows,
             seed=self.config.training.seed,
         )
@@ -199,9 +187,6 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
     def training_contents(self) -> list[Any]:
         return [self.corpus.header["checksums"]]
 
-    def data_contents(self) -> list[Any]:
-        return [*self.training_contents(), self.validation_pairs, self.test_pairs]
-
     def save(self, folder: epath.Path) -> None:
         super().save(folder)
         self.corpus.save_notes(folder)
@@ -218,7 +203,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         num_sentences = data.max_validation_sentences or len(self.validation_pairs)
         sources, targets = zip(*self.validation_pairs[:num_sentences], strict=True)
         references = [self.tokenizers[1].join_pieces(target) for target in targets]
-        with self._whole_params(self.translator, params):
+        with self._predicting(params):
             translations = split_over_hosts(self._translate, sources)
         score = score_by(
             self.selection_metric,
@@ -232,7 +217,7 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         return metrics, [f"    {a}\n    = {b}\n    > {c}" for a, b, c in texts]
 
     def _translate(self, sources: Sequence[str]) -> list[str]:
-        return [translation.text for translation in self.translator.translate(sources)]
+        return [translation.text for translation in self._predictor.translate(sources)]
 
     def format_metrics(self, metrics: Metrics) -> str:
         return (
@@ -242,9 +227,9 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         )
 
     def score_test_split(self) -> Evaluation:
-        self.translator.use(restore(self.workdir.path))  # its search has been compiled already
+        self._predictor.use(restore(self.workdir.path))  # its search has been compiled already
         corpus = f"{self.config.data.corpus} {self.config.data.test_split}"
-        return evaluate_translator(self.translator, self.test_pairs, corpus)
+        return evaluate_translator(self._predictor, self.test_pairs, corpus)
 
     def _subword_lines(self) -> list[str]:
         batches = self.training_batches
@@ -258,22 +243,15 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
         ]
 
     def summary_lines(self) -> list[str]:
-        batches, validation = self.training_batches, self.validation_batches
-        tokenizers = self.tokenizers[: 1 if self.config.tokenizer.shared else 2]
-        sizes = (f"{tokenizer.vocab_size:,}" for tokenizer in tokenizers)
+        batches, data = self.training_batches, self.config.data
         source_length, target_length = batches.shape
-        lines = [
-            f"data        {self.config.data.corpus} {self.direction}: {len(batches.source):,} "
-            f"training pairs; left out: {self._skipped_text()}",
-            f"vocabulary  {' and '.join(sizes)} pieces",
-            self._batch_line(
-                f"{source_length} + {target_length} tokens",
-                f", {batches.fill(10):.1%} of them real",
-            ),
+        lines = self._lines(
+            f" {self.direction}: {len(batches.source):,} training pairs; {self._left_out}",
+            f"{source_length} + {target_length} tokens, {batches.fill(10):.1%} of them real",
+            f"{quantity(len(self.validation_pairs), 'pair')}, "
+            f"{quantity(self.validation_batches.batches_per_epoch, 'batch')}",
             *self._subword_lines(),
-            f"validation  {quantity(len(self.validation_pairs), 'pair')}, "
-            f"{quantity(validation.batches_per_epoch, 'batch')}",
-        ]
+        )
         warnings = length_warnings(self.num_skipped, len(batches.source))
         if len(self.validation_pairs) < FEW_PAIRS:
             warnings.append(
@@ -282,7 +260,6 @@ class TranslationTask(Task[PackedBatches, PackedBatches]):
             )
         warnings += [self.overlap] if self.overlap else []
         lines += [f"warning     {warning}" for warning in warnings]
-        data = self.config.data
         if note := tokenisation_note(data.bleu_tokenize, data.target_language):
             lines.append(f"note        {note}")
         for reason, count in self.num_skipped_validation.items():

@@ -1,20 +1,21 @@
 """Completes the configuration of a new run whose settings are left to be chosen.
 
-`choose_settings` needs the corpus and knows the devices; `fix_steps` then times the compiled
-training step, and chooses how many of them fit the minutes that the run may take.
+`choose_settings` needs the corpus and knows the devices; `make_trainer` then divides the step until
+it fits the memory, and `fix_steps` gives a run that has minutes as many steps as fit them.
 """
 
 import json
-import os
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import jax
 from etils.epath import PathLike
 
 from transformer.config import Config
-from transformer.console import phase, quantity
+from transformer.console import phase
 from transformer.data.corpora import corpus_facts
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.prepared.cache import cache_folder, text_facts
@@ -22,16 +23,15 @@ from transformer.data.prepared.prepare import vocabularies, vocabulary_folder
 from transformer.data.tokenizers.files import train_tokenizer
 from transformer.evaluation.metrics import choose_tokenisation
 from transformer.parallel import hosts
-from transformer.parallel.devices import find_chip
+from transformer.parallel.devices import find_chip, num_cores
 from transformer.tasks.batches import prefetch
-from transformer.tasks.translation import TranslationTask
 from transformer.training import automatic_rules as rules
 from transformer.training.automatic_rules import Choices
 from transformer.training.steps import TrainStep
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
-NUM_PARTS = "training.accumulate_steps"
+MICRO_BATCHES = "training.accumulate_steps"
 MEMORY_SHARE = 0.9  # of a device's memory; the rest is for the batches that follow
 GIB = 2**30
 Clock = Callable[[], float]  # seconds, from any start
@@ -42,10 +42,7 @@ TRAINING_SHARE = 0.7  # of the minutes, by which the size of the model is chosen
 FLOPS_PER_CORE = 50e9  # that training sustains; measured on AMD EPYC
 CHIP_SHARE = 0.3  # of a chip's peak that training sustains
 UNKNOWN_CHIP = 10e12  # FLOP/s
-TRANSLATION_COST = 5  # translating a sentence takes as long as training on so many pairs
-FINISHING_SECONDS = 30.0  # compiling the search, restoring, bootstrap, pictures
 NETWORK = ("model.d_model", "model.d_ff", "model.num_heads", "model.num_layers")
-VALIDATION_SHARE = 0.08  # of the minutes
 
 
 def choose_settings(config: Config, workdir: PathLike) -> Choices:
@@ -57,17 +54,22 @@ def choose_settings(config: Config, workdir: PathLike) -> Choices:
     """
     choices = Choices(config)
     _check_budget(config)
-    if not config.automatic_settings():
-        return choices
     if config.task != "translation":
-        choices.set(NUM_PARTS, 1, "one pass of the devices")
+        choices.set(MICRO_BATCHES, 1, "one pass of the devices")
         if names := ", ".join(choices.config.automatic_settings()):
             raise ValueError(f"Only task=translation chooses settings by itself: set {names}.")
-        return choices
-    _choose_budget(choices)
+    elif config.automatic_settings():
+        _choose_all(choices, workdir)
+    return _as_first_host(choices)
+
+
+def _choose_all(choices: Choices, workdir: PathLike) -> None:
+    is_given = choices.config.training.num_train_steps
+    reason = "the steps are given" if is_given else "the usual budget"
+    choices.set("training.minutes", 0.0 if is_given else DEFAULT_MINUTES, reason)
     _choose_languages(choices)
-    if config.training.init_from:
-        run = WorkDir(config.training.init_from).load_config()
+    if init_from := choices.config.training.init_from:
+        run = WorkDir(init_from).load_config()
         choices.take((*NETWORK, "tokenizer.vocab_size"), run, "as in the run to start from")
     missing = corpus_facts.missing_splits(choices.config.data)
     if not missing:
@@ -75,7 +77,6 @@ def choose_settings(config: Config, workdir: PathLike) -> Choices:
     if choices.config.automatic_settings():
         with phase("choosing settings for the text"):
             _choose_for_text(choices, missing, workdir)
-    return _as_first_host(choices)
 
 
 def _choose_for_text(choices: Choices, missing: list[str], workdir: PathLike) -> None:
@@ -100,7 +101,10 @@ def _choose_for_text(choices: Choices, missing: list[str], workdir: PathLike) ->
     facts = rules.Facts(text, lengths, describe_machine(), seconds)
     rules.choose_rows(choices, facts)
     rules.choose_model(choices, facts)
-    _choose_estimates(choices, facts)
+    model_type = "bfloat16" if facts.machine.has_bfloat16 else "float32"
+    reason = "fast on these devices" if facts.machine.has_bfloat16 else "bfloat16 is no faster here"
+    choices.set("model.dtype", model_type, reason)
+    rules.choose_steps(choices, rules.estimate_speed(choices.config, facts))
     config = choices.config.validate()
     if training_text.blocks and not config.training.init_from and not config.tokenizer.model:
         chosen = TrainingText(config.data, training_text.blocks)  # which need not be read again
@@ -109,24 +113,12 @@ def _choose_for_text(choices: Choices, missing: list[str], workdir: PathLike) ->
 
 
 def _check_budget(config: Config) -> None:
-    training = config.training
-    if training.minutes > 0 and training.num_train_steps > 0:
+    minutes, steps = config.training.minutes, config.training.num_train_steps
+    if minutes >= 0 and (minutes > 0) == (steps > 0):
         raise ValueError(
-            f"training.minutes={training.minutes:g} is for a run whose number of steps is to be "
-            f"chosen, but training.num_train_steps is {training.num_train_steps}: set one of them "
-            f"to 0."
+            f"A run takes training.num_train_steps ({steps}), or as many steps as fit "
+            f"training.minutes ({minutes:g}): set one of them, and the other to 0."
         )
-    if training.minutes == training.num_train_steps == 0:
-        raise ValueError(
-            "training.num_train_steps=0 has the number of steps chosen from the minutes that the "
-            "run may take: set --config.training.minutes=…."
-        )
-
-
-def _choose_budget(choices: Choices) -> None:
-    steps = choices.config.training.num_train_steps
-    value, reason = (0.0, "the steps are given") if steps else (DEFAULT_MINUTES, "the usual budget")
-    choices.set("training.minutes", value, reason)
 
 
 def _choose_languages(choices: Choices) -> None:
@@ -136,23 +128,7 @@ def _choose_languages(choices: Choices) -> None:
     choices.set("data.target_language", target, reason)
     reason += f"; for the other direction --config.data.source_language={target}"
     choices.set("data.source_language", source, reason)
-    tokenize, reason = choose_tokenisation(target)
-    choices.set("data.bleu_tokenize", tokenize, reason)
-
-
-def _choose_estimates(choices: Choices, facts: rules.Facts) -> None:
-    """Chooses what depends on the speed: as it is given, or from an estimate of it."""
-    model_type = "bfloat16" if facts.machine.has_bfloat16 else "float32"
-    reason = "fast on these devices" if facts.machine.has_bfloat16 else "bfloat16 is no faster here"
-    choices.set("model.dtype", model_type, reason)
-    training = choices.config.training
-    if steps := training.num_train_steps:
-        rules.choose_schedule(choices, "given", steps)
-    else:
-        steps = int(rules.tokens_seen(choices.config, facts) / training.batch_tokens)
-        minutes = f"about as many as fit into {quantity(training.minutes, 'minute')}"
-        rules.choose_schedule(choices, minutes, max(rules.NUM_CHECKPOINTS, steps))
-    choices.set("data.max_validation_sentences", rules.HELD_OUT_PAIRS, "at most")
+    choices.set("data.bleu_tokenize", *choose_tokenisation(target))
 
 
 def describe_machine() -> rules.Machine:
@@ -160,8 +136,7 @@ def describe_machine() -> rules.Machine:
     device = jax.devices()[0]
     number, chip = jax.device_count(), find_chip(device.device_kind)
     if device.platform == "cpu":
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        flops = (cores or 1) * jax.process_count() * FLOPS_PER_CORE
+        flops = num_cores() * jax.process_count() * FLOPS_PER_CORE
         return rules.Machine(number, True, flops, False)
     flops = number * (chip.peak_tflops * 1e12 * CHIP_SHARE if chip else UNKNOWN_CHIP)
     generation = float(getattr(device, "compute_capability", 0))  # of NVIDIA's
@@ -177,6 +152,18 @@ def _as_first_host(choices: Choices) -> Choices:
     return choices
 
 
+def make_trainer(config: Config, workdir: WorkDir, *options: Any) -> tuple[Trainer, Choices]:
+    """Returns what trains a run, whose step fits the memory, and what was chosen for a new run.
+
+    options: further arguments of `Trainer`.
+    """
+    choices = Choices(config) if workdir.has_run else choose_settings(config, workdir.path)
+    trainer = Trainer(choices.config.validate(), workdir, *options)
+    if choose_micro_batches(choices, trainer):
+        trainer = Trainer(choices.config.validate(), workdir, *options)
+    return trainer, choices
+
+
 # ---- by the measured speed
 
 
@@ -187,29 +174,19 @@ def fix_steps(
 
     started: when the run began, by the clock. Does nothing unless the minutes are to decide.
     """
-    training, task = choices.config.training, trainer.task
-    if not (training.minutes and choices.is_open("training.num_train_steps")):
+    if not (choices.config.training.minutes and choices.is_open("training.num_train_steps")):
         return
-    assert isinstance(task, TranslationTask)  # no other chooses its settings
+    task: Any = trainer.task  # translation: no other chooses its settings
     with phase("timing the training step"):
         step_seconds = time_step(trainer, clock)
-    batches, minutes = task.training_batches, quantity(training.minutes, "minute")
-    pairs_per_step = batches.plan.pairs_per_epoch / batches.batches_per_epoch
-    per_sentence = TRANSLATION_COST * step_seconds / pairs_per_step
-    validation = 60 * training.minutes * VALIDATION_SHARE
-    number = int(validation / rules.NUM_EVALUATIONS / per_sentence) // 50 * 50
-    number = min(rules.HELD_OUT_PAIRS, max(100, number))
-    reason = f"all validations take about {VALIDATION_SHARE:.0%} of the time"
-    choices.set("data.max_validation_sentences", number, reason)
-    left = 60 * training.minutes - validation - (clock() - started) - FINISHING_SECONDS
-    steps = (left - len(task.test_pairs) * per_sentence) / step_seconds
-    most = rules.MAX_EPOCHS * batches.batches_per_epoch
-    reason = f"{minutes} at {step_seconds:.3g} s a step"
-    if steps < rules.NUM_CHECKPOINTS:
-        reason = f"the fewest; too little time: {reason}"
-    elif steps > most:
-        reason = f"{rules.MAX_EPOCHS} times the corpus: more text would help more than more time"
-    rules.choose_schedule(choices, reason, max(rules.NUM_CHECKPOINTS, int(min(steps, most))))
+    steps_per_epoch = task.training_batches.batches_per_epoch
+    pairs_per_step = task.training_batches.plan.pairs_per_epoch / steps_per_epoch
+    rules.choose_steps(
+        choices,
+        rules.Speed(step_seconds, pairs_per_step, steps_per_epoch),
+        num_test_pairs=len(task.test_pairs),
+        seconds_passed=clock() - started,
+    )
     trainer.take_schedule(_as_first_host(choices).config)
 
 
@@ -220,7 +197,6 @@ def time_step(trainer: Trainer, clock: Clock = time.monotonic) -> float:
     """
     state = trainer.train_step.init_state()
     make_batch, training_batches = trainer.train_step.make_batch, trainer.task.training_batches
-    batches = prefetch(lambda step: make_batch(training_batches, step), range(10_000))
 
     def run(num_steps: int) -> float:
         nonlocal state
@@ -231,11 +207,11 @@ def time_step(trainer: Trainer, clock: Clock = time.monotonic) -> float:
         seconds = (clock() - start) / num_steps
         return float(hosts.gather_from_hosts(repr(seconds).encode())[0])
 
-    run(1)  # which compiles it
-    warm = run(WARM_STEPS)
-    seconds = run(max(WARM_STEPS, min(1000, int(TIMED_SECONDS / max(warm, 1e-6)))))
-    batches.close()
-    return seconds
+    ahead = prefetch(lambda step: make_batch(training_batches, step), range(10_000))
+    with closing(ahead) as batches:
+        run(1)  # which compiles it
+        warm = run(WARM_STEPS)
+        return run(max(WARM_STEPS, min(1000, int(TIMED_SECONDS / max(warm, 1e-6)))))
 
 
 # ---- by the memory
@@ -247,24 +223,22 @@ def choose_micro_batches(choices: Choices, trainer: Trainer) -> bool:
     It fits if the compiler's figure for the step is at most the memory, if that is known. Raises
     ValueError if even micro-batches of one row for each device are too large.
     """
-    limit = _memory_limit(choices.config)
-    if not (limit and choices.is_open(NUM_PARTS)):
+    limit = _memory_limit()
+    if not (limit and choices.is_open(MICRO_BATCHES)):
         return False
-    parts = choices.config.training.accumulate_steps
-    num_rows, num_devices = (
-        trainer.task.training_batches.rows_per_batch,
-        trainer.parallel.num_row_shards,
-    )
+    number = choices.config.training.accumulate_steps
+    num_rows = trainer.task.training_batches.rows_per_batch
     with phase("choosing micro-batches that fit the memory"):
-        while (needed := step_memory(_step_in_parts(trainer, parts))) > limit:
-            if parts >= -(-num_rows // num_devices):
+        while (needed := step_memory(_step_in_micro_batches(trainer, number))) > limit:
+            if number >= -(-num_rows // trainer.parallel.num_row_shards):
                 raise ValueError(
-                    f"A step in {parts} micro-batches still needs {needed / GIB:.3g} GiB of the "
+                    f"A step in {number} micro-batches still needs {needed / GIB:.3g} GiB of the "
                     f"{limit / GIB:.3g} GiB on each device: set remat=True, raise mesh.fsdp, or "
                     f"lower data.row_length."
                 )
-            parts *= 2
-    choices.set(NUM_PARTS, parts, f"{needed / GIB:.3g} of {limit / GIB:.3g} GiB on each device")
+            number *= 2
+    reason = f"{needed / GIB:.3g} of {limit / GIB:.3g} GiB on each device"
+    choices.set(MICRO_BATCHES, number, reason)
     return choices.config != trainer.config
 
 
@@ -276,15 +250,13 @@ def step_memory(step: TrainStep) -> int:
     return memory.argument_size_in_bytes + results + memory.temp_size_in_bytes
 
 
-def _step_in_parts(trainer: Trainer, num_parts: int) -> TrainStep:
+def _step_in_micro_batches(trainer: Trainer, number: int) -> TrainStep:
     task, batch = trainer.task, trainer.train_step.example_batch
-    config = trainer.config.with_values({NUM_PARTS: num_parts})
+    config = trainer.config.with_values({MICRO_BATCHES: number})
     return TrainStep(config, trainer.parallel, task.model, task.loss_fn, batch)
 
 
-def _memory_limit(config: Config) -> float:
+def _memory_limit() -> float:
     """Returns the bytes that a step may take on the smallest device; 0 if nothing is known."""
-    if config.training.memory_gib:
-        return config.training.memory_gib * GIB
-    found = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 0)
-    return MEMORY_SHARE * min(map(float, hosts.gather_from_hosts(str(found).encode())))
+    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 0)
+    return MEMORY_SHARE * min(map(float, hosts.gather_from_hosts(str(limit).encode())))

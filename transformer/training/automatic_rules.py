@@ -11,7 +11,10 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from tabulate import tabulate
+
 from transformer.config import Config
+from transformer.console import quantity
 from transformer.data.corpora.corpus_facts import Lengths, TextFacts
 from transformer.model.costs import num_layer_weights, training_flops
 
@@ -34,6 +37,8 @@ NUM_AVERAGED = 4
 NUM_EVALUATIONS = 5
 CPU_BATCH, CPU_PART, CHIP_BATCH = 2048, 512, 8192  # target tokens; CHIP_BATCH of each device
 HELD_OUT_PAIRS = 1000
+TRANSLATION_COST = 5  # translating a sentence takes as long as training on so many pairs
+FINISHING_SECONDS = 30.0  # compiling the search, restoring, bootstrap, pictures
 
 
 class Choices:
@@ -66,24 +71,18 @@ class Choices:
     def copy(self) -> "Choices":
         """Returns choices to try out, which leave these as they are."""
         other = Choices(self.config)
-        other._automatic, other.reasons = self._automatic, dict(self.reasons)
+        other._automatic = self._automatic
         return other
 
     def lines(self) -> list[str]:
         """Returns the block of the start-up summary: each setting, its value and the reason."""
-        values = self.config.values()
-        rows = [(name, format_value(values[name]), why) for name, why in self.reasons.items()]
-        widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
-        heads = ["chosen", *[""] * len(rows)]
-        return [
-            f"{head:<12}{name:<{widths[0]}}  {value:<{widths[1]}}  {why}"
-            for head, (name, value, why) in zip(heads, rows, strict=False)
-        ]
-
-
-def format_value(value: Any) -> str:
-    """Formats a setting's value for people: "3,000", "0.0039", "en"."""
-    return f"{value:,}" if isinstance(value, int) else str(value)
+        values, rows = self.config.values(), []
+        for name, reason in self.reasons.items():
+            value = values[name]
+            value = f"{value:,}" if isinstance(value, int) else str(value)
+            rows.append(("" if rows else "chosen    ", name, value, reason))
+        table = tabulate(rows, tablefmt="plain", disable_numparse=True, preserve_whitespace=True)
+        return table.split("\n") if rows else []
 
 
 class Machine(NamedTuple):
@@ -194,9 +193,55 @@ def tokens_seen(config: Config, facts: Facts) -> float:
     training = config.training
     if training.num_train_steps:
         return float(training.num_train_steps * training.batch_tokens)
-    flops = training_flops(config.model, config.tokenizer.vocab_size, *facts.lengths)
-    seen = facts.seconds * facts.machine.flops / flops * float(facts.lengths.target.sum())
+    step_seconds = estimate_speed(config, facts).step_seconds
+    seen = facts.seconds / step_seconds * training.batch_tokens
     return min(seen, MAX_EPOCHS * facts.corpus_tokens)
+
+
+class Speed(NamedTuple):
+    """How long a training step takes, how many pairs it has, and how many steps an epoch."""
+
+    step_seconds: float
+    pairs_per_step: float
+    steps_per_epoch: float
+
+
+def estimate_speed(config: Config, facts: Facts) -> Speed:
+    """Returns the speed that the model's arithmetic lets expect, before anything is compiled."""
+    flops = training_flops(config.model, config.tokenizer.vocab_size, *facts.lengths)
+    pairs_per_step = config.training.batch_tokens / float(facts.lengths.target.mean())
+    step_seconds = pairs_per_step * flops / len(facts.lengths.target) / facts.machine.flops
+    return Speed(step_seconds, pairs_per_step, facts.text.num_pairs / pairs_per_step)
+
+
+def choose_steps(
+    choices: Choices,
+    speed: Speed,
+    *,
+    num_test_pairs: int = HELD_OUT_PAIRS,
+    seconds_passed: float = 0.0,
+) -> None:
+    """Chooses the number of steps, if that is open, and all that counts steps.
+
+    The minutes are for what has passed, the steps, the validations, and the scores at the end.
+    """
+    training = choices.config.training
+    minutes = training.minutes
+    validated = min(HELD_OUT_PAIRS, max(100, int(100 * minutes))) if minutes else HELD_OUT_PAIRS
+    choices.set("data.max_validation_sentences", validated, "at most")
+    if not minutes:
+        choose_schedule(choices, "given", training.num_train_steps)
+        return
+    num_translated = NUM_EVALUATIONS * validated + num_test_pairs
+    translating = TRANSLATION_COST * num_translated / speed.pairs_per_step * speed.step_seconds
+    steps = (60 * minutes - seconds_passed - FINISHING_SECONDS - translating) / speed.step_seconds
+    most = MAX_EPOCHS * speed.steps_per_epoch
+    reason = f"{quantity(minutes, 'minute')} at {speed.step_seconds:.3g} s a step"
+    if steps < NUM_CHECKPOINTS:
+        reason = f"the fewest; too little time: {reason}"
+    elif steps > most:
+        reason = f"{MAX_EPOCHS} times the corpus: more text would help more than more time"
+    choose_schedule(choices, reason, max(NUM_CHECKPOINTS, int(min(steps, most))))
 
 
 def choose_schedule(choices: Choices, reason: str, num_steps: int) -> None:

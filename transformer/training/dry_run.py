@@ -7,15 +7,12 @@ from transformer.console import phase, say
 from transformer.exit_codes import DONE
 from transformer.parallel import compile_cache
 from transformer.parallel.mapping import make_parallel
-from transformer.parallel.stopping import Stopping
 from transformer.parallel.topology import topology_devices
 from transformer.registry import TASKS
 from transformer.training import startup_summary
-from transformer.training.automatic import choose_micro_batches, choose_settings
-from transformer.training.automatic_rules import Choices
+from transformer.training.automatic import make_trainer
 from transformer.training.startup_summary import estimate_lines, make_step_without_data
 from transformer.training.steps import TrainStep
-from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
 
@@ -35,11 +32,7 @@ def describe_run(config: Config, workdir: str, topology: str) -> int:
             lines.append(startup_summary.work_line(cost))
     else:
         folder = WorkDir(workdir, writes=False)
-        config = folder.with_choices(config)
-        choices = Choices(config) if folder.has_run else choose_settings(config, folder.path)
-        trainer = Trainer(choices.config.validate(), folder, Stopping(0))
-        if choose_micro_batches(choices, trainer):
-            trainer = Trainer(choices.config.validate(), folder, Stopping(0))
+        trainer, choices = make_trainer(folder.with_choices(config), folder)
         config = choices.config
         step, cost = trainer.train_step, trainer.task.cost_per_step
         lines = startup_summary.summary_lines(config, step, trainer.task)

@@ -14,17 +14,10 @@ from transformer.files.appending import append_bytes
 from transformer.files.storage import is_remote
 from transformer.workdir import WorkDir
 
-GROUPS = {  # of the names that do not begin with that of a split; None: not for TensorBoard
-    "tokens_per_second": "system",
-    "input_wait": "system",
-    "utilisation": "system",
-    "device_memory_gib": "system",
-    "epoch": "progress",
-    "seconds": "progress",
-    "device_hours": "progress",
-    "target_tokens": "progress",
-    "num_train_steps": None,
-    "selection_score": None,
+GROUPS = {  # of the names that do not begin with that of a split, and are not of "train"
+    "system": ("tokens_per_second", "input_wait", "utilisation", "device_memory_gib"),
+    "progress": ("epoch", "seconds", "device_hours", "target_tokens"),
+    "": ("num_train_steps", "selection_score"),  # not for TensorBoard
 }
 SCHEME = "events"  # by which tensorboardX knows that we write its files
 NUM_SAMPLES = 8  # per validation
@@ -65,8 +58,8 @@ class EventFile:
         self._writer.close()
 
 
-def tag_of(name: str) -> str | None:
-    """Returns the tag of a metric of metrics.jsonl; None for what is no metric.
+def tag_of(name: str) -> str:
+    """Returns the tag of a metric of metrics.jsonl; "" for what is no metric.
 
     >>> tag_of("validation_bleu"), tag_of("gradient_norm"), tag_of("input_wait")
     ('validation/bleu', 'train/gradient_norm', 'system/input_wait')
@@ -74,7 +67,7 @@ def tag_of(name: str) -> str | None:
     split, _, rest = name.partition("_")
     if split in ("validation", "test"):
         return f"{split}/{rest}"
-    group = GROUPS.get(name, "train")
+    group = next((group for group, names in GROUPS.items() if name in names), "train")
     return group and f"{group}/{name}"
 
 

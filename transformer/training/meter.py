@@ -53,15 +53,10 @@ class Meter:
         self._last_read = self._last_settled = step
         self._start, self._seconds_waited = self._clock(), 0.0
 
-    def add(
-        self, step: int, sums: Mapping[str, jax.typing.ArrayLike], *, wait: bool = False
-    ) -> None:
-        """Takes the sums of a step, which the device may still be computing.
-
-        wait: whether to wait until it has, as before the first report.
-        """
+    def add(self, step: int, sums: Mapping[str, jax.typing.ArrayLike]) -> None:
+        """Takes the sums of a step, which the device may still be computing."""
         self._pending.append((step, sums))
-        self.settle(0 if wait else MAX_IN_FLIGHT)
+        self.settle(MAX_IN_FLIGHT)
 
     def settle(self, max_pending: int = 0) -> None:
         """Waits until at most `max_pending` steps are unfinished, and adds up the other ones."""

@@ -64,13 +64,13 @@ def _schedule(config: OptimizerConfig, d_model: int) -> tuple[str, Numbers]:
     return config.decay, Numbers(factor * warmup**-0.5, warmup, 1 / warmup, fall, final, 1 - final)
 
 
-def _rate(decay: str, of: Numbers, count: jax.typing.ArrayLike) -> jax.Array:
+def _rate(decay: str, n: Numbers, count: jax.typing.ArrayLike) -> jax.Array:
     step = jnp.asarray(count, jnp.float32) + 1
     if not decay:
-        return of.factor * jnp.minimum(step**-0.5, step * of.rise)
-    passed = jnp.clip((step - of.warmup) * of.fall, 0, 1)
-    decayed = of.final + of.above_final * DECAYS[decay](passed)
-    return of.factor * jnp.minimum(step * of.rise, decayed)
+        return n.factor * jnp.minimum(step**-0.5, step * n.rise)
+    passed = jnp.clip((step - n.warmup) * n.fall, 0, 1)
+    decayed = n.final + n.above_final * DECAYS[decay](passed)
+    return n.factor * jnp.minimum(step * n.rise, decayed)
 
 
 def _scale_by_schedule(decay: str, numbers: Numbers) -> optax.GradientTransformation:

@@ -7,7 +7,7 @@ the host does meanwhile, under the names `train` (a step), `input` and `evaluati
 import re
 import socket
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import jax
 from etils import epath
@@ -26,7 +26,7 @@ class Profile:
     steps: those to trace, counted from 1. folder: where to save the trace, a local one.
     """
 
-    def __init__(self, steps: range, folder: epath.Path) -> None:
+    def __init__(self, steps: range = range(0), folder: epath.PathLike = "") -> None:
         self._steps, self._folder, self._is_running = steps, folder, False
 
     @contextmanager
@@ -36,9 +36,9 @@ class Profile:
         pause: waits for the devices, so that no step is cut in two, and leaves the time that
         starting or stopping takes out of the reported speed.
         """
-        if self._is_running and step not in self._steps:
+        if step not in self._steps:
             self.close(pause)
-        elif step in self._steps and not self._is_running:
+        elif not self._is_running:
             options = jax.profiler.ProfileOptions()
             options.python_tracer_level = 0  # each call in Python would slow the host
             with pause():
@@ -47,17 +47,16 @@ class Profile:
         with jax.profiler.StepTraceAnnotation("train", step_num=step):
             yield
 
-    def close(self, pause: Pause) -> None:
+    def close(self, pause: Pause = nullcontext) -> None:
         """Saves the trace if it is running, as it is when a run ends early."""
-        if not self._is_running:
-            return
-        self._is_running = False
-        with pause():
-            jax.profiler.stop_trace()
-        say(f"profile: {self._folder}; to look at it: xprof --logdir={self._folder}")
+        if self._is_running:
+            self._is_running = False
+            with pause():
+                jax.profiler.stop_trace()
+            say(f"profile: {self._folder}; to look at it: xprof --logdir={self._folder}")
 
 
-NO_PROFILE = Profile(range(0), epath.Path())
+NO_PROFILE = Profile()
 
 
 def make_profile(text: str, workdir: WorkDir, num_train_steps: int) -> Profile:
@@ -69,12 +68,12 @@ def make_profile(text: str, workdir: WorkDir, num_train_steps: int) -> Profile:
     """
     if not text:
         return NO_PROFILE
-    found = re.fullmatch(r"(\d+):([1-9]\d*)", text)
-    if not found:
+    match = re.fullmatch(r"(\d+):([1-9]\d*)", text)
+    if not match:
         raise ValueError(
             f"--profile must be STEP:COUNT, as 100:5 for the 5 steps after step 100, not '{text}'."
         )
-    start, count = int(found[1]), int(found[2])
+    start, count = map(int, match.groups())
     if 0 < num_train_steps <= start:
         raise ValueError(
             f"--profile={text} begins after the last step of the run, {num_train_steps:,}; name an "

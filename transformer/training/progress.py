@@ -5,34 +5,25 @@ import platform
 import socket
 import subprocess
 import sys
-import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import jax
 
 import transformer
 from transformer.checkpoint.about import lost_records
 from transformer.config import Config
-from transformer.console import LiveLine, Pace, live_line, phase, say
+from transformer.console import Pace, live_line, phase, say
 from transformer.evaluation import plots
 from transformer.training.event_files import EventFile
 from transformer.workdir import WorkDir
 
 ROOT = Path(transformer.__file__).parents[1]
-PACKAGES = [
-    "jax",
-    "jaxlib",
-    "flax",
-    "optax",
-    "orbax-checkpoint",
-    "numpy",
-    "sacrebleu",
-    "sentencepiece",
-]
+PACKAGES = "jax jaxlib flax optax orbax-checkpoint numpy sacrebleu sentencepiece"
 OnReport = Callable[[int, dict[str, float]], object]
 DRAWING_SHARE = 0.02  # of the time, at most, goes into drawing curves
 
@@ -40,32 +31,21 @@ DRAWING_SHARE = 0.02  # of the time, at most, goes into drawing curves
 class Progress:
     """Shows metrics; logs them to metrics.jsonl and TensorBoard; draws their curves.
 
-    num_steps: of the whole run, to estimate the time left.
-    num_steps_done: the steps before this start.
-    on_report: called with (step, metrics) for each record, on the host that writes.
-    config: for TensorBoard; None: it shows no settings.
-    stream: where to show metrics; None: standard error, on the host that writes.
-    clock: seconds, from any start.
+    step: the last one before this start. on_report: called with (step, metrics) for each record, on
+    the host that writes.
     """
 
     def __init__(
-        self,
-        workdir: WorkDir,
-        num_steps: int,
-        num_steps_done: int,
-        on_report: OnReport | None = None,
-        config: Config | None = None,
-        stream: TextIO | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, workdir: WorkDir, config: Config, step: int = 0, on_report: OnReport | None = None
     ) -> None:
-        self._workdir, self._num_steps, self._clock = workdir, num_steps, clock
+        self._workdir, self._num_steps = workdir, config.training.num_train_steps
         self._on_report = on_report if workdir.writes else None
-        self._line = live_line() if workdir.writes and not stream else LiveLine(stream, clock)
+        self._line = live_line()
         self._line.is_silent |= not workdir.writes
-        self._events = EventFile(workdir, num_steps_done, config)
-        self._last_step = num_steps_done
-        self._pace = Pace(clock)  # of the steps since the first line
-        self._last_drawn = clock()
+        self._clock = self._line.clock
+        self._events = EventFile(workdir, step, config)
+        self._last_step, self._pace = step, Pace(self._clock)  # since the first line
+        self._last_drawn = self._clock()
         self._drawing_seconds = 0.5  # of the last picture; a guess for the first
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -101,14 +81,6 @@ class Progress:
         )
         self._line.show(text, is_passing=is_passing)
 
-    def say(self, text: str) -> None:
-        """Prints lines that stay above the live line."""
-        self._line.say(text)
-
-    def pause(self) -> None:
-        """Keeps the line as it is, for something else will be shown."""
-        self._line.close()
-
     def draw_curves(self, *, is_last: bool = False) -> None:
         """Draws curves.png from what was logged so far, unless that would take too much time.
 
@@ -124,7 +96,7 @@ class Progress:
                 plots.plot_curves(records, path, str(self._workdir.path))
         except Exception as error:  # any type: a run is worth more than its picture
             if is_last:
-                self.say(f"curves.png was not drawn: {error}")
+                say(f"curves.png was not drawn: {error}")
         self._last_drawn = self._clock()
         self._drawing_seconds = self._last_drawn - start
 
@@ -151,7 +123,7 @@ def open_progress(
     if lost := lost_records(workdir, about):
         say(f"warning: {lost}")
     workdir.append_start(step, describe_environment())
-    return Progress(workdir, config.training.num_train_steps, step, on_report, config)
+    return Progress(workdir, config, step, on_report)
 
 
 def _format_shares(metrics: Mapping[str, float]) -> str:
@@ -164,26 +136,24 @@ def _format_shares(metrics: Mapping[str, float]) -> str:
 
 def describe_environment() -> dict[str, Any]:
     """Returns a JSON object that describes this process and its machine."""
-    kinds = [device.device_kind for device in jax.devices()]
+    versions = {name: metadata.version(name) for name in PACKAGES.split()}
     return {
         "command": sys.orig_argv,
         "host": socket.gethostname(),
         "num_hosts": jax.process_count(),
-        "devices": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
+        "devices": Counter(device.device_kind for device in jax.devices()),
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "packages": {"transformer": transformer.__version__}
-        | {name: metadata.version(name) for name in PACKAGES},
+        "packages": {"transformer": transformer.__version__, **versions},
         "commit": _commit(),
     }
 
 
 def _commit() -> str | None:
     """Returns the commit of the checkout, "…-dirty" if files differ; None if there is none."""
-    if not (ROOT / ".git").exists():
-        return None
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40"]
-    with suppress(OSError, subprocess.SubprocessError):
-        found = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
-        return found.stdout.strip()
+    if (ROOT / ".git").exists():
+        command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40"]
+        with suppress(OSError, subprocess.SubprocessError):
+            output = subprocess.check_output(command, timeout=5, stderr=subprocess.DEVNULL)
+            return output.decode().strip()
     return None

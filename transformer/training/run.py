@@ -4,7 +4,7 @@ import math
 import shlex
 import sys
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,7 +29,7 @@ from transformer.parallel import devices, hosts
 from transformer.parallel.stopping import Interruption, Stopping
 from transformer.tasks.task import Task
 from transformer.training import startup_summary
-from transformer.training.automatic import choose_micro_batches, choose_settings, fix_steps
+from transformer.training.automatic import fix_steps, make_trainer
 from transformer.training.automatic_rules import Choices
 from transformer.training.profile import Profile, make_profile
 from transformer.training.progress import OnReport
@@ -89,11 +89,9 @@ def train(
     >>> result.scores["bleu"]
 
     Once the text is read, SIGINT (interrupting a notebook), SIGTERM and SIGHUP stop the run and
-    save it; the result then says so, and a second SIGINT raises KeyboardInterrupt. Off the main
-    thread signals are left alone.
+    save it; a second SIGINT raises KeyboardInterrupt. Off the main thread signals are left alone.
 
     Args:
-      config: the configuration, which is validated.
       workdir: a folder, local or gs://, which is made if need be. A run that it holds is resumed.
       on_report: called with (step, metrics) for each record of metrics.jsonl, on the first host;
         what it raises ends the run.
@@ -120,20 +118,17 @@ def train(
         try:
             folder.open_for_training(config)
             with keeping_log(folder.append_log, shlex.join(sys.orig_argv)):
-                made = _make_trainer(config, folder, stopping, task_type, on_report, start)
+                trainer, choices = make_trainer(config, folder, stopping, task_type, on_report)
+                fix_steps(trainer, choices, start)
                 with stopping.noting_signals():
-                    result = _train(*made, trace, accept_changed_text)
-                    _say_how_it_ended(result, start)
+                    result = _train(trainer, choices, trace, accept_changed_text)
+                    if result.exit_code in (INTERRUPTED, RESUMABLE):
+                        say(f"stopped at step {result.step:,} and saved; the same command goes on")
+                    say(f"all of it took {format_seconds(time.monotonic() - start)}")
         finally:
-            trace.close(nullcontext)  # that of a run which an exception ended
+            trace.close()  # that of a run which an exception ended
             folder.close()
     return result
-
-
-def _say_how_it_ended(result: TrainingResult, start: float) -> None:
-    if result.exit_code in (INTERRUPTED, RESUMABLE):
-        say(f"stopped at step {result.step:,} and saved; the same command goes on")
-    say(f"all of it took {format_seconds(time.monotonic() - start)}")
 
 
 def _finished_before(workdir: WorkDir) -> TrainingResult:
@@ -145,27 +140,6 @@ def _finished_before(workdir: WorkDir) -> TrainingResult:
     )
     last = workdir.read_metrics()[-1]
     return TrainingResult(workdir.path, last["step"], DONE, _scores_of_test_split(last))
-
-
-def _make_trainer(
-    config: Config,
-    workdir: WorkDir,
-    stopping: Stopping,
-    task_type: type[Task] | None,
-    on_report: OnReport | None,
-    start: float,
-) -> tuple[Trainer, Choices]:
-    """Returns what trains in a work directory that is open for it, and what it chose by itself.
-
-    start: by `time.monotonic`.
-    """
-    options = workdir, stopping, task_type, on_report
-    choices = Choices(config) if workdir.has_run else choose_settings(config, workdir.path)
-    trainer = Trainer(choices.config.validate(), *options)
-    if choose_micro_batches(choices, trainer):
-        trainer = Trainer(choices.config.validate(), *options)
-    fix_steps(trainer, choices, start)
-    return trainer, choices
 
 
 def _train(
@@ -181,14 +155,12 @@ def _train(
         with suppress(Interruption), hosts.interruptible(stopping):
             conclude_run(trainer)
             code = DONE
-    step = max(trainer.checkpoints.steps(), default=0)
+    step, scores = max(trainer.checkpoints.steps(), default=0), {}
     trainer.close()
-    if code != DONE:
-        return TrainingResult(workdir.path, step, code, {})
-    hosts.wait_until(partial(workdir.is_finished, trainer.config))  # the first host writes that
-    return TrainingResult(
-        workdir.path, step, code, _scores_of_test_split(workdir.read_metrics()[-1])
-    )
+    if code == DONE:
+        hosts.wait_until(partial(workdir.is_finished, trainer.config))  # the first host writes that
+        scores = _scores_of_test_split(workdir.read_metrics()[-1])
+    return TrainingResult(workdir.path, step, code, scores)
 
 
 def is_finished(workdir: WorkDir, config: Config) -> bool:

@@ -1,18 +1,17 @@
-"""The start of a run: its first state, restored, initialised or copied from another run.
+"""The first state of a run, restored, initialised or copied from another run, and its files.
 
 A run that is resumed must go on with the settings, the vocabularies and the text that its
 checkpoint was trained on; a new one writes them into its work directory.
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-import transformer
-from transformer.checkpoint.about import SETTINGS, changed_settings, describe_run, files_of
+from transformer.checkpoint.about import SETTINGS, changed_settings, describe_run
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.open_run import choose_base, load_base
 from transformer.checkpoint.train_state import Params, TrainState
@@ -49,28 +48,26 @@ def first_state(
     workdir = task.workdir
     hosts.check_same("the text that they read", lambda: summary(task.data_contents()))
     checkpoints = Checkpoints(workdir.checkpoints, keep=config.training.keep_checkpoints)
-    resumes = bool(checkpoints.steps())
-    if resumes and not workdir.has_run:
+    contents = task.training_contents()
+    text = zlib.crc32(summary(contents)) if contents else None
+    resumes, is_new = bool(checkpoints.steps()), not workdir.has_run
+    if resumes and is_new:
         raise ValueError(
             f"{workdir.path} holds checkpoints but no config.json, which says what they are of: "
             f"put it back, or name another --workdir."
         )
-    contents = task.training_contents()
-    text = zlib.crc32(summary(contents)) if contents else None
-    note, state = "", None
     if resumes:
         with phase("restoring the checkpoint"):
             state = checkpoints.restore(train_step.abstract_state)
-        about = checkpoints.about(int(state.step))
-        _check_files_and_settings(about, config, workdir)
-        note = _check_text(about, text, config, accept=accept_changed_text)
-    if note:
-        say(note)
-    _write_run(config, task, is_new=bool(note) or not workdir.has_run)
-    if state is None:
-        state, said = _new_state(config, workdir, train_step)
-    else:
         said = f"resuming at step {int(state.step):,}"
+        about = checkpoints.about(int(state.step))
+        _check_same_run(about, describe_run(workdir.path, config), config, workdir)
+        is_new = about["text"] not in (None, text)
+        if is_new:
+            _accept_text(about["step"], config.data.corpus, is_accepted=accept_changed_text)
+    _write_run(config, task, is_new=is_new)
+    if not resumes:
+        state, said = _new_state(config, workdir, train_step)
     if config.training.lora_rank:
         base = load_base(workdir) if resumes else choose_base(workdir, config.training.init_from)
         state = state.replace(frozen=_put_like(train_step.abstract_state.frozen, base))
@@ -80,42 +77,36 @@ def first_state(
     return checkpoints, state, describe_run(workdir.path, config, text)
 
 
-def _check_files_and_settings(about: Mapping[str, Any], config: Config, workdir: WorkDir) -> None:
-    """Raises ValueError if a run does not go on with what its checkpoint was trained with."""
-    for name, (there, here) in changed_settings(about, config).items():
+def _check_same_run(
+    about: dict[str, Any], now: dict[str, Any], config: Config, workdir: WorkDir
+) -> None:
+    """Raises ValueError if a run does not go on with what its checkpoint was trained with.
+
+    about, now: as `describe_run` returns them, then and now.
+    """
+    for name, (before, after) in changed_settings(about, config).items():
         if not SETTINGS[name].resumable:
             raise ValueError(
-                f"{workdir / 'config.json'} has {name}={here!r}, but the checkpoints were trained "
-                f"with {there!r}: put back the former value."
+                f"{workdir / 'config.json'} has {name}={after!r}, but the checkpoints were trained "
+                f"with {before!r}: put back the former value."
             )
-    there, here = files_of(about), files_of(describe_run(workdir.path, config))
-    if changed := sorted(n for n in there.keys() | here.keys() if there.get(n) != here.get(n)):
+    if changed := sorted(name for name, _ in about["files"].items() ^ now["files"].items()):
         raise ValueError(
             f"{workdir / changed[0]} is not the file that the checkpoints were trained with: put "
             f"the former one back, or remove what was not there."
         )
 
 
-def _check_text(about: Mapping[str, Any], text: int | None, config: Config, *, accept: bool) -> str:
-    """Compares the training text with that of a checkpoint; returns what to say, or "".
-
-    Another version of this program may prepare the same text differently, so that it warns instead.
-    """
-    if about["text"] in (None, text):
-        return ""
-    changed = f"the training text is not the one that step {about['step']:,} was trained on"
-    if accept:
-        return f"{changed}; going on with the changed text, as asked by {FLAG}"
-    if about["version"] != transformer.__version__:
-        return (
-            f"warning: {changed}, or version {about['version']}, which wrote that checkpoint, "
-            f"prepared it differently"
+def _accept_text(step: int, corpus: str, *, is_accepted: bool) -> None:
+    """Says that the training text has changed; raises ValueError unless that was accepted."""
+    changed = f"training text is not the one that step {step:,} was trained on"
+    if not is_accepted:
+        raise ValueError(
+            f"The {changed} (data.corpus={corpus}): put the former text back, start a new run in "
+            f"another --workdir, or go on with the changed text with {FLAG} (in Python, "
+            f"accept_changed_text=True)."
         )
-    raise ValueError(
-        f"{changed[0].upper()}{changed[1:]} (data.corpus={config.data.corpus}): put the former "
-        f"text back, start a new run in another --workdir, or go on with the changed text with "
-        f"{FLAG} (in Python, accept_changed_text=True)."
-    )
+    say(f"the {changed}; going on with the changed text, as asked by {FLAG}")
 
 
 def _write_run(config: Config, task: Task, *, is_new: bool) -> None:
@@ -144,11 +135,8 @@ def _new_state(config: Config, workdir: WorkDir, train_step: TrainStep) -> tuple
 
 def _put_like(like: Params, base: Params) -> Params:
     """Puts the parameters of a base on the devices; like: their shapes and shardings."""
-
-    def shapes(params: Params) -> Any:
-        return jax.tree.map(lambda x: x.shape, params)
-
-    if shapes(like) != shapes(base):
+    shapes = [jax.tree.map(lambda x: x.shape, params) for params in (like, base)]
+    if shapes[0] != shapes[1]:
         raise ValueError(
             "training.lora_rank adapts a model of the same shape and task as that of "
             "training.init_from; set --config.training.lora_rank=0 to train a model that differs."

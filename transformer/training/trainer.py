@@ -1,8 +1,9 @@
-"""The training loop: train, report, evaluate, save; stop when told, resume where it stopped."""
+"""The training loop: train, report, save, evaluate; stop when told, resume where it stopped."""
 
 import math
 import signal
-from contextlib import closing, nullcontext
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
 
 import jax
 
@@ -10,7 +11,7 @@ from transformer.checkpoint.about import describe_records
 from transformer.checkpoint.checkpoints import SCORE
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
-from transformer.console import phase, say
+from transformer.console import live_line, phase, say
 from transformer.exit_codes import DIVERGED, DONE, FAILED
 from transformer.files.reading import reason_of
 from transformer.parallel import hosts
@@ -45,9 +46,9 @@ class Trainer:
         task_type: type[Task] | None = None,
         on_report: OnReport | None = None,
     ) -> None:
-        self.config, self.workdir, self.on_report = config, workdir, on_report
+        self.workdir, self.on_report = workdir, on_report
         self.stopping = stopping or Stopping(config.training.patience)
-        self._has_left = False  # whether a signal ended an evaluation
+        self._has_left_evaluation = False  # because of a signal
         self.parallel = make_parallel(config)
         make_task = task_type or TASKS[config.task]
         with phase("reading the corpus"):
@@ -57,7 +58,7 @@ class Trainer:
         self.train_step = TrainStep(
             config, self.parallel, self.task.model, self.task.loss_fn, batch
         )
-        self.learning_rate = make_schedule(config.optimizer, config.model.d_model)
+        self.take_schedule(config)
 
     def take_schedule(self, config: Config) -> None:
         """Takes a configuration that may differ in its steps, periods and schedule."""
@@ -71,44 +72,61 @@ class Trainer:
         `close` ends what it has opened. profile: traces some of the steps.
         """
         state = self._start(accept_changed_text)
-        self.step = self.first_step = int(state.step)
-        num_train_steps = self.config.training.num_train_steps
-        with closing(prefetch(self._make_batch, range(self.step, num_train_steps))) as batches:
-            while self.step < num_train_steps and not self._must_end():
-                is_first = self.step == self.first_step
-                with phase("compiling the training step") if is_first else nullcontext():
-                    with profile.step(self.step + 1, self.meter.paused):
-                        with self.meter.waiting(), annotate("input"):
-                            batch = next(batches)
-                        state, sums = self.train_step(state, batch)
-                    self.step += 1
-                    self.meter.add(self.step, sums | self._vote_to_stop(), wait=is_first)
-                self._report(self.step)
-                self._warn_of_skipped_updates()
-                self._save_and_evaluate(self.step, state)
+        with closing(self._batches()) as batches:
+            for self.step, batch in batches:
+                with self._computing(profile):
+                    state, sums = self.train_step(state, batch)
+                    self.meter.add(self.step, sums | self._vote_to_stop())
+                self._report()
+                self._save_and_evaluate(state)
         profile.close(self.meter.paused)
-        return self._finish(self.step, state)
+        return self._finish(state)
 
     def _start(self, accept_changed_text: bool) -> TrainState:
         """Opens checkpoints and logs; returns the state to continue from."""
-        checkpoints, state, self._notes = first_state(
+        self.checkpoints, state, self._notes = first_state(
             self.config, self.task, self.train_step, accept_changed_text=accept_changed_text
         )
-        self.checkpoints = checkpoints
-        step = int(state.step)
-        about = checkpoints.about(step) if step else {}
+        self.step = self.first_step = step = int(state.step)
+        about = self.checkpoints.about(step) if step else {}
         self.progress = open_progress(self.workdir, self.config, step, about, self.on_report)
         self.meter = make_meter(step, self.task.cost_per_step, about.get("trained", {}))
-        for evaluated in [n for n in sorted(checkpoints.scores) if n > step]:
-            del checkpoints.scores[evaluated]  # of steps that are done again
-        for evaluated in sorted(checkpoints.scores):
-            self.stopping.record_score(checkpoints.scores[evaluated][0])
-        if step not in checkpoints.scores and (step or self.config.training.init_from):
-            self._save_and_evaluate(step, state)  # as an evaluation was cut short
+        scores = self.checkpoints.scores
+        for evaluated in sorted(scores):
+            if evaluated > step:
+                del scores[evaluated]  # the steps after the checkpoint are done again
+            else:
+                self.stopping.record_score(scores[evaluated][0])
+        if step not in scores and (step or self.config.training.init_from):
+            self._save_and_evaluate(state)  # as an evaluation was cut short
         return state
 
-    def _make_batch(self, step: int) -> Batch:
-        return self.train_step.make_batch(self.task.training_batches, step)
+    def _batches(self) -> Iterator[tuple[int, Batch]]:
+        """Yields (step, its batch), until the run must end; the meter counts the time of waiting.
+
+        The first step is 1, and its batch number 0.
+        """
+        numbers = range(self.step, self.config.training.num_train_steps)
+        with closing(prefetch(self._make_batch, numbers)) as batches:
+            for number in numbers:
+                if self._must_end():
+                    return
+                with self.meter.waiting(), annotate("input"):
+                    batch = next(batches)
+                yield number + 1, batch
+
+    def _make_batch(self, number: int) -> Batch:
+        return self.train_step.make_batch(self.task.training_batches, number)
+
+    @contextmanager
+    def _computing(self, profile: Profile) -> Iterator[None]:
+        """Traces a step if `profile` asks for it; waits for the first, which is compiled."""
+        is_first = self.step == self.first_step + 1
+        with phase("compiling the training step") if is_first else nullcontext():
+            with profile.step(self.step, self.meter.paused):
+                yield
+            if is_first:
+                self.meter.settle()
 
     def _must_end(self) -> bool:
         return self._is_interrupted() or self.meter.has_diverged or self.stopping.has_converged
@@ -122,61 +140,41 @@ class Trainer:
     def _is_interrupted(self) -> bool:
         is_alone = jax.process_count() == 1
         told = self.stopping.signal if is_alone else self.meter.num_hosts_stopping
-        return self._has_left or bool(told)
+        return self._has_left_evaluation or bool(told)
 
-    def _report(self, step: int) -> None:
+    def _report(self) -> None:
         """Logs and shows the metrics every `log_every` steps, and shows them if steps take long."""
+        step = self.step
         is_report = step % self.config.training.log_every == 0 or step == 1
-        if not is_report and not self.progress.is_due:
-            return
-        metrics = self.meter.read(step) if is_report else self.meter.peek()
-        metrics["learning_rate"] = float(self.learning_rate(step - 1))
-        if is_report:
-            self._log(step, metrics)
-        self.progress.show(step, metrics, is_passing=not is_report)
+        if is_report or self.progress.is_due:
+            metrics = self.meter.read(step) if is_report else self.meter.peek()
+            metrics["learning_rate"] = float(self.learning_rate(step - 1))
+            if is_report:
+                self._log(metrics)
+            self.progress.show(step, metrics, is_passing=not is_report)
+        self._warn_of_skipped_updates()
 
-    def _log(self, step: int, metrics: dict[str, float]) -> None:
-        epoch = round(step / self.task.training_batches.batches_per_epoch, 4)
-        self.progress.log(step, {**metrics, "epoch": epoch, **self.meter.trained()})
+    def _log(self, metrics: dict[str, float]) -> None:
+        epoch = round(self.step / self.task.training_batches.batches_per_epoch, 4)
+        self.progress.log(self.step, {**metrics, "epoch": epoch, **self.meter.trained()})
 
     def _warn_of_skipped_updates(self) -> None:
         for step in self.meter.pop_skipped_steps():
             file = self.workdir.append_batch(step, self.task.training_batches[step - 1])
-            self.progress.say(
+            say(
                 f"warning: the update of step {step:,} was left out, as its loss or gradient is "
                 f"not finite; its batch is in {file}"
             )
 
-    def _save_and_evaluate(self, step: int, state: TrainState) -> None:
-        is_evaluated = self._is_evaluated(step)
-        if is_evaluated or step % self.config.training.checkpoint_every == 0:
+    def _save_and_evaluate(self, state: TrainState) -> None:
+        training, step = self.config.training, self.step
+        is_evaluated = step % training.eval_every == 0 or step == training.num_train_steps
+        if is_evaluated or step % training.checkpoint_every == 0:
             self._save(state)  # first: an evaluation may fail
         if is_evaluated:
+            live_line().close()
             with self.meter.paused():
-                self._evaluate(step, state.averaged.model_params)
-
-    def _is_evaluated(self, step: int) -> bool:
-        training = self.config.training
-        return step % training.eval_every == 0 or step == training.num_train_steps
-
-    def _evaluate(self, step: int, params: Params) -> None:
-        """Scores the validation split; if a signal ends that, the next start makes up for it."""
-        self.progress.pause()
-        try:
-            with hosts.interruptible(self.stopping), annotate("evaluation"), phase("validating"):
-                metrics, samples = self.task.evaluate(params)
-        except Interruption:
-            self._has_left = True
-            return
-        score = self.task.selection_score(metrics)
-        self._log(step, {**metrics, SCORE: score})
-        self.progress.say(f"step {step:>6,}  validation: {self.task.format_metrics(metrics)}")
-        if samples:
-            self.progress.say(samples[step % len(samples)])
-            self.progress.log_samples(step, samples)
-        self.stopping.record_score(score)
-        self.checkpoints.record_score(step, score, metrics.get("validation_loss", math.inf))
-        self.progress.draw_curves()
+                self._evaluate(state.averaged.model_params)
 
     def _save(self, state: TrainState, *, is_last: bool = False) -> None:
         """Saves, unless the last update was skipped: the one before may have done the harm."""
@@ -190,19 +188,37 @@ class Trainer:
         except Exception as error:  # any type
             if is_last or jax.process_count() > 1:
                 raise
-            self.progress.say(f"warning: a checkpoint could not be written: {reason_of(error)}")
+            say(f"warning: a checkpoint could not be written: {reason_of(error)}")
 
-    def _finish(self, step: int, state: TrainState) -> int:
+    def _evaluate(self, params: Params) -> None:
+        """Scores the validation split; if a signal ends that, the next start makes up for it."""
+        try:
+            with hosts.interruptible(self.stopping), annotate("evaluation"), phase("validating"):
+                metrics, samples = self.task.evaluate(params)
+        except Interruption:
+            self._has_left_evaluation = True
+            return
+        step, score = self.step, self.task.selection_score(metrics)
+        self._log({**metrics, SCORE: score})
+        say(f"step {step:>6,}  validation: {self.task.format_metrics(metrics)}")
+        if samples:
+            say(samples[step % len(samples)])
+            self.progress.log_samples(step, samples)
+        self.stopping.record_score(score)
+        self.checkpoints.record_score(step, score, metrics.get("validation_loss", math.inf))
+        self.progress.draw_curves()
+
+    def _finish(self, state: TrainState) -> int:
         """Saves the last state; returns the exit code."""
         self.meter.settle()
         self._warn_of_skipped_updates()
         if self.meter.has_diverged:
-            return self._give_up(step)
+            return self._give_up()
         if self.stopping.signal == signal.SIGINT:
-            self.progress.say(f"saving step {step:,} (Ctrl-C again ends at once, without it)")
+            say(f"saving step {self.step:,} (Ctrl-C again ends at once, without it)")
         try:
             with phase("saving the checkpoint"):
-                if step not in self.checkpoints.steps():
+                if self.step not in self.checkpoints.steps():
                     self._save(state, is_last=True)
                 self.checkpoints.wait()
         except Exception as error:  # any type
@@ -213,19 +229,19 @@ class Trainer:
         self.progress.draw_curves(is_last=True)
         return self.stopping.exit_code if self._is_interrupted() else DONE
 
-    def close(self) -> None:
-        """Closes the logs, and the checkpoints, whose saves it waits for."""
-        self.progress.close()
-        self.checkpoints.close()
-
-    def _give_up(self, step: int) -> int:
+    def _give_up(self) -> int:
         """Ends a run that has diverged; returns its exit code."""
         self.checkpoints.wait()
         self.progress.draw_curves(is_last=True)
         last = max(self.checkpoints.steps(), default=0)
         say(
-            f"error: gave up at step {step:,} after {MAX_SKIPPED} updates in a row that are not "
-            f"finite; the last good checkpoint is of step {last:,}. Lower "
+            f"error: gave up at step {self.step:,} after {MAX_SKIPPED} updates in a row that are "
+            f"not finite; the last good checkpoint is of step {last:,}. Lower "
             f"optimizer.peak_learning_rate or set optimizer.clip_norm, in another --workdir."
         )
         return DIVERGED
+
+    def close(self) -> None:
+        """Closes the logs, and the checkpoints, whose saves it waits for."""
+        self.progress.close()
+        self.checkpoints.close()

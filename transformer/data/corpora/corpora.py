@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from transformer.config import DataConfig
-from transformer.special_tokens import BOS, EOS, UNK
 
 if TYPE_CHECKING:  # eval.py knows tags before it imports NumPy
     from transformer.data.tokenizers.sentencepiece import Tokenizer
@@ -113,9 +112,9 @@ class Tags:
     def check(self, tokenizer: Tokenizer) -> None:
         """Raises ValueError if a tag is not one piece of the vocabulary of the sources."""
         for tag in self.all:
-            ids = [i for i in tokenizer.encode([tag])[0] if i not in (BOS, EOS)]
+            ids = tokenizer.without_control(tokenizer.encode([tag])[0])
             pieces = [piece for piece in tokenizer.pieces(ids) if piece != "▁"]
-            if len(pieces) != 1 or UNK in ids:
+            if len(pieces) != 1 or tokenizer.special.unk in ids:
                 raise ValueError(
                     f"The tag '{tag}' of data.corpus must be one piece of the vocabulary, which "
                     f"has {' '.join(pieces) or 'nothing'} for it: learn a vocabulary with "

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from transformer.data.rows.ragged import Ragged
-from transformer.special_tokens import BOS, EOS, PAD
 
 
 class Batch(NamedTuple):
@@ -13,22 +12,17 @@ class Batch(NamedTuple):
 
     A row holds any number of sentence pairs, one after another, and padding behind the last one.
     The k-th pair of a row has the segment number k on both sides, from 1; padding has 0. Positions
-    count from 0 within each sentence. `decoder_inputs` are `targets` shifted right by one within
-    each sentence, with BOS in front.
-
-    A row of two pairs, ([5, 6, EOS], [7, EOS]) and ([8, EOS], [9, 9, EOS]), S = T = 6, EOS = 2,
-    BOS = 1:
+    count from 0 within each sentence. A row of two pairs, ([5, 6, EOS], [7, EOS]) and
+    ([8, EOS], [9, 9, EOS]), S = T = 6, EOS = 2:
 
         inputs            5 6 2 8 2 0       targets           7 2 9 9 2 0
         input_segments    1 1 1 2 2 0       target_segments   1 1 2 2 2 0
         input_positions   0 1 2 0 1 0       target_positions  0 1 0 1 2 0
-                                            decoder_inputs    1 7 1 9 9 0
     """
 
     inputs: np.ndarray  # [B, S]
     input_segments: np.ndarray  # [B, S]
     input_positions: np.ndarray  # [B, S]
-    decoder_inputs: np.ndarray  # [B, T]
     targets: np.ndarray  # [B, T]
     target_segments: np.ndarray  # [B, T]
     target_positions: np.ndarray  # [B, T]
@@ -50,18 +44,21 @@ class Batch(NamedTuple):
         targets: Any = None,
         *,
         input_lengths: np.ndarray | None = None,
+        pad: int = 0,
         xp: Any = np,
     ) -> Self:
         """Returns one sentence pair per row.
 
-        inputs [B, S], targets [B, T]: ids, filled up with PAD; without targets a row has a single
+        inputs [B, S], targets [B, T]: ids, filled up with `pad`; without targets a row has a single
         one, as a sentence has a single class. input_lengths [B]: the number of ids of each input,
-        by default those that are not PAD. xp: `jax.numpy` for arrays that JAX traces.
+        by default those that are not `pad`. xp: `jax.numpy` for arrays that JAX traces.
         """
-        targets = xp.full((len(inputs), 1), EOS) if targets is None else targets
-        target = _one_per_row(targets, None, xp)
-        source = _one_per_row(inputs, input_lengths, xp)
-        return cls(*source, shift_right(target[0], target[2], xp), *target)
+        targets = xp.full((len(inputs), 1), pad + 1) if targets is None else targets
+        source, target = (
+            _one_per_row(ids, lengths, pad, xp)
+            for ids, lengths in ((inputs, input_lengths), (targets, None))
+        )
+        return cls(*source, *target)
 
     @classmethod
     def from_pairs(
@@ -81,15 +78,15 @@ class Batch(NamedTuple):
         """
         inputs = fill_rows(source, indices, pairs_per_row, source_length)
         targets = fill_rows(target, indices, pairs_per_row, target_length)
-        return cls(*inputs, shift_right(targets[0], targets[2]), *targets)
+        return cls(*inputs, *targets)
 
 
 def _one_per_row(
-    ids: Any, lengths: np.ndarray | None, xp: Any
+    ids: Any, lengths: np.ndarray | None, pad: int, xp: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns (ids, segments, positions) of one sentence per row, each [B, length] int32."""
     ids = xp.asarray(ids, xp.int32)
-    lengths = (ids != PAD).sum(1) if lengths is None else lengths
+    lengths = (ids != pad).sum(1) if lengths is None else lengths
     positions = xp.arange(ids.shape[1], dtype=xp.int32)
     segments = (positions < lengths[:, None]).astype(xp.int32)
     return ids, segments, positions * segments
@@ -122,18 +119,8 @@ def fill_rows(
     position = np.arange(lengths.sum()) - np.repeat(starts, lengths)
     index = np.repeat(row * length + offset, lengths) + position
     rows = np.zeros((3, len(per_row) * length), np.int32)
-    rows[0] = PAD
     rows[0, index] = ids
     rows[1, index] = np.repeat(np.arange(len(indices)) - first + 1, lengths)
     rows[2, index] = position
     ids, segments, positions = rows.reshape(3, len(per_row), length)
     return ids, segments, positions
-
-
-def shift_right(targets: np.ndarray, positions: np.ndarray, xp: Any = np) -> np.ndarray:
-    """Returns the decoder's inputs [B, T]: each sentence shifted by one, BOS in front.
-
-    positions [B, T] are 0 where a sentence begins, and on padding, which stays PAD.
-    """
-    first = xp.where(targets == PAD, PAD, BOS)
-    return xp.where(positions == 0, first, xp.roll(targets, 1, axis=1)).astype(xp.int32)

@@ -18,7 +18,6 @@ from sentencepiece import sentencepiece_model_pb2
 from transformer.data.rows.epoch_plan import mix
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer, Tokenizer
-from transformer.special_tokens import PAD
 
 NO_MERGE = np.iinfo(np.int32).max  # the rank of two symbols that cannot be merged
 WIDER = 1.3  # words are merged together with others that are up to so many times as long
@@ -43,7 +42,7 @@ class BpeDropout:
                 "BPE: set data.subword_dropout=0, or give one trained with model_type=bpe."
             )
         self.rate = rate
-        self.vocab_size = len(spec.pieces)
+        self.num_pieces = len(spec.pieces)  # as an id: no piece, as in front of a word
         ids = {p.piece: i for i, p in enumerate(spec.pieces) if p.type == p.NORMAL}
         pieces = [p.piece if p.type == p.NORMAL else "" for p in spec.pieces]
         self._characters = Ragged.from_lists(
@@ -57,19 +56,19 @@ class BpeDropout:
         self._set_merges(ids, {i: spec.pieces[i].score for i in ids.values()})
 
     def _set_merges(self, ids: dict[str, int], scores: dict[int, float]) -> None:
-        """Lists every two pieces that are one together, as the number left · V + right, in order.
+        """Lists every two pieces that are one together, as left · (V + 1) + right, in order.
 
         ids: of the pieces; scores: of the ids, the one merged first has the highest.
         """
         by_score = sorted(scores, key=scores.__getitem__, reverse=True)
         rank = {i: r for r, i in enumerate(by_score)}
         merges = sorted(
-            (ids[piece[:cut]] * self.vocab_size + ids[piece[cut:]], rank[i])
+            (ids[piece[:cut]] * (self.num_pieces + 1) + ids[piece[cut:]], rank[i])
             for piece, i in ids.items()
             for cut in range(1, len(piece))
             if piece[:cut] in ids and piece[cut:] in ids
         )
-        numbers, ranks = zip(*merges, (self.vocab_size**2, NO_MERGE), strict=True)
+        numbers, ranks = zip(*merges, ((self.num_pieces + 1) ** 2, NO_MERGE), strict=True)
         self._merges, self._ranks = np.array(numbers), np.array(ranks, np.int32)
         self._piece_of_rank = np.array(by_score, np.int32)
 
@@ -125,11 +124,11 @@ class BpeDropout:
         while width < num_characters.max(initial=0):
             narrower, width = width, max(width + 1, int(width * WIDER))
             group = np.flatnonzero((num_characters > narrower) & (num_characters <= width))
-            symbols = np.full((len(group), width + 2), PAD, np.int32)
+            symbols = np.full((len(group), width + 2), self.num_pieces, np.int32)
             places = np.arange(width)
             symbols[:, 1:-1][places < num_characters[group, None]] = words.gather(group)[0]
             symbols = self._merge(symbols, keys[group])
-            used = symbols != PAD
+            used = symbols != self.num_pieces
             words.lengths[group] = used.sum(1)
             places = np.arange(used.sum()) + np.repeat(
                 words.starts[group] - np.cumsum(words.lengths[group]) + words.lengths[group],
@@ -140,9 +139,9 @@ class BpeDropout:
     def _merge(self, symbols: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """Merges two symbols of each word at a time until none are left that may be merged.
 
-        symbols [words, width]: PAD in front of each word and behind it. Returns the same.
+        symbols [words, width]: V, no piece, in front of each word and behind it. Returns the same.
         """
-        result = np.full_like(symbols, PAD)
+        result = np.full_like(symbols, self.num_pieces)
         ranks = self._rank(symbols[:, :-1], symbols[:, 1:])
         words = np.arange(len(symbols))
         for nth in range(symbols.shape[1]):
@@ -179,7 +178,7 @@ class BpeDropout:
 
     def _rank(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Returns the ranks of the merges of symbols; the best has 0, impossible ones NO_MERGE."""
-        numbers = left.astype(np.int64) * self.vocab_size + right
+        numbers = left.astype(np.int64) * (self.num_pieces + 1) + right
         found = np.searchsorted(self._merges, numbers)
         return np.where(self._merges[found] == numbers, self._ranks[found], NO_MERGE)
 

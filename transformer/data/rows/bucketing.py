@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from transformer.data.rows.ragged import Ragged
-from transformer.special_tokens import EOS
 
 SHORTEST_BUCKET = 16  # source lengths are rounded up to 16, 32, 64, …
 RETRY_BUCKET = 32  # a sentence that is searched a second time is padded to at least this length
@@ -118,7 +117,7 @@ def fill_inputs(
     for row in np.flatnonzero(indices >= 0):
         ids = source[indices[row]]
         if len(ids) > length:
-            ids = np.append(ids[: length - 1], EOS)
+            ids = np.append(ids[: length - 1], ids[-1])
             num_cut += 1
         inputs[row, : len(ids)] = ids
         lengths[row] = len(ids)

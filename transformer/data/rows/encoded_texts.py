@@ -10,8 +10,7 @@ import numpy as np
 
 from transformer.config import ModelConfig
 from transformer.data.rows.ragged import Ragged
-from transformer.data.tokenizers.sentencepiece import Tokenizer, strip_control_ids
-from transformer.special_tokens import BOS, EOS, UNK
+from transformer.data.tokenizers.sentencepiece import Tokenizer
 
 
 def sides(texts: Sequence[str], model: ModelConfig) -> Sequence[str]:
@@ -30,12 +29,13 @@ def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], model: ModelConfig)
     encoded = Ragged.encode(tokenizer, sides(texts, model))
     if not model.token_types:
         return encoded
-    ids = encoded.flat[encoded.flat != BOS]  # which some tokenizers put before every text
+    bos, eos = tokenizer.special.bos, tokenizer.special.eos
+    ids = encoded.flat[encoded.flat != bos]  # which some tokenizers put before every text
     last_sides = np.cumsum([1 + ("\t" in text) for text in texts], dtype=np.int64) - 1
-    ends = np.flatnonzero(ids == EOS)[last_sides] + 1
+    ends = np.flatnonzero(ids == eos)[last_sides] + 1
     starts = np.concatenate([[0], ends])[:-1].astype(np.int64)
     lengths = ends - starts + 1
-    return Ragged(np.insert(ids, starts, BOS), np.cumsum(lengths) - lengths, lengths)
+    return Ragged(np.insert(ids, starts, bos), np.cumsum(lengths) - lengths, lengths)
 
 
 def encode_words(
@@ -47,12 +47,13 @@ def encode_words(
     for "cats" and 7 for "sat", "cats sat" has the ids 5 6 7 2 and the positions 0 2; with
     `model.token_types` they are 1 5 6 7 2 and 1 3.
     """
-    start = [BOS] * model.token_types
+    special = tokenizer.special
+    start = [special.bos] * model.token_types
     distinct = sorted({word for text in texts for word in text.split()})
-    encoded = map(strip_control_ids, tokenizer.encode(distinct))
-    pieces = {word: ids or [UNK] for word, ids in zip(distinct, encoded, strict=True)}
+    encoded = map(tokenizer.without_control, tokenizer.encode(distinct))
+    pieces = {word: ids or [special.unk] for word, ids in zip(distinct, encoded, strict=True)}
     rows = [[pieces[word] for word in text.split()] for text in texts]
-    ids = [[*start, *(i for word in row for i in word), EOS] for row in rows]
+    ids = [[*start, *(i for word in row for i in word), special.eos] for row in rows]
     lengths = [np.array([len(start), *map(len, row[:-1])] if row else []) for row in rows]
     return Ragged.from_lists(ids), Ragged.from_lists([np.cumsum(row) for row in lengths])
 

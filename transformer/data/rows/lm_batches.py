@@ -4,13 +4,12 @@ A batch is a function of (seed, step), as in `packing`.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.sentencepiece import Tokenizer
-from transformer.special_tokens import EOS, PAD
 
 
 def encode_text(tokenizer: Tokenizer, lines: Sequence[str]) -> np.ndarray:
@@ -46,29 +45,36 @@ def _separable_parts(lines: Sequence[str]) -> Iterator[str]:
 class WindowBatch(NamedTuple):
     """Windows of a text, int32: `inputs` are the ids before the `targets`.
 
-    Two windows of length 3 at the beginning of the text 7 8 9 5 6, which EOS precedes and PAD
+    Two windows of length 3 at the beginning of the text 7 8 9 5 6, which EOS precedes and padding
     follows:
 
-        inputs   2 7 8    targets  7 8 9
-                 9 5 6             5 6 0
+        inputs   2 7 8    targets  7 8 9    weights  1 1 1
+                 9 5 6             5 6 0             1 1 0
     """
 
     inputs: np.ndarray  # [B, T]
     targets: np.ndarray  # [B, T]
+    weights: np.ndarray  # [B, T] float32: 1 on targets, 0 on padding
 
-    @property
-    def weights(self) -> np.ndarray:
-        """[B, T] float32: 1 on targets, 0 on padding."""
-        return (self.targets != PAD).astype(np.float32)
+    @classmethod
+    def zeros(cls, num_rows: int, length: int) -> Self:
+        """Returns `num_rows` empty rows of `length`, for shapes only."""
+        ids = np.zeros((num_rows, length), np.int32)
+        return cls(ids, ids, ids.astype(np.float32))
 
 
 class RandomWindows:
     """`batches[step]` is a `WindowBatch` whose windows begin anywhere in the text, for training."""
 
-    def __init__(self, ids: np.ndarray, *, length: int, rows_per_batch: int, seed: int) -> None:
-        """Raises ValueError if the text `ids` is shorter than one window of `length` ids."""
-        self.ids, self.length, self.rows_per_batch = _with_start(ids), length, rows_per_batch
-        self.seed = seed
+    def __init__(
+        self, ids: np.ndarray, *, start: int, length: int, rows_per_batch: int, seed: int
+    ) -> None:
+        """Raises ValueError if the text `ids` is shorter than one window of `length` ids.
+
+        start: the id before the first one, EOS.
+        """
+        self.ids, self.length = np.concatenate([[start], ids]).astype(np.int32), length
+        self.rows_per_batch, self.seed = rows_per_batch, seed
         if len(ids) < length:
             raise ValueError(
                 f"The text has {len(ids)} pieces, less than one window of data.row_length "
@@ -79,30 +85,26 @@ class RandomWindows:
     def __getitem__(self, step: int) -> WindowBatch:
         rng = np.random.default_rng((self.seed, step))
         starts = rng.integers(0, len(self.ids) - self.length, self.rows_per_batch)
-        return _windows(self.ids, starts, self.length)
+        return _windows(self.ids, starts, self.length, len(self.ids))
 
 
 class ConsecutiveWindows:
     """`batches[step]`, for `batches_per_epoch` steps: every id is a target once, in order."""
 
-    def __init__(self, ids: np.ndarray, *, length: int, rows_per_batch: int) -> None:
-        self.length, self.rows_per_batch = length, rows_per_batch
+    def __init__(self, ids: np.ndarray, *, start: int, length: int, rows_per_batch: int) -> None:
+        self.length, self.rows_per_batch, self.num_ids = length, rows_per_batch, len(ids)
         self.num_windows = -(-len(ids) // length)
         self.batches_per_epoch = -(-self.num_windows // rows_per_batch)
         missing = self.batches_per_epoch * rows_per_batch * length - len(ids)
-        self.ids = np.pad(_with_start(ids), (0, missing), constant_values=PAD)
+        self.ids = np.pad(ids, (1, missing), constant_values=(start, 0)).astype(np.int32)
 
     def __getitem__(self, step: int) -> WindowBatch:
         first = step * self.rows_per_batch
         starts = np.arange(first, first + self.rows_per_batch) * self.length
-        return _windows(self.ids, starts, self.length)
+        return _windows(self.ids, starts, self.length, self.num_ids)
 
 
-def _with_start(ids: np.ndarray) -> np.ndarray:
-    """Puts EOS before the text: the separator of sentences also begins the first one."""
-    return np.concatenate([[EOS], ids]).astype(np.int32)
-
-
-def _windows(ids: np.ndarray, starts: np.ndarray, length: int) -> WindowBatch:
-    rows = ids[starts[:, None] + np.arange(length + 1)]  # [B, T + 1]
-    return WindowBatch(rows[:, :-1], rows[:, 1:])
+def _windows(ids: np.ndarray, starts: np.ndarray, length: int, num_ids: int) -> WindowBatch:
+    places = starts[:, None] + np.arange(length + 1)  # [B, T + 1]
+    rows, weights = ids[places], places[:, 1:] <= num_ids
+    return WindowBatch(rows[:, :-1], rows[:, 1:], weights.astype(np.float32))

@@ -12,10 +12,9 @@ import numpy as np
 
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
-from transformer.data.tokenizers.sentencepiece import Tokenizer, strip_control_ids
-from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
+from transformer.data.tokenizers.sentencepiece import Tokenizer
+from transformer.special_tokens import OWN_IDS, SpecialIds
 
-MASK = UNK  # stands for a hidden token; with byte fallback UNK has no other use
 HIDDEN, SWAPPED = 0.8, 0.1  # shares of the tokens to guess; the others are shown unchanged
 IS_NEXT, IS_OTHER = 0, 1  # in BERT's order
 Sentences = list[list[int]]
@@ -29,6 +28,7 @@ class MaskedBatch(NamedTuple):
 
         the row           5 6 7 2 8 9 2 0       columns           1 5 0 0
         inputs            5 3 7 2 8 9 2 0       targets           6 9 0 0
+                                                weights           1 1 0 0
     """
 
     inputs: np.ndarray  # [B, S]
@@ -37,17 +37,14 @@ class MaskedBatch(NamedTuple):
     pair_labels: np.ndarray  # [B, S] IS_NEXT or IS_OTHER where a pair begins; else without meaning
     columns: np.ndarray  # [B, K] of a row's S
     targets: np.ndarray  # [B, K]
-
-    @property
-    def weights(self) -> np.ndarray:
-        """[B, K] float32: 1 on targets, 0 behind the last one of a row."""
-        return (self.targets != PAD).astype(np.float32)
+    weights: np.ndarray  # [B, K] float32: 1 on targets, 0 behind the last one of a row
 
     @classmethod
     def zeros(cls, num_rows: int, length: int, rate: float) -> Self:
         """Returns `num_rows` empty rows of `length`, for shapes only."""
-        lengths = [length] * 4 + [most_to_guess(length, rate)] * 2
-        return cls(*(np.zeros((num_rows, n), np.int32) for n in lengths))
+        lengths = [length] * 4 + [most_to_guess(length, rate)] * 3
+        arrays = [np.zeros((num_rows, n), np.int32) for n in lengths]
+        return cls(*arrays[:-1], arrays[-1].astype(np.float32))
 
 
 def most_to_guess(length: int, rate: float) -> int:
@@ -72,9 +69,18 @@ class MaskedBatches:
     are drawn than `most_to_guess`, the last of them are not.
     """
 
-    def __init__(self, packed: PackedBatches, *, rate: float, vocab_size: int, seed: int) -> None:
+    def __init__(
+        self,
+        packed: PackedBatches,
+        *,
+        rate: float,
+        vocab_size: int,
+        seed: int,
+        special: SpecialIds = OWN_IDS,
+    ) -> None:
         """Takes batches of sentences, whose targets are the same but for the labels of pairs."""
-        self.packed, self.rate, self.vocab_size, self.seed = packed, rate, vocab_size, seed
+        self.packed, self.rate, self.seed, self.special = packed, rate, seed, special
+        self.random_ids = special.others(vocab_size)
         self.rows_per_batch = packed.rows_per_batch
         self.batches_per_epoch = packed.batches_per_epoch
 
@@ -86,22 +92,26 @@ class MaskedBatches:
         batch = self.packed.part(step, start, stop)
         ids, most = batch.inputs, most_to_guess(batch.inputs.shape[1], self.rate)
         rng = np.random.default_rng((self.seed, step, 1))  # 1: a stream apart from the packing's
-        is_maskable = (batch.input_segments != 0) & ~np.isin(ids, (BOS, EOS))
+        is_maskable = (batch.input_segments != 0) & ~np.isin(
+            ids, (self.special.bos, self.special.eos)
+        )
         is_chosen = is_maskable & (rng.random(ids.shape) < self.rate)
         is_chosen &= is_chosen.cumsum(axis=1) <= most
         draw = rng.random(ids.shape)
-        other = rng.integers(NUM_SPECIAL, self.vocab_size, ids.shape)
+        other = self.random_ids[rng.integers(len(self.random_ids), size=ids.shape)]
         shown = np.where(draw < HIDDEN + SWAPPED, other, ids)
-        shown = np.where(draw < HIDDEN, MASK, shown)
+        shown = np.where(draw < HIDDEN, self.special.mask, shown)
         chosen_first = np.argsort(~is_chosen, axis=1, kind="stable")[:, :most]
-        targets = np.take_along_axis(np.where(is_chosen, ids, PAD), chosen_first, axis=1)
+        is_target = np.take_along_axis(is_chosen, chosen_first, axis=1)
+        targets = np.take_along_axis(ids, chosen_first, axis=1)
         return MaskedBatch(
             inputs=np.where(is_chosen, shown, ids).astype(np.int32),
             input_segments=batch.input_segments,
             input_positions=batch.input_positions,
             pair_labels=batch.targets,
-            columns=np.where(targets == PAD, 0, chosen_first).astype(np.int32),
-            targets=targets,
+            columns=np.where(is_target, chosen_first, 0).astype(np.int32),
+            targets=np.where(is_target, targets, 0),
+            weights=is_target.astype(np.float32),
         )
 
 
@@ -124,7 +134,7 @@ def make_sentence_pairs(
     documents: list[Sentences] = [[]]
     for line, ids in zip(lines, tokenizer.encode(lines), strict=True):
         if line.strip():
-            documents[-1].append(strip_control_ids(ids))
+            documents[-1].append(tokenizer.without_control(ids))
         else:
             documents.append([])
     documents = [document for document in documents if document]
@@ -133,11 +143,12 @@ def make_sentence_pairs(
             "model.next_sentence needs two documents at least: divide them by empty lines."
         )
     rows, labels, num_cut = [], [], 0
+    bos, eos = tokenizer.special.bos, tokenizer.special.eos
     for first, second, label in _pairs(documents, length - 3, seed):
         excess = max(0, len(first) + len(second) - (length - 3))
         for _ in range(excess):
             (first if len(first) > len(second) else second).pop()
-        rows.append([BOS, *first, EOS, *second, EOS])
+        rows.append([bos, *first, eos, *second, eos])
         labels.append(label)
         num_cut += excess
     source = Ragged.from_lists(rows)

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from transformer.console import counted
-from transformer.data.tokenizers.sentencepiece import Tokenizer, encode_flat
+from transformer.data.tokenizers.sentencepiece import Tokenizer
 
 CHUNK = 20_000  # sentences tokenised at a time
 
@@ -36,7 +36,7 @@ class Ragged:
         chunks = [(np.zeros(0, np.int32), np.zeros(0, np.int64))]
         starts = range(0, len(sentences), CHUNK)
         for start in counted(starts, "tokenising", len(sentences), CHUNK) if starts[1:] else starts:
-            chunks.append(encode_flat(tokenizer, sentences[start : start + CHUNK]))
+            chunks.append(tokenizer.encode_flat(sentences[start : start + CHUNK]))
         flat, lengths = map(np.concatenate, zip(*chunks, strict=True))
         return cls._from_lengths(flat, lengths)
 

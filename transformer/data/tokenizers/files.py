@@ -7,10 +7,13 @@ from etils import epath
 
 from transformer.config import TokenizerConfig
 from transformer.console import phase
-from transformer.data.tokenizers.characters_and_pieces import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer
 from transformer.data.tokenizers.huggingface_json import train_byte_level
-from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.lists import (
+    CharacterTokenizer,
+    PieceListTokenizer,
+    PiecesTokenizer,
+)
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer, Tokenizer
 from transformer.files.reading import TransientError, read_file
 from transformer.files.storage import PathLike, locate, write_atomically

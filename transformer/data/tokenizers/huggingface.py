@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from transformer.data.files.text import SURROGATE
-from transformer.data.tokenizers.sentencepiece import Tokenizer, check_texts, strip_control_ids
+from transformer.data.tokenizers.sentencepiece import Tokenizer, check_texts
 from transformer.optional_libraries import require
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL
 
@@ -62,7 +62,7 @@ class HuggingFaceTokenizer(Tokenizer):
         return [[*self._start, *text.ids, EOS] for text in encoded]
 
     def decode(self, ids: Iterable[int]) -> str:
-        ids = [i for i in strip_control_ids(ids) if i >= NUM_SPECIAL]
+        ids = [i for i in self.without_control(ids) if i >= NUM_SPECIAL]
         return self._tokenizer.decode(ids, skip_special_tokens=False)
 
     def join_pieces(self, text: str) -> str:

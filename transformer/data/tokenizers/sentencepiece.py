@@ -1,7 +1,7 @@
 """What a tokenizer does, and the default one: SentencePiece BPE, trained on the corpus.
 
-Every sentence ends with EOS. Ids below `NUM_SPECIAL` are control ids, which no text can produce.
-Other tokenizers: `simple_tokenizers`, and `piece_list_tokenizer` of imported models.
+Every sentence ends with EOS. No text can produce a control id of `special` but UNK.
+Other tokenizers: `list_tokenizers`, and `huggingface_tokenizer`.
 """
 
 import io
@@ -12,13 +12,14 @@ from typing import Protocol, Self, cast
 
 import numpy as np
 import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 
 from transformer.data.files.text import SURROGATE
-from transformer.data.tokenizers.sentencepiece_ids import with_own_ids
-from transformer.data.tokenizers.word_ids import WordIds, splits_by_word
-from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
+from transformer.special_tokens import NUM_SPECIAL, OWN_IDS, SpecialIds
 
 LONGEST_LINE = 16_384  # bytes of a line that a vocabulary is learnt from
+MOST_WORDS = 2**18  # that are remembered: the first, among which are the frequent ones
+LONGEST_WORD = 32  # characters of a word that is remembered: Japanese has no spaces
 
 
 class Tokenizer(Protocol):
@@ -26,6 +27,7 @@ class Tokenizer(Protocol):
 
     suffix: str  # the ending of the file that holds its vocabulary
     line_breaks_are_text: bool  # so that EOS ends a text of many lines, and not each line of it
+    special: SpecialIds = OWN_IDS
 
     @property
     def vocab_size(self) -> int:
@@ -35,6 +37,28 @@ class Tokenizer(Protocol):
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Returns the ids of each sentence, EOS at the end; raises ValueError for a single str."""
         ...
+
+    def encode_flat(self, sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the same as (the ids of all sentences, how many each has)."""
+        encoded = self.encode(sentences)
+        flat = np.fromiter(chain.from_iterable(encoded), np.int32)
+        return flat, np.array([len(ids) for ids in encoded], np.int64)
+
+    def without_control(self, ids: Iterable[int]) -> list[int]:
+        """Returns the ids before the first EOS, without PAD and BOS.
+
+        Raises ValueError for the ids of several sentences.
+        """
+        try:
+            ids = [int(i) for i in ids]
+        except TypeError:
+            raise ValueError(
+                "decode takes the ids of one sentence; for several, call it for each: "
+                "[tokenizer.decode(ids) for ids in batch]."
+            ) from None
+        pad, bos, eos = self.special[:3]
+        ids = ids[: ids.index(eos)] if eos in ids else ids
+        return [i for i in ids if i not in (pad, bos)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the text of the ids before the first EOS, without control ids.
@@ -89,8 +113,50 @@ def _wrong_text(name: str, index: int, text: object) -> ValueError:
     return ValueError(f"{name} takes sentences of type str, but number {index} is {text!r}{hint}.")
 
 
+class Words(dict[str, bytes]):
+    """The ids of words, int32, so that SentencePiece splits each of them once: the same, sooner.
+
+    A word begins where a space ends, and the ids of a sentence are those of its words one after
+    another, if no piece of the vocabulary continues beyond a space (`splits_by_word`). Words
+    repeat: a text of natural language is tokenised about five times as fast.
+    """
+
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor) -> None:
+        super().__init__()
+        self._processor = processor
+
+    def __missing__(self, word: str) -> bytes:
+        ids = np.array(self._processor.encode(word), np.int32).tobytes()
+        if len(word) <= LONGEST_WORD and len(self) < MOST_WORDS:
+            self[word] = ids
+        return ids
+
+
+def splits_by_word(model: bytes) -> bool:
+    """Whether a SentencePiece model splits each word by itself, wherever it stands.
+
+    BPE merges neighbours in the order of their pieces' scores, so words cannot disturb each other
+    where no piece has "▁", the sign of a space, behind its first character. A piece that a user
+    defined may split words where it stands, unless it begins with "▁" as they do.
+    """
+    # pyrefly: ignore[missing-attribute]: protobuf makes the class when it is imported
+    spec = sentencepiece_model_pb2.ModelProto.FromString(model)
+    normalizer, trainer = spec.normalizer_spec, spec.trainer_spec
+    return (
+        trainer.model_type == trainer.BPE
+        and trainer.byte_fallback
+        and not trainer.treat_whitespace_as_suffix
+        and not normalizer.precompiled_charsmap
+        and normalizer.add_dummy_prefix
+        and normalizer.remove_extra_whitespaces
+        and normalizer.escape_whitespaces
+        and not any("▁" in p.piece[1:] for p in spec.pieces)
+        and all(p.piece[0] == "▁" for p in spec.pieces if p.type == p.USER_DEFINED)
+    )
+
+
 class SentencePieceTokenizer(Tokenizer):
-    """A SentencePiece model, whose control tokens get our ids (see `with_own_ids`).
+    """A SentencePiece model with its own control ids; its start is <s>, or else <pad> or </s>.
 
     One that is trained here has byte fallback, so an id for every character, and gives back any
     line except for white space: runs of spaces collapse, leading and trailing spaces are dropped,
@@ -101,10 +167,14 @@ class SentencePieceTokenizer(Tokenizer):
     line_breaks_are_text = False
 
     def __init__(self, model: bytes) -> None:
-        """Takes a model with any control ids; raises ValueError if it is damaged."""
-        self.model = with_own_ids(model, read_sentencepiece(model))
-        self._processor = read_sentencepiece(self.model)
-        self.words = WordIds(self._processor) if splits_by_word(self.model) else None
+        """Raises ValueError if the model is damaged, or if no token of it ends a sentence."""
+        self.model, self._processor = model, read_sentencepiece(model)
+        pad, bos, eos, unk = (getattr(self._processor, f"{n}_id")() for n in SpecialIds._fields[:4])
+        if eos < 0:
+            raise ValueError("The SentencePiece model has no </s>: train it with an eos_id.")
+        bos = next(i for i in (bos, pad, eos) if i >= 0)  # T5 has no <s>, and starts with <pad>
+        self.special = SpecialIds(pad, bos, eos, unk, unk)
+        self.words = Words(self._processor) if splits_by_word(model) else None
 
     @classmethod
     def train(cls, sentences: Iterable[str], vocab_size: int, tags: Sequence[str] = ()) -> Self:
@@ -122,7 +192,7 @@ class SentencePieceTokenizer(Tokenizer):
                 sentence_iterator=iter(sentences), model_writer=model, vocab_size=vocab_size,
                 model_type="bpe", byte_fallback=True, character_coverage=0.9999,
                 normalization_rule_name="identity", num_threads=1, minloglevel=2,
-                pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK,
+                **{f"{name}_id": i for name, i in OWN_IDS._asdict().items() if name != "mask"},
                 max_sentence_length=LONGEST_LINE,
                 user_defined_symbols=[f"▁{tag}" for tag in tags],
             )  # fmt: skip
@@ -137,13 +207,25 @@ class SentencePieceTokenizer(Tokenizer):
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences, "encode")
         if self.words is None:
-            return [[*ids, EOS] for ids in self._processor.encode([_clean(s) for s in sentences])]
-        flat, lengths = self.words.encode([_clean(s) for s in sentences])
-        ids, ends = flat.tolist(), np.cumsum(lengths).tolist()
-        return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+            split = self._processor.encode([_clean(sentence) for sentence in sentences])
+            return [[*ids, self.special.eos] for ids in split]
+        return [np.frombuffer(row, np.int32).tolist() for row in self._rows(sentences)]
+
+    def encode_flat(self, sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        if self.words is None:
+            return super().encode_flat(sentences)
+        rows = self._rows(sentences)
+        lengths = np.fromiter(map(len, rows), np.int64) // np.int32().nbytes
+        return np.frombuffer(b"".join(rows), np.int32), lengths
+
+    def _rows(self, sentences: Sequence[str]) -> list[bytes]:
+        """Returns the ids of each sentence, int32, by those of its words."""
+        assert self.words is not None
+        ids_of, eos = self.words.__getitem__, np.int32(self.special.eos).tobytes()
+        return [b"".join(map(ids_of, _clean(text).split(" "))) + eos for text in sentences]
 
     def decode(self, ids: Iterable[int]) -> str:
-        text = self._processor.decode(strip_control_ids(ids))
+        text = self._processor.decode(self.without_control(ids))
         return text.replace("\n", " ").replace("\r", " ")  # byte pieces can spell a line break
 
     def join_pieces(self, text: str) -> str:
@@ -167,28 +249,6 @@ def read_sentencepiece(model: bytes) -> sentencepiece.SentencePieceProcessor:
             "This is not a SentencePiece model, or only a part of one; restore the file or "
             "train it anew."
         ) from None
-
-
-def encode_flat(tokenizer: Tokenizer, sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns what `tokenizer.encode` does as (the ids of all sentences, how many each has)."""
-    if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.words is not None:
-        return tokenizer.words.encode([_clean(sentence) for sentence in sentences])
-    encoded = tokenizer.encode(sentences)
-    flat = np.fromiter(chain.from_iterable(encoded), np.int32)
-    return flat, np.array([len(ids) for ids in encoded], np.int64)
-
-
-def strip_control_ids(ids: Iterable[int]) -> list[int]:
-    """Returns the ids before the first EOS, without PAD and BOS; refuses those of a batch."""
-    try:
-        ids = [int(i) for i in ids]
-    except TypeError:
-        raise ValueError(
-            "decode takes the ids of one sentence; for several, call it for each: "
-            "[tokenizer.decode(ids) for ids in batch]."
-        ) from None
-    ids = ids[: ids.index(EOS)] if EOS in ids else ids
-    return [i for i in ids if i not in (PAD, BOS)]
 
 
 def _clean(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from etils import epath
 
 from transformer.data.corpora.languages import M2M100, MBART50, NLLB, WMT21
-from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import read_sentencepiece
 from transformer.interop.settings import read_settings
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from transformer.config import ModelConfig
-from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.interop.huggingface.seq2seq import NAMES, POSITION_TABLES, entries
 from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
 from transformer.interop.settings import SettingsTable

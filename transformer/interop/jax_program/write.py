@@ -17,7 +17,7 @@ from jax import export
 
 from transformer.checkpoint.export import save_vocabularies
 from transformer.checkpoint.restore import Run, cast_matrices
-from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.files.storage import write_atomically
 from transformer.interop.weights.files import save_tensors
@@ -104,7 +104,7 @@ def make_translate(model: Transformer, search: SearchOptions, start: Sequence[in
 
     start: the ids that every translation begins with, as its language; they are not scored.
     """
-    method: Method = search.method(len(start))
+    method: Method = search.method(model.special, len(start))
     extra = search.max_extra_length
 
     def translate(

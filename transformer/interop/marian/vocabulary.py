@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer.data.tokenizers.piece_list import PieceListTokenizer
+from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import read_sentencepiece
 from transformer.files.reading import read_file
 from transformer.interop.huggingface.seq2seq_vocabulary import Vocabulary, first_of_marian
