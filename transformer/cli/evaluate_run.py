@@ -73,20 +73,20 @@ def translate(flags: Any, run: WorkDir) -> None:
         translator = Translator.from_checkpoint(run, flags.checkpoints, **flags.compute)
     options = {name: getattr(flags, name) for name in FILE_OPTIONS} | flags.search_options
     _write(partial(transformer.translate_file, translator, *files, **options), *files, "a sentence")
-    longest = translator.largest_bucket()
-    _say_cut(translator.num_truncated, "sentence", f"longer than {longest} tokens, cut there")
+    _say_cut(translator.num_truncated, "sentence", translator.truncation)
 
 
 def answer(flags: Any, run: WorkDir, config: Config) -> None:
     """Answers each line of --input by a run of another task."""
     files = flags.input, flags.output
     check_files(flags.output, flags.input)
-    options = flags.given(*ANSWER_OPTIONS)
-    load = TASKS[config.task].load_answerer
-    answerer = load(run, flags.checkpoints, options, **flags.compute)
-    job = partial(transformer.answer_file, answerer, *files, chunk_lines=flags.chunk_lines)
-    _write(job, *files, "a text")
-    _say_cut(answerer.num_cut(), "text", answerer.cut)
+    predictor = TASKS[config.task].predictor
+    if predictor is None:
+        raise ValueError("A run of this task takes no lines of text: leave out --input.")
+    model = predictor.from_checkpoint(run, flags.checkpoints, **flags.compute)
+    options = flags.given("chunk_lines", *ANSWER_OPTIONS)
+    _write(partial(transformer.answer_file, model, *files, **options), *files, "a text")
+    _say_cut(model.num_truncated, "text", model.truncation)
 
 
 def _write(job: Callable[[], None], input: str, output: str, asked_for: str) -> None:

@@ -329,32 +329,20 @@ def _translations(
     return [[best] for best in translator.translate(chunk.lines, **options)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answerer:
-    """What answers lines of text, and what its answers depend on.
+def answer_file(
+    model: Any, input: str, output: str = "", *, chunk_lines: int = CHUNK_LINES, **options: Any
+) -> None:
+    """Writes what a model answers to each line of a file, as `translate_file` does.
 
-    answer: returns one text for each line of a list; none may depend on the other lines.
-    identity: {name: value} of everything on which the answers depend, besides the lines; a job that
-      was stopped is resumed only if it is the same. `Predictor.identity` gives that of a model.
-    num_cut: returns how many lines so far were too long to be read whole.
-    cut: what happened to those, as what follows "2 texts": "longer than 64 tokens, cut there".
+    model: a `Predictor` with a method `answers`, of a list of lines to one text for each of them.
+    options: as that takes them, else ValueError.
     """
 
-    answer: Callable[[list[str]], Sequence[str]]
-    identity: dict[str, Any]
-    num_cut: Callable[[], int] = lambda: 0
-    cut: str = "cut"
-
-
-def answer_file(
-    answerer: Answerer, input: str, output: str = "", *, chunk_lines: int = CHUNK_LINES
-) -> None:
-    """Writes one line for each line of a text; the arguments are those of `FileJob`."""
-
     def answer(chunk: Chunk) -> Iterator[str]:
-        answers = answerer.answer(chunk.lines)
+        answers = model.answers(chunk.lines, **options)
         if len(answers) != len(chunk.lines):
-            raise ValueError(f"the task gave {len(answers)} answers; there must be one a line.")
+            raise ValueError(f"the model gave {len(answers)} answers; there must be one a line.")
         return (LINE_BREAKS.sub(" ", text) for text in answers)
 
-    FileJob([input], output, answer, answerer.identity, chunk_lines).run()
+    answer(Chunk(0, 0, []))  # refuses impossible options
+    FileJob([input], output, answer, model.identity() | {"options": options}, chunk_lines).run()
