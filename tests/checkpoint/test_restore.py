@@ -9,8 +9,7 @@ import pytest
 import transformer
 from tests.helpers.notes import note_settings
 from tests.helpers.random_runs import TASKS, write_run
-from transformer.checkpoint.restore import restore
-from transformer.checkpoint.task_model import smallest_batch
+from transformer.checkpoint.restore import restore, smallest_batch
 from transformer.inference.encoders import Classifier
 from transformer.inference.language_model import LanguageModel
 from transformer.inference.translator import Translator

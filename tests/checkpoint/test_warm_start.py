@@ -7,8 +7,8 @@ import pytest
 
 from tests.helpers.random_runs import WORDS, make_config, write_run
 from tests.helpers.tiny_models import random_params
-from transformer.checkpoint.open_run import open_for_reading
-from transformer.checkpoint.task_model import make_model, smallest_batch
+from transformer.checkpoint.checkpoints import open_for_reading
+from transformer.checkpoint.restore import make_model, smallest_batch
 from transformer.checkpoint.warm_start import check_init_from, warm_start
 from transformer.data.files.labels import Labels
 from transformer.data.tokenizers.files import save_tokenizers

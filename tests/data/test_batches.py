@@ -73,11 +73,10 @@ def test_a_batch_is_a_function_of_seed_and_step_and_has_one_shape(make):
     assert not any(np.shares_memory(a, b) for a, b in zip(batches[0], batches[0], strict=True))
 
 
-@pytest.mark.parametrize(
-    "make", [make for name, make in BATCHES.items() if "one" not in name], ids=repr
-)
-def test_epochs_and_seeds_differ(make):
+@pytest.mark.parametrize("name", [name for name in BATCHES if "one" not in name])
+def test_epochs_and_seeds_differ(name):
     """Catches the same order, the same pieces or the same changes in every epoch or run."""
+    make = BATCHES[name]
     batches, num = make(0), make(0).batches_per_epoch
     found = [batches[0], batches[num], make(1)[0], batches[1]]
     assert not any(equal(a, b) for i, a in enumerate(found) for b in found[:i])

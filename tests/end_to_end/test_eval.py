@@ -225,7 +225,7 @@ def test_a_corpus_is_resumed_after_a_kill_and_a_signal(translate, arguments, cor
         ends += finish([translate(output, patch=patch)])
     assert [code for code, _ in ends] == [-9, 75], ends
     assert "resuming: 4 chunks done already" in ends[1][1]
-    assert "finished chunks are kept; the same command goes on" in ends[1][1]
+    assert "give the same command again" in ends[1][1]
     code, _, err = call(*arguments, output, "--alpha=1")
     assert (code, err.count("\n")) == (2, 1) and "options" in err
     ((code, err),) = finish([translate(output)])

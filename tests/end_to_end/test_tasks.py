@@ -256,7 +256,7 @@ def test_a_job_that_was_stopped_is_resumed(kind, request, tmp_path, monkeypatch)
     end_on_signals()
     code, out, err = evaluate(run, *flags, f"--output={target}")
     assert (code, out) == (75, b"")
-    assert err.count("finished chunks are kept; the same command goes on") == 1
+    assert err.count("give the same command again") == 1
     assert "Traceback" not in err
     assert not target.exists() and len(list((tmp_path / "out.parts").glob("0*"))) == 1
     code, out, err = evaluate(run, *flags, f"--output={target}")

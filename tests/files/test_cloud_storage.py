@@ -26,7 +26,7 @@ from transformer.evaluation import plots
 from transformer.files import storage
 from transformer.inference.file_job import translate_file
 from transformer.inference.translator import Translator
-from transformer.training import event_files
+from transformer.training import progress as progress_module
 from transformer.training.progress import Progress
 from transformer.training.run import conclude_run
 from transformer.training.trainer import Trainer
@@ -164,7 +164,7 @@ def test_scores_pictures_and_events_lie_beside_the_run(cloud):
 def test_a_failure_to_write_events_does_not_stop_the_training(cloud, monkeypatch):
     """Catches the thread of tensorboardX that dies, and then a queue that nobody empties."""
     workdir = make_run()
-    monkeypatch.setattr(event_files, "append_bytes", lambda path, data: 1 / 0)
+    monkeypatch.setattr(progress_module, "append_bytes", lambda path, data: 1 / 0)
     progress = Progress(workdir, Config())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -13,8 +13,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors.numpy import load_file, save_file
 
 from tests.helpers.tiny_models import random_params
-from transformer.checkpoint.restore import Run
-from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
+from transformer.checkpoint.restore import Run, check_shapes, make_model, smallest_batch
 from transformer.interop import import_model
 from transformer.interop.portable_model import PortableModel
 from transformer.workdir import WorkDir

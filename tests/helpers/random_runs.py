@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from tests.helpers.tiny_models import random_params, tiny_config
 from transformer.checkpoint.about import describe_records, describe_run
 from transformer.checkpoint.checkpoints import SCORE, Checkpoints
-from transformer.checkpoint.task_model import make_model, smallest_batch
+from transformer.checkpoint.restore import make_model, smallest_batch
 from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
 from transformer.data.files.labels import Labels

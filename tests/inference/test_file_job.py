@@ -327,7 +327,7 @@ def test_pipes_and_devices_are_written_to(tmp_path):
 
 
 def answer(source, function):
-    model = SimpleNamespace(answers=function, identity=dict)
+    model = SimpleNamespace(answers=function, identity=dict, num_truncated=0)
     answer_file(model, str(source), str(source.with_name("out")), chunk_lines=3)
 
 
@@ -347,6 +347,7 @@ def be_host(monkeypatch):
     """Makes this process the host of a number, of several."""
     monkeypatch.setattr(hosts, "check_same", lambda what, make_data: make_data())
     monkeypatch.setattr(hosts, "wait_for_all", lambda what: None)
+    monkeypatch.setattr(hosts, "gather_from_hosts", lambda data: [data])
 
     def be(number, num_hosts):
         monkeypatch.setattr(jax, "process_index", lambda: number)

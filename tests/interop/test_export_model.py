@@ -1,5 +1,6 @@
 """One function writes every format: a folder is there as a whole, or not at all."""
 
+import re
 import subprocess
 import sys
 
@@ -11,7 +12,6 @@ from transformer.cli.commands.export import main
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference.translator import Translator
 from transformer.interop import export_model as module
-from transformer.interop.check import count_equal
 
 FILES = {  # of each format, some of those that make it usable
     "run": {"config.json", "checkpoints", "tokenizer.vocab"},
@@ -51,30 +51,22 @@ def test_a_folder_appears_with_all_its_files(run, tmp_path, format):
 
 @pytest.mark.long
 def test_the_check_says_how_much_is_equal(run, tmp_path):
-    """Catches a check that compares nothing, or that calls different translations equal."""
+    """Catches a check that compares nothing."""
     pytest.importorskip("ctranslate2")
     said = transformer.export_model(run, tmp_path / "model", "ctranslate2")
-    assert "checked: 8 of 8 greedy translations" in said[-1]
+    assert "checked: log-probabilities of tokens within" in said[-1]
     assert "The run divides log-probabilities by ((5+n)/6)^0.6, CTranslate2 by a power" in said[-2]
     assert float(said[-1].split()[-1]) < 1e-5
 
 
-def test_translations_are_compared_up_to_their_end():
-    """Catches padding that makes equal ones differ, and an end that only one has."""
-    ours = [["a", "</s>"], ["a", "</s>"], ["a", "b", "</s>"], ["a", "</s>"]]
-    theirs = [["a", "</s>", "<pad>"], ["a", "b", "</s>"], ["a", "b", "c"], ["b", "</s>"]]
-    assert count_equal(ours, theirs, limits=[9, 9, 3, 9]) == 2
-
-
-@pytest.mark.parametrize("start", ["zero", "token"])
-def test_a_folder_of_hugging_face_is_checked(tmp_path, start):
-    """Catches a check that compares nothing, or that calls different translations equal."""
+def test_a_folder_of_hugging_face_is_checked(tmp_path):
+    """Catches a check that compares nothing."""
     pytest.importorskip("torch").set_num_threads(1)
     pytest.importorskip("transformers")
     tokenizer = SentencePieceTokenizer.train(["some words, and some others"], 280)
     run = write_run(tmp_path / "run", tokenizer=tokenizer, output_bias=True)
-    said = transformer.export_model(run, tmp_path / "model", "huggingface", start=start)
-    assert "checked beside transformers: 8 of 8 greedy translations" in said[-1]
+    said = transformer.export_model(run, tmp_path / "model", "huggingface")
+    assert re.search(r"^checked beside transformers: .* of tokens within \de-0[5-9]$", said[-1])
 
 
 def test_a_failure_leaves_nothing(run, tmp_path, monkeypatch):
@@ -95,7 +87,6 @@ def test_a_failure_leaves_nothing(run, tmp_path, monkeypatch):
     [
         (dict(format="onnx"), "format is one of run, huggingface, .*, not onnx"),
         (dict(quantization="int8"), "quantization=int8 is for ctranslate2, not for run"),
-        (dict(format="safetensors", start="token"), "start=token is for huggingface, not for s"),
         (dict(format="huggingface"), "MarianMT cannot hold a tokenizer that is not SentencePiece"),
         (dict(checkpoint="7"), "not 7"),
     ],

@@ -1,6 +1,7 @@
 """Importing a model as a run: what is said, what is written, and what is refused."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -121,17 +122,15 @@ def test_the_command(tmp_path, capfd):
     "name", ["marianmt_shared", "marianmt_separate", "m2m100", "nllb", "mbart"]
 )
 def test_an_import_checks_itself(tmp_path, name):
-    """Catches a check that compares nothing, or that calls different translations equal."""
+    """Catches a check that compares nothing, and one that says all is well."""
     pytest.importorskip("torch").set_num_threads(1)
     pytest.importorskip("transformers")
     source, target = LANGUAGES.get(name, ("", ""))
     languages = dict(source_language=source, target_language=target)
     said = "\n".join(import_model(GOLDEN / name, tmp_path / "run", **languages))
-    assert "checked beside transformers: 8 of 8 greedy translations" in said
-    assert "more than rounding" not in said
+    assert re.search(r"^checked beside transformers: .* of tokens within \de-0[5-9]$", said, re.M)
     run = transformer.restore(tmp_path / "run")
     inner = run.params["decoder"]["layer_0"]["feed_forward"]["inner"]
     inner["bias"] = inner["bias"] + 1.0
     said = check_transformers(run, GOLDEN / name)
-    assert "8 of 8" not in said
     assert "more than rounding: do not use" in said

@@ -14,8 +14,7 @@ import pytest
 from tests.helpers.random_runs import TASKS, make_config, write_run
 from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import random_params
-from transformer.checkpoint.restore import Run, restore
-from transformer.checkpoint.task_model import abstract_params, make_model, smallest_batch
+from transformer.checkpoint.restore import Run, abstract_params, make_model, restore, smallest_batch
 from transformer.data.files.labels import Labels
 from transformer.data.tokenizers.files import save_tokenizers
 from transformer.data.tokenizers.lists import CharacterTokenizer, PieceListTokenizer

@@ -16,8 +16,7 @@ from transformer.model.attention_kernel import (
     gradients_in_kernel,
     kernel_takes,
 )
-from transformer.parallel.mapping import make_parallel
-from transformer.parallel.mesh import ACTIVATION_AXES, AXES
+from transformer.parallel.mapping import ACTIVATION_AXES, AXES, make_parallel
 from transformer.training.startup_summary import make_step_without_data
 from transformer.training.steps import make_train_step
 

@@ -7,7 +7,7 @@ from jax.sharding import PartitionSpec
 
 from tests.helpers.tiny_models import make_batch, tiny_model
 from transformer.config import MeshConfig
-from transformer.parallel.mesh import mesh_shape, partition_spec_of, rows_of_host
+from transformer.parallel.mapping import mesh_shape, partition_spec_of, rows_of_host
 from transformer.training.steps import init_state
 
 SIZES = {"data": 2, "fsdp": 2, "tensor": 2}

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.scripts import finish, signals_are_heard, start
 from transformer.exit_codes import INTERRUPTED, RESUMABLE
-from transformer.parallel.stopping import Stopping, sentence_of
+from transformer.parallel.stopping import Interruption, Stopping
 
 
 @pytest.fixture
@@ -102,4 +102,4 @@ def test_a_command_that_is_importing_ends_in_one_sentence(number, module, tmp_pa
     process.send_signal(number)
     ((code, err),) = finish([process])
     assert (code, said) == (INTERRUPTED if number == signal.SIGINT else RESUMABLE, b"importing\n")
-    assert err.splitlines()[-1] == sentence_of(number) and "Traceback" not in err
+    assert err.splitlines()[-1] == str(Interruption(number)) and "Traceback" not in err

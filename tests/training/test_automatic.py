@@ -15,7 +15,7 @@ from transformer.data.corpora.training_text import TrainingText
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.parallel.mapping import make_parallel
 from transformer.tasks.translation import TranslationTask
-from transformer.training import automatic, automatic_rules, dry_run
+from transformer.training import automatic, automatic_rules, startup_summary
 from transformer.training.automatic import choose_settings, time_step
 from transformer.training.automatic_rules import (
     Choices,
@@ -180,8 +180,8 @@ def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, mon
         transformer.train(own_text, tmp_path / "run", on_report=StopAtOnce.at, verbose=False)
     assert WorkDir(tmp_path / "run").load_config() == config
     for name in ("compile_cache", "describe_compiled"):
-        monkeypatch.setattr(dry_run, name, MagicMock())
-    dry_run.describe_run(own_text, str(tmp_path / "run"), "")
+        monkeypatch.setattr(startup_summary, name, MagicMock())
+    startup_summary.describe_run(own_text, str(tmp_path / "run"), "")
     assert "steps       10\n" in f"{capfd.readouterr().err}\n"
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.training.test_trainer import assert_same_run, no_pictures, run_in_folder  # noqa: F401
-from transformer.checkpoint.open_run import load_checkpoint
+from transformer.checkpoint.checkpoints import load_checkpoint
 from transformer.evaluation import plots
 
 

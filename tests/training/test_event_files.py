@@ -7,7 +7,7 @@ from tensorboardX.proto.event_pb2 import Event
 
 from tests.helpers.full_disk import no_file_beyond
 from transformer.config import Config
-from transformer.training.event_files import EventFile
+from transformer.training.progress import EventFile
 from transformer.workdir import WorkDir
 
 

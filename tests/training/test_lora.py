@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from tests.training.test_trainer import assert_same_run, run_in_folder
-from transformer.checkpoint.checkpoints import Checkpoints
+from transformer.checkpoint.checkpoints import BASE_FILE, Checkpoints, load_default
 from transformer.checkpoint.export import export
-from transformer.checkpoint.open_run import BASE_FILE, load_default
 from transformer.checkpoint.train_state import init_adapters, merge
 from transformer.workdir import WorkDir
 

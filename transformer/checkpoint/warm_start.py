@@ -11,7 +11,7 @@ import jax
 from etils import epath
 from etils.epath import PathLike
 
-from transformer.checkpoint.open_run import load_default
+from transformer.checkpoint.checkpoints import load_default
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config, TokenizerConfig
 from transformer.data.files import labels

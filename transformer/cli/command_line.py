@@ -234,17 +234,3 @@ def _wrapped(lines: Iterable[str], indent: int) -> list[str]:
     """Returns lines of at most 100 columns; those that continue another begin with blanks."""
     wrapper = textwrap.TextWrapper(100, subsequent_indent=" " * indent, break_long_words=False)
     return [part for line in lines for part in wrapper.wrap(line)]
-
-
-def config_text(config: Config) -> str:
-    """Returns what --print_config prints: a line of Python per setting, as for a file of --config.
-
-    A value that is not the default is followed by the default.
-    """
-    values = config.values()
-    lines = []
-    for known in Config.settings():
-        value, default = values[known.name], known.default
-        note = f"  # default: {default!r}" if value != default else ""
-        lines.append(f"config.{known.name} = {value!r}{note}")
-    return "\n".join(lines)

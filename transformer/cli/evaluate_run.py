@@ -1,21 +1,16 @@
 """What the evaluate command does with a run: it calls the public functions and prints."""
 
 import sys
-from collections.abc import Callable
-from functools import partial
 from itertools import chain
 from typing import Any
 
 import transformer
 from transformer.cli.flags import split_runs
-from transformer.cli.process import exit_process
 from transformer.config import Config
 from transformer.console import (
-    ask_for_lines,
     escaped,
     is_terminal,
     print_results,
-    quantity,
     say,
 )
 from transformer.evaluation.checkpoint_series import checkpoint_table
@@ -24,7 +19,6 @@ from transformer.evaluation.scores import TaskScores
 from transformer.inference.file_job import check_files
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
-from transformer.parallel.stopping import Interruption, exit_code_of
 from transformer.registry import TASKS
 from transformer.workdir import WorkDir
 
@@ -64,7 +58,6 @@ def draw(run: WorkDir, picture: str, input: str, checkpoint: str, **options: Any
 def translate(flags: Any, run: WorkDir) -> None:
     """Translates the lines of --input, or scores translations of them."""
     companion = flags.score or flags.prefixes
-    files = flags.input, flags.output
     check_files(flags.output, flags.input, *([companion] if companion else []))
     if flags.ensemble:
         runs = [run, *split_runs(flags.ensemble)]
@@ -72,43 +65,18 @@ def translate(flags: Any, run: WorkDir) -> None:
     else:
         translator = Translator.from_checkpoint(run, flags.checkpoints, **flags.compute)
     options = {name: getattr(flags, name) for name in FILE_OPTIONS} | flags.search_options
-    _write(partial(transformer.translate_file, translator, *files, **options), *files, "a sentence")
-    _say_cut(translator.num_truncated, "sentence", translator.truncation)
+    transformer.translate_file(translator, flags.input, flags.output, **options)
 
 
 def answer(flags: Any, run: WorkDir, config: Config) -> None:
     """Answers each line of --input by a run of another task."""
-    files = flags.input, flags.output
     check_files(flags.output, flags.input)
     predictor = TASKS[config.task].predictor
     if predictor is None:
         raise ValueError("A run of this task takes no lines of text: leave out --input.")
     model = predictor.from_checkpoint(run, flags.checkpoints, **flags.compute)
     options = flags.given("chunk_lines", *ANSWER_OPTIONS)
-    _write(partial(transformer.answer_file, model, *files, **options), *files, "a text")
-    _say_cut(model.num_truncated, "text", model.truncation)
-
-
-def _write(job: Callable[[], None], input: str, output: str, asked_for: str) -> None:
-    """Does a job over files; ends the process if a signal stops it.
-
-    asked_for: what a person at a terminal is to type line by line.
-    """
-    if input == "-":
-        ask_for_lines(asked_for)
-    try:
-        job()
-    except Interruption as interruption:
-        kept = "; finished chunks are kept; the same command goes on" if output else ""
-        say(f"stopped{kept}")
-        exit_process(exit_code_of(interruption.number))
-
-
-def _say_cut(num_cut: int, line: str, cut: str) -> None:
-    """Warns of lines of which something is lost, on all hosts together, if there are any."""
-    total = sum(map(int, hosts.gather_from_hosts(str(num_cut).encode())))
-    if total:
-        say(f"warning: {quantity(total, line)} {cut}")
+    transformer.answer_file(model, flags.input, flags.output, **options)
 
 
 def continue_prompt(flags: Any, run: WorkDir, *, is_first: bool) -> None:

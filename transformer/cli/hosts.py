@@ -19,9 +19,7 @@ class HostFlags:
     """How one of several processes finds the others; none is needed where JAX knows the cluster."""
 
     coordinator: str = flag(
-        "",
-        "Address of process 0; not needed on TPU slices, Slurm and Open MPI.",
-        "HOST:PORT",
+        "", "Address of process 0; not needed on TPU slices, Slurm and Open MPI.", "HOST:PORT"
     )
     num_processes: int = flag(0, "Number of processes in all; 0: not given.", "N")
     process_id: int = flag(-1, "Index of this process, from 0; -1: not given.", "N")
@@ -42,8 +40,9 @@ def connect_hosts(flags: HostFlags, small: ModelConfig | None = None) -> bool:
     compile_cache.turn_on(say)
     if small and costs.fits_a_core(small):
         devices.use_cores_as_devices()
-    given = f"all of {flags.num_processes} hosts at {flags.coordinator}"
-    who = given if flags.coordinator else "all other hosts"
+    who = "all other hosts"
+    if flags.coordinator:
+        who = f"all of {flags.num_processes} hosts at {flags.coordinator}"
 
     def give_up() -> None:  # in a thread, as JAX waits in C++ and would abort the process
         say(
@@ -58,12 +57,8 @@ def connect_hosts(flags: HostFlags, small: ModelConfig | None = None) -> bool:
     timer.start()
     try:
         with phase(f"waiting for {who}") if flags.coordinator else nullcontext():
-            is_first = hosts.connect(
-                flags.coordinator,
-                flags.num_processes,
-                flags.process_id,
-                wait_seconds=hosts.WAIT_SECONDS + MARGIN,
-            )
+            given = flags.coordinator, flags.num_processes, flags.process_id
+            is_first = hosts.connect(*given, wait_seconds=hosts.WAIT_SECONDS + MARGIN)
     finally:
         timer.cancel()
     if not is_first:

@@ -18,9 +18,7 @@ from transformer.files.reading import reason_of
 from transformer.parallel.stopping import (
     Interruption,
     end_on_signals,
-    exit_code_of,
     ignore_signals,
-    sentence_of,
 )
 
 CLOUD_LIBRARIES = ("gcsfs", "google", "aiohttp")  # whose errors are those of gs://
@@ -97,8 +95,8 @@ def run_guarded(work: Callable[[], int]) -> int:
         say("interrupted")
         exit_process(INTERRUPTED)
     except Interruption as interruption:
-        say(sentence_of(interruption.number), on_every_host=True)
-        exit_process(exit_code_of(interruption.number))
+        say(str(interruption), on_every_host=True)
+        exit_process(interruption.exit_code)
     except BrokenPipeError:  # the reader of our output has gone: nothing is wrong
         sys.stdout = None  # nor is there anything left to flush
         return DONE

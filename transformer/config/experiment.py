@@ -132,6 +132,19 @@ class Config(Settings):
         """Returns the content of config.json."""
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
 
+    def to_python(self) -> str:
+        """Returns a line of Python per setting, as for a file of --config.
+
+        A value that is not the default is followed by the default.
+        """
+        values = self.values()
+        lines = []
+        for known in self.settings():
+            value, default = values[known.name], known.default
+            note = f"  # default: {default!r}" if value != default else ""
+            lines.append(f"config.{known.name} = {value!r}{note}")
+        return "\n".join(lines)
+
     @classmethod
     def from_json(cls, text: str) -> "Config":
         """Reads what `to_json` wrote, in this version or an earlier one.

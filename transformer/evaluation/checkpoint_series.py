@@ -7,7 +7,7 @@ from typing import Any
 
 from etils.epath import PathLike
 
-from transformer.checkpoint.open_run import open_for_reading
+from transformer.checkpoint.checkpoints import open_for_reading
 from transformer.checkpoint.restore import restore
 from transformer.evaluation.scores import TaskScores, plain_table
 from transformer.exit_codes import ResumableError

@@ -13,8 +13,7 @@ from etils.epath import PathLike
 from sacrebleu.metrics import CHRF
 
 import transformer
-from transformer.checkpoint.restore import load_model
-from transformer.checkpoint.task_model import abstract_params, smallest_batch
+from transformer.checkpoint.restore import abstract_params, load_model, smallest_batch
 from transformer.config import Config
 from transformer.console import phase
 from transformer.evaluation import html_report

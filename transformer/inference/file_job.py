@@ -157,6 +157,8 @@ class FileJob:
             )
         files = [open_lines(path) for path in self.files]
         is_typed = "-" in self.files and console.is_terminal(sys.stdin)
+        if is_typed:
+            console.ask_for_lines("a text")
         name = files[0].name
         idle = Phase(name, 0, time.monotonic)  # a row would lie over what is typed
         with nullcontext(idle) if is_typed else phase(name) as this:
@@ -314,7 +316,7 @@ def translate_file(
     answer(Chunk(0, 0, [], [] if companion else None))  # refuses impossible options
     identity = translator.identity() | form | {"options": options, "prefixes": bool(prefixes)}
     files = [input, companion] if companion else [input]
-    FileJob(files, output, answer, identity, chunk_lines).run()
+    _run(FileJob(files, output, answer, identity, chunk_lines), translator, "sentence")
 
 
 def _translations(
@@ -345,4 +347,14 @@ def answer_file(
         return (LINE_BREAKS.sub(" ", text) for text in answers)
 
     answer(Chunk(0, 0, []))  # refuses impossible options
-    FileJob([input], output, answer, model.identity() | {"options": options}, chunk_lines).run()
+    identity = model.identity() | {"options": options}
+    _run(FileJob([input], output, answer, identity, chunk_lines), model, "text")
+
+
+def _run(job: FileJob, model: Any, line: str) -> None:
+    """Runs a job, and warns of lines of which something was lost, on all hosts together."""
+    before = model.num_truncated
+    job.run()
+    number = str(model.num_truncated - before).encode()
+    if total := sum(map(int, hosts.gather_from_hosts(number))):
+        say(f"warning: {quantity(total, line)} {model.truncation}")

@@ -25,7 +25,6 @@ from transformer.special_tokens import EOS, NUM_SPECIAL
 
 TOLERANCE = 1e-3  # of the logarithm of a probability
 NUM_TEXTS, NUM_IMAGES = 8, 4
-EXTRA = 12  # tokens that a translation may have more than its source
 LOCAL = {"local_files_only": True, "trust_remote_code": False}  # no code of a folder is run
 
 
@@ -143,105 +142,58 @@ def _compare_classes(run: Run, other: _TransformersModel) -> tuple[float, str]:
     return np.abs(log_probs - expected).max(), "log-probabilities of classes"
 
 
-class _Translations:
-    """Random texts and what a run makes of them by greedy search.
+def _score_translations(run: Run) -> tuple[list[str], list[list[str]], list[np.ndarray]]:
+    """Returns random sources, the pieces of random translations, and the log-probability of each.
 
-    sources, targets: the pieces of each text and of its translation, EOS at the end. limits: the
-    most tokens of each translation, at which the run's has to end.
+    The pieces have EOS at the end.
     """
-
-    def __init__(self, run: Run) -> None:
-        source, target = run.tokenizers
-        self.texts = [*map(Tags(run.config.data).put_on, random_texts(source))]
-        self.sources = [source.pieces(ids) for ids in source.encode(self.texts)]
-        self.limits = [len(row) + EXTRA for row in self.sources]
-        options = dict(beam_size=1, alpha=0.0, max_extra_length=EXTRA)
-        translations = Translator(run).translate(self.texts, **options)
-        self.targets = [target.pieces(translation.ids) for translation in translations]
-        self.log_probs = [translation.log_prob for translation in translations]
-
-    def compare(
-        self, translations: Sequence[Sequence[str]], log_probs: Sequence[float]
-    ) -> tuple[float, str]:
-        """Returns (the difference of log-probabilities a token, what has been compared).
-
-        translations: the pieces of the other engine's; log_probs: what it gives to the run's.
-        """
-        num_equal = count_equal(self.targets, translations, self.limits)
-        rows = zip(self.log_probs, log_probs, self.targets, strict=True)
-        difference = max(abs(a - b) / len(target) for a, b, target in rows)
-        return difference, (
-            f"{num_equal} of {len(self.texts)} greedy translations of random text are equal, and "
-            f"the log-probabilities of tokens"
-        )
+    source, target = run.tokenizers
+    sources = [*map(Tags(run.config.data).put_on, random_texts(source))]
+    targets = random_texts(target)
+    scored = Translator(run).log_probs(sources, targets)
+    rows = zip(scored.values, scored.mask, strict=True)
+    return sources, scored.pieces, [values[mask] for values, mask in rows]
 
 
-def count_equal(
-    translations: Sequence[Sequence[str]], others: Sequence[Sequence[str]], limits: Sequence[int]
-) -> int:
-    """Returns how many translations are equal, as pieces with EOS at the end.
-
-    At its limit the run's has to end, and the other one has not; behind its end the other one may
-    have padding.
-    """
-    lengths = [min(len(row), limit - 1) for row, limit in zip(translations, limits, strict=True)]
-    rows = zip(translations, others, lengths, strict=True)
-    return sum(list(a[:length]) == list(b[:length]) for a, b, length in rows)
+def _largest_difference(log_probs: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> float:
+    pairs = zip(log_probs, others, strict=True)
+    return max(np.abs(row - np.array(other)[: len(row)]).max() for row, other in pairs)
 
 
 def check_ctranslate2(run: Run, folder: PathLike) -> str:
-    """Returns a sentence on what CTranslate2 makes of some texts beside what the run makes.
+    """Returns a sentence on how a run compares with a folder of CTranslate2.
 
     Whether the difference is large depends on the quantization.
     """
-    own = _Translations(run)
+    sources, targets, log_probs = _score_translations(run)
     engine = require("ctranslate2").Translator(str(folder), compute_type="default")
-    sources, first = [row[:-1] for row in own.sources], first_pieces(run.tokenizers[1])
-    results = engine.translate_batch(
-        sources,
-        target_prefix=[first] * len(sources),
-        beam_size=1,
-        min_decoding_length=0,
-        max_decoding_length=max(own.limits),
-        return_end_token=True,
-    )
-    scored = engine.score_batch(sources, [row[:-1] for row in own.targets])
-    log_probs = [sum(row.log_probs[len(first) :]) for row in scored]
-    difference, compared = own.compare([result.hypotheses[0] for result in results], log_probs)
-    return f"checked: {compared} within {difference:.1g}"
+    tokenizer = run.tokenizers[0]
+    pieces = [tokenizer.pieces(ids)[:-1] for ids in tokenizer.encode(sources)]
+    scored = engine.score_batch(pieces, [row[:-1] for row in targets])
+    difference = _largest_difference(log_probs, [row.log_probs for row in scored])
+    return f"checked: log-probabilities of tokens within {difference:.1g}"
 
 
 def _compare_translations(run: Run, other: _TransformersModel) -> tuple[float, str]:
-    """Compares greedy translations, and the log-probabilities of the run's."""
-    own, torch, tokenizer = _Translations(run), other.torch, other.tokenizer
+    """Compares the log-probabilities of the tokens of some translations."""
+    sources, targets, log_probs = _score_translations(run)
+    torch, tokenizer = other.torch, other.tokenizer
     language = "".join(first_pieces(run.tokenizers[0]))
     if not language.startswith(">>"):  # only MarianTokenizer does not add the language itself
         language = ""
-    batch = tokenizer(
-        [f"{language}{text}" for text in own.texts], return_tensors="pt", padding=True
-    )
+    texts = [f"{language}{text}" for text in sources]
     ids = getattr(tokenizer, "target_encoder", None) or tokenizer.get_vocab()
-    names = {i: piece for piece, i in ids.items()}
-    first = first_pieces(run.tokenizers[1])
-    rows = other.model.generate(
-        **batch,
-        num_beams=1,
-        do_sample=False,
-        length_penalty=None,
-        max_length=None,
-        max_new_tokens=max(own.limits),
-        forced_bos_token_id=ids[first[0]] if first else None,
-    )
-    translations = [[names.get(i, "") for i in row[1:].tolist()] for row in rows]  # [0] starts it
-    labels = [torch.tensor([ids[piece] for piece in row]) for row in own.targets]
+    labels = [torch.tensor([ids[piece] for piece in row]) for row in targets]
     labels = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-100)
+    silenced = []  # what an import silences by its bias
+    if run.config.tokenizer.kind == "imported":
+        silenced = other.model.generation_config.bad_words_ids or []
     with torch.no_grad():
+        batch = tokenizer(texts, return_tensors="pt", padding=True)
         logits = other.model(**batch, labels=labels).logits
-    silenced = other.model.generation_config.bad_words_ids or []
-    logits[..., [words[0] for words in silenced if len(words) == 1]] = -torch.inf
-    log_probs = logits.log_softmax(-1).gather(-1, labels.clamp(min=0)[..., None])[..., 0]
-    scores = log_probs.where(labels >= 0, 0.0)[:, len(first) :].sum(-1)
-    return own.compare(translations, scores.tolist())
+        logits[..., [words[0] for words in silenced if len(words) == 1]] = -torch.inf
+        scores = logits.log_softmax(-1).gather(-1, labels.clamp(min=0)[..., None])[..., 0].numpy()
+    return _largest_difference(log_probs, scores), "log-probabilities of tokens"
 
 
 # By the kind of a task: the class of transformers, and (run, its model) -> (the largest difference

@@ -1,12 +1,10 @@
 """Writes a checkpoint of a run in a format of ours or of another system."""
 
 import os
-import shutil
-import tempfile
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal, get_args
 
 from etils import epath
@@ -14,13 +12,12 @@ from etils.epath import PathLike
 
 from transformer.checkpoint.export import export
 from transformer.checkpoint.restore import Run, restore
-from transformer.console import say
 from transformer.files.reading import reason_of
 from transformer.files.storage import is_remote, locate
 from transformer.interop.check import check_ctranslate2, check_transformers
 from transformer.interop.ctranslate2.write import check_quantization, save_ctranslate2
 from transformer.interop.huggingface import bert, gpt2
-from transformer.interop.huggingface.write_marian import Start, save_marian
+from transformer.interop.huggingface.write_marian import save_marian
 from transformer.interop.jax_program.write import export_program
 from transformer.interop.portable_model import PortableModel
 from transformer.interop.weights.named_arrays import export_parameters, flat_parameters
@@ -29,6 +26,12 @@ from transformer.registry import task_kind
 
 Format = Literal["run", "huggingface", "ctranslate2", "safetensors", "program"]
 LOCAL = ("huggingface", "ctranslate2")
+HUGGINGFACE = {  # by the kind of a task
+    "translation": ("MarianMT", save_marian),
+    "language_model": ("GPT-2", gpt2.write),
+    "masked_lm": ("BERT", bert.write),
+    "classification": ("BERT", bert.write),
+}
 
 
 def export_model(
@@ -38,7 +41,6 @@ def export_model(
     checkpoint: str | int = "default",
     *,
     quantization: str = "",
-    start: Start = "zero",
     check: bool = True,
 ) -> list[str]:
     """Writes one checkpoint of a run to a new folder; returns sentences that say what it did.
@@ -50,13 +52,11 @@ def export_model(
         library transformers, by the task MarianMT, BERT or GPT-2; "ctranslate2"; "safetensors",
         named arrays; "program", a search that runs with JAX and flatbuffers.
       quantization: of CTranslate2, the number format of matrices, as "int8"; "": float32.
-      start: of MarianMT, how its decoder starts: "token" if it is to be trained further by
-        transformers, "zero" for CTranslate2's converter.
       check: whether random text is translated by both sides, where the other one is installed.
 
     Raises ValueError if the format cannot hold the run, naming every reason, or for a wrong option.
     """
-    _check_options(format, quantization, start)
+    _check_options(format, quantization)
     target = locate(folder)
     if is_remote(target) and format in LOCAL:
         raise ValueError(f"{format} needs a local folder, not {target}; copy that there.")
@@ -73,11 +73,11 @@ def export_model(
             said += search_notes(run.config.decoding, "CTranslate2")
             said += [check_ctranslate2(run, place)] if check else []
         else:
-            said = _save_huggingface(restore(workdir, checkpoint), Path(place), start, check)
+            said = _save_huggingface(restore(workdir, checkpoint), Path(place), check=check)
     return [f"{target}: {said[0]}", *said[1:]]
 
 
-def _check_options(format: str, quantization: str, start: str) -> None:
+def _check_options(format: str, quantization: str) -> None:
     """Raises ValueError for an unknown format, or an option that it does not have."""
     if format not in get_args(Format):
         raise ValueError(f"format is one of {', '.join(get_args(Format))}, not {format}.")
@@ -85,27 +85,17 @@ def _check_options(format: str, quantization: str, start: str) -> None:
         raise ValueError(f"quantization={quantization} is for ctranslate2, not for {format}.")
     if quantization:
         check_quantization(quantization)
-    if start != "zero" and format != "huggingface":
-        raise ValueError(f"start={start} is for huggingface, not for {format}.")
 
 
-def _save_huggingface(run: Run, folder: Path, start: str, check: bool) -> list[str]:
+def _save_huggingface(run: Run, folder: Path, *, check: bool) -> list[str]:
     """Writes a folder of Hugging Face with the model of a run's task; returns what to say."""
-    kind, model = task_kind(run.config.task), as_written(run)
-    if kind == "translation":
-        notes = search_notes(run.config.decoding, "transformers")
-        said = [save_marian(model, folder, start), *notes]
-        return [*said, check_transformers(run, folder)] if check else said
-    if start != "zero":
-        raise ValueError(f"start={start} is for translation, and this is a run of {kind}.")
-    if kind not in ("language_model", "masked_lm", "classification"):
+    kind = task_kind(run.config.task)
+    if kind not in HUGGINGFACE:
         raise ValueError(
             f"No model of Hugging Face holds a run of {kind}: use the format safetensors."
         )
-    if kind == "language_model":
-        said = ["GPT2LMHeadModel of Hugging Face", *gpt2.write(model, folder)]
-    else:
-        said = ["BERT of Hugging Face", *bert.write(model, folder)]
+    name, write = HUGGINGFACE[kind]
+    said = [f"{name} of Hugging Face", *write(as_written(run), folder)]
     return [*said, check_transformers(run, folder)] if check else said
 
 
@@ -127,19 +117,13 @@ def new_folder(target: epath.Path) -> Generator[epath.Path]:
         return
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = epath.Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        temporary = TemporaryDirectory(
+            prefix=f".{target.name}.", dir=target.parent, ignore_cleanup_errors=True
+        )
     except OSError as error:
         raise ValueError(
             f"{target} cannot be written ({reason_of(error)}); name another."
         ) from None
-    try:
-        yield temporary / target.name
-        os.replace(temporary / target.name, target)
-        os.rmdir(temporary)
-    except BaseException:
-        for _ in range(10):  # a thread of Orbax may still write for a moment
-            shutil.rmtree(temporary, ignore_errors=True)
-            time.sleep(0.05)
-        if temporary.exists():
-            say(f"warning: {temporary} is left over and could not be removed")
-        raise
+    with temporary as folder:
+        yield epath.Path(folder) / target.name
+        os.replace(epath.Path(folder) / target.name, target)

@@ -2,21 +2,21 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 from etils import epath
 from etils.epath import PathLike
 from flax.traverse_util import unflatten_dict
 
-from transformer.checkpoint.about import describe_run
-from transformer.checkpoint.checkpoints import Checkpoints
-from transformer.checkpoint.restore import count_parameters, restore
-from transformer.checkpoint.task_model import check_shapes, make_model, smallest_batch
-from transformer.checkpoint.train_state import TrainState
+from transformer.checkpoint.export import save_vocabularies, write_checkpoint
+from transformer.checkpoint.restore import (
+    check_shapes,
+    count_parameters,
+    make_model,
+    restore,
+    smallest_batch,
+)
 from transformer.console import phase
-from transformer.data.tokenizers.files import save_tokenizers
 from transformer.files.storage import is_remote, locate
 from transformer.interop.check import check_transformers
 from transformer.interop.export_model import new_folder
@@ -78,13 +78,11 @@ def import_model(
         size = write_run(imported, WorkDir(place))
         del imported  # the check loads both sides
         checked = [_check(folder, place)] if check else []
-    kind = task_kind(config.task)
-    languages = config.data.source_language, config.data.target_language
+    kind, data = task_kind(config.task), config.data
     what = kind.replace("_", " ")
     if kind == "translation":
-        what += f" from {languages[0]} to {languages[1]}"
-    said = f"{target}: {what}, {size}, of {folder}"
-    return [said, *notes, *checked, *_uses(target, kind)]
+        what += f" from {data.source_language} to {data.target_language}"
+    return [f"{target}: {what}, {size}, of {folder}", *notes, *checked, *_uses(target, kind)]
 
 
 def _check(folder: PathLike, run: epath.Path) -> str:
@@ -122,19 +120,17 @@ def _read_known(folder: PathLike, source_language: str, target_language: str) ->
     if kind in TRANSLATION:
         return read_seq2seq(folder, source_language, target_language)
     if kind not in ONE_STACK:
-        raise ValueError(_unknown(folder, settings))
+        is_run = "task" in settings and "model_type" not in settings
+        known = ", ".join([*TRANSLATION, *ONE_STACK])
+        raise ValueError(
+            f"{folder} is a work directory of this package, not a model of another system."
+            if is_run
+            else f"{folder} holds a model of type {kind}, which is not known; known are {known}, "
+            f"and folders of Marian with decoder.yml."
+        )
     if source_language or target_language:
         raise ValueError(f"{folder} holds a model of type {kind}, which has no languages.")
     return ONE_STACK[kind](folder)
-
-
-def _unknown(folder: PathLike, settings: dict[str, Any]) -> str:
-    if "task" in settings and "model_type" not in settings:
-        return f"{folder} is a work directory of this package, not a model of another system."
-    return (
-        f"{folder} holds a model of type {settings.get('model_type')}, which is not known; known "
-        f"are {', '.join([*TRANSLATION, *ONE_STACK])}, and folders of Marian with decoder.yml."
-    )
 
 
 def write_run(imported: PortableModel, run: WorkDir) -> str:
@@ -149,19 +145,10 @@ def write_run(imported: PortableModel, run: WorkDir) -> str:
     params = unflatten_dict(on_device, sep="/")
     model = make_model(config, imported.tokenizers, imported.labels)
     check_shapes(model, smallest_batch(config, imported.labels), params)
-    run.open_for_training(config)
-    if imported.tokenizers:
-        source, target = imported.tokenizers
-        save_tokenizers(run.path, source, target)
-    if imported.labels.names:
-        imported.labels.save(run.path)
     with phase("writing the run"):
-        checkpoints = Checkpoints(run.checkpoints, keep=1)
-        state = TrainState(jnp.array(0), params, opt_state=())
-        checkpoints.save(state, **describe_run(run.path, config))
-        checkpoints.close()
-    run.save_config(config)
-    run.close()
+        run.open_for_training(config)
+        save_vocabularies(run, imported.tokenizers, imported.labels)
+        write_checkpoint(run, config, params, step=0)
     return count_parameters(params)
 
 

@@ -21,11 +21,13 @@ CAUGHT = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 class Interruption(BaseException):
     """Ends what a signal came to; it is no `Exception`, so that no handler of errors swallows it.
 
-    number: of the signal.
+    number: of the signal. As a text it is what to say of it.
     """
 
     def __init__(self, number: int = signal.SIGTERM) -> None:
-        self.number = number
+        name = signal.Signals(number).name
+        super().__init__(f"stopped by {name}; give the same command again")
+        self.exit_code = INTERRUPTED if number == signal.SIGINT else RESUMABLE
 
 
 def end_on_signals() -> None:
@@ -51,17 +53,6 @@ def ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def exit_code_of(number: int | None) -> int:
-    """Returns the exit code after a signal: INTERRUPTED for SIGINT, else RESUMABLE."""
-    return INTERRUPTED if number == signal.SIGINT else RESUMABLE
-
-
-def sentence_of(number: int) -> str:
-    """Returns what is said after a signal that found nothing to keep."""
-    name = signal.Signals(number).name
-    return f"stopped by {name}; give the same command to begin again"
-
-
 def _end(number: int, frame: FrameType | None) -> None:
     if _is_importing(frame):
         _end_process(number)
@@ -77,9 +68,10 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def _end_process(number: int, frame: FrameType | None = None) -> None:
+    interruption = Interruption(number)
     with suppress(OSError):
-        os.write(2, f"{sentence_of(number)}\n".encode())
-    os._exit(exit_code_of(number))
+        os.write(2, f"{interruption}\n".encode())
+    os._exit(interruption.exit_code)
 
 
 class Stopping:
@@ -135,4 +127,4 @@ class Stopping:
     @property
     def exit_code(self) -> int:
         """The exit code after a signal: INTERRUPTED for SIGINT, else RESUMABLE."""
-        return exit_code_of(self.signal)
+        return Interruption(self.signal or signal.SIGTERM).exit_code

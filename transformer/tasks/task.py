@@ -11,8 +11,7 @@ from etils import epath
 from etils.epath import PathLike
 from flax import linen as nn
 
-from transformer.checkpoint.restore import Run
-from transformer.checkpoint.task_model import make_model
+from transformer.checkpoint.restore import Run, make_model
 from transformer.checkpoint.train_state import Params
 from transformer.checkpoint.warm_start import check_init_from
 from transformer.config import Config

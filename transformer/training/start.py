@@ -12,8 +12,7 @@ import jax
 import numpy as np
 
 from transformer.checkpoint.about import SETTINGS, changed_settings, describe_run
-from transformer.checkpoint.checkpoints import Checkpoints
-from transformer.checkpoint.open_run import choose_base, load_base
+from transformer.checkpoint.checkpoints import Checkpoints, choose_base, load_base
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.checkpoint.warm_start import warm_start
 from transformer.config import Config

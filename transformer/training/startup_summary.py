@@ -1,6 +1,7 @@
 """What is known of a run before it starts: its summary, its compiled step, how long it takes."""
 
 import re
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,13 +10,18 @@ from tabulate import tabulate
 
 from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
-from transformer.console import format_seconds
+from transformer.console import format_seconds, phase, say
+from transformer.exit_codes import DONE
 from transformer.model.costs import StepCost
+from transformer.parallel import compile_cache
 from transformer.parallel.devices import find_chip
-from transformer.parallel.mapping import Parallel
+from transformer.parallel.mapping import Parallel, make_parallel
+from transformer.parallel.topology import topology_devices
 from transformer.registry import TASKS, task_kind
 from transformer.tasks.task import Task
+from transformer.training.automatic import make_trainer
 from transformer.training.steps import TrainStep
+from transformer.workdir import WorkDir
 
 Params = Any  # a pytree of parameters, or of their shapes
 MIB = 2**20
@@ -187,3 +193,46 @@ def estimate_lines(
             f"{format_seconds(num_steps * seconds)}, {chip_hours:,.1f} chip-hours"
         )
     return lines
+
+
+def describe_run(config: Config, workdir: str, topology: str) -> int:
+    """Prints the start-up summary and the costs of the compiled step; returns the exit code.
+
+    topology: a TPU slice to compile for, as "v5litepod-16", which needs neither a TPU nor the text;
+    "" for the devices of this machine.
+    """
+    compile_cache.turn_on(say)
+    if topology:
+        step = make_step_without_data(config, make_parallel(config, topology_devices(topology)))
+        cost = TASKS[config.task].cost_without_data(config)
+        lines = summary_lines(config, step)
+        lines.append("data        not read: full rows and vocabularies as configured")
+        if cost:
+            lines.append(work_line(cost))
+    else:
+        folder = WorkDir(workdir, writes=False)
+        trainer, choices = make_trainer(folder.with_choices(config), folder)
+        config = choices.config
+        step, cost = trainer.train_step, trainer.task.cost_per_step
+        lines = summary_lines(config, step, trainer.task)
+        lines += choices.lines()
+    devices = step.parallel.mesh.devices.ravel().tolist()
+    lines += estimate_lines(cost, config.training.num_train_steps, devices)
+    say("\n".join(lines))
+    describe_compiled(step)
+    return DONE
+
+
+def describe_compiled(step: TrainStep) -> None:
+    """Prints what the compiler says of a training step, and the table of the parameters."""
+    start = time.monotonic()
+    with phase("compiling the training step"):
+        compiled = step.lower().compile()
+    device = step.parallel.mesh.devices.ravel()[0]
+    lines = [
+        *compiled_lines(compiled, device.device_kind),
+        f"            in {time.monotonic() - start:,.0f} s",
+        "parameters",
+        *parameter_table(step.abstract_state.params),
+    ]
+    say("\n".join(lines))

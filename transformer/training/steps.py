@@ -15,8 +15,7 @@ from flax import linen as nn
 
 from transformer.checkpoint.train_state import AdapterState, Params, TrainState, init_adapters
 from transformer.config import Config
-from transformer.parallel.mapping import Parallel
-from transformer.parallel.mesh import rows_of_host
+from transformer.parallel.mapping import Parallel, rows_of_host
 from transformer.tasks.batches import Batches, BatchesInParts
 from transformer.training.optimizer import make_optimizer
 

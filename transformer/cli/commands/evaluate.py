@@ -50,6 +50,7 @@ NO_LINES = {  # flags with which the command writes no translations, and why
     "reference": "scores of a test set are kept in results/",
     "attention": "it draws one sentence and writes no lines",
 }
+NBEST = NO_LINES | {"mbr": "it chooses one translation"}
 ONE_RUN = dict.fromkeys(("compare", "attention"), "it is for one run at a time")
 OWN_SPLIT = dict.fromkeys(("input", "prompt"), "it names a part of the run's own corpus")
 OWN_TEXT = dict.fromkeys(("input", "prompt"), "that is the text")
@@ -75,17 +76,10 @@ class EvaluateFlags(HostFlags):
 
     workdir: str = flag("runs/embedded_en_de", "Work directory of the run.", "FOLDER")
     checkpoints: str = flag(
-        "default",
-        "last, best, a step, average:N, or default, which is as configured; to score, also several "
-        "with commas between, or all.",
-        "NAMES",
+        "default", "last, best, a step or average:N; to score, also several or all.", "NAMES"
     )
     ensemble: str = translation_flag(
-        "",
-        "Runs of the same vocabulary, perhaps with @CHECKPOINT, whose probabilities are averaged "
-        "with those of --workdir.",
-        "FOLDERS",
-        excludes=ONE_RUN,
+        "", "Runs, perhaps with @CHECKPOINT, to use together.", "FOLDERS", excludes=ONE_RUN
     )
     register: str = REGISTER
     split: str = flag("", "Split to score, if not the test split.", "NAME", excludes=OWN_SPLIT)
@@ -101,8 +95,7 @@ class EvaluateFlags(HostFlags):
     )
     output: str = output_flag(
         "",
-        "File for the answers, also .gz or .xz, instead of standard output. It must be new, or "
-        "that of the same command, which was stopped.",
+        "File for the answers, also .gz or .xz; it is new, or that of the same command, stopped.",
         "FILE",
         excludes=NO_LINES,
     )
@@ -128,21 +121,13 @@ class EvaluateFlags(HostFlags):
         excludes={"attention": "runs are compared on a test set"},
     )
     nbest: int = line_flag(
-        0,
-        "Write the N best translations of each sentence: line number, text, score.",
-        "N",
-        excludes=NO_LINES | {"mbr": "it chooses one translation"},
-        at_least=0,
+        0, "Write N translations a line: number, text, score.", "N", excludes=NBEST, at_least=0
     )
     scores: bool = line_flag(
         False, "Write a tab and the score after each translation.", excludes=NO_LINES | SHOWN
     )
     jsonl: bool = flag(
-        False,
-        "Write one JSON object per line, with source and scores.",
-        tasks=ANSWER_TASKS,
-        needs=("input",),
-        excludes=NO_LINES,
+        False, "Write JSON.", tasks=ANSWER_TASKS, needs=("input",), excludes=NO_LINES
     )
     alignments: bool = line_flag(
         False, "Write a tab and the word alignment: 0-0 1-2.", excludes=NO_LINES | ONE_COLUMN
@@ -155,11 +140,7 @@ class EvaluateFlags(HostFlags):
         is_input_file=True,
     )
     prefixes: str = line_flag(
-        "",
-        "File with the beginning that each translation of --input must have.",
-        "FILE",
-        excludes=NO_LINES,
-        is_input_file=True,
+        "", "File with their beginnings.", "FILE", excludes=NO_LINES, is_input_file=True
     )
     chunk_lines: int = output_flag(
         CHUNK_LINES,
@@ -187,8 +168,7 @@ class EvaluateFlags(HostFlags):
     seed: int | None = sampling_flag(None, "Seed of sampling.", "N")
     mbr: int | None = translation_flag(
         None,
-        "Take the one of N candidates (samples, or the N best of the search) that is most like all "
-        "of them: minimum Bayes risk decoding by chrF.",
+        "Take that of N candidates that is most like all of them: minimum Bayes risk by chrF.",
         "N",
         at_least=1,
         at_most=MOST_HYPOTHESES,
@@ -201,8 +181,7 @@ class EvaluateFlags(HostFlags):
     )
     attention: str = flag(
         "",
-        "Picture to draw of the attention of the first text of --input, or for translations and "
-        "images of the first of the test set.",
+        "Picture to draw of the attention of the first text of --input, or of the test set.",
         "FILE",
         tasks=BUILT_IN,
         excludes={"reference": "it draws one sentence and scores nothing"} | NOTHING_NEW,

@@ -35,11 +35,6 @@ class ExportFlags:
         "float16, bfloat16.",
         "TYPE",
     )
-    start: Literal["zero", "token"] = flag(
-        "zero",
-        "How the decoder of a MarianMT starts; token: so that transformers can train it further, "
-        "but CTranslate2's converter cannot convert it.",
-    )
     check: bool = flag(
         True, "Translate random text by both sides, if the other is installed; --nocheck: do not."
     )
@@ -51,7 +46,7 @@ def _export(line: CommandLine[ExportFlags]) -> int:
 
     flags = line.flags
     workdir, folder, checkpoint = [*line.words, "default"][:3]
-    options = dict(quantization=flags.quantization, start=flags.start, check=flags.check)
+    options = dict(quantization=flags.quantization, check=flags.check)
     for sentence in export_model(workdir, folder, flags.format, checkpoint, **options):
         say(sentence)
     return DONE

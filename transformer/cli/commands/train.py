@@ -10,7 +10,7 @@ an error.
 
 from dataclasses import dataclass
 
-from transformer.cli.command_line import Command, CommandLine, config_text
+from transformer.cli.command_line import Command, CommandLine
 from transformer.cli.flags import REGISTER, check_flags, flag
 from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.console import phase
@@ -57,12 +57,12 @@ def _train(line: CommandLine[TrainFlags]) -> int:
     flags, config = line.flags, line.config
     check_flags(flags)
     if flags.print_config:
-        print(config_text(config), flush=True)
+        print(config.to_python(), flush=True)
         return DONE
     with phase("importing JAX"):  # late: --help and wrong flags need not wait
-        from transformer.training.dry_run import describe_run
         from transformer.training.profile import serve_profiles
         from transformer.training.run import train
+        from transformer.training.startup_summary import describe_run
 
     if flags.dry_run:
         return describe_run(config, flags.workdir, flags.topology)

@@ -128,11 +128,6 @@ def vocabulary_of(workdir: WorkDir, init_from: str) -> WorkDir | None:
     return WorkDir(init_from) if init_from else None
 
 
-def has_tokenizers(folder: PathLike) -> bool:
-    """Whether a work directory holds a tokenizer."""
-    return bool(_files(folder))
-
-
 def _files(folder: PathLike) -> dict[str, epath.Path]:
     """Returns the tokenizer files of a folder by their names without suffix."""
     folder = epath.Path(folder)

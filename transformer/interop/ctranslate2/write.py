@@ -70,8 +70,7 @@ def save_ctranslate2(model: PortableModel, folder: pathlib.Path, quantization: s
     for name, content in sentencepiece_files(model.tokenizers).items():
         (folder / name).write_bytes(content)
     (folder / "README.md").write_text(_readme(model), encoding="utf-8")
-    mib = (folder / "model.bin").stat().st_size / 2**20
-    return f"CTranslate2, {quantization or 'float32'}, model.bin {mib:,.1f} MiB"
+    return f"CTranslate2, {quantization or 'float32'}"
 
 
 def _readme(model: PortableModel) -> str:

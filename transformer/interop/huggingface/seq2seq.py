@@ -1,7 +1,7 @@
 """Reads Hugging Face's translation models: Marian (OPUS-MT), M2M100 and NLLB, and mBART-50.
 
-What differs from our model is folded into the weights: the order of rows and columns, rows that no
-token has, and the vector that a decoder starts with.
+What differs from our model is folded into the weights: the order of rows and columns, and rows that
+no token has.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from etils import epath
 from transformer.config import Config, ModelConfig
 from transformer.files.storage import PathLike
 from transformer.interop.huggingface.seq2seq_vocabulary import Vocabulary, read_vocabulary
-from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
+from transformer.interop.portable_model import SOFTMAX, FlatParams, PortableModel
 from transformer.interop.settings import SettingsTable, is_count, name_languages, read_settings
 from transformer.interop.weights.files import open_tensors
 from transformer.interop.weights.folds import (
@@ -96,37 +96,23 @@ def read_seq2seq(
     vocabulary = read_vocabulary(folder, settings, source_language, target_language)
     tensors = open_tensors(folder)
     config = config_of(settings, vocabulary.languages)
-    start = _read_positions(settings["model_type"], config.model, tensors)
+    _read_positions(settings["model_type"], config.model, tensors)
     params = _read_params(settings, config.validate().model, vocabulary, tensors)
-    if start is not None:
-        scale = config.model.d_model**0.5 if config.model.scale_embedding else 1.0
-        name = TARGET[config.model.embedding_sharing]
-        params[f"{name}/table"][BOS] += start / scale
     notes = [*vocabulary.notes, *describe_settings(settings, config, vocabulary.languages)]
     return PortableModel(config, params, vocabulary.tokenizers, notes=notes)
 
 
-def _read_positions(kind: str, model: ModelConfig, tensors: Tensors) -> np.ndarray | None:
-    """Adapts `model` to the positions that a file holds.
-
-    Returns what our start has more than their first vector, [D] in our order of columns, where a
-    file of Marian says by its first position with what vector its decoder starts; else None.
-    """
-    tables = {name: tensors[name] for name in POSITION_TABLES if name in tensors}
+def _read_positions(kind: str, model: ModelConfig, tensors: Tensors) -> None:
+    """Adapts `model` to the positions that a file holds: learned, or sinusoids that it computes."""
+    tables = [tensors[name] for name in POSITION_TABLES if name in tensors]
     if kind == "mbart":
-        model.max_positions = min(len(table) for table in tables.values()) - OFFSET
-        return None
-    start = None
-    for name, table in tables.items():
-        columns = interleaved_columns(model.d_model)
-        extra = table.astype(np.float32).take(columns, 1)
-        extra -= sinusoid_table(model.positions, *extra.shape)
-        differs = np.abs(extra).max(1) > ROUNDING
-        if differs[1:].any() or (differs[0] and "encoder" in name):
+        model.max_positions = min(map(len, tables)) - OFFSET
+        return
+    for table in tables:
+        sinusoids = sinusoid_table(model.positions, *table.shape)
+        own = table.astype(np.float32).take(interleaved_columns(model.d_model), 1)
+        if np.abs(own - sinusoids).max() > ROUNDING:
             model.positions, model.max_positions = "learned", len(table)
-            return None
-        start = extra[0] if differs[0] else None
-    return start
 
 
 def _read_params(

@@ -1,31 +1,29 @@
 """Writes translation models as folders of Hugging Face: MarianMTModel and MarianTokenizer.
 
 Ids become </s>, <unk>, the pieces, <pad>; columns of sinusoids become sin, sin, …, cos, cos, …,
-as MarianMT computes them. How its decoder starts is described at `save_marian`.
+as MarianMT computes them.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
-from transformer.config import ModelConfig
 from transformer.data.tokenizers.lists import PieceListTokenizer
-from transformer.interop.huggingface.seq2seq import NAMES, POSITION_TABLES, entries
-from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
+from transformer.interop.huggingface.seq2seq import NAMES, entries
+from transformer.interop.portable_model import PortableModel
 from transformer.interop.settings import SettingsTable
 from transformer.interop.weights.files import save_tensors
 from transformer.interop.weights.folds import (
-    NEVER,
     interleaved_columns,
     permute_model_axis,
     position_table,
     reorder_vocabulary,
 )
-from transformer.interop.weights.name_table import Entry, write, zero_biases
+from transformer.interop.weights.name_table import write, zero_biases
 from transformer.interop.writing import (
     first_pieces,
     is_gnmt,
@@ -38,7 +36,6 @@ from transformer.interop.writing import (
 )
 from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, SPECIAL_NAMES, UNK
 
-Start = Literal["zero", "token"]  # how the decoder starts, see `save_marian`
 MIN_POSITIONS = 512  # longer texts end in an IndexError there
 EPSILON = 1e-5  # of every layer normalisation there
 
@@ -51,77 +48,61 @@ class Ids:
     target: list[int]
     are_shared: bool
 
-    def theirs(self, token: int) -> int | None:
-        """Returns their id of a target's control token of ours, None if they have none."""
-        return self.target.index(token) if token in self.target else None
+    def theirs(self, token: int) -> int:
+        """Returns their id of a target's control token of ours."""
+        return self.target.index(token)
 
 
-def order_ids(model: PortableModel, start: str) -> Ids:
-    """Returns which id of ours each of theirs is; only start="token" has <s>.
+def order_ids(model: PortableModel) -> Ids:
+    """Returns which id of ours each of theirs is.
 
     With one vocabulary <pad> is last, as in the published models; with two, which may differ in
     size, it must have the same id in both.
     """
     source, target = (vocabulary(tokenizer) for tokenizer in model.tokenizers)
-    starts = [BOS] if start == "token" else []
     rest = range(NUM_SPECIAL, len(target))
     if source == target:
-        order = [EOS, UNK, *starts, *rest, PAD]
+        order = [EOS, UNK, BOS, *rest, PAD]
         return Ids(order, order, are_shared=True)
     source_order = [EOS, UNK, PAD, *range(NUM_SPECIAL, len(source))]
-    return Ids(source_order, [EOS, UNK, PAD, *starts, *rest], are_shared=False)
+    return Ids(source_order, [EOS, UNK, PAD, BOS, *rest], are_shared=False)
 
 
-def save_marian(model: PortableModel, folder: Path, start: str = "zero") -> str:
-    """Writes a new folder; returns a sentence about it.
+def save_marian(model: PortableModel, folder: Path) -> list[str]:
+    """Writes a new folder; returns what to know of its search.
 
-    start: how the decoder gets the vector that it starts with. "zero": it starts with <pad>, a row
-    of zeros, to which the first position adds the vector; so CTranslate2's converter wants it, but
-    `save_pretrained` of transformers drops positions. "token": it starts with <s>, and can be
-    trained further.
-
-    Raises ValueError with every reason why MarianMT cannot be this model.
+    Raises ValueError with every reason why MarianMT cannot be the model.
     """
     refuse(_reasons(model), "MarianMT", "use the format ctranslate2, program or safetensors")
-    if start not in get_args(Start):
-        raise ValueError(f"start is one of {', '.join(get_args(Start))}, not {start}.")
-    ids = order_ids(model, start)
-    tensors = write_model(model, ids, folder, start)
+    ids = order_ids(model)
+    write_model(model, ids, folder)
     for name, content in _vocabulary_files(model, ids).items():
         _write_json(folder / name, content)
     for name, content in sentencepiece_files(model.tokenizers).items():
         (folder / name).write_bytes(content)
-    text = _readme(model, start, has_tables=bool(tensors.keys() & {*POSITION_TABLES}))
-    (folder / "README.md").write_text(text, encoding="utf-8")
-    mib = sum(tensor.nbytes for tensor in tensors.values()) / 2**20
-    return f"MarianMT of Hugging Face, {mib:,.1f} MiB of parameters"
-
-
-def _readme(model: PortableModel, start: str, *, has_tables: bool) -> str:
     config, decoding = model.config.model, model.config.decoding
-    return render(
+    notes = search_notes(decoding, "transformers")
+    readme = render(
         "huggingface/marian.md.jinja",
-        start=start,
-        has_tables=has_tables,
-        is_sinusoidal=config.positions == "sinusoidal",
+        has_tables=config.positions != "sinusoidal",
         language="".join(f"{piece} " for piece in first_pieces(model.tokenizers[0])),
         has_gnmt=is_gnmt(decoding),
         width=decoding.beam_size,
         alpha=decoding.alpha,
         norm_epsilon=config.norm_epsilon,
-        notes=search_notes(decoding, "transformers"),
+        notes=notes,
     )
+    (folder / "README.md").write_text(readme, encoding="utf-8")
+    return notes
 
 
-def write_model(model: PortableModel, ids: Ids, folder: Path, start: str) -> dict[str, np.ndarray]:
-    """Writes the files of MarianMTModel alone; returns its tensors."""
+def write_model(model: PortableModel, ids: Ids, folder: Path) -> None:
+    """Writes the files of MarianMTModel alone."""
     folder.mkdir(parents=True)
-    tensors = marian_tensors(model, ids, start, _num_positions(model))
-    save_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
+    save_tensors(folder / "model.safetensors", _tensors(model, ids), {"format": "pt"})
     settings, search = _settings(model, ids)
     _write_json(folder / "config.json", settings)
     _write_json(folder / "generation_config.json", search)
-    return tensors
 
 
 def _write_json(path: Path, content: object) -> None:
@@ -156,7 +137,7 @@ def _settings(model: PortableModel, ids: Ids) -> tuple[dict[str, Any], dict[str,
     pad, end, bos = (ids.theirs(token) for token in (PAD, EOS, BOS))
     control = {
         "bos_token_id": bos,
-        "decoder_start_token_id": pad if bos is None else bos,
+        "decoder_start_token_id": bos,
         "eos_token_id": end,
         "forced_eos_token_id": end,
         "pad_token_id": pad,
@@ -176,13 +157,12 @@ def _settings(model: PortableModel, ids: Ids) -> tuple[dict[str, Any], dict[str,
         "vocab_size": len(ids.source),
         **control,
     }
-    silent = [[pad]] if bos is None else [[pad], [bos]]
     search: dict[str, Any] = {
-        "bad_words_ids": silent,
+        "bad_words_ids": [[pad], [bos]],
         "max_length": _num_positions(model),
+        "num_beams": decoding.beam_size,
         **control,
     }
-    search["num_beams"] = decoding.beam_size
     if decoding.beam_size > 1:
         search["length_penalty"] = decoding.alpha
     return settings, search
@@ -211,57 +191,20 @@ def _vocabulary_files(model: PortableModel, ids: Ids) -> dict[str, Any]:
     return files if ids.are_shared else files | {"target_vocab.json": numbered(1, ids.target)}
 
 
-def marian_tensors(
-    model: PortableModel, ids: Ids, start: str, num_positions: int
-) -> dict[str, np.ndarray]:
-    """Returns all tensors by their names; `start` as `save_marian` takes it."""
+def _tensors(model: PortableModel, ids: Ids) -> dict[str, np.ndarray]:
+    """Returns all tensors by their names, with the positions that MarianMT cannot compute."""
     config = replace(model.config.model, projection_bias=True, output_bias=True)
     params = {name: np.asarray(array, np.float32) for name, array in model.params.items()}
-    params |= zero_biases(params, entries(config))
-    has_folded = start == "zero" and bool(_start_vector(config, params).any())
-    table = _table_of_names(config, has_folded=has_folded)
-    if config.positions != "sinusoidal" or has_folded:
-        for side in ("source", "target"):
-            params[f"{side}_positions/table"] = position_table(config, params, side, num_positions)
-    if start == "zero":
-        _fold_start(config, params)
-    known = {entry.ours for entry in table}
-    params = {name: params[name] for name in known}
     if config.positions == "sinusoidal":
-        columns = np.argsort(interleaved_columns(config.d_model))
-        params = permute_model_axis(params, columns)
+        params = permute_model_axis(params, np.argsort(interleaved_columns(config.d_model)))
+    else:
+        for side in ("source", "target"):
+            table = position_table(config, params, side, _num_positions(model))
+            params[f"{side}_positions/table"] = table
+        config = replace(config, positions="learned")
+    params |= zero_biases(params, entries(config))
     orders = ids.source, ids.target
     params = {name: reorder_vocabulary(name, params[name], orders) for name in params}
-    tensors = write(table, params)
+    tensors = write(entries(config), params)
     tensors["final_logits_bias"] = tensors["final_logits_bias"][None]
     return tensors
-
-
-def _table_of_names(config: ModelConfig, *, has_folded: bool) -> list[Entry]:
-    """Returns the table of names, with the positions that MarianMT cannot compute."""
-    if config.positions != "sinusoidal":
-        return entries(replace(config, positions="learned"))
-    folded = [Entry("target_positions/table", POSITION_TABLES[1])] if has_folded else []
-    return [*entries(config), *folded]
-
-
-def _start_vector(config: ModelConfig, params: FlatParams) -> np.ndarray:
-    """Returns what the decoder starts with before the vector of its position is added, [D]."""
-    scale = config.d_model**0.5 if config.scale_embedding else 1.0
-    return scale * params[f"{TARGET[config.embedding_sharing]}/table"][BOS]
-
-
-def _fold_start(config: ModelConfig, params: FlatParams) -> None:
-    """Lets a row of zeros, <pad>, start the decoder: its first position takes over the vector.
-
-    Nothing but the start stands there. <pad> is no longer scored, nor is <s>, which is left out: a
-    trained model gives both next to no probability.
-    """
-    if (vector := _start_vector(config, params)).any():
-        positions = params["target_positions/table"].copy()
-        positions[0] += vector
-        params["target_positions/table"] = positions
-    sharing = config.embedding_sharing
-    for name, row in ((f"{TARGET[sharing]}/table", 0.0), (f"{SOFTMAX[sharing]}/bias", NEVER)):
-        params[name] = params[name].copy()
-        params[name][PAD] = row

@@ -55,13 +55,11 @@ def export_program(restored: Run, folder: PathLike) -> str:
     program = export_search(restored.model, search, params, start).serialize()
     write_atomically(target.path / "program.jaxexport", bytes(program))
     save_tensors(target.path / FILE, params)
-    files = save_vocabularies(restored, target)
+    files = save_vocabularies(target, restored.tokenizers, restored.labels)
     write_atomically(target.path / "README.md", _readme(restored, search, files))
     target.save_config(restored.config)
-    return (
-        f"the search of {restored.checkpoint} of {restored.workdir.path} as a "
-        f"program for {', '.join(PLATFORMS)}, {len(program) / 1024:,.0f} KiB without its parameters"
-    )
+    platforms = ", ".join(PLATFORMS)
+    return f"the search of {restored.checkpoint} of {restored.workdir.path} for {platforms}"
 
 
 def _readme(restored: Run, search: SearchOptions, files: Sequence[str]) -> str:

@@ -4,14 +4,13 @@ Opening a file reads where each tensor lies; its numbers are read when it is ask
 """
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from transformer.files.storage import PathLike, is_remote, open_atomically, write_atomically
+from transformer.files.storage import PathLike, write_atomically
 from transformer.interop.weights.pytorch import TensorFileError, damaged, read_pytorch
 from transformer.optional_libraries import require
 
@@ -106,21 +105,8 @@ def _read_pytorch(path: Path) -> dict[str, Callable[[], np.ndarray]]:
 def save_tensors(
     path: PathLike, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Writes a safetensors file, local or gs://; Hugging Face wants the metadata {"format": "pt"}.
-
-    A local file is written from the arrays as they are, without a copy of all of them.
-    """
-    library = require("safetensors.numpy")
+    """Writes a safetensors file; Hugging Face wants the metadata {"format": "pt"}."""
     # The library writes the memory of an array as it lies, whatever its strides say.
     dense = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     about = dict(metadata) if metadata else None
-    if is_remote(path):
-        write_atomically(path, library.save(dense, about))
-        return
-    with open_atomically(path) as file:
-        mode = os.fstat(file.fileno()).st_mode
-        library.save_file(dense, file.name, about)
-        # Some versions put another file in its place, private and perhaps not yet on the disk.
-        os.chmod(file.name, mode)
-        with open(file.name, "rb") as written:
-            os.fsync(written.fileno())
+    write_atomically(path, require("safetensors.numpy").save(dense, about))

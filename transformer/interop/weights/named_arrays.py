@@ -58,7 +58,7 @@ def export_parameters(restored: Run, folder: PathLike) -> str:
     target.path.mkdir(parents=True, exist_ok=True)
     params = flat_parameters(restored.params)
     save_tensors(target.path / FILE, params)
-    vocabularies = save_vocabularies(restored, target)
+    vocabularies = save_vocabularies(target, restored.tokenizers, restored.labels)
     readme = render(
         "weights/named_arrays.md.jinja",
         name=target.path.name,
@@ -70,11 +70,7 @@ def export_parameters(restored: Run, folder: PathLike) -> str:
     )
     write_atomically(target.path / "README.md", readme)
     target.save_config(restored.config)
-    mib = sum(array.nbytes for array in params.values()) / 2**20
-    return (
-        f"{restored.checkpoint} of {restored.workdir.path} as {len(params):,} named arrays, "
-        f"{mib:,.1f} MiB"
-    )
+    return f"{restored.checkpoint} of {restored.workdir.path} as {len(params):,} named arrays"
 
 
 def flat_parameters(params: Any) -> dict[str, np.ndarray]:

@@ -118,9 +118,6 @@ class _PickleReader(pickle._Unpickler):
         self._folder = pickles[0].removesuffix("data.pkl")
         if self._member("data.pkl").file_size > LONGEST_PICKLE:
             raise damaged(path, "its list of tensors is too long")
-        order = self._folder + "byteorder"
-        if order in self._members and archive.open(order).read(6) != b"little":
-            raise TensorFileError(f"{path} comes from a big-endian machine, which is not read.")
         super().__init__(io.BytesIO(archive.read(pickles[0])))
 
     def _member(self, name: str) -> zipfile.ZipInfo:

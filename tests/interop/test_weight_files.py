@@ -172,7 +172,6 @@ def golden_pickle(old=b"", new=b""):
         (b"\x80\x02Nr\xff\xff\xff\x7f.", {}, "holds more than tensors"),  # memo of 2³¹ places
         (golden_pickle(), {}, "list of tensors cannot be read"),  # the numbers are missing
         (golden_pickle(), {"compression": zipfile.ZIP_DEFLATED}, "it is compressed"),
-        (golden_pickle(), {"byteorder": b"big"}, "big-endian machine"),
     ],
 )
 def test_a_pickle_runs_nothing(pickled, options, expected, tmp_path):
