@@ -14,7 +14,6 @@ from transformer.cli.commands.prepare import PrepareFlags
 from transformer.cli.commands.train import TrainFlags
 from transformer.cli.flags import (
     CommonFlags,
-    check_flags,
     flag,
     flags_of,
     given_flags,
@@ -67,46 +66,6 @@ def test_a_value_may_follow_a_flag_in_every_command():
         line = command_line.parse(kind, words)
         assert given_flags(line.flags) == {name: "1", "workdir": "x"}
         assert line.config.training.seed == 7
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--sise=2"], "there is no --sise; did you mean --size?"),
-        (["--zzzzzz"], "there is no --zzzzzz; see --help."),
-        (["--size=two"], "--size must be a whole number, not 'two'."),
-        (["--kind=c"], "--kind must be one of a, b, not 'c'."),
-        (["word"], "only --flags, not 'word'"),
-    ],
-)
-def test_mistakes_are_one_sentence(words, said):
-    """Catches a stack trace, or a mistake that is passed over."""
-    with pytest.raises(ValueError) as error:
-        parse(*words)
-    assert said in str(error.value) and "\n" not in str(error.value)
-
-
-def test_rules_are_kept():
-    """Catches a flag that has no effect and is not refused, and one that is refused and has."""
-    for words, task, said in (
-        (["--size=0"], "images", "--size must be at least 1, not 0."),
-        (["--rate=1"], "images", "--rate needs --size=N or --fast: add that, or leave out --rate."),
-        (["--fast", "--slow"], "images", "--fast cannot be used with --slow: one cannot be both."),
-        (["--slow"], "text", "--slow has no effect on a run of text: leave it out"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            check_flags(parse(*words), task)
-    check_flags(parse("--rate=1", "--fast"), "images")
-
-
-def test_files_are_looked_for(tmp_path):
-    """Catches a name that is misspelt, and one standard input that is read twice."""
-    with pytest.raises(ValueError, match=r"--input must be a file \(or -\); none does not exist"):
-        check_flags(Flags(input="none"))
-    with pytest.raises(ValueError, match="only one of --input, --other can be - "):
-        check_flags(Flags(input="-", other="-"))
-    (tmp_path / "in").write_text("")
-    check_flags(Flags(input=str(tmp_path / "in"), other="-"))
 
 
 def test_help_says_what_a_flag_takes_and_goes_with():

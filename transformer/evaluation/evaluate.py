@@ -116,7 +116,7 @@ def compare(
 ) -> Comparison:
     """Compares runs of translation with the first on a test set: paired tests, settings.
 
-    >>> print("\n".join(transformer.compare("runs/a", ["runs/b", "runs/c@last"]).lines()))
+    >>> transformer.compare("runs/a", ["runs/b", "runs/c@last"]).lines()
 
     others: work directories, perhaps with @CHECKPOINT. The other arguments are those of `evaluate`.
     Raises ValueError, as that does, or for runs that do not translate the same text.
