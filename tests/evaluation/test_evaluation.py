@@ -6,7 +6,7 @@ import math
 import pytest
 
 from tests.helpers.scored import CORPUS, evaluation
-from transformer.evaluation.checkpoint_series import checkpoint_table
+from transformer.evaluation.scores import checkpoint_table
 from transformer.workdir import WorkDir
 
 
