@@ -29,7 +29,7 @@ TRUSTED = {
     "evaluation/metrics.py": {"subprocess.run"},  # COMET's command
     "interop/writing.py": {"jinja2.Environment"},  # README.md, which is no web page
     "evaluation/html_report.py": {"Markup"},  # pictures, in which matplotlib has escaped all text
-    "training/progress.py": {"subprocess.run"},  # git
+    "training/progress.py": {"subprocess.check_output"},  # git
 }
 BUILT_IN = {"eval", "exec", "compile", "__import__"}
 METHODS = {"import_module", "exec_module", "load_module", "run_path", "run_module", "system"}

@@ -34,6 +34,10 @@ from transformer.files.appending import GrowingFiles
 from transformer.files.reading import read_file, reason_of
 
 FILES_OF_A_FAILED_START = ("lock", "log.txt", "environment.json")
+RUN_FILES = re.compile(
+    r"(checkpoints|results)/|((source_|target_)?tokenizer|events|config|base|classes|metrics|samples"
+    r"|curves|skipped_batches|left_out|held_out|environment|log|lock)(\.|$)"
+)
 NO_RUN = (
     "{0} is not a work directory: it has no config.json of train.py (--workdir). Of a folder of "
     "Hugging Face or Marian, transformer-import {0} RUN makes one."
@@ -71,6 +75,13 @@ class WorkDir:
     def has_run(self) -> bool:
         """Whether the folder holds a run."""
         return (self.path / "config.json").is_file()
+
+    def owns(self, path: storage.PathLike) -> bool:
+        """Whether a path is that of a file that a run writes here, whatever it is called by."""
+        if storage.is_remote(path) or storage.is_remote(self.path):
+            return str(path).startswith(f"{self.path}/")
+        here, there = os.path.realpath(self.path), os.path.realpath(path)
+        return RUN_FILES.match(os.path.relpath(there, here)) is not None
 
     def load_config(self) -> Config:
         """Returns the configuration of the run, whose paths are absolute.

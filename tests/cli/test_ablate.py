@@ -112,7 +112,7 @@ def test_a_saved_run_is_the_run_that_was_scored(tmp_path):
     workdir.save_config(Config().with_values({"decoding.beam_size": 9}))
     result.save(workdir, "test")
     found = saved_run(tmp_path)
-    assert found == compared_run(tmp_path, result)
+    assert found == compared_run(tmp_path, result.to_json(), result.segments)
     assert found.config.decoding.beam_size == result.search["beam_size"] == 4
     assert found.scores["perplexity"].figures == result.scores["perplexity"].figures
     (tmp_path / "results" / "test" / "report.json").unlink()

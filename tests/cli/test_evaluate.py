@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.helpers.scripts import ROOT, run
+from tests.helpers.scripts import ROOT
 from transformer.cli.command_line import parse
 from transformer.cli.commands.evaluate import EvaluateFlags, main
 from transformer.evaluation import evaluation_set
@@ -34,10 +34,3 @@ def test_a_corpus_that_has_moved_is_named(call, make_run, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         call(main, f"--workdir={make_run()}", "--corpus=moved")
     assert read == ["moved"]
-
-
-def test_the_script_ends_with_code_2_and_one_line():
-    """Catches an exit code or an output that only a shell sees."""
-    code, out, err = run("eval.py", "--workdir=configs")
-    assert (code, out) == (2, b"")
-    assert err.startswith("error: ") and err.count("\n") == 1

@@ -13,18 +13,22 @@ from transformer.config.python_files import DEFAULT_CONFIG
 
 
 def parse(*words: str):
-    line = command_line.parse(TrainFlags, ["train.py", *words], has_config=True)
+    line = command_line.parse(TrainFlags, ["train.py", *words])
     return line.flags, line.config
 
 
-@pytest.mark.long
-def test_a_mistake_that_is_found_late_is_one_line_too(tmp_path):
-    """Catches an exit code or a stack trace that only a shell sees."""
-    code, out, err = run(
-        "train.py", f"--workdir={tmp_path / 'run'}", "--config.data.corpus=nowhere"
-    )
+@pytest.mark.parametrize(
+    ("script", "flag", "said"),
+    [
+        ("eval.py", "--workdir=configs", "no config.json"),
+        pytest.param("train.py", "--config.data.corpus=no", "train.en", marks=pytest.mark.long),
+    ],
+)
+def test_the_scripts_end_with_code_2_and_one_line(script, flag, said, tmp_path):
+    """Catches an exit code, an output or a stack trace that only a shell sees."""
+    code, out, err = run(script, f"--workdir={tmp_path / 'run'}", flag)
     assert (code, out) == (2, b"")
-    assert "train.en" in err and err.count("\n") == 1
+    assert said in err and err.startswith("error: ") and err.count("\n") == 1
 
 
 def test_settings_change_on_the_command_line_in_any_order():

@@ -48,7 +48,7 @@ BATCHES = {
     "subword dropout": with_dropout,
     "masked": lambda seed: MaskedBatches(packed(seed), rate=0.3, vocab_size=300, seed=seed),
     "windows": lambda seed: RandomWindows(
-        np.arange(300, dtype=np.int32), length=10, rows_per_batch=4, seed=seed
+        np.arange(300, dtype=np.int32), start=2, length=10, rows_per_batch=4, seed=seed
     ),
     "images": images,
     "one image": lambda seed: images(seed, 1),

@@ -1,4 +1,4 @@
-"""huggingface_tokenizer.py, tokenizers_json.py: the ids of transformers, in our order."""
+"""huggingface.py, tokens.py: texts get the ids that transformers gives them."""
 
 import json
 import sys
@@ -7,16 +7,17 @@ import pytest
 import tokenizers as library
 
 from transformer.data.tokenizers.files import load_tokenizers, save_tokenizers
-from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer
-from transformer.data.tokenizers.huggingface_json import (
+from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer, train_byte_level
+from transformer.interop.huggingface.tokens import (
     BERT,
-    GPT2,
+    END,
     bert_json,
     gpt2_json,
-    renumber,
-    train_byte_level,
+    with_control_tokens,
 )
-from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD
+from transformer.special_tokens import NUM_SPECIAL, OWN_IDS, SpecialIds
+
+GPT2 = [END] * 5
 
 VOCAB_TXT = """[PAD] [unused0] [UNK] [CLS] [SEP] [MASK] ! ' , . a b c d e s t u the cat ##s ##t über
 uber 日 ##e \u00e9 É""".replace(" ", "\n")
@@ -47,12 +48,12 @@ def gpt2_files():
 
 @pytest.fixture(scope="module")
 def bert():
-    return renumber(bert_json(VOCAB_TXT))
+    return with_control_tokens(bert_json(VOCAB_TXT), BERT)
 
 
 @pytest.fixture(scope="module")
 def gpt2():
-    return renumber(gpt2_json(*gpt2_files()), GPT2)
+    return with_control_tokens(gpt2_json(*gpt2_files()), GPT2)
 
 
 def pieces(tokenizer, text):
@@ -61,71 +62,68 @@ def pieces(tokenizer, text):
 
 def test_bert_splits_as_transformers(bert):
     """Catches settings of the normalisation that are lost; as transformers 5.23 splits."""
-    tokenizer = bert[0]
-    assert pieces(tokenizer, "The cats, ÜBER 日本!") == [
+    assert pieces(bert, "The cats, ÜBER 日本!") == [
         *("[CLS]", "the", "cat", "##s", ",", "uber", "日", "[UNK]", "!", "[SEP]")
     ]
-    cased, _ = renumber(bert_json(VOCAB_TXT, lowercase=False))
+    cased = with_control_tokens(bert_json(VOCAB_TXT, lowercase=False), BERT)
     assert pieces(cased, "The Über über É") == [*("[CLS]", "[UNK]", "[UNK]", "über", "É", "[SEP]")]
-    accents, _ = renumber(bert_json(VOCAB_TXT, strip_accents=False, tokenize_chinese_chars=False))
+    text = bert_json(VOCAB_TXT, strip_accents=False, tokenize_chinese_chars=False)
+    accents = with_control_tokens(text, BERT)
     assert pieces(accents, "Über 日a É") == ["[CLS]", "über", "[UNK]", "é", "[SEP]"]
-    assert tokenizer.decode(tokenizer.encode(["The cats' cat."])[0]) == "the cats ' cat."
+    assert bert.decode(bert.encode(["The cats' cat."])[0]) == "the cats ' cat."
 
 
 def test_gpt2_splits_as_transformers(gpt2):
     """Catches merges in another order, "# #" taken for a comment, and a space that is added."""
-    assert pieces(gpt2[0], "the cat##\n\n") == [*("the", "Ġcat", "##", "ĊĊ", "<|endoftext|>")]
-    spaced, _ = renumber(gpt2_json(*gpt2_files(), add_prefix_space=True), GPT2)
+    assert pieces(gpt2, "the cat##\n\n") == [*("the", "Ġcat", "##", "ĊĊ", "<|endoftext|>")]
+    text = gpt2_json(*gpt2_files(), add_prefix_space=True)
+    spaced = with_control_tokens(text, GPT2)
     assert pieces(spaced, "cat") == ["Ġcat", "<|endoftext|>"]
 
 
-def test_control_ids_come_first_and_the_others_keep_their_order(bert, gpt2):
+def test_ids_are_those_of_the_file(bert, gpt2):
     """Catches rows of an embedding table that stand for other tokens."""
-    tokenizer, order = bert
-    theirs = VOCAB_TXT.split("\n")
-    assert order == [0, 3, 4, 5, 1, 2, *range(6, len(theirs))]
-    assert [theirs[i] for i in order] == tokenizer.pieces(range(tokenizer.vocab_size))
-    tokenizer, order = gpt2
-    size = tokenizer.vocab_size - NUM_SPECIAL
-    assert order == [-1, -1, size, -1, *range(size)]
-    assert tokenizer.pieces(range(4)) == ["<pad>", "<s>", "<|endoftext|>", "<unk>"]
-    files = gpt2_files()
-    tokens = json.loads(files[0])
-    tokens["<pad>"] = len(tokens)  # an ordinary token of that name
-    tokenizer, order = renumber(gpt2_json(json.dumps(tokens), files[1]), GPT2)
-    assert tokenizer.pieces([PAD, tokenizer.vocab_size - 1]) == ["<<pad>>", "<pad>"]
+    assert bert.pieces(range(bert.vocab_size)) == VOCAB_TXT.split("\n")
+    assert bert.special == SpecialIds(pad=0, bos=3, eos=4, unk=2, mask=5)
+    assert gpt2.pieces(range(gpt2.vocab_size)) == [*json.loads(gpt2_files()[0])]
+    assert {*gpt2.special} == {gpt2.vocab_size - 1} and gpt2.special.silent == []
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_no_text_becomes_a_control_id(name, request):
     """Catches "[SEP]" in a text that ends it, as it does in transformers."""
-    tokenizer = request.getfixturevalue(name)[0]
-    starts = [BOS] if name == "bert" else []
+    tokenizer = request.getfixturevalue(name)
+    pad, bos, eos, _, mask = tokenizer.special
+    starts = [bos] if name == "bert" else []
     for text, ids in zip(HARD + SPECIAL, tokenizer.encode(HARD + SPECIAL), strict=True):
-        assert [i for i in ids if i < NUM_SPECIAL] == [*starts, EOS], text
-        assert ids[: len(starts)] == starts and ids[-1] == EOS
+        assert [i for i in ids if i in (pad, bos, eos, mask)] == [*starts, eos], text
+        assert ids[: len(starts)] == starts and ids[-1] == eos
     with pytest.raises(ValueError, match="not a single one"):
         tokenizer.encode("text")
 
 
 def test_gpt2_gives_texts_back_with_their_line_breaks(bert, gpt2):
     """Catches lines that are joined, and a control token in a continuation."""
-    assert gpt2[0].line_breaks_are_text and not bert[0].line_breaks_are_text
+    assert gpt2.line_breaks_are_text and not bert.line_breaks_are_text
     for text in HARD + SPECIAL:
-        (ids,) = gpt2[0].encode([text])
-        assert gpt2[0].decode([PAD, BOS, *ids, PAD, *ids]) == text == gpt2[0].join_pieces(text)
-    assert gpt2[0].decode(gpt2[0].encode(["\ud83d"])[0]) == "\ufffd"
-    assert gpt2[0].decode([]) == bert[0].decode([BOS, EOS]) == ""
+        (ids,) = gpt2.encode([text])
+        assert gpt2.decode([*ids, *ids]) == text == gpt2.join_pieces(text)
+    assert gpt2.decode(gpt2.encode(["\ud83d"])[0]) == "\ufffd"
+    (ids,) = bert.encode(["the cat"])
+    pad, bos, eos, _, mask = bert.special
+    assert bert.decode([*ids[:-1], pad, mask, eos, *ids]) == "the cat"
+    assert gpt2.decode([]) == bert.decode([bos, eos]) == ""
 
 
 def test_the_file_is_one_of_tokenizers_and_survives(bert, gpt2, tmp_path):
-    """Catches a file that another program reads with other ids."""
-    for tokenizer, end in ((bert[0], []), (gpt2[0], [EOS])):
+    """Catches a file that loses its control ids, or that another program reads with other ids."""
+    for tokenizer, end in ((bert, []), (gpt2, [gpt2.special.eos])):
         save_tokenizers(tmp_path, tokenizer, tokenizer)
         again, _ = load_tokenizers(tmp_path)
         expected = tokenizer.encode(HARD)
         assert again.encode(HARD) == expected and again.to_bytes() == tokenizer.to_bytes()
-        other = library.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+        assert again.special == tokenizer.special
+        other = library.Tokenizer.from_str(tokenizer.text)
         assert [[*other.encode(text).ids, *end] for text in HARD] == expected
 
 
@@ -141,39 +139,39 @@ def test_added_tokens_and_other_settings_of_a_file(bert):
     foreign.post_processor = library.processors.BertProcessing(
         ("[SEP]", foreign.token_to_id("[SEP]")), ("[CLS]", foreign.token_to_id("[CLS]"))
     )
-    tokenizer, order = renumber(foreign.to_str())
+    tokenizer = with_control_tokens(foreign.to_str(), BERT)
     text = "the cat<new> the <user>cats"
     assert pieces(tokenizer, text) == [
         *("[CLS]", "the", "cat", "<new>", "the", "<user>", "cat", "##s", "[SEP]")
     ]
-    assert sorted(order) == list(range(tokenizer.vocab_size)) and order[-2:] == sorted(order)[-2:]
+    assert tokenizer.pieces(range(tokenizer.vocab_size))[-2:] == ["<new>", "<user>"]
     untyped = json.loads(bert_json(VOCAB_TXT))
     del untyped["model"]["type"]  # as files of before 2021
-    assert renumber(json.dumps(untyped))[0].encode(HARD) == bert[0].encode(HARD)
+    assert with_control_tokens(json.dumps(untyped), BERT).encode(HARD) == bert.encode(HARD)
 
 
 def test_what_is_no_such_file_is_refused_in_one_sentence(bert, gpt2):
     """Catches a stack trace of Rust, and ids that are not ours."""
     unigram = library.Tokenizer(library.models.Unigram([("a", 0.0)], 0)).to_str()
     with pytest.raises(ValueError, match=r"^[^\n]*not Unigram[^\n]*\.$"):
-        renumber(unigram)
+        with_control_tokens(unigram, BERT)
     with pytest.raises(ValueError, match=r"^The vocabulary lacks \[PAD\], [^\n]*\.$"):
-        renumber(gpt2_json(*gpt2_files()))
+        with_control_tokens(gpt2_json(*gpt2_files()), BERT)
     with pytest.raises(ValueError, match=r"^vocab.txt lacks \[PAD\], [^\n]*\.$"):
         bert_json("a\nb\n")
     for files in (("{", MERGES_TXT), (gpt2_files()[0], "no merge"), (gpt2_files()[0], "a b c")):
         with pytest.raises(ValueError, match=r"^vocab.json and merges.txt [^\n]*\.$"):
             gpt2_json(*files)
-    whole = gpt2[0].to_bytes()
-    foreign = bert_json(VOCAB_TXT).encode(), gpt2_json(*gpt2_files()).encode(), unigram.encode()
-    for data in (b"", b"{}", b"\xff", whole[:-9], whole[:99], *foreign):
+    whole = gpt2.to_bytes()
+    foreign = bert_json(VOCAB_TXT).encode()  # other ids around a text
+    for data in (b"", b"{}", b"\xff", b"[" * 100_000, whole[:-9], whole[:99], foreign):
         with pytest.raises(ValueError, match=r"^[^\n]*\.$"):
             HuggingFaceTokenizer.from_bytes(data)
 
 
 def test_without_the_library_the_extra_is_named(bert, monkeypatch):
     """Catches an import error, which does not say what to install."""
-    data = bert[0].to_bytes()
+    data = bert.to_bytes()
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ValueError, match=r"^This needs tokenizers: pip install [^\n]*interop"):
         HuggingFaceTokenizer.from_bytes(data)
@@ -189,12 +187,12 @@ def test_bert_has_the_ids_of_transformers(settings, tmp_path):
     (tmp_path / "vocab.txt").write_text(VOCAB_TXT)
     reference = transformers.BertTokenizer.from_pretrained(tmp_path, **settings)
     ours = {name.replace("do_lower_case", "lowercase"): value for name, value in settings.items()}
-    tokenizer, order = renumber(bert_json(VOCAB_TXT, **ours), BERT)
+    tokenizer = with_control_tokens(bert_json(VOCAB_TXT, **ours), BERT)
     reference.save_pretrained(tmp_path / "saved")
-    saved, _ = renumber((tmp_path / "saved" / "tokenizer.json").read_text())
+    saved = with_control_tokens((tmp_path / "saved" / "tokenizer.json").read_text(), BERT)
     assert saved.encode(HARD) == tokenizer.encode(HARD)
     for text, ids in zip(HARD, tokenizer.encode(HARD), strict=True):
-        assert [order[i] for i in ids] == reference(text).input_ids, text
+        assert ids == reference(text).input_ids, text
 
 
 @pytest.mark.parametrize("add_prefix_space", [False, True])
@@ -206,21 +204,21 @@ def test_gpt2_has_the_ids_and_texts_of_transformers(add_prefix_space, tmp_path):
     (tmp_path / "merges.txt").write_text(merges)
     options = {"add_prefix_space": add_prefix_space}
     reference = transformers.GPT2Tokenizer.from_pretrained(tmp_path, **options)
-    tokenizer, order = renumber(gpt2_json(vocabulary, merges, **options), GPT2)
+    tokenizer = with_control_tokens(gpt2_json(vocabulary, merges, **options), GPT2)
     reference.save_pretrained(tmp_path / "saved")
-    saved, _ = renumber((tmp_path / "saved" / "tokenizer.json").read_text(), GPT2)
+    saved = with_control_tokens((tmp_path / "saved" / "tokenizer.json").read_text(), GPT2)
     assert saved.encode(HARD) == tokenizer.encode(HARD)
     for text, ids in zip(HARD, tokenizer.encode(HARD), strict=True):
-        theirs = [order[i] for i in ids[:-1]]
-        assert theirs == reference(text).input_ids, text
-        assert tokenizer.decode(ids) == reference.decode(theirs), text
+        assert ids[:-1] == reference(text).input_ids, text
+        assert tokenizer.decode(ids) == reference.decode(ids[:-1]), text
 
 
 def test_a_byte_level_vocabulary_is_learnt():
     """Catches bytes without a token, a vocabulary of another size, and control ids in texts."""
     texts = ["the water of the river", "the river of the north"] * 9
     tokenizer = train_byte_level(texts, 270)
-    assert tokenizer.vocab_size == 270
+    assert tokenizer.vocab_size == 270 and tokenizer.special == OWN_IDS
+    assert tokenizer.pieces(range(5)) == ["<pad>", "<s>", END, "<unk>", "!"]
     strange = "the river\nÜ 漢 <|endoftext|> <unk>"
     (ids,), (known,) = tokenizer.encode([strange]), tokenizer.encode(["the river"])
     assert tokenizer.decode(ids) == strange and min(ids[:-1]) >= NUM_SPECIAL

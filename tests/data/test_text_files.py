@@ -15,7 +15,6 @@ from transformer.data.files.text import (
     LONGEST_LINE,
     Lines,
     count_lines,
-    decode_text,
     open_lines,
     read_text,
 )
@@ -41,6 +40,12 @@ LINES = {  # the bytes of a file: its lines
 }
 
 
+def decoded(data):
+    """(the lines of the bytes of train.de, the number of repaired ones)."""
+    lines = Lines(io.BytesIO(data), "train.de")
+    return list(lines), lines.repairs()
+
+
 PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
 
 
@@ -48,7 +53,7 @@ PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
 def test_a_line_ends_at_its_line_feed_and_nowhere_else(data, lines, tmp_path):
     """Catches splitlines(), universal newlines and strip(), which shift or lose lines; and a stream
     or a packed file that is read in another way than the whole."""
-    assert decode_text(data).lines == lines
+    assert decoded(data)[0] == lines
     for ending, pack in PACK.items():
         path = tmp_path / f"a{ending}"
         path.write_bytes(pack(data))
@@ -62,9 +67,9 @@ def test_a_line_ends_at_its_line_feed_and_nowhere_else(data, lines, tmp_path):
 def test_bytes_that_are_not_utf8_are_counted_with_their_lines():
     """Catches a Latin-1 file that is trained on without a word, or warned of a million times."""
     data = b"ok\n\xe4\nok \xef\xbf\xbd\n\xff\xfe\n"
-    ((repair, count),) = decode_text(data, "train.de").repairs.items()
+    ((repair, count),) = decoded(data)[1].items()
     assert "train.de line 2, 4)" in repair and count == 2  # a genuine U+FFFD is no fault
-    ((repair, count),) = decode_text(b"\xff\n" * 1000, "train.de").repairs.items()
+    ((repair, count),) = decoded(b"\xff\n" * 1000)[1].items()
     assert count == 1000 and len(repair) < 100
 
 

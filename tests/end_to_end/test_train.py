@@ -136,7 +136,7 @@ def test_fine_tuning_begins_where_the_other_run_ended_and_resumes_without_it(fin
     flags = [f"--config=fine_tune:{small}", f"--workdir={workdir}"]
     flags += [f"--config.data.corpus={corpus}", *QUICKLY]
     flags += ["--config.data.drop_duplicates=pair"]
-    for steps, said in ((2, "31 of 31 arrays"), (4, "resuming at step 2")):
+    for steps, said in ((2, "31 of its 31 arrays"), (4, "resuming at step 2")):
         code, _, err = call("train.py", *flags, f"--config.training.num_train_steps={steps}")
         assert code == 0, err
         assert said in err

@@ -171,11 +171,11 @@ def test_other_references_are_refused():
     [
         (
             {"data.source_language": "de", "data.target_language": "en"},
-            "the languages of the first: en-de, of runs/y: de-en",
+            "the first has languages en-de, runs/y de-en",
         ),
-        ({"tokenizer.kind": "pieces"}, "of runs/y: pieces and pieces"),
-        ({"tokenizer.target_kind": "pieces"}, "of runs/y: sentencepiece and pieces"),
-        ({"task": "language_model"}, "the task of the first: translation"),
+        ({"tokenizer.kind": "pieces"}, "runs/y pieces and pieces"),
+        ({"tokenizer.target_kind": "pieces"}, "runs/y sentencepiece and pieces"),
+        ({"task": "language_model"}, "the first has task translation"),
     ],
 )
 def test_runs_that_read_other_texts_are_refused(changes, said):

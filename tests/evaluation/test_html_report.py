@@ -162,21 +162,14 @@ def test_the_run_is_described(tmp_path):
     assert origin(workdir) == {}
 
 
-def test_a_bare_page_has_no_empty_part(tmp_path):
-    """Catches the headline of curves or maps that a run does not have."""
-    text = render(evaluation(CORPUS[:1]), WorkDir(tmp_path))
-    Page(text)
-    assert headings(text) == [
-        "By length of the source", "Outputs", "Worst segments", "How it is counted",
-    ]  # fmt: skip
-
-
-def test_without_matplotlib_only_the_pictures_are_missing(monkeypatch, tmp_path):
-    """Catches scores that are lost because an extra is not installed, and a silent gap."""
+def test_a_page_has_no_empty_part(monkeypatch, tmp_path):
+    """Catches headlines of what a run has not, and scores or a hint lost without matplotlib."""
+    bare = ["By length of the source", "Outputs", "Worst segments", "How it is counted"]
+    assert headings(render(evaluation(CORPUS[:1]), WorkDir(tmp_path))) == bare
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = evaluation(maps=[MAP])
     text = render(result, save_curves(tmp_path / "run"), [result] * 2)
-    assert headings(text)[:4] == ["Checkpoints", "By length of the source", "Outputs", "Pictures"]
+    assert headings(text)[:4] == ["Checkpoints", *bare[:2], "Pictures"]
     assert "pip install matplotlib" in Page(text).text
 
 

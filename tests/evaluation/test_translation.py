@@ -11,11 +11,8 @@ import sacrebleu
 
 from tests.helpers.random_runs import WORDS, make_config, write_run
 from transformer.data.tokenizers.lists import PiecesTokenizer
-from transformer.evaluation.checkpoint_series import (
-    checkpoint_table,
-    choose_checkpoints,
-    each_checkpoint,
-)
+from transformer.evaluation.evaluate import choose_checkpoints, each_checkpoint
+from transformer.evaluation.scores import checkpoint_table
 from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.scoring import AttentionWeights
 from transformer.inference.translation import Translation
@@ -173,7 +170,7 @@ def test_names_of_checkpoints(run):
     assert choose_checkpoints(run, "20, all,average:2,20") == ["20", "10", "30", "average:2"]
     with pytest.raises(ValueError, match="not 'newest'"):
         choose_checkpoints(run, "last,newest")
-    with pytest.raises(ValueError, match="holds the steps 10, 20, 30, not 15"):
+    with pytest.raises(ValueError, match=r"holds the steps \[10, 20, 30\], not 15"):
         choose_checkpoints(run, "10,15")
 
 

@@ -11,12 +11,11 @@ from tests.helpers.random_runs import make_config
 from tests.helpers.tiny_models import random_params
 from transformer.checkpoint.restore import Run
 from transformer.data.rows.lm_batches import WindowBatch, encode_text
-from transformer.data.tokenizers.huggingface_json import GPT2, gpt2_json, renumber
 from transformer.inference import language_model
 from transformer.inference.language_model import LanguageModel
+from transformer.interop.huggingface.tokens import END, gpt2_json, with_control_tokens
 from transformer.model.decoder_only import CausalLM
 from transformer.search import continuation
-from transformer.special_tokens import BOS, EOS, PAD, UNK
 
 WINDOW = 16
 
@@ -25,7 +24,7 @@ def make_tokenizer():
     """Byte-level BPE whose vocabulary has few letters, and runs of line breaks."""
     tokens = [*"abcĠĊ", "ĊĊ", "ĊĊĊ", "Ġa", "<|endoftext|>"]
     vocabulary = json.dumps({token: i for i, token in enumerate(tokens)})
-    return renumber(gpt2_json(vocabulary, "Ċ Ċ\nĊĊ Ċ\nĠ a"), GPT2)[0]
+    return with_control_tokens(gpt2_json(vocabulary, "Ċ Ċ\nĊĊ Ċ\nĠ a"), [END] * 5)
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +46,14 @@ def greedy(model, ids, num_pieces):
     """The most probable continuation, each token from one pass over all before it."""
     network = CausalLM(model.config.model, model.tokenizer.vocab_size)
     apply = jax.jit(lambda ids: network.apply({"params": model.params}, ids, deterministic=True))
-    found = list(ids) or [EOS]
+    eos = model.tokenizer.special.eos
+    found = list(ids) or [eos]
     length = len(found) + num_pieces
     while len(found) < length:
-        padded = np.array([found + [PAD] * (length - len(found))], np.int32)
+        padded = np.array([found + [0] * (length - len(found))], np.int32)
         logits = np.array(apply(padded)[0, len(found) - 1])
-        logits[[PAD, BOS, UNK]] = -np.inf
         found.append(int(logits.argmax()))
-        if found[-1] == EOS:
+        if found[-1] == eos:
             break
     return found[max(len(ids), 1) :]
 
@@ -89,9 +88,10 @@ def test_one_line_ends_at_the_first_line_break(model):
 def test_a_text_ends_once(model):
     """Catches EOS at every line break, and a text that goes on behind its end."""
     ids = model.encode("a\nb\n\n\nc")
-    assert (ids == EOS).sum() == 1 and ids[-1] == EOS and ids.dtype == np.int32
+    eos = model.tokenizer.special.eos
+    assert (ids == eos).sum() == 1 and ids[-1] == eos and ids.dtype == np.int32
     assert model.decode(ids) == "a\nb\n\n\nc" == model.decode([*ids, *ids])
-    assert model.encode("").tolist() == [EOS]
+    assert model.encode("").tolist() == [eos]
 
 
 def test_parts_of_a_text_have_the_tokens_of_the_whole(tokenizer):
@@ -100,7 +100,7 @@ def test_parts_of_a_text_have_the_tokens_of_the_whole(tokenizer):
     for _ in range(200):
         text = "".join(rng.choice(list("ab c's\n\n\n  "), size=30))
         assert encode_text(tokenizer, text.split("\n")).tolist() == tokenizer.encode([text])[0]
-    assert encode_text(tokenizer, []).tolist() == [EOS]
+    assert encode_text(tokenizer, []).tolist() == [tokenizer.special.eos]
 
 
 def test_a_model_with_a_memory_has_no_end_of_its_window(tokenizer):

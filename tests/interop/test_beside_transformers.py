@@ -17,7 +17,7 @@ from transformer.inference.language_model import LanguageModel
 from transformer.interop.check import check_transformers
 from transformer.interop.huggingface import bert, gpt2, vit
 from transformer.interop.huggingface.tokens import read_bert_tokenizer, read_gpt2_tokenizer
-from transformer.special_tokens import EOS, NUM_SPECIAL, UNK
+from transformer.special_tokens import EOS
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -65,14 +65,13 @@ def test_bert(size, tmp_path):
     """Catches sizes that are only right where they are equal, and another activation."""
     golden = GOLDEN / "bert"
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(golden)
-    order = read_bert_tokenizer(golden)[1]
     encoded = tokenizer(TEXTS, padding=True, return_tensors="pt")
     config = bert_config(size, len(tokenizer), num_labels=2)
     files = golden / "tokenizer.json", golden / "tokenizer_config.json"
     theirs = randomise(transformers.BertForMaskedLM(config))
     imported = bert.read(save(theirs, tmp_path / "lm", *files))
-    ids = np.argsort(order)[encoded.input_ids]
-    is_token, expected = ids != 0, run(theirs, **encoded).logits.numpy()[..., order]
+    ids = encoded.input_ids.numpy()
+    is_token, expected = ids != tokenizer.pad_token_id, run(theirs, **encoded).logits.numpy()
     np.testing.assert_allclose(compute(imported, ids)[is_token], expected[is_token], atol=1e-5)
 
     theirs = randomise(transformers.BertForSequenceClassification(config))
@@ -96,14 +95,14 @@ def test_gpt2(size, tmp_path):
     theirs = randomise(transformers.GPT2LMHeadModel(config))
     folder = save(theirs, tmp_path / "gpt2", golden / "vocab.json", golden / "merges.txt")
     imported = gpt2.read(folder)
-    ours, order = imported.tokenizers[0], np.array(read_gpt2_tokenizer(folder)[1])
+    ours = imported.tokenizers[0]
     model = LanguageModel(as_run(imported))
     continuations = model.generate(PROMPTS, num_pieces=20, temperature=0)
     for prompt, continuation in zip(PROMPTS, continuations, strict=True):
         encoded = tokenizer(prompt, return_tensors="pt")
-        expected = run(theirs, **encoded).logits.numpy()[..., order[order >= 0]]
+        expected = run(theirs, **encoded).logits.numpy()
         found = compute(imported, np.array([ours.encode([prompt])[0][:-1]]))
-        np.testing.assert_allclose(found[..., order >= 0], expected, atol=1e-5)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
         output = theirs.generate(**encoded, do_sample=False, max_new_tokens=20, pad_token_id=0)
         new = output[0, encoded.input_ids.shape[1] :]
         assert continuation == tokenizer.decode(new, skip_special_tokens=True)
@@ -152,7 +151,7 @@ OWN = [
 @pytest.mark.parametrize("task", ["masked_lm", "classification"])
 def test_transformers_computes_with_a_bert_of_ours(task, model, tmp_path):
     """Catches a folder that loads with other numbers, or with weights that begin afresh."""
-    tokenizer = read_bert_tokenizer(GOLDEN / "bert")[0]
+    tokenizer = read_bert_tokenizer(GOLDEN / "bert")
     settings = dict(embedding_norm=True, prediction_head=True, pooling="pooler")
     ours = own_run(task, tokenizer, **settings | model)
     bert.write(ours, tmp_path)
@@ -163,15 +162,15 @@ def test_transformers_computes_with_a_bert_of_ours(task, model, tmp_path):
     assert not info["missing_keys"] and not info["mismatched_keys"]
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path)
     encoded = reader(TEXTS[:2], padding=True, return_tensors="pt")
-    ids = encoded.input_ids.numpy()
-    assert [row[row != 0].tolist() for row in ids] == tokenizer.encode(TEXTS[:2])
+    ids, pad = encoded.input_ids.numpy(), tokenizer.special.pad
+    assert [row[row != pad].tolist() for row in ids] == tokenizer.encode(TEXTS[:2])
     found, expected = run(theirs.eval(), **encoded).logits.numpy(), compute(ours, ids)
     if task == "classification":
         np.testing.assert_allclose(found, expected[:, 0], atol=1e-5)
         assert theirs.config.id2label == {0: "no", 1: "yes", 2: "maybe"}
     else:
-        np.testing.assert_allclose(found[ids != 0], expected[ids != 0], atol=1e-5)
-        assert reader.mask_token_id == UNK
+        np.testing.assert_allclose(found[ids != pad], expected[ids != pad], atol=1e-5)
+        assert reader.mask_token_id == tokenizer.special.mask
 
 
 @pytest.mark.parametrize("model", OWN)
@@ -180,7 +179,7 @@ def test_transformers_continues_with_a_gpt2_of_ours(tokenizer, model, tmp_path):
     """Catches a folder that loads with other numbers, and another continuation."""
     is_own = tokenizer == "own"
     words = PiecesTokenizer([f"w{i}" for i in range(20)], "@@")
-    tokenizer = words if is_own else read_gpt2_tokenizer(GOLDEN / "gpt2")[0]
+    tokenizer = words if is_own else read_gpt2_tokenizer(GOLDEN / "gpt2")
     ours = own_run("language_model", tokenizer, **dict(norm="pre") | model)
     gpt2.write(ours, tmp_path)
     theirs, info = transformers.AutoModelForCausalLM.from_pretrained(
@@ -189,22 +188,21 @@ def test_transformers_continues_with_a_gpt2_of_ours(tokenizer, model, tmp_path):
     assert not info["missing_keys"] and not info["mismatched_keys"]
     prompt = "w3 w4" if is_own else "the cat"
     (ids,) = tokenizer.encode([prompt])
-    inputs, size = np.array([[EOS, *ids[:-1]] if is_own else ids[:-1]]), tokenizer.vocab_size
-    order = [*range(size)] if is_own else [*range(NUM_SPECIAL, size), EOS]
-    encoded = {"input_ids": torch.tensor([[order.index(i) for i in inputs[0]]])}
+    inputs = np.array([[EOS, *ids[:-1]] if is_own else ids[:-1]])
+    encoded = {"input_ids": torch.tensor(inputs)}
     found = run(theirs.eval(), **encoded).logits.numpy()
-    expected = compute(ours, inputs)[..., order]
+    expected = compute(ours, inputs)
     shift = (found - expected).mean(-1, keepdims=True)
     np.testing.assert_allclose(found - shift, expected, atol=2e-5)
     new = theirs.generate(**encoded, do_sample=False, max_new_tokens=8, pad_token_id=0)
-    new = np.array(order)[new[0, inputs.shape[1] :].numpy()]
+    new = new[0, inputs.shape[1] :].numpy()
     model = LanguageModel(as_run(ours))
     (continuation,) = model.generate([prompt], num_pieces=8, temperature=0, one_line=is_own)
     assert continuation == model.decode(new)
     if not is_own:
         reader = transformers.AutoTokenizer.from_pretrained(tmp_path)
         ids = tokenizer.encode(PROMPTS)[1][:-1]
-        assert reader(PROMPTS[1]).input_ids == [order.index(i) for i in ids]
+        assert reader(PROMPTS[1]).input_ids == ids
         assert set(reader(PROMPTS[1])) == {"input_ids", "attention_mask"}
 
 

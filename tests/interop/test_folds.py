@@ -8,10 +8,11 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, tiny_config
 from transformer.interop.weights.folds import (
+    NEVER,
+    append_row,
     interleaved_columns,
     model_axes,
     permute_model_axis,
-    reorder_rows,
 )
 from transformer.model.encoder_decoder import Transformer
 from transformer.model.encoder_only import MaskedLM, TextClassifier
@@ -60,11 +61,11 @@ def test_halves_become_pairs():
     assert interleaved_columns(6).tolist() == [0, 3, 1, 4, 2, 5]
 
 
-def test_rows_take_the_order_that_is_given():
-    """Catches a new row that is a copy of the last one."""
-    table = np.arange(6.0).reshape(3, 2)
-    found = reorder_rows(table, [2, -1, 0, 0], new_row=-7)
-    assert found.tolist() == [[4, 5], [-7, -7], [0, 1], [0, 1]]
+def test_a_row_for_one_more_token():
+    """Catches a token that a search may find, and one that changes what the decoder starts with."""
+    table, bias = np.ones((3, 2), np.float32), np.ones(3, np.float32)
+    assert append_row("softmax/table", table).tolist() == [[1, 1]] * 3 + [[0, 0]]
+    assert append_row("softmax/bias", bias).tolist() == [1, 1, 1, NEVER]
 
 
 def test_a_parameter_that_nobody_knows_is_refused():

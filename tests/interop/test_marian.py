@@ -169,7 +169,7 @@ def test_all_that_has_no_counterpart_is_named_at_once(tmp_path):
         ({"encoder_l2_self_bq": None}, "encoder_l2_self_bq is missing"),
         ({"Wpos": np.zeros((4, 16))}, "Wpos is unknown"),
         ({"encoder_l1_ffn_W1": np.zeros((16, 32), np.int8)}, "encoder_l1_ffn_W1 is int8"),
-        ({"Wemb": np.zeros((7, 16))}, "shared_embedding/table has 7 rows, but its vocabulary 121"),
+        ({"Wemb": np.zeros((7, 16))}, "shared_embedding/table has 8 rows, but its vocabulary 122"),
         ({SETTINGS: None}, "special:model.yml in .* holds no settings"),
     ],
 )

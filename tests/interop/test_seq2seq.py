@@ -11,9 +11,7 @@ from tests.helpers.imported import GOLDEN, as_run, build, changed_folder
 from tests.helpers.rings import others_long
 from tools.golden_translation import EXTRA, LANGUAGES, MODELS, SENTENCES, TRANSLATIONS
 from transformer.inference.translator import Translator
-from transformer.interop.huggingface.seq2seq import read_seq2seq, read_seq2seq_settings
-from transformer.interop.huggingface.seq2seq_vocabulary import read_vocabulary
-from transformer.special_tokens import BOS, EOS, PAD
+from transformer.interop.huggingface.seq2seq import read_seq2seq
 
 MARIAN = GOLDEN / "marianmt_shared"
 M2M100 = GOLDEN / "m2m100"
@@ -21,12 +19,6 @@ M2M100 = GOLDEN / "m2m100"
 
 def languages_of(name):
     return LANGUAGES.get(name, ("", ""))
-
-
-def orders_of(name):
-    """For each id of ours theirs, of source and target."""
-    folder = GOLDEN / name
-    return read_vocabulary(folder, read_seq2seq_settings(folder), *languages_of(name)).orders
 
 
 @pytest.fixture(scope="module", params=others_long(MODELS, "marianmt_shared"))
@@ -46,24 +38,21 @@ def test_text_has_their_ids(golden):
     name, imported, expected = golden
     pad = json.loads((GOLDEN / name / "config.json").read_text())["pad_token_id"]
     pairs = ("inputs", SENTENCES), ("targets", TRANSLATIONS)
-    for tokenizer, order, (part, texts) in zip(
-        imported.tokenizers, orders_of(name), pairs, strict=True
-    ):
-        ours = [[order[i] for i in ids] for ids in tokenizer.encode(texts)]
-        assert ours == without_padding(expected[part], pad)
+    for tokenizer, (part, texts) in zip(imported.tokenizers, pairs, strict=True):
+        assert tokenizer.encode(texts) == without_padding(expected[part], pad)
 
 
 def test_logits_are_theirs(golden):
     """Catches a wrong activation, epsilon, position, bias or order of columns."""
-    name, imported, expected = golden
+    _, imported, expected = golden
     model, params = build(imported)
-    order = orders_of(name)[1]
+    special = imported.tokenizers[1].special
     texts = SENTENCES[1], TRANSLATIONS[1]
     ids = [np.array(t.encode([text])) for t, text in zip(imported.tokenizers, texts, strict=True)]
     logits = np.asarray(model.apply({"params": params}, *ids, deterministic=True))[0]
     seen = logits[0] > -1e3  # others are silenced: what no search may find
-    assert set(np.flatnonzero(~seen)) <= {PAD, BOS} and not seen[BOS]
-    theirs = expected["logits"][0, : len(logits)][:, order]
+    assert set(np.flatnonzero(~seen)) == {special.bos} - {special.eos}
+    theirs = expected["logits"][0, : len(logits)]
     np.testing.assert_allclose(logits[:, seen], theirs[:, seen], atol=1e-4)
 
 
@@ -75,8 +64,7 @@ def test_translations_are_theirs(golden):
     expected = json.loads((GOLDEN / name / "expected.json").read_text())[str(width)]
     translator = Translator(as_run(imported))
     found = translator.translate(SENTENCES, beam_size=width, max_extra_length=EXTRA)
-    order = orders_of(name)[1]
-    assert [[order[i] for i in translation.ids] for translation in found] == expected["ids"]
+    assert [translation.ids for translation in found] == expected["ids"]
     assert [translation.text for translation in found] == expected["texts"]
     if expected["scores"]:
         scores = [translation.score for translation in found]
@@ -110,8 +98,8 @@ def test_the_configuration_says_how_they_search():
 
 def logits_of(folder, *languages):
     imported = read_seq2seq(folder, *languages)
-    ids = np.array([[5, 6, 7, EOS]])
     model, params = build(imported)
+    ids = np.array([[5, 6, 7, model.special.eos]])
     return np.asarray(model.apply({"params": params}, ids, ids, deterministic=True))
 
 
@@ -174,9 +162,8 @@ def test_a_softmax_of_its_own(tmp_path):
     imported = read_seq2seq(folder)
     assert imported.config.model.embedding_sharing == "none"
     build(imported)
-    order = orders_of("marianmt_shared")[1]
     columns = np.arange(16).reshape(2, 8).T.ravel()
-    np.testing.assert_array_equal(imported.params["softmax/table"], other[order][:, columns])
+    np.testing.assert_array_equal(imported.params["softmax/table"], other[:, columns])
 
 
 # ---- refusals, a sentence each
@@ -332,9 +319,7 @@ def test_ids_are_those_of_the_folder(tmp_path, name):
     if name == "mbart":
         moved["final_logits_bias"] = tensors["final_logits_bias"][:, order]
     folder = changed_folder(GOLDEN / name, tmp_path / "a", add=moved)
-    theirs = zip(orders_of(name)[0], expected, strict=True)
-    pieces = {i: piece for i, (piece, _) in theirs}
-    new = [[pieces[i], 0.0] for i in order]
+    new = [[expected[i][0], 0.0] for i in order]
     if name == "nllb":
         new = {piece: i for i, (piece, _) in enumerate(new)}
     content = {"model": {"vocab": new}, "added_tokens": [{"content": "<pad>", "id": 1}]}

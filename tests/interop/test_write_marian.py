@@ -16,8 +16,8 @@ from transformer.inference.translator import Translator
 from transformer.interop.huggingface.seq2seq import read_seq2seq
 from transformer.interop.huggingface.write_marian import save_marian
 from transformer.interop.marian.read import read_marian
-from transformer.interop.weights.folds import position_table
-from transformer.special_tokens import BOS, EOS
+from transformer.interop.weights.folds import has_token_rows, position_table
+from transformer.special_tokens import EOS, OWN_IDS
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 PAIRS = load_evaluation_pairs(DataConfig(), "validation")[:300]
@@ -116,7 +116,9 @@ def test_the_readme_chooses_by_the_penalty_of_the_run(tmp_path, monkeypatch):
     pytest.importorskip("torch").set_num_threads(1)
     pytest.importorskip("transformers")
     model = read_seq2seq(GOLDEN / "marianmt_shared")
-    model.params["shared_embedding/bias"][EOS] += 1  # so that this random model ends
+    model.params["shared_embedding/bias"][model.tokenizers[1].special.eos] += (
+        1  # so that this random model ends
+    )
     model.config.decoding.length_penalty, model.config.decoding.alpha = "gnmt", 1.2
     save_marian(model, tmp_path / "model")
     ours = Translator(as_run(model))
@@ -145,18 +147,17 @@ def test_saving_again_keeps_a_start_token(both, tmp_path):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_reading_a_folder_gives_the_run_again(tokenizers, tmp_path, name):
-    """Catches a fold that reading does not undo; PAD is what no search finds."""
+    """Catches a fold that reading does not undo, and a token that gets another id."""
     ours = make(tokenizers, name, norm_epsilon=1e-5)
     written = as_written(ours)
     save_marian(written, tmp_path / "model")
     read = read_seq2seq(tmp_path / "model")
+    assert read.tokenizers[1].special == OWN_IDS
     assert read.tokenizers[0].encode(HARD) == ours.source_tokenizer.encode(HARD)
     for parameter, array in written.params.items():
         if "_positions" not in parameter:
-            has_rows = parameter.split("/")[0].endswith(("embedding", "softmax"))
-            has_start = has_rows and not parameter.startswith("source")
-            first = BOS if has_start and parameter.endswith("table") else EOS if has_rows else 0
-            rows = slice(first, None)
+            is_bias = parameter.endswith("/bias") and has_token_rows(parameter)
+            rows = slice(EOS if is_bias else 0, None)  # PAD and BOS are silenced
             found = read.params[parameter][rows]
             np.testing.assert_allclose(found, array[rows], atol=1e-6, err_msg=parameter)
     tables = [position_table(m.config.model, m.params, "target", 40) for m in (read, written)]

@@ -18,7 +18,7 @@ from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassi
 from transformer.model.primitives import as_batch
 from transformer.search.decoding import FREE, HypothesisRules, Limits, search_to_end
 from transformer.search.sampling import Sampling
-from transformer.special_tokens import EOS
+from transformer.special_tokens import EOS, OWN_IDS, SpecialIds
 
 RNG = np.random.default_rng(0)
 CONFIG = tiny_config(num_layers=1)
@@ -256,3 +256,16 @@ def test_a_masked_lm_keeps_a_pooler_for_classifiers():
     expected = mean.apply({"params": without}, rows, deterministic=True)
     found = pooler.apply({"params": params}, rows, deterministic=True)
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("special", [OWN_IDS, SpecialIds(*[9] * 5), SpecialIds(-1, 5, 6, 7, 7)])
+def test_a_language_model_continues_with_text_or_ends(special):
+    """Catches a control token in a continuation, and a token of text that never comes."""
+    model = CausalLM(CONFIG, VOCAB_SIZE, special=special)
+    params = random_params(model.init, padded([[5, 6]], 4), deterministic=True)
+    cache = model.apply({}, 1, 1, 4, method="init_cache")
+    tokens, ancestors = np.array([[5]]), np.array([[[0, -1, -1, -1]]])
+    inputs = tokens, cache, np.zeros(1, int), 0, ancestors, ()
+    logits, _ = model.apply({"params": params}, *inputs, method="decode_step")
+    silent = {i for i in special if i not in (special.eos, -1)}
+    assert set(np.flatnonzero(np.isneginf(logits[0, 0]))) == silent

@@ -99,6 +99,7 @@ def run_in_folder(path, values=None, **training):
     workdir.path.mkdir(exist_ok=True)
     workdir.save_config(config)
     assert trainer.run() == DONE
+    trainer.close()  # its events are written by a thread, which warns where the folder has gone
     return trainer
 
 

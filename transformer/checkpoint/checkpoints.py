@@ -9,6 +9,7 @@ import errno
 import json
 import math
 import os
+import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -128,10 +129,10 @@ class Checkpoints:
         check_about(step, about)
         return about
 
-    def restore(self, like: TrainState, step: int | None = None) -> TrainState:
-        """Restores `step`, by default the newest intact one, with the shardings of `like`.
+    def restore(self, like: TrainState) -> TrainState:
+        """Restores the newest intact step, with the shardings of `like`.
 
-        Raises ValueError if there is no such step or none is intact.
+        Raises ValueError if none is intact.
         """
 
         def read(step: int) -> TrainState:
@@ -140,7 +141,7 @@ class Checkpoints:
             self._known_good.add(step)
             return restored["rest"].join(restored["params"])
 
-        return self._first_intact(self.steps()[::-1] if step is None else [step], read)[1]
+        return next(self._each_intact(self.steps()[::-1], read))[1]
 
     def restore_params(self, step: int) -> Params:
         """Returns the parameters of a step as numpy arrays, whatever devices wrote them.
@@ -163,27 +164,30 @@ class Checkpoints:
         best, or the next older, and a warning. Raises ValueError if there is no such checkpoint.
         """
         name = str(name)
+        self.check(name)
         if name == "default" and num_averaged > 1:
             name = f"average:{num_averaged}"
         if name in ("default", "best"):
             name = self._check_scores(name)
-        kind, _, number = name.rpartition(":")
-        if kind == "average" and number.isdigit() and int(number):
-            return self._load_average(int(number))
+        if name.startswith("average:"):
+            return self._load_average(int(name.removeprefix("average:")))
         if name == "last":
             wanted = self.steps()[::-1]
-        elif name == "best":
-            wanted = self._best_first()
-        elif name.isdigit():
-            wanted = [int(name)]
         else:
-            raise ValueError(
-                f"A checkpoint is 'last', 'best', a step or 'average:N', not '{name}'."
-            )
-        step, params = self._first_intact(wanted, self.restore_params)
+            wanted = self._best_first() if name == "best" else [int(name)]
+        step, params = next(self._each_intact(wanted, self.restore_params))
         of_intact = "" if step == wanted[0] else " of those intact"
         shown = name if name.isdigit() else f"{name}{of_intact} ({step})"
         return Loaded(shown, step, 1, params, self.about(step))
+
+    def check(self, name: str) -> None:
+        """Raises ValueError for what is no name of a checkpoint, or a step that is not saved."""
+        if not re.fullmatch(r"last|best|default|[0-9]+|average:[1-9][0-9]*", name):
+            raise ValueError(
+                f"A checkpoint is 'last', 'best', a step or 'average:N', not '{name}'."
+            )
+        if name.isdigit() and int(name) not in self.steps():
+            raise ValueError(f"{self.folder} holds the steps {self.steps()}, not {name}.")
 
     def _check_scores(self, name: str) -> str:
         """Returns "best", or "last" for a "default" without scores; warns if some are lost."""
@@ -237,12 +241,6 @@ class Checkpoints:
             if fingerprints(restored[name]) != restored["about"]["fingerprints"][name]:
                 raise ValueError(f"the {name} on disk are not those that were saved")
         return restored
-
-    def _first_intact(self, steps: Sequence[int], read: Callable[[int], T]) -> tuple[int, T]:
-        """Returns (step, `read(step)`) of the first of some steps for which it does not fail."""
-        if missing := set(steps) - set(self.steps()):
-            raise ValueError(f"{self.folder} holds the steps {self.steps()}, not {min(missing)}.")
-        return next(self._each_intact(steps, read))
 
     def _each_intact(
         self, steps: Sequence[int], read: Callable[[int], T]

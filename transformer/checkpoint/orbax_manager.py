@@ -1,10 +1,12 @@
 """Makes the Orbax object that writes and reads the checkpoints of one folder."""
 
 import logging
+import shutil
 import threading
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import jax
@@ -116,18 +118,19 @@ class Manager:
             yield
         except Exception as error:  # any type
             if jax.process_count() == 1:
-                with suppress(Exception):  # the same error; its threads may still be writing
+                with suppress(Exception):  # the same error
                     self._orbax.close()
-                self._remove_unfinished()
+                # Its threads may still be writing there: `close` removes what comes after this.
+                self._remove_unfinished(partial(shutil.rmtree, ignore_errors=True))
                 self._orbax = self._make()
             elif not isinstance(error, jax.errors.JaxRuntimeError):  # that of a lost host
                 raise ResumableError(ENDS.format(reason_of(error))) from error
             raise
 
-    def _remove_unfinished(self) -> None:
+    def _remove_unfinished(self, remove: Callable[[epath.Path], None] = remove_folder) -> None:
         if self._is_writer and jax.process_index() == 0 and not is_remote(self._folder):
             for unfinished in self._folder.glob("*.orbax-checkpoint-tmp"):
-                remove_folder(unfinished)
+                remove(unfinished)
 
 
 def make_manager(folder: epath.Path, keep: int, best_of: BestOf, read_only: bool) -> Manager:

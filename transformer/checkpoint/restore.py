@@ -151,7 +151,7 @@ def _make_model(
     has_text = kind not in ("images", OWN_TASK) or any("tokenizer" in name for name in files)
     tokenizers = parse_tokenizers(files, run.path) if has_text else ()
     has_classes = kind in ("classification", "token_classification", "images")
-    labels = Labels.parse(lambda: files.get(CLASSES, b""), run.path) if has_classes else Labels([])
+    labels = Labels.parse(files.get(CLASSES, b""), run.path) if has_classes else Labels([])
     return make_model(config, tokenizers, labels), tokenizers, labels
 
 

@@ -10,24 +10,29 @@ from typing import Any
 import jax
 from etils import epath
 from etils.epath import PathLike
+from flax.traverse_util import flatten_dict, unflatten_dict
 
 from transformer.checkpoint.checkpoints import load_default
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config, TokenizerConfig
-from transformer.data.files import labels
-from transformer.data.files.labels import Labels
+from transformer.data.files.labels import FILE, Labels
 from transformer.data.tokenizers.files import load_tokenizers, train_tokenizer
 from transformer.workdir import WorkDir
 
 # Settings that say what a parameter is for, even where they leave its shape as it is.
-SAME = ("model.d_model", "model.d_ff", "model.num_heads", "model.head_dim", "model.value_dim")
-SAME += ("model.norm", "model.positions", "model.block", "model.norm_epsilon", "model.activation")
-SAME += ("model.norm_type", "model.feed_forward", "model.projection_bias")
-SAME += ("model.scale_embedding", "model.embedding_norm", "model.token_types")
-SAME_TEXT = ("tokenizer.kind", "tokenizer.joiner")
-SAME_TASK = ("model.embedding_sharing", "model.num_decoder_layers", "model.output_bias")
-SAME_TASK += ("model.prediction_head", "model.pooling", "tokenizer.target_kind", "tokenizer.shared")
-SAME_IMAGES = ("data.patch_size",)
+SAME = """d_model d_ff num_heads head_dim value_dim norm positions block norm_epsilon activation
+    norm_type feed_forward projection_bias scale_embedding embedding_norm token_types"""
+NETWORK = [f"model.{name}" for name in SAME.split()]
+VOCABULARY = ["tokenizer.kind", "tokenizer.joiner"]
+SAME_TASK = [
+    "model.embedding_sharing",
+    "model.num_decoder_layers",
+    "model.output_bias",
+    "model.prediction_head",
+    "model.pooling",
+    "tokenizer.target_kind",
+    "tokenizer.shared",
+]
 
 
 def check_init_from(config: Config) -> None:
@@ -36,12 +41,12 @@ def check_init_from(config: Config) -> None:
     Raises ValueError if it asks for others, or if there is no such run.
     """
     source = WorkDir(config.training.init_from)
-    theirs = source.load_config()
-    names = SAME + (SAME_IMAGES if config.task == theirs.task == "images" else ())
-    names += SAME_TEXT if config.task != "images" else ()
-    names += SAME_TASK if config.task == theirs.task else ()
-    names += ("model.max_positions",) if config.model.is_bounded else ()
-    here, there = config.values(), theirs.values()
+    former = source.load_config()
+    names = NETWORK + (SAME_TASK if config.task == former.task else [])
+    names += VOCABULARY if config.task != "images" else []
+    names += ["data.patch_size"] if config.task == former.task == "images" else []
+    names += ["model.max_positions"] if config.model.is_bounded else []
+    here, there = config.values(), former.values()
     wanted = {name: there[name] for name in names if here[name] != there[name]}
     if config.task != "images":
         wanted |= _other_vocabulary(config.tokenizer, source.path)
@@ -68,53 +73,46 @@ def _other_vocabulary(config: TokenizerConfig, source: epath.Path) -> dict[str, 
     return {"tokenizer.vocab_size": sizes[0]}
 
 
-def warm_start(params: Params, ours: WorkDir, init_from: PathLike) -> tuple[Params, str]:
+def warm_start(params: Params, workdir: WorkDir, init_from: PathLike) -> tuple[Params, str]:
     """Copies the parameters of the run `init_from` over those of the same name in `params`.
 
     The others keep their initial values: those that the other run lacks, and the outputs of a
-    classifier for other classes. ours: the work directory of the run that starts. Returns
-    (parameters, a sentence that says what was copied); raises ValueError if nothing was, or if an
-    array has another shape there.
+    classifier for other classes. workdir: that of the run that starts. Returns (parameters, a
+    sentence that says what was copied); raises ValueError if nothing was, or if an array has
+    another shape there.
     """
     source = WorkDir(init_from)
     loaded = load_default(source)
-    theirs = {_name(path): x for path, x in jax.tree_util.tree_leaves_with_path(loaded.params)}
-    if "encoder" in params and not any(name.startswith("encoder/") for name in theirs):
+    former: dict[str, Any] = flatten_dict(loaded.params, sep="/")
+    if "encoder" in params and not any(name.startswith("encoder/") for name in former):
         # The only stack of a causal language model, which another mask makes an encoder.
-        theirs = {re.sub("^decoder/", "encoder/", name): x for name, x in theirs.items()}
-    if not _have_same_classes(ours, source):
-        theirs = {name: x for name, x in theirs.items() if not name.startswith("classes/")}
-
-    def choose(path: tuple[Any, ...], ours: jax.Array) -> jax.Array:
-        found = theirs.get(_name(path), ours)
-        if found.shape != ours.shape:
+        former = {re.sub("^decoder/", "encoder/", name): x for name, x in former.items()}
+    if not _have_same_classes(workdir, source):
+        former = {name: x for name, x in former.items() if not name.startswith("classes/")}
+    new: dict[str, Any] = flatten_dict(params, sep="/")
+    copied = sorted(new.keys() & former.keys())
+    for name in copied:
+        if former[name].shape != new[name].shape:
             raise ValueError(
-                f"training.init_from={source.path} does not fit: {_name(path)} is {found.shape} "
-                f"there, {ours.shape} here; take all settings of that run: "
+                f"training.init_from={source.path} does not fit: {name} is {former[name].shape} "
+                f"there, {new[name].shape} here; take all settings of that run: "
                 f"--config=configs/fine_tune.py:{source.path}"
             )
-        return found if found is ours else jax.device_put(found.astype(ours.dtype), ours.sharding)
-
-    names = {_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)}
-    num_copied = len(names & theirs.keys())
-    if not num_copied:
+        new[name] = jax.device_put(former[name].astype(new[name].dtype), new[name].sharding)
+    if not copied:
         raise ValueError(
             f"training.init_from={source.path} has no parameter of the same name: nothing to "
             f"start from."
         )
-    return jax.tree_util.tree_map_with_path(choose, params), (
-        f"warm start from {source.path}, {loaded.name}: {num_copied} of its {len(theirs)} arrays "
-        f"are copied, {len(names) - num_copied} others begin fresh"
+    return unflatten_dict(new, sep="/"), (
+        f"warm start from {source.path}, {loaded.name}: {len(copied)} of its {len(former)} arrays "
+        f"are copied, {len(new) - len(copied)} others begin fresh"
     )
 
 
-def _name(path: tuple[Any, ...]) -> str:
-    return "/".join(key.key for key in path)
-
-
-def _have_same_classes(ours: WorkDir, source: WorkDir) -> bool:
+def _have_same_classes(*runs: WorkDir) -> bool:
     """Whether two runs, if they classify at all, number the same classes in the same way."""
-    files = [workdir / labels.FILE for workdir in (ours, source)]
-    if not all(file.is_file() for file in files):
+    if not all((run / FILE).is_file() for run in runs):
         return True
-    return Labels.load(ours.path).names == Labels.load(source.path).names
+    first, second = (Labels.load(run.path).names for run in runs)
+    return first == second

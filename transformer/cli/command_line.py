@@ -5,13 +5,13 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
 import transformer
-from transformer.cli.flags import flags_of, help_lines
+from transformer.cli.flags import CommonFlags, flags_of, given_flags, help_lines
 from transformer.cli.process import run_guarded, run_process
 from transformer.config import Config
 from transformer.config.python_files import (
@@ -26,43 +26,32 @@ from transformer.console import print_results, say
 from transformer.exit_codes import DONE
 from transformer.workdir import WorkDir
 
-F = TypeVar("F")
+F = TypeVar("F", bound=CommonFlags)
 FLAG = re.compile("--?([A-Za-z][^=]*)(=.*)?", re.DOTALL)
 EXPECTED = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 TRUTH = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
-INFORMATION = {
-    "help": "Print this, and stop.",
-    "version": "Print the versions of this package and of Python, and stop.",
-}
 
 
 @dataclass(frozen=True)
 class CommandLine(Generic[F]):
     """What a command line says.
 
-    flags: an instance of the command's dataclass. words: those that are no flags. given: the names
-    of the flags. config_file: the value of --config. settings: {name: value} of each
-    --config.GROUP.NAME.
+    flags: an instance of the command's dataclass. words: those that are no flags. settings: {name:
+    value} of each --config.GROUP.NAME.
     """
 
     flags: F
     words: list[str]
-    given: Collection[str]
-    config_file: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any]
 
     @cached_property
     def chosen_config(self) -> Config:
-        """What --config and --workdir choose, before any of its settings; raises ValueError.
-
-        That is the file of --config, else the configuration of the run in --workdir, else
-        `DEFAULT_CONFIG`.
-        """
-        run = WorkDir(vars(self.flags)["workdir"])
-        if self.config_file is None and run.has_run:
+        """What --config and --workdir choose, before any of its settings; raises ValueError."""
+        name, run = vars(self.flags)["config"], WorkDir(vars(self.flags)["workdir"])
+        if not name and run.has_run:
             say(f"no --config: going on with {run.path / 'config.json'}")
             return run.load_config()
-        path, _, argument = find_config(self.config_file or DEFAULT_CONFIG).partition(":")
+        path, _, argument = find_config(name or DEFAULT_CONFIG).partition(":")
         return load_config_file(path, argument)
 
     @cached_property
@@ -76,13 +65,12 @@ class Command(Generic[F]):
     """A command: `main(argv)` runs it in this process, `main.run()` as this process.
 
     work: does what a command line says; returns the exit code. usage: the docstring, for --help.
-    kind, has_config, words: as of `parse`.
+    kind, words: as of `parse`.
     """
 
     work: Callable[[CommandLine[F]], int]
     kind: type[F]
     usage: str | None
-    has_config: bool = False
     words: Sequence[str] = ()
 
     def __call__(self, argv: Sequence[str]) -> int:
@@ -94,10 +82,10 @@ class Command(Generic[F]):
         run_process(self)
 
     def _answer(self, argv: Sequence[str]) -> int:
-        line = parse(self.kind, argv, has_config=self.has_config, words=self.words)
-        if "help" in line.given:
-            print_results([help_text(self.usage, self.kind, line if self.has_config else None)])
-        elif "version" in line.given:
+        line = parse(self.kind, argv, self.words)
+        if line.flags.help:
+            print_results([help_text(self.usage, line)])
+        elif line.flags.version:
             python = ".".join(map(str, sys.version_info[:3]))
             print_results([f"transformer {transformer.__version__} (Python {python})"])
         else:
@@ -105,33 +93,29 @@ class Command(Generic[F]):
         return DONE
 
 
-def parse(
-    kind: type[F], argv: Sequence[str], *, has_config: bool = False, words: Sequence[str] = ()
-) -> CommandLine[F]:
+def parse(kind: type[F], argv: Sequence[str], words: Sequence[str] = ()) -> CommandLine[F]:
     """Returns what a command line says, and runs the files of --register.
 
-    kind: the dataclass of the flags. argv: the words of the command line, the first of them the
-    program. has_config: whether --config and --config.GROUP.NAME=VALUE are known. words: what is
-    expected besides flags, as ("FOLDER", "[NAME]"). Raises ValueError, in one sentence.
+    kind: the dataclass of the flags; one with `config` also has --config.GROUP.NAME=VALUE. argv:
+    the words of the command line, the first of them the program. words: what is expected besides
+    flags, as ("FOLDER", "[NAME]"). Raises ValueError, in one sentence.
     """
     flags = flags_of(kind)
-    settings = {f"config.{each.name}": each.type for each in Config.settings() if has_config}
+    settings = {f"config.{each.name}": each.type for each in Config.settings() if "config" in flags}
     types = {name: known.type for name, known in flags.items()} | settings
-    types |= dict.fromkeys(INFORMATION, bool) | ({"config": str} if has_config else {})
     given, rest = _split(argv[1:], types)
     files = [text for name, text in given if name == "config"]
     if len(files) > 1:
         raise ValueError(f"--config was given {len(files)} times: {', '.join(files)}; name one.")
     values: dict[str, Any] = {}
     for name, text in given:
-        choices = flags[name].choices if name in flags else ()
-        values[name] = _value(name, text, types[name], choices)
-        is_needed = name == "config" or (name in flags and flags[name].default is not None)
-        if values[name] == "" and is_needed:
+        declared = flags.get(name)
+        values[name] = _value(name, text, types[name], declared.choices if declared else ())
+        if declared and text == "" and declared.default is not None:
             raise ValueError(f"--{name} needs a value: --{name}=…")
-    if not sum("[" not in word for word in words) <= len(rest) <= len(words) and not (
-        INFORMATION.keys() & values.keys()
-    ):
+    found = kind(**{name: values[name] for name in flags if name in values})
+    is_told = found.help or found.version
+    if not is_told and not sum("[" not in w for w in words) <= len(rest) <= len(words):
         expected = " ".join(words) or "only --flags"
         raise ValueError(f"this command takes {expected}, not '{' '.join(rest)}'; see --help.")
     for path in filter(None, values.get("register", "").split(",")):
@@ -139,13 +123,8 @@ def parse(
             raise ValueError(f"--register must name a Python file, not {path}.")
         with explaining_errors(path):
             run_file(path)
-    return CommandLine(
-        kind(**{name: values[name] for name in flags if name in values}),
-        rest,
-        values.keys(),
-        values.get("config"),
-        {name.removeprefix("config."): values[name] for name in settings if name in values},
-    )
+    changes = {name.removeprefix("config."): values[name] for name in settings if name in values}
+    return CommandLine(found, rest, changes)
 
 
 def _split(
@@ -200,34 +179,25 @@ def _nearest(name: str, known: Collection[str]) -> str:
 # ---- help
 
 
-def help_text(usage: str | None, kind: type, line: CommandLine[Any] | None = None) -> str:
+def help_text(usage: str | None, line: CommandLine[Any]) -> str:
     """Returns what --help prints. usage: the docstring of the command.
 
-    line: that of a command with a configuration, whose settings are shown with the values of the
-    one that --config or --workdir name, or with their defaults if there is neither.
+    Settings are shown with the values of the configuration that --config or --workdir name, or with
+    their defaults if there is neither.
     """
-    lines = help_lines(kind) + [f"  --{name}: {text}" for name, text in INFORMATION.items()]
-    text = [(usage or "").strip(), "", "Flags:", *_wrapped(lines, indent=6)]
-    if line is None:
-        return "\n".join(text)
-    config, values = Config(), "their defaults where the file of --config sets no other"
-    if {"config", "workdir"} & set(line.given):
-        config, values = line.chosen_config, "the values of the configuration named"
-    current = config.values()
-    settings = (
-        f"  {f'--config.{known.name}={current[known.name]!r}':<46} {known.help_with_choices}"
-        for known in Config.settings()
-    )
-    return "\n".join(
-        [
-            *text,
-            "  --config=FILE: Python file with get_config(), or the name of a shipped one.",
-            f"      default: config.json of the run in --workdir; without one, {DEFAULT_CONFIG}",
-            "",
-            f"Settings, with {values}:",
-            *_wrapped(settings, indent=49),
-        ]
-    )
+    lines = _wrapped(help_lines(type(line.flags)), indent=6)
+    text = [(usage or "").strip(), "", "Flags:", *lines]
+    if hasattr(line.flags, "config"):
+        config, values = Config(), "their defaults where the file of --config sets no other"
+        if {"config", "workdir"} & given_flags(line.flags).keys():
+            config, values = line.chosen_config, "the values of the configuration named"
+        current = config.values()
+        settings = (
+            f"  {f'--config.{known.name}={current[known.name]!r}':<46} {known.help_with_choices}"
+            for known in Config.settings()
+        )
+        text += ["", f"Settings, with {values}:", *_wrapped(settings, indent=49)]
+    return "\n".join(text)
 
 
 def _wrapped(lines: Iterable[str], indent: int) -> list[str]:

@@ -13,9 +13,8 @@ from transformer.console import (
     print_results,
     say,
 )
-from transformer.evaluation.checkpoint_series import checkpoint_table
 from transformer.evaluation.evaluation_set import read_lines
-from transformer.evaluation.scores import TaskScores
+from transformer.evaluation.scores import TaskScores, checkpoint_table
 from transformer.inference.file_job import check_files
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts

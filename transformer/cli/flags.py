@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from transformer.config.python_files import DEFAULT_CONFIG
 from transformer.data.files import text as text_files
 from transformer.files import storage
 from transformer.workdir import split_checkpoint
@@ -69,6 +70,22 @@ REGISTER = flag(
 )
 
 
+CONFIG = flag(
+    "",
+    "Python file with get_config(), or the name of a shipped one; without it, the configuration of "
+    f"the run in --workdir, else {DEFAULT_CONFIG}.",
+    "FILE",
+)
+
+
+@dataclass(frozen=True)
+class CommonFlags:
+    """The flags of every command."""
+
+    help: bool = flag(False, "Print this, and stop.")
+    version: bool = flag(False, "Print the versions of this package and of Python, and stop.")
+
+
 def flags_of(kind: type) -> dict[str, Flag]:
     """Returns the flags that a dataclass declares, by name; those that it inherits come last."""
     hints = get_type_hints(kind)
@@ -90,12 +107,8 @@ def _type_and_choices(hint: Any) -> tuple[type, Sequence[str]]:
 
 def given_flags(flags: Any) -> dict[str, Any]:
     """Returns {name: value} of the flags whose value is not their default."""
-    values = {name: (getattr(flags, name), known.default) for name, known in _known(flags).items()}
-    return {name: value for name, (value, default) in values.items() if value != default}
-
-
-def _known(flags: Any) -> dict[str, Flag]:
-    return flags_of(type(flags))
+    known = flags_of(type(flags)).values()
+    return {f.name: getattr(flags, f.name) for f in known if getattr(flags, f.name) != f.default}
 
 
 def check_flags(flags: Any, task: str = "") -> None:
@@ -103,7 +116,7 @@ def check_flags(flags: Any, task: str = "") -> None:
 
     task: the task of the run that the command is for; flags that have no effect on it are refused.
     """
-    known, given = _known(flags), given_flags(flags)
+    known, given = flags_of(type(flags)), given_flags(flags)
     for name, value in given.items():
         rules = known[name]
         if not rules.fits(task):
@@ -138,7 +151,7 @@ def _check_input_files(flags: Any) -> None:
 
 def input_files(flags: Any) -> list[tuple[str, str]]:
     """Returns (name, path) for each file that a flag that was given names for reading."""
-    known, given = _known(flags), given_flags(flags)
+    known, given = flags_of(type(flags)), given_flags(flags)
     files = {name: text for name, text in given.items() if known[name].is_input_file}
     return [(name, path) for name, text in files.items() for path in split_files(text)]
 

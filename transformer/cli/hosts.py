@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 import transformer
-from transformer.cli.flags import flag
+from transformer.cli.flags import CommonFlags, flag
 from transformer.config import ModelConfig
 from transformer.console import be_quiet, phase, say
 from transformer.exit_codes import RESUMABLE
@@ -15,7 +15,7 @@ MARGIN = 30  # seconds after which JAX gives up later than we do
 
 
 @dataclass(frozen=True)
-class HostFlags:
+class HostFlags(CommonFlags):
     """How one of several processes finds the others; none is needed where JAX knows the cluster."""
 
     coordinator: str = flag(

@@ -1,16 +1,12 @@
 """Checks, before anything is computed, that what the evaluate command writes destroys nothing."""
 
 import os
-import re
 from collections.abc import Iterable
 from importlib.util import find_spec
 
 from transformer.files import storage
+from transformer.workdir import WorkDir
 
-RUN_FILES = re.compile(
-    r"(checkpoints|results)/|((source_|target_)?tokenizer|events|config|base|classes|metrics|samples"
-    r"|curves|skipped_batches|left_out|held_out|environment|log|lock)(\.|$)"
-)
 PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".webp")
 
 
@@ -48,14 +44,11 @@ def check_picture_file(path: str, workdir: str) -> None:
 
 def _check_place(name: str, path: str, workdir: str) -> None:
     """Raises ValueError if no file can be made at `path`, or it is one of the run in `workdir`."""
-    if storage.is_remote(path) or storage.is_remote(workdir):
-        is_of_run = path.startswith(f"{workdir.rstrip('/')}/")
-    else:
-        here, real = os.path.realpath(storage.locate(workdir)), os.path.realpath(path)
-        is_of_run = RUN_FILES.match(os.path.relpath(real, here)) is not None
-        if os.path.isdir(real) or not os.path.isdir(os.path.dirname(real)):
-            raise ValueError(f"--{name} must be a file in a folder that exists, not {path}.")
-    if is_of_run:
+    real = os.path.realpath(path)
+    has_folder = os.path.isdir(os.path.dirname(real)) and not os.path.isdir(real)
+    if not storage.is_remote(path) and not has_folder:
+        raise ValueError(f"--{name} must be a file in a folder that exists, not {path}.")
+    if WorkDir(workdir).owns(path):
         raise ValueError(f"--{name}={path} is a file of the run itself: name another.")
 
 

@@ -181,9 +181,9 @@ class Config(Settings):
 
     def differences(self, other: "Config") -> dict[str, tuple[Any, Any]]:
         """Returns {name: (value here, value in `other`)} of the settings that differ."""
-        theirs = other.values()
+        values = other.values()
         return {
-            name: (value, theirs[name])
+            name: (value, values[name])
             for name, value in self.values().items()
-            if value != theirs[name]
+            if value != values[name]
         }

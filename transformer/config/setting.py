@@ -163,9 +163,9 @@ class Setting:
         """
         if not self.is_path or value == other:
             return value == other
-        parts = ((v.split(",") if self.is_list else [v]) for v in (value, other))
-        names = ([_name_of_path(part) for part in of_value] for of_value in parts)
-        return next(names) == next(names)
+        paths = ((v.split(",") if self.is_list else [v]) for v in (value, other))
+        first, second = (list(map(_name_of_path, each)) for each in paths)
+        return first == second
 
     def _error(self, expected: str, value: object) -> ValueError:
         hint = f": {REGISTERING}" if isinstance(self.choices, Registry) else ""

@@ -86,16 +86,13 @@ def translation_map(
     of: "encoder_decoder", or the self-attention of the "encoder" or the "decoder". each_head: a
     panel for each head of each layer, instead of their mean.
     """
-    found = translator.attention(source, translation)
-    from_pieces, to_pieces = found.target_pieces, found.source_pieces
+    attention, tokenizer = translator.attention(source, translation), translator.tokenizer
+    from_pieces, to_pieces = attention.target_pieces, attention.source_pieces
     if of == "encoder":
-        from_pieces = found.source_pieces
+        from_pieces = attention.source_pieces
     elif of == "decoder":  # column t is what predicts target token t reads: BOS, or token t - 1
-        to_pieces = [
-            *translator.tokenizer.pieces([translator.tokenizer.special.bos]),
-            *found.target_pieces[:-1],
-        ]
-    weights = _panels(getattr(found, of), each_head)
+        to_pieces = [*tokenizer.pieces([tokenizer.special.bos]), *attention.target_pieces[:-1]]
+    weights = _panels(getattr(attention, of), each_head)
     text = translator.source_tokenizer.join_pieces(source)
     return AttentionMap(text, translation.text, to_pieces, from_pieces, weights)
 

@@ -27,7 +27,6 @@ from transformer.evaluation.paired_tests import (
 from transformer.evaluation.results import origin, read_results, write_results
 from transformer.evaluation.scores import NUM_BOOTSTRAP, Score, TaskScores, plain_table
 from transformer.evaluation.segments import Segment, text_sides
-from transformer.evaluation.translation import Evaluation
 from transformer.workdir import WorkDir
 
 Table = list[dict[str, str]]  # rows of cells by their headers
@@ -62,25 +61,10 @@ class ComparedRun(TaskScores):
         }
 
 
-def compared_run(path: PathLike, result: Evaluation) -> ComparedRun:
-    """Returns the run in the work directory `path`, which `result` is an evaluation of."""
-    return _compared_run(path, result.to_json(), result.segments)
-
-
-def saved_run(path: PathLike) -> ComparedRun:
-    """Returns a finished run of any task with the scores of its test split that training saved.
-
-    Raises ValueError if the folder holds no such scores.
-    """
-    workdir = WorkDir(path)
-    record, segments = read_results(workdir, workdir.load_config().data.test_split)
-    return _compared_run(path, record, [Segment(**fields) for fields in segments])
-
-
-def _compared_run(
+def compared_run(
     path: PathLike, record: dict[str, Any], segments: Sequence[Segment]
 ) -> ComparedRun:
-    """Returns the run at `path` with the scores in `record`, a report.json."""
+    """Returns the run at `path`, with the scores in a record that `Evaluation.to_json` returned."""
     workdir = WorkDir(path)
     config = workdir.load_config()
     model, tokenizers, labels = load_model(workdir, config)
@@ -103,6 +87,16 @@ def _compared_run(
         segments=segments,
         origin=origin(workdir),
     )
+
+
+def saved_run(path: PathLike) -> ComparedRun:
+    """Returns a finished run of any task with the scores of its test split that training saved.
+
+    Raises ValueError if the folder holds no such scores.
+    """
+    workdir = WorkDir(path)
+    record, segments = read_results(workdir, workdir.load_config().data.test_split)
+    return compared_run(path, record, [Segment(**fields) for fields in segments])
 
 
 @dataclass(frozen=True)
@@ -274,8 +268,8 @@ def check_comparable(config: Config, other: Config, name: str) -> None:
     for fact, value in facts.items():
         if other_facts[fact] != value:
             raise ValueError(
-                f"--compare needs runs that translate the same text: the {fact} of the first: "
-                f"{value}, of {name}: {other_facts[fact]}."
+                f"--compare needs runs that translate the same text: the first has {fact} {value}, "
+                f"{name} {other_facts[fact]}."
             )
 
 

@@ -1,6 +1,7 @@
 """Evaluating runs: what `transformer.evaluate` and `transformer.compare`, and eval.py, do."""
 
 import errno
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -9,13 +10,10 @@ import numpy as np
 from etils import epath
 from etils.epath import PathLike
 
+from transformer.checkpoint.checkpoints import open_for_reading
+from transformer.checkpoint.restore import restore
 from transformer.console import phase, say, showing_phases, silence
 from transformer.evaluation import comparison
-from transformer.evaluation.checkpoint_series import (
-    check_checkpoints,
-    choose_checkpoints,
-    each_checkpoint,
-)
 from transformer.evaluation.classification import evaluate_classifier
 from transformer.evaluation.comparison import (
     ComparedRun,
@@ -31,6 +29,7 @@ from transformer.evaluation.metrics import Reference
 from transformer.evaluation.results import bounded_name, path_name, results_name, scored_otherwise
 from transformer.evaluation.scores import TaskScores
 from transformer.evaluation.translation import evaluate_translator
+from transformer.exit_codes import ResumableError
 from transformer.files.reading import reason_of
 from transformer.inference.encoders import Classifier
 from transformer.inference.translator import Translator
@@ -116,7 +115,7 @@ def compare(
 ) -> Comparison:
     """Compares runs of translation with the first on a test set: paired tests, settings.
 
-    >>> print("\n".join(transformer.compare("runs/a", ["runs/b", "runs/c@last"]).lines()))
+    >>> transformer.compare("runs/a", ["runs/b", "runs/c@last"]).lines()
 
     others: work directories, perhaps with @CHECKPOINT. The other arguments are those of `evaluate`.
     Raises ValueError, as that does, or for runs that do not translate the same text.
@@ -129,8 +128,9 @@ def compare(
         for path, name in map(split_checkpoint, others):
             named.append((WorkDir(path), name or "default"))
         for run, name in named:
-            check_comparable(scoring.config, run.load_config(), str(run.path))
-            check_checkpoints(run, [name])
+            config = run.load_config()
+            check_comparable(scoring.config, config, str(run.path))
+            open_for_reading(run, config).check(name)
         examples = scoring.read_examples()
         runs = [scoring.compared_run(run, name, examples) for run, name in named]
         with phase(f"testing the differences between {len(runs)} runs"):
@@ -206,7 +206,7 @@ class _Scoring:
             result = evaluate_translator(translator, *pairs, num_maps=0, **self.search)
         best = result.primary
         say(f"{run.path}, checkpoint {result.checkpoint}: {best.name} {best.figures}")
-        return compared_run(run.path, result)
+        return compared_run(run.path, result.to_json(), result.segments)
 
     def results_name(self, examples: EvaluationSet) -> str:
         """Returns the name in results/: the set's, and what is not as the run scores itself."""
@@ -220,6 +220,48 @@ class _Scoring:
         if self.ensemble:
             how["ensemble"] = "_".join(path_name(str(run)) for run in self.ensemble)
         return results_name(examples.name, how)
+
+
+def choose_checkpoints(path: PathLike, text: str) -> list[str]:
+    """Returns the names in a list like "best,average:5,200"; "all" stands for every saved step.
+
+    A single name is left to `restore` to check. Raises ValueError if one of several is no name of
+    a checkpoint, or a step that the run at `path` has not saved.
+    """
+    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    if len(names) == 1 and names != ["all"]:
+        return names
+    run = WorkDir(path)
+    checkpoints = open_for_reading(run, run.load_config())
+    for name in names:
+        if name != "all":
+            checkpoints.check(name)
+    steps = map(str, checkpoints.steps())
+    chosen = [step for name in names for step in (steps if name == "all" else [name])]
+    return list(dict.fromkeys(chosen))
+
+
+def each_checkpoint(path: PathLike, names: Sequence[str], **settings: Any) -> Iterator[Translator]:
+    """Yields one and the same `Translator` with the parameters of each checkpoint in turn.
+
+    The programs compiled for the first checkpoint serve all. settings: dtype and batch_size, as
+    `restore` takes them. If there are several, one that cannot be read is left out with a warning.
+    Raises ValueError if none can be read.
+    """
+    translator = None
+    for name in names:
+        try:
+            restored = restore(path, name, tasks=Translator.tasks, **settings)
+        except (ValueError, ResumableError) as error:
+            if len(names) == 1:
+                raise
+            warnings.warn(f"checkpoint {name} is left out: {error}", stacklevel=2)
+            continue
+        translator = translator or Translator(restored)
+        translator.use(restored)
+        yield translator
+    if translator is None:
+        raise ValueError(f"None of the checkpoints {', '.join(names)} can be read.")
 
 
 def _save(save: Callable[[], epath.Path]) -> None:

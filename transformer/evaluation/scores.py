@@ -207,3 +207,12 @@ def plain_table(
     sides = [SIDES[side] for side in align.ljust(len(lines[0]), align[-1])]
     heads = () if style == "plain" else "firstrow"  # tabulate widens columns that have heads
     return tabulate(lines, heads, style, colalign=sides, disable_numparse=True).splitlines()
+
+
+def checkpoint_table(checkpoints: Sequence[TaskScores]) -> list[str]:
+    """Returns the lines of a table with the scores of each checkpoint."""
+    rows = [
+        {"checkpoint": row.checkpoint, **{s.name: s.figures for s in row.scores.values()}}
+        for row in checkpoints
+    ]
+    return plain_table(rows, "lr")

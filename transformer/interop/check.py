@@ -21,7 +21,6 @@ from transformer.interop.huggingface.vit import NO_CLASS
 from transformer.interop.writing import first_pieces
 from transformer.optional_libraries import require
 from transformer.registry import task_kind
-from transformer.special_tokens import EOS, NUM_SPECIAL
 
 TOLERANCE = 1e-3  # of the logarithm of a probability
 NUM_TEXTS, NUM_IMAGES = 8, 4
@@ -31,7 +30,8 @@ LOCAL = {"local_files_only": True, "trust_remote_code": False}  # no code of a f
 def random_texts(tokenizer: Tokenizer) -> list[str]:
     """Returns texts of random pieces: those of one language would be foreign to other models."""
     rng = np.random.default_rng(0)
-    rows = [rng.integers(NUM_SPECIAL, tokenizer.vocab_size, 2 + n) for n in range(NUM_TEXTS)]
+    known = tokenizer.special.others(tokenizer.vocab_size)
+    rows = [rng.choice(known, 2 + n) for n in range(NUM_TEXTS)]
     texts = (tokenizer.decode(row).replace("\t", " ") for row in rows)
     return [text if text.strip() else "a" for text in texts]
 
@@ -98,7 +98,8 @@ def _encode(run: Run, other: _TransformersModel, text: str) -> tuple[list[int], 
     ids = ids[:-1] if is_language_model else ids
     if isinstance(run.tokenizers[0], HuggingFaceTokenizer):
         return ids, other.tokenizer(text).input_ids
-    return (ids := [EOS, *ids] if is_language_model else ids), ids  # the folder has the run's ids
+    ids = [run.tokenizers[0].special.eos, *ids] if is_language_model else ids
+    return ids, ids  # the folder has the run's ids
 
 
 def _compare_tokens(run: Run, other: _TransformersModel) -> tuple[float, str]:

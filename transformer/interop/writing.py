@@ -11,7 +11,6 @@ from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer, Tokenizer
 from transformer.model.relative_positions import acts_in_attention
 from transformer.registry import POSITION_ENCODINGS, task_kind
-from transformer.special_tokens import BOS, NUM_SPECIAL, SPECIAL_NAMES
 
 
 def unsupported_settings(config: Config, task: str = "translation") -> list[str]:
@@ -39,14 +38,8 @@ def refuse(reasons: Sequence[str], format_name: str, way_out: str) -> None:
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
-    """Returns the piece of every id; raises ValueError if two ids have the same one.
-
-    Models that start with another token than `<s>` have that one as a piece that may be predicted:
-    then the token that ours starts with, which no search finds, gets another name.
-    """
-    pieces = [*SPECIAL_NAMES, *tokenizer.pieces(range(NUM_SPECIAL, tokenizer.vocab_size))]
-    if pieces[BOS] in pieces[NUM_SPECIAL:]:
-        pieces[BOS] = "<start>"
+    """Returns the piece of every id; raises ValueError if two ids have the same one."""
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     if len({*pieces}) < len(pieces):
         seen: set[str] = set()
         double = next(piece for piece in pieces if piece in seen or seen.add(piece))

@@ -66,7 +66,7 @@ class ClassificationTask(LabelledTask):
     ) -> tuple[PackedBatches, Counter[str]]:
         """Returns batches of the sentences that fit a row, and counts of the others."""
         length = self.config.data.row_length
-        source, target, skipped = self._fitting(*self._encode(texts, labels), "sentence")
+        source, target, skipped = self._fitting("sentence", *self._encode(texts, labels))
         batches = PackedBatches(
             source,
             target,

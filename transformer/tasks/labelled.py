@@ -1,6 +1,5 @@
 """Shared base of the classification tasks, for sentences and for images."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -8,7 +7,6 @@ from typing import Any, ClassVar
 from etils.epath import PathLike
 
 from transformer.checkpoint.train_state import Params
-from transformer.config import DataConfig
 from transformer.data.files.labels import FILE, Labels
 from transformer.evaluation.classification import evaluate_classifier
 from transformer.evaluation.scores import TaskScores
@@ -16,18 +14,15 @@ from transformer.inference.encoders import Classifier
 from transformer.tasks.task import Metrics, Task
 
 
-class LabelledTask(Task, ABC):
+class LabelledTask(Task):
     """Validates by accuracy; a subclass's constructor also sets `labels` and `validation`."""
 
     selection_key, higher_is_better = "validation_accuracy", True
     predictor = Classifier
     score: ClassVar[Callable[..., TaskScores]] = staticmethod(evaluate_classifier)
+    # (examples, labels) of (DataConfig, split, classes); each label must be one of the classes
+    load_split: Any
     validation: tuple[Any, Sequence[str]]  # examples as `Classifier.classify` takes them, labels
-
-    @staticmethod
-    @abstractmethod
-    def load_split(data: DataConfig, split: str, classes: Sequence[str]) -> tuple[Any, list[str]]:
-        """Returns (examples, labels) of a split; each label must be one of `classes`."""
 
     def _load_or_make_labels(
         self, labels: Sequence[str], image_shape: Sequence[int] = ()

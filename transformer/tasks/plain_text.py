@@ -1,7 +1,5 @@
 """Shared base of the tasks that learn from one text: causal and masked language models."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from etils.epath import PathLike
@@ -10,7 +8,6 @@ from transformer.checkpoint.restore import restore
 from transformer.config import Config
 from transformer.data.files.text import Text
 from transformer.data.files.texts import load_text_lines
-from transformer.data.tokenizers.files import Tokenizer
 from transformer.evaluation.loss import evaluate_loss
 from transformer.evaluation.scores import TaskScores
 from transformer.parallel.mapping import Parallel
@@ -18,7 +15,7 @@ from transformer.tasks.task import Task
 from transformer.workdir import WorkDir
 
 
-class PlainTextTask(Task, ABC):
+class PlainTextTask(Task):
     """Reads the three splits of a text and makes or loads the run's tokenizer.
 
     A subclass says which model and batches are made of them, and what to call a target.
@@ -26,6 +23,10 @@ class PlainTextTask(Task, ABC):
 
     config_name: ClassVar[str]  # as in `config.task`
     target_unit: ClassVar[str]  # one target, in a report
+    # Of a configuration, a tokenizer and the lines of a text; those of evaluation hold every target
+    # once, and are `num_parts` times smaller than those of training.
+    make_training_batches: Any
+    make_evaluation_batches: Any
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -51,18 +52,6 @@ class PlainTextTask(Task, ABC):
     def load_split(config: Config, split: str) -> Text:
         """Returns the lines of a split that the task uses."""
         return load_text_lines(config.data, split)
-
-    @staticmethod
-    @abstractmethod
-    def make_training_batches(config: Config, tokenizer: Tokenizer, lines: Sequence[str]) -> Any:
-        """Returns the batches of the training text."""
-
-    @staticmethod
-    @abstractmethod
-    def make_evaluation_batches(
-        config: Config, tokenizer: Tokenizer, lines: Sequence[str], *, num_parts: int = 1
-    ) -> Any:
-        """Returns batches that hold every target once; num_parts: times smaller than training's."""
 
     @classmethod
     def score_split(

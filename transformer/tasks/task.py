@@ -32,7 +32,6 @@ from transformer.model.costs import StepCost
 from transformer.model.loss import Sums, make_loss_fn, perplexity
 from transformer.parallel.hosts import leave_together
 from transformer.parallel.mapping import MappedStep, Parallel
-from transformer.tasks.batches import Batches
 from transformer.workdir import WorkDir
 
 Metrics = dict[str, float]
@@ -56,9 +55,9 @@ class Task:
     tokenizers: tuple[Tokenizer, ...] = ()  # one, or those of source and target
     labels = Labels([])  # the classes
     make_loss_fn = staticmethod(make_loss_fn)  # of a model and its label smoothing
-    training_batches: Batches
-    validation_batches: Batches
-    predictor: ClassVar[Any] = None  # the `Predictor` of such a run
+    training_batches: Any  # `Batches`, of which a subclass knows more
+    validation_batches: Any
+    predictor: ClassVar[Any] = None  # the `Predictor` that uses what such a task has learnt
     label_smoothing: float
     num_skipped: Counter[str]  # training examples that were left out, by reason
     selection_key: str = "validation_loss"  # in metrics.jsonl; its best value is checkpoint "best"
@@ -216,7 +215,7 @@ class Task:
         return train_tokenizer(self.config.tokenizer, texts)
 
     def _fitting(
-        self, source: Ragged, target: Ragged, what: str
+        self, what: str, source: Ragged, target: Ragged
     ) -> tuple[Ragged, Ragged, Counter[str]]:
         """Returns the pairs that fit a row, and counts of the others by reason."""
         length = self.config.data.row_length

@@ -154,7 +154,7 @@ class TranslationTask(Task):
         """Returns batches of the pairs that fit a row, and counts of the others by reason."""
         sides = zip(*self.validation_pairs, strict=True)
         ids = (Ragged.encode(t, side) for t, side in zip(self.tokenizers, sides, strict=True))
-        source, target, skipped = self._fitting(*ids, "pair of the validation split")
+        source, target, skipped = self._fitting("pair of the validation split", *ids)
         batches = PackedBatches(
             source,
             target,

@@ -6,31 +6,43 @@ from collections.abc import Sequence
 
 import jax
 from etils import epath
+from etils.epath import PathLike
 
 from transformer.console import phase, say
 from transformer.evaluation.ablation_plan import Row
 from transformer.evaluation.ablation_table import AblationTable, make_table
 from transformer.evaluation.comparison import saved_run
 from transformer.evaluation.html_report import render_comparison
-from transformer.exit_codes import FAILED, INTERRUPTED, RESUMABLE, WRONG_INPUT
+from transformer.exit_codes import DONE, FAILED, INTERRUPTED, RESUMABLE, WRONG_INPUT
 from transformer.files import storage
+from transformer.parallel import hosts
 from transformer.training.run import train
 
 
-def train_rows(rows: Sequence[Row], seeds: Sequence[int], root: epath.Path) -> dict[str, int]:
-    """Trains each row with each seed, unless that is done; returns {row: worst exit code}.
+def ablate(
+    rows: Sequence[Row], seeds: Sequence[int], folder: PathLike
+) -> tuple[AblationTable | None, int]:
+    """Trains each row with each seed, unless that is done, and tabulates those that finished.
 
-    root: holds the work directories. The first that a signal stops is the last.
+    folder: holds the work directories, and then the table as table.md, table.json and report.html.
+    Returns (the table, None on all hosts but the first and where there is none; exit code, that of
+    the first row that failed). The first row that a signal stops is the last.
     """
-    codes: dict[str, int] = {}
+    root, failed = storage.locate(folder), {}
     for number, row in enumerate(rows, start=1):
         for seed in seeds:
             say(f"\nrow {row.name} ({number} of {len(rows)}), seed {seed}: {row.summary}")
-            code = _train_row(row, seed, root)
-            codes[row.name] = max(code, codes.get(row.name, 0))
+            if code := _train_row(row, seed, root):
+                failed[row.name] = max(code, failed.get(row.name, 0))
             if code in (INTERRUPTED, RESUMABLE):
-                return codes
-    return codes
+                return None, code
+    finished = [row for row in rows if row.name not in failed]
+    is_writing = jax.process_index() == 0 and bool(finished)
+    table = tabulate(finished, seeds, root) if is_writing else None
+    hosts.wait_for_all("the table")  # a host that leaves ends the others
+    if failed:
+        say(f"error: these rows failed: {', '.join(failed)}; see above.")
+    return table, next(iter(failed.values()), DONE)
 
 
 def _train_row(row: Row, seed: int, root: epath.Path) -> int:
@@ -60,4 +72,5 @@ def tabulate(rows: Sequence[Row], seeds: Sequence[int], root: epath.Path) -> Abl
     storage.write_atomically(root / "table.md", table.markdown())
     storage.write_atomically(root / "table.json", record)
     storage.write_atomically(root / "report.html", render_comparison(table.comparison))
+    say(f"table: {root / 'table.md'}   report: {root / 'report.html'}")
     return table

@@ -55,6 +55,7 @@ def first_state(
             f"{workdir.path} holds checkpoints but no config.json, which says what they are of: "
             f"put it back, or name another --workdir."
         )
+    state, said = None, ""
     if resumes:
         with phase("restoring the checkpoint"):
             state = checkpoints.restore(train_step.abstract_state)
@@ -65,7 +66,7 @@ def first_state(
         if is_new:
             _accept_text(about["step"], config.data.corpus, is_accepted=accept_changed_text)
     _write_run(config, task, is_new=is_new)
-    if not resumes:
+    if state is None:
         state, said = _new_state(config, workdir, train_step)
     if config.training.lora_rank:
         base = load_base(workdir) if resumes else choose_base(workdir, config.training.init_from)

@@ -16,7 +16,7 @@ from flax import linen as nn
 from transformer.checkpoint.train_state import AdapterState, Params, TrainState, init_adapters
 from transformer.config import Config
 from transformer.parallel.mapping import Parallel, rows_of_host
-from transformer.tasks.batches import Batches, BatchesInParts
+from transformer.training.batches import Batches
 from transformer.training.optimizer import make_optimizer
 
 Batch = Any  # a pytree of arrays [B, …]
@@ -150,11 +150,12 @@ class TrainStep:
 
     def make_batch(self, batches: Batches, step: int) -> Batch:
         """Returns batches[step] as the step takes it; this host makes its own rows alone."""
-        if not isinstance(batches, BatchesInParts):
+        part = getattr(batches, "part", None)
+        if not part:
             return self.put_batch(batches[step])
         num_rows = self.parallel.padded_num_rows(batches.rows_per_batch, self._accumulate_steps)
         rows = rows_of_host(self.parallel.by_row, self.parallel.num_row_shards, num_rows)
-        return self.put_batch(batches.part(step, *rows))
+        return self.put_batch(part(step, *rows))
 
     def put_batch(self, batch: Batch) -> Batch:
         """Returns a batch of NumPy arrays as the step takes it: padded and on the devices."""

@@ -2,8 +2,9 @@
 
 import math
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, nullcontext
+from functools import partial
 
 import jax
 
@@ -18,8 +19,8 @@ from transformer.parallel import hosts
 from transformer.parallel.mapping import make_parallel
 from transformer.parallel.stopping import Interruption, Stopping
 from transformer.registry import TASKS
-from transformer.tasks.batches import prefetch
 from transformer.tasks.task import Task
+from transformer.training.batches import prefetch
 from transformer.training.meter import MAX_SKIPPED, make_meter
 from transformer.training.optimizer import make_schedule
 from transformer.training.profile import NO_PROFILE, Profile, annotate
@@ -101,22 +102,21 @@ class Trainer:
             self._save_and_evaluate(state)  # as an evaluation was cut short
         return state
 
-    def _batches(self) -> Iterator[tuple[int, Batch]]:
+    def _batches(self) -> Generator[tuple[int, Batch]]:
         """Yields (step, its batch), until the run must end; the meter counts the time of waiting.
 
         The first step is 1, and its batch number 0.
         """
         numbers = range(self.step, self.config.training.num_train_steps)
-        with closing(prefetch(self._make_batch, numbers)) as batches:
+        make_batch = partial(self.train_step.make_batch, self.task.training_batches)
+        with closing(prefetch(make_batch, numbers)) as batches:
             for number in numbers:
-                if self._must_end():
+                is_over = self.meter.has_diverged or self.stopping.has_converged
+                if is_over or self._is_interrupted():
                     return
                 with self.meter.waiting(), annotate("input"):
                     batch = next(batches)
                 yield number + 1, batch
-
-    def _make_batch(self, number: int) -> Batch:
-        return self.train_step.make_batch(self.task.training_batches, number)
 
     @contextmanager
     def _computing(self, profile: Profile) -> Iterator[None]:
@@ -127,9 +127,6 @@ class Trainer:
                 yield
             if is_first:
                 self.meter.settle()
-
-    def _must_end(self) -> bool:
-        return self._is_interrupted() or self.meter.has_diverged or self.stopping.has_converged
 
     def _vote_to_stop(self) -> Sums:
         """Counts the hosts told to stop, if there are several: all learn it at the same step."""

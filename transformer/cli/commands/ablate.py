@@ -14,13 +14,12 @@ Exit codes: as train.py; if rows failed, that of the first of them, after the ot
 from dataclasses import dataclass
 
 from transformer.cli.command_line import Command, CommandLine
-from transformer.cli.flags import REGISTER, check_flags, flag
+from transformer.cli.flags import CONFIG, REGISTER, check_flags, flag
 from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.config.python_files import find_config
 from transformer.console import print_results, quantity, say
 from transformer.evaluation.ablation_plan import read_rows, with_num_steps
-from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE
-from transformer.files import storage
+from transformer.exit_codes import DONE
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,7 @@ class AblateFlags(HostFlags):
     table: str = flag(
         "configs/table3.py", "Python file with ROWS, or the name of a shipped one.", "FILE"
     )
+    config: str = CONFIG
     register: str = REGISTER
     rows: str = flag(
         "",
@@ -67,30 +67,21 @@ def _ablate(line: CommandLine[AblateFlags]) -> int:
     say("\n".join(f"  {row.name:<12}  {row.summary}" for row in rows))
     if flags.dry_run:
         return DONE
-    from transformer.parallel import hosts  # late: it imports jax
-    from transformer.training import ablation
+    from transformer.training.ablation import ablate  # late: it imports jax
 
-    is_first, root = connect_hosts(flags), storage.locate(flags.workdir)
+    connect_hosts(flags)
     numbers = [int(word) for word in seeds] or [base.training.seed]
-    codes = ablation.train_rows(rows, numbers, root)
-    if stopped := {INTERRUPTED, RESUMABLE}.intersection(codes.values()):
-        return stopped.pop()
-    failed = {name: code for name, code in codes.items() if code}
-    finished = [row for row in rows if row.name not in failed]
-    if is_first and finished:
-        print_results(["", *ablation.tabulate(finished, numbers, root).lines()])
-        say(f"table: {root / 'table.md'}   report: {root / 'report.html'}")
-    hosts.wait_for_all("the table")  # a host that leaves ends the others
-    if failed:
-        say(f"error: these rows failed: {', '.join(failed)}; see above.")
-    return next(iter(failed.values()), DONE)
+    table, code = ablate(rows, numbers, flags.workdir)
+    if table:
+        print_results(["", *table.lines()])
+    return code
 
 
 def _split(text: str) -> list[str]:
     return list(dict.fromkeys(word.strip() for word in text.split(","))) if text else []
 
 
-main = Command(_ablate, AblateFlags, __doc__, has_config=True)
+main = Command(_ablate, AblateFlags, __doc__)
 
 if __name__ == "__main__":
     main.run()

@@ -43,6 +43,7 @@ from transformer.workdir import WorkDir
 TEXT_TASKS = ("translation", "classification", "token_classification")
 ANSWER_TASKS = (*TEXT_TASKS, OWN_TASK)
 LINE_TASKS = (*ANSWER_TASKS, "language_model")  # lines of text
+INPUT_TASKS = (*LINE_TASKS, "masked_lm")
 BUILT_IN = (*TEXT_TASKS, "language_model", "masked_lm", "images")
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 SEARCH = ("beam_size", "alpha", "early_stopping", *SAMPLING, "sample", "mbr")
@@ -51,6 +52,8 @@ NO_LINES = {  # flags with which the command writes no translations, and why
     "attention": "it draws one sentence and writes no lines",
 }
 NBEST = NO_LINES | {"mbr": "it chooses one translation"}
+COMPARED = {"compare": "runs are compared by the first metric and chrF2"}
+NO_PICTURE = {"attention": "runs are compared on a test set"}
 ONE_RUN = dict.fromkeys(("compare", "attention"), "it is for one run at a time")
 OWN_SPLIT = dict.fromkeys(("input", "prompt"), "it names a part of the run's own corpus")
 OWN_TEXT = dict.fromkeys(("input", "prompt"), "that is the text")
@@ -87,11 +90,7 @@ class EvaluateFlags(HostFlags):
         "", "Corpus to score, if the run's has moved or for another.", "FOLDER", excludes=OWN_TEXT
     )
     input: str = flag(
-        "",
-        "File to translate or answer, one text per line; .gz, .xz, or - for standard input.",
-        "FILE",
-        tasks=(*LINE_TASKS, "masked_lm"),
-        is_input_file=True,
+        "", "Text to translate or answer, or -.", "FILE", tasks=INPUT_TASKS, is_input_file=True
     )
     output: str = output_flag(
         "",
@@ -109,16 +108,10 @@ class EvaluateFlags(HostFlags):
         "", "Test set that sacrebleu downloads, to score: wmt14/full.", "NAME", excludes=TEST_SET
     )
     metrics: str = translation_flag(
-        "",
-        "Further scores, with commas between: ter, comet, comet:MODEL, or a metric of your own.",
-        "NAMES",
-        excludes={"compare": "runs are compared by the first metric and chrF2"},
+        "", "Further scores: ter, comet, comet:MODEL, or your own.", "NAMES", excludes=COMPARED
     )
     compare: str = translation_flag(
-        "",
-        "Runs, perhaps with @CHECKPOINT, to compare with this one on its test set.",
-        "FOLDERS",
-        excludes={"attention": "runs are compared on a test set"},
+        "", "Runs, perhaps with @CHECKPOINT, to compare with.", "FOLDERS", excludes=NO_PICTURE
     )
     nbest: int = line_flag(
         0, "Write N translations a line: number, text, score.", "N", excludes=NBEST, at_least=0
@@ -156,22 +149,14 @@ class EvaluateFlags(HostFlags):
         None, "Beam width; 1 is greedy.", "N", at_least=1, at_most=MOST_HYPOTHESES
     )
     alpha: float | None = translation_flag(None, "Length penalty.", "X")
-    early_stopping: bool | None = translation_flag(
-        None, "End a search at beam_size finished hypotheses: faster, but may find worse."
-    )
+    early_stopping: bool | None = translation_flag(None, "End a search at its first hypotheses.")
     sample: bool = translation_flag(False, "Sample instead of searching.")
     temperature: float | None = sampling_flag(None, "Temperature of sampling.", "X")
     top_k: int | None = sampling_flag(None, "Sample from the K most probable tokens.", "K")
-    top_p: float | None = sampling_flag(
-        None, "Sample from the most probable tokens that together have probability P.", "P"
-    )
+    top_p: float | None = sampling_flag(None, "Sample from tokens of probability P in all.", "P")
     seed: int | None = sampling_flag(None, "Seed of sampling.", "N")
     mbr: int | None = translation_flag(
-        None,
-        "Take that of N candidates that is most like all of them: minimum Bayes risk by chrF.",
-        "N",
-        at_least=1,
-        at_most=MOST_HYPOTHESES,
+        None, "Candidates of minimum Bayes risk.", "N", at_least=1, at_most=MOST_HYPOTHESES
     )
     prompt: str | None = text_flag(
         None, "Text to continue.", "TEXT", excludes={"input": "each line is a text to continue"}
@@ -189,9 +174,7 @@ class EvaluateFlags(HostFlags):
     attention_of: Literal["encoder_decoder", "encoder", "decoder"] | None = translation_flag(
         None, "Whose attention to draw: to the source, or that of a side.", needs=("attention",)
     )
-    each_head: bool = flag(
-        False, "Draw every head of every layer, instead of their mean.", needs=("attention",)
-    )
+    each_head: bool = flag(False, "Draw every head, not their mean.", needs=("attention",))
 
     @property
     def is_series(self) -> bool:

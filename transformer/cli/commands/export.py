@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from transformer.cli.command_line import Command, CommandLine
-from transformer.cli.flags import REGISTER, flag
+from transformer.cli.flags import REGISTER, CommonFlags, flag
 from transformer.console import say
 from transformer.exit_codes import DONE
 
 
 @dataclass(frozen=True)
-class ExportFlags:
+class ExportFlags(CommonFlags):
     """How the export command writes."""
 
     format: Literal["run", "huggingface", "ctranslate2", "safetensors", "program"] = flag(
@@ -52,7 +52,7 @@ def _export(line: CommandLine[ExportFlags]) -> int:
     return DONE
 
 
-main = Command(_export, ExportFlags, __doc__, words=("WORKDIR", "FOLDER", "[CHECKPOINT]"))
+main = Command(_export, ExportFlags, __doc__, ("WORKDIR", "FOLDER", "[CHECKPOINT]"))
 
 if __name__ == "__main__":
     main.run()

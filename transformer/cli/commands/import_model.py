@@ -13,13 +13,13 @@ FOLDER is run.
 from dataclasses import dataclass
 
 from transformer.cli.command_line import Command, CommandLine
-from transformer.cli.flags import flag
+from transformer.cli.flags import CommonFlags, flag
 from transformer.console import say
 from transformer.exit_codes import DONE
 
 
 @dataclass(frozen=True)
-class ImportFlags:
+class ImportFlags(CommonFlags):
     """How the import command reads."""
 
     source_language: str = flag(
@@ -34,12 +34,14 @@ class ImportFlags:
 def _import(line: CommandLine[ImportFlags]) -> int:
     from transformer.interop.import_model import import_model  # late: it imports jax
 
-    for sentence in import_model(*line.words, **vars(line.flags)):
+    flags = line.flags
+    options = {"source_language": flags.source_language, "target_language": flags.target_language}
+    for sentence in import_model(*line.words, **options, check=flags.check):
         say(sentence)
     return DONE
 
 
-main = Command(_import, ImportFlags, __doc__, words=("FOLDER", "WORKDIR"))
+main = Command(_import, ImportFlags, __doc__, ("FOLDER", "WORKDIR"))
 
 if __name__ == "__main__":
     main.run()

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from transformer.cli.command_line import Command, CommandLine
-from transformer.cli.flags import REGISTER, flag
+from transformer.cli.flags import CONFIG, REGISTER, CommonFlags, flag
 from transformer.config import Config
 from transformer.console import phase, say
 from transformer.data.corpora.cleaning import length_warnings
@@ -25,7 +25,7 @@ from transformer.workdir import WorkDir
 
 
 @dataclass(frozen=True)
-class PrepareFlags:
+class PrepareFlags(CommonFlags):
     """What the prepare command is asked for, besides the configuration."""
 
     workdir: str = flag(
@@ -33,6 +33,7 @@ class PrepareFlags:
         "Work directory of the run, beside which the prepared corpus is kept.",
         "FOLDER",
     )
+    config: str = CONFIG
     register: str = REGISTER
     part: str = flag(
         "", "Which part of the work this process does, as 2/8: the second of eight.", "K/N"
@@ -87,7 +88,7 @@ def _parse_part(text: str) -> Share:
     return Share(int(match[1]) - 1, int(match[2]), waits=False)
 
 
-main = Command(_prepare, PrepareFlags, __doc__, has_config=True)
+main = Command(_prepare, PrepareFlags, __doc__)
 
 if __name__ == "__main__":
     main.run()

@@ -11,7 +11,7 @@ an error.
 from dataclasses import dataclass
 
 from transformer.cli.command_line import Command, CommandLine
-from transformer.cli.flags import REGISTER, check_flags, flag
+from transformer.cli.flags import CONFIG, REGISTER, check_flags, flag
 from transformer.cli.hosts import HostFlags, connect_hosts
 from transformer.console import phase
 from transformer.exit_codes import DONE
@@ -24,6 +24,7 @@ class TrainFlags(HostFlags):
     """What the train command is asked for, besides its configuration."""
 
     workdir: str = flag("runs/embedded_en_de", "Work directory of the run.", "FOLDER")
+    config: str = CONFIG
     register: str = REGISTER
     dry_run: bool = flag(False, "Show parameters, memory and batch plan, then stop.")
     topology: str = flag(
@@ -77,7 +78,7 @@ def _train(line: CommandLine[TrainFlags]) -> int:
     ).exit_code
 
 
-main = Command(_train, TrainFlags, __doc__, has_config=True)
+main = Command(_train, TrainFlags, __doc__)
 
 if __name__ == "__main__":
     main.run()

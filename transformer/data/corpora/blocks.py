@@ -49,7 +49,7 @@ class Block:
 
     files: tuple[str, ...]
     first: int
-    content: tuple[bytes, ...] | Sequence[tuple[object, object]]
+    content: tuple[bytes, ...] | list[Any]
     parse: Parse | None
     num_pairs: int
     share_read: float

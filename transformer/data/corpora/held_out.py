@@ -171,9 +171,10 @@ class EvaluationSets:
         sides = [[key for keys in self._keys.values() for key in keys[side]] for side in (0, 1)]
         self._on_any_side = on_any_side
         if on_any_side:
-            self._sides = [_Sentences([*sides[0], *sides[1]])] * 2
-        else:
-            self._sides = list(map(_Sentences, sides))
+            sides = [sides[0] + sides[1]] * 2
+        distinct = [list(dict.fromkeys(filter(has_letter, keys))) for keys in sides]
+        self._numbers = [{key: number for number, key in enumerate(keys)} for keys in distinct]
+        self._outlines = [frozenset(_outlines(keys)) for keys in distinct]
 
     @cached_property
     def digest(self) -> str:
@@ -186,8 +187,16 @@ class EvaluationSets:
 
         Pairs whose sentence is in no set are not in there.
         """
-        sides = enumerate(self._sides)
-        return [sentences.find([pair[side] for pair in pairs]) for side, sentences in sides]
+        return [self._find(side, [pair[side] for pair in pairs]) for side in (0, 1)]
+
+    def _find(self, side: int, sentences: Sequence[str]) -> dict[int, int]:
+        """Makes the keys of those sentences alone that have the outline of one, which few have."""
+        numbers, outlines = self._numbers[side], self._outlines[side]
+        if not numbers:
+            return {}
+        alike = [index for index, o in enumerate(_outlines(sentences)) if o in outlines]
+        keys = ((index, sentence_key(sentences[index])) for index in alike)
+        return {index: numbers[key] for index, key in keys if key in numbers}
 
     def count(self, found: Sequence[set[int]]) -> dict[str, tuple[int, int]]:
         """Returns {split: (number of its pairs with a sentence in a text, of all)}.
@@ -199,32 +208,11 @@ class EvaluationSets:
             found = [found[0] | found[1]] * 2
         for split, keys in self._keys.items():
             are_found = (
-                [sentences.numbers.get(key) in there for key in side_keys]
-                for sentences, there, side_keys in zip(self._sides, found, keys, strict=True)
+                [numbers.get(key) in there for key in side_keys]
+                for numbers, there, side_keys in zip(self._numbers, found, keys, strict=True)
             )
             splits[split] = (sum(map(any, zip(*are_found, strict=True))), len(keys[0]))
         return splits
-
-
-class _Sentences:
-    """Sentences of one language, by their `sentence_key`. numbers: from 0, of each key."""
-
-    def __init__(self, keys: Iterable[str]) -> None:
-        distinct = dict.fromkeys(key for key in keys if has_letter(key))
-        self.numbers = {key: number for number, key in enumerate(distinct)}
-        self._outlines = frozenset(_outlines(list(distinct)))
-
-    def find(self, sentences: Sequence[str]) -> dict[int, int]:
-        """Returns {index of a sentence: its number} of those that are among these.
-
-        Few of them have the outline of one, so that the keys of all others need not be made.
-        """
-        if not self.numbers:
-            return {}
-        outlines = enumerate(_outlines(sentences))
-        alike = [index for index, outline in outlines if outline in self._outlines]
-        keys = ((index, sentence_key(sentences[index])) for index in alike)
-        return {index: self.numbers[key] for index, key in keys if key in self.numbers}
 
 
 def _outlines(sentences: Sequence[str]) -> list[bytes]:

@@ -5,7 +5,6 @@ A corpus is `embedded`, a folder with files for each split, a file or a pattern 
 is all corpora one after another, without the pairs that are left out, and is never held as a whole.
 """
 
-import lzma
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -29,11 +28,13 @@ from transformer.data.corpora.held_out import (
     held_out_pairs,
 )
 from transformer.data.files.splits import parse_split, part_of
-from transformer.data.files.text import Repairs, decode_text
+from transformer.data.files.text import Repairs, read_text
 from transformer.data.workers import in_order, num_cores
 
 SMALL_TEXT = 2**22  # bytes of files that are not worth the start of other processes
 IN_MEMORY = 2**28  # bytes of files that are kept in memory rather than read again
+EMBEDDED = epath.Path(str(resources.files("transformer"))) / "embedded" / "en-de.tsv.xz"
+EMBEDDED_COLUMNS = {"en": 1, "de": 2}
 Result = TypeVar("Result")
 
 
@@ -243,7 +244,8 @@ def files_of(name: str, split: str, config: DataConfig) -> list[epath.Path]:
 
         return files_of_dataset(name.removeprefix("tfds:"))
     if name == "embedded":
-        return [_embedded_file(source, target)[0]]
+        _check_embedded(source, target)
+        return [EMBEDDED]
     found = find_pair_files(name, parse_split(split).name, source, target)
     return [file for files in found for file in files.files]
 
@@ -275,29 +277,24 @@ def load_evaluation_pairs(config: DataConfig, split: str, held_out: Pairs | None
     return [(corpus.put_tag_on(source), target) for source, target in pairs]
 
 
-# ---- the kinds of corpora
+# ---- the embedded corpus, in either direction
 
 
-def _embedded_file(source: str, target: str) -> tuple[epath.Path, bool]:
-    """Returns (the file of the embedded corpus, whether the target is its first language)."""
-    folder = epath.Path(str(resources.files("transformer"))) / "embedded"
-    for first, second in ((source, target), (target, source)):
-        path = folder / f"{first}-{second}.tsv.xz"
-        if path.is_file():
-            return path, first == target
-    raise ValueError(
-        f"The embedded corpus has no {source}-{target}; it is en-de (either way). Set "
-        f"data.source_language and data.target_language, or name another data.corpus."
-    )
+def _check_embedded(source: str, target: str) -> None:
+    """Raises ValueError unless these are its languages."""
+    if {source, target} != EMBEDDED_COLUMNS.keys():
+        raise ValueError(
+            f"The embedded corpus has no {source}-{target}; it is en-de (either way). Set "
+            f"data.source_language and data.target_language, or name another data.corpus."
+        )
 
 
 def _load_embedded(split: str, source: str, target: str) -> Pairs:
-    """Returns the pairs of a split of the embedded corpus, in either direction."""
-    path, is_reversed = _embedded_file(source, target)
-    lines = decode_text(lzma.decompress(path.read_bytes())).lines
-    rows = [line.split("\t") for line in lines]
+    """Returns the pairs of a split; raises ValueError if there is no such one."""
+    _check_embedded(source, target)
+    rows = [line.split("\t") for line in read_text(EMBEDDED).lines]
     splits = list(dict.fromkeys(row[0] for row in rows))
     if split not in splits:
         raise ValueError(f"The embedded corpus has the splits {', '.join(splits)}, not '{split}'.")
-    pairs = [(row[1], row[2]) for row in rows if row[0] == split]
-    return [(b, a) for a, b in pairs] if is_reversed else pairs
+    first, second = EMBEDDED_COLUMNS[source], EMBEDDED_COLUMNS[target]
+    return [(row[first], row[second]) for row in rows if row[0] == split]

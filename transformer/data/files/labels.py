@@ -1,9 +1,8 @@
 """The classes of a run, by name and by number; saved beside its checkpoints."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Self
 
 import numpy as np
@@ -44,15 +43,15 @@ class Labels:
     @classmethod
     def load(cls, folder: epath.Path) -> Self:
         """Reads the classes of a work directory; raises ValueError if they are missing or bad."""
-        return cls.parse(partial(read_file, folder / FILE), folder)
+        return cls.parse(read_file(folder / FILE), folder)
 
     @classmethod
-    def parse(cls, read: Callable[[], bytes], folder: epath.Path) -> Self:
-        """Returns the classes in what `read` returns; folder: where it is, for messages."""
+    def parse(cls, content: bytes, folder: epath.Path) -> Self:
+        """Returns the classes in the content of a file; folder: where it is, for messages."""
         try:
-            labels = cls(**json.loads(read()))
+            labels = cls(**json.loads(content))
             if not isinstance(labels.names, list) or len(set(labels.names)) < len(labels.names):
                 raise TypeError("names must be a list without repetition")
             return labels
-        except (OSError, TypeError, ValueError) as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(f"{folder / FILE} does not hold the classes: {error}.") from None

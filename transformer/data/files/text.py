@@ -164,17 +164,8 @@ class Text(NamedTuple):
 
 def read_text(path: PathLike) -> Text:
     """Reads a whole file, or standard input for "-"; raises ValueError if that fails."""
-    return _read(open_lines(path))
-
-
-def decode_text(data: bytes, name: str = "input") -> Text:
-    """Decodes bytes as `read_text` decodes a file; `repairs` calls them `name`."""
-    return _read(Lines(io.BytesIO(data), name))
-
-
-def _read(lines: Lines) -> Text:
-    texts = list(lines)
-    return Text(texts, lines.repairs())
+    lines = open_lines(path)
+    return Text(list(lines), lines.repairs())
 
 
 def is_readable(path: PathLike) -> bool:

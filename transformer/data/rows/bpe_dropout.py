@@ -87,8 +87,7 @@ class BpeDropout:
         keys = mix(np.repeat(keys, num_words) + nth.astype(np.uint64) * np.uint64(STEP))
         words = self.segment(Ragged(ids, starts, np.diff(starts, append=len(ids))), keys)
         flat, lengths = words.gather(np.arange(len(words)))
-        lengths = np.add.reduceat(lengths, first_words)
-        return Ragged(flat, np.cumsum(lengths) - lengths, lengths)
+        return Ragged.from_lengths(flat, np.add.reduceat(lengths, first_words))
 
     def segment(self, words: Ragged, keys: np.ndarray) -> Ragged:
         """Returns other segmentations of the same words.
@@ -125,16 +124,12 @@ class BpeDropout:
             narrower, width = width, max(width + 1, int(width * WIDER))
             group = np.flatnonzero((num_characters > narrower) & (num_characters <= width))
             symbols = np.full((len(group), width + 2), self.num_pieces, np.int32)
-            places = np.arange(width)
-            symbols[:, 1:-1][places < num_characters[group, None]] = words.gather(group)[0]
+            is_used = np.arange(width) < num_characters[group, None]
+            symbols[:, 1:-1][is_used] = words.gather(group)[0]
             symbols = self._merge(symbols, keys[group])
             used = symbols != self.num_pieces
             words.lengths[group] = used.sum(1)
-            places = np.arange(used.sum()) + np.repeat(
-                words.starts[group] - np.cumsum(words.lengths[group]) + words.lengths[group],
-                words.lengths[group],
-            )
-            words.flat[places] = symbols[used]
+            words.flat[words.places(group)] = symbols[used]
 
     def _merge(self, symbols: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """Merges two symbols of each word at a time until none are left that may be merged.

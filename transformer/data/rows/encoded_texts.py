@@ -35,7 +35,7 @@ def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], model: ModelConfig)
     ends = np.flatnonzero(ids == eos)[last_sides] + 1
     starts = np.concatenate([[0], ends])[:-1].astype(np.int64)
     lengths = ends - starts + 1
-    return Ragged(np.insert(ids, starts, bos), np.cumsum(lengths) - lengths, lengths)
+    return Ragged.from_lengths(np.insert(ids, starts, bos), lengths)
 
 
 def encode_words(

@@ -42,9 +42,9 @@ class MaskedBatch(NamedTuple):
     @classmethod
     def zeros(cls, num_rows: int, length: int, rate: float) -> Self:
         """Returns `num_rows` empty rows of `length`, for shapes only."""
-        lengths = [length] * 4 + [most_to_guess(length, rate)] * 3
-        arrays = [np.zeros((num_rows, n), np.int32) for n in lengths]
-        return cls(*arrays[:-1], arrays[-1].astype(np.float32))
+        ids = np.zeros((num_rows, length), np.int32)
+        guesses = np.zeros((num_rows, most_to_guess(length, rate)), np.int32)
+        return cls(ids, ids, ids, ids, guesses, guesses, guesses.astype(np.float32))
 
 
 def most_to_guess(length: int, rate: float) -> int:

@@ -38,17 +38,18 @@ class Ragged:
         for start in counted(starts, "tokenising", len(sentences), CHUNK) if starts[1:] else starts:
             chunks.append(tokenizer.encode_flat(sentences[start : start + CHUNK]))
         flat, lengths = map(np.concatenate, zip(*chunks, strict=True))
-        return cls._from_lengths(flat, lengths)
+        return cls.from_lengths(flat, lengths)
 
     @classmethod
     def from_lists(cls, sentences: Sequence[Iterable[int]]) -> Self:
         """Takes one list of ids per sentence."""
         lists = [list(ids) for ids in sentences]
         flat = np.fromiter(chain.from_iterable(lists), np.int32)
-        return cls._from_lengths(flat, [len(ids) for ids in lists])
+        return cls.from_lengths(flat, [len(ids) for ids in lists])
 
     @classmethod
-    def _from_lengths(cls, flat: np.ndarray, lengths: np.ndarray | list[int]) -> Self:
+    def from_lengths(cls, flat: np.ndarray, lengths: np.ndarray | list[int]) -> Self:
+        """Takes the ids of all sentences one after another, and the number of each one's."""
         array = np.asarray(lengths, np.int64)
         return cls(flat, np.cumsum(array) - array, array)
 
@@ -59,23 +60,25 @@ class Ragged:
     def gather(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns (the ids of the sentences at `indices`, one after another; their lengths, int64).
 
-        Of the sentences above, gather([2, 0]) is ([9, 2, 7, 8, 2], [2, 3]); into `flat` it looks
-        at 4 5 0 1 2.
+        Of the sentences above, gather([2, 0]) is ([9, 2, 7, 8, 2], [2, 3]).
         """
+        return self.flat[self.places(indices)], self.lengths[indices].astype(np.int64)
+
+    def places(self, indices: np.ndarray) -> np.ndarray:
+        """Returns where in `flat` the ids of the sentences are; of [2, 0] above: 4 5 0 1 2."""
         lengths = self.lengths[indices].astype(np.int64)
         shifts = self.starts[indices] - (np.cumsum(lengths) - lengths)
-        return self.flat[np.repeat(shifts, lengths) + np.arange(lengths.sum())], lengths
+        return np.repeat(shifts, lengths) + np.arange(lengths.sum())
 
     def copy(self, indices: np.ndarray) -> "Ragged":
         """Returns the sentences at `indices` with a `flat` of their own, which holds no others."""
-        flat, lengths = self.gather(indices)
-        return Ragged(flat, np.cumsum(lengths) - lengths, lengths)
+        return Ragged.from_lengths(*self.gather(indices))
 
     @classmethod
     def concatenate(cls, parts: Iterable["Ragged"]) -> Self:
         """Returns the sentences of all parts, of which each is `flat` from its start to its end."""
         flats, lengths = zip(*((part.flat, part.lengths) for part in parts), strict=True)
-        return cls._from_lengths(np.concatenate(flats), np.concatenate(lengths))
+        return cls.from_lengths(np.concatenate(flats), np.concatenate(lengths))
 
     def split_longer(self, length: int) -> "Ragged":
         """Returns the same ids in sentences of at most `length`: longer ones are cut into several.

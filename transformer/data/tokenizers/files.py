@@ -7,8 +7,7 @@ from etils import epath
 
 from transformer.config import TokenizerConfig
 from transformer.console import phase
-from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer
-from transformer.data.tokenizers.huggingface_json import train_byte_level
+from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer, train_byte_level
 from transformer.data.tokenizers.lists import (
     CharacterTokenizer,
     PieceListTokenizer,

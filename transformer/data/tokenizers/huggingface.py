@@ -1,12 +1,20 @@
-"""The tokenizer of imported BERT and GPT-2 models: a file of the library `tokenizers`."""
+"""The tokenizers of imported BERT and GPT-2 models, and byte-level BPE that is learnt here.
 
+They are files of the library `tokenizers`, with the ids that they were published with.
+"""
+
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from transformer.data.files.text import SURROGATE
 from transformer.data.tokenizers.sentencepiece import Tokenizer, check_texts
 from transformer.optional_libraries import require
-from transformer.special_tokens import BOS, EOS, NUM_SPECIAL
+from transformer.special_tokens import NUM_SPECIAL, OWN_IDS, SPECIAL_NAMES, SpecialIds
+
+END = "<|endoftext|>"  # of GPT-2
+NUM_BYTES = 256
+IDS = "special_ids"  # in our files, which are those of the library but for this
 
 
 def parse_tokenizer(text: str) -> Any:
@@ -22,47 +30,40 @@ def parse_tokenizer(text: str) -> Any:
 
 
 class HuggingFaceTokenizer(Tokenizer):
-    """WordPiece or byte-level BPE with our control ids; `tokenizers_json.renumber` makes it.
+    """WordPiece or byte-level BPE; text: of a tokenizer.json.
 
-    Texts get the beginning that the file gives them (BERT: [CLS], which is BOS) and end with EOS.
-    "[SEP]" in a text is text: Hugging Face would take it for the end.
+    Texts get the beginning that the file gives them (BERT: [CLS]) and end with EOS. "[SEP]" in a
+    text is text: Hugging Face would take it for the end.
     """
 
     suffix = ".json"
 
-    def __init__(self, text: str) -> None:
-        """Takes the content of a tokenizer.json; raises ValueError if its ids are not ours."""
-        self._text, self._tokenizer = text, parse_tokenizer(text)
+    def __init__(self, text: str, special: SpecialIds = OWN_IDS) -> None:
+        """Raises ValueError if anything but BOS stands before a text, or but EOS behind it."""
+        self.text, self.special, self._tokenizer = text, special, parse_tokenizer(text)
         self._tokenizer.encode_special_tokens = True  # as text
+        self._vocab_size = 1 + max(self._tokenizer.get_vocab().values(), default=-1)
         added = self._tokenizer.encode("").ids
-        names = self.pieces(range(NUM_SPECIAL)) if self.vocab_size > NUM_SPECIAL else [None]
-        is_dense = {*self._tokenizer.get_vocab().values()} == {*range(self.vocab_size)}
-        if not is_dense or added not in ([], [EOS], [BOS, EOS]) or self._makes_control_ids(names):
+        if added not in ([], [special.eos], [special.bos, special.eos]):
             raise ValueError(
-                f"A tokenizer.json must keep the ids 0 to {NUM_SPECIAL - 1} for control tokens and "
-                f"put none but {BOS} before a text and {EOS} behind it; import the model again."
+                f"A tokenizer.json must put none but {special.bos} before a text and {special.eos} "
+                f"behind it; import the model again."
             )
         self._start = added[:-1]
         self.line_breaks_are_text = "\n" in self.decode(self.encode(["a\nb"])[0])
 
-    def _makes_control_ids(self, names: Sequence[str | None]) -> bool:
-        encoded = (self._tokenizer.encode(name, add_special_tokens=False) for name in names if name)
-        return None in names or any(
-            min(text.ids, default=NUM_SPECIAL) < NUM_SPECIAL for text in encoded
-        )
-
     @property
     def vocab_size(self) -> int:
-        return self._tokenizer.get_vocab_size()
+        return self._vocab_size
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences, "encode")
         texts = [SURROGATE.sub("\ufffd", sentence) for sentence in sentences]
         encoded = self._tokenizer.encode_batch(texts, add_special_tokens=False)
-        return [[*self._start, *text.ids, EOS] for text in encoded]
+        return [[*self._start, *text.ids, self.special.eos] for text in encoded]
 
     def decode(self, ids: Iterable[int]) -> str:
-        ids = [i for i in self.without_control(ids) if i >= NUM_SPECIAL]
+        ids = [i for i in self.without_control(ids) if i != self.special.mask]
         return self._tokenizer.decode(ids, skip_special_tokens=False)
 
     def join_pieces(self, text: str) -> str:
@@ -75,9 +76,44 @@ class HuggingFaceTokenizer(Tokenizer):
     def from_bytes(cls, data: bytes) -> Self:
         """Reads what `to_bytes` wrote; raises ValueError for anything else."""
         try:
-            return cls(data.decode())
-        except UnicodeDecodeError:
-            raise ValueError("This is not a tokenizer.json: it is not UTF-8.") from None
+            content = json.loads(data)
+            special = SpecialIds(*map(int, content.pop(IDS, OWN_IDS)))
+        except (ValueError, RecursionError, TypeError, AttributeError):
+            raise ValueError("This is not a tokenizer.json; restore the file.") from None
+        return cls(json.dumps(content, ensure_ascii=False), special)
 
     def to_bytes(self) -> bytes:
-        return self._text.encode()
+        content = {IDS: self.special, **json.loads(self.text)}
+        return json.dumps(content, ensure_ascii=False).encode()
+
+
+def train_byte_level(texts: Sequence[str], vocab_size: int) -> HuggingFaceTokenizer:
+    """Learns a byte-level BPE vocabulary of at most `vocab_size` tokens from texts, as GPT-2's.
+
+    Raises ValueError if the bytes alone are more, or if `tokenizers` is not installed.
+    """
+    fewest = NUM_BYTES + NUM_SPECIAL
+    if vocab_size < fewest:
+        raise ValueError(
+            f"tokenizer.vocab_size ({vocab_size}) must be at least {fewest} with "
+            f"tokenizer.kind=byte_level: every byte is a token."
+        )
+    library = require("tokenizers")
+    tokenizer = byte_level(library.models.BPE())
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[END if name == "</s>" else name for name in SPECIAL_NAMES],
+        initial_alphabet=library.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return HuggingFaceTokenizer(tokenizer.to_str())
+
+
+def byte_level(model: Any, *, add_prefix_space: bool = False) -> Any:
+    """Returns the tokenizer of the library that splits text as GPT-2 does, with a model of BPE."""
+    library = require("tokenizers")
+    tokenizer = library.Tokenizer(model)
+    tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
+    tokenizer.decoder = library.decoders.ByteLevel()
+    return tokenizer

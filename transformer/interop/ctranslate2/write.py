@@ -1,7 +1,7 @@
 """Translation models as folders of CTranslate2, an engine for CPUs and GPUs with int8.
 
 The converted model computes the same: also ε and the table of positions are written. CTranslate2
-knows tokens by their text, so the vocabularies keep our order.
+knows tokens by their text, so the vocabularies keep their order.
 """
 
 import pathlib
@@ -27,7 +27,7 @@ from transformer.interop.writing import (
     vocabulary,
 )
 from transformer.optional_libraries import require
-from transformer.special_tokens import BOS, EOS, UNK
+from transformer.special_tokens import OWN_IDS, SpecialIds
 
 ACTIVATIONS = {
     "relu": "RELU",
@@ -65,7 +65,8 @@ def save_ctranslate2(model: PortableModel, folder: pathlib.Path, quantization: s
     refuse(unsupported, "CTranslate2", "use the format program or safetensors")
     length = max(MAX_INPUT_LENGTH, longest_translation(model.config))
     vocabularies = [vocabulary(tokenizer) for tokenizer in model.tokenizers]
-    spec = make_spec(model.config.model, model.params, vocabularies, length)
+    special = model.tokenizers[1].special
+    spec = make_spec(model.config.model, model.params, vocabularies, length, special)
     save_spec(spec, folder, quantization)
     for name, content in sentencepiece_files(model.tokenizers).items():
         (folder / name).write_bytes(content)
@@ -81,7 +82,7 @@ def _readme(model: PortableModel) -> str:
         kinds=[type(tokenizer).__name__ for tokenizer in model.tokenizers],
         start=[first_pieces(tokenizer) for tokenizer in model.tokenizers],
         joiner=getattr(target, "joiner", ""),
-        end=repr(target.pieces([EOS])[0]),
+        end=repr(target.pieces([target.special.eos])[0]),
         decoding=decoding,
         has_gnmt=is_gnmt(decoding),
         max_length=longest_translation(model.config),
@@ -110,12 +111,16 @@ def save_spec(spec: Any, folder: pathlib.Path, quantization: str = "") -> None:
 
 
 def make_spec(
-    config: ModelConfig, params: FlatParams, vocabularies: Sequence[list[str]], length: int
+    config: ModelConfig,
+    params: FlatParams,
+    vocabularies: Sequence[list[str]],
+    length: int,
+    special: SpecialIds = OWN_IDS,
 ) -> Any:
     """Returns the `TransformerSpec` of CTranslate2 with our parameters.
 
     vocabularies: the pieces of the source's and of the target's ids. length: of the table of
-    positions, beyond which nothing can be translated.
+    positions, beyond which nothing can be translated. special: of the target.
     """
     specs = require("ctranslate2.specs")
     spec = specs.TransformerSpec.from_config(
@@ -129,8 +134,8 @@ def make_spec(
     source, target = vocabularies
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
-    spec.config.bos_token = spec.config.decoder_start_token = target[BOS]
-    spec.config.eos_token, spec.config.unk_token = target[EOS], target[UNK]
+    spec.config.bos_token = spec.config.decoder_start_token = target[special.bos]
+    spec.config.eos_token, spec.config.unk_token = target[special.eos], target[special.unk]
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = config.norm_epsilon
     return spec

@@ -19,7 +19,7 @@ from transformer.interop.huggingface.one_stack import (
     untie,
     write_folder,
 )
-from transformer.interop.huggingface.tokens import TOKENS, read_bert_tokenizer, reorder_tokens
+from transformer.interop.huggingface.tokens import TOKENS, fit_rows, read_bert_tokenizer
 from transformer.interop.portable_model import FlatParams, PortableModel
 from transformer.interop.settings import (
     SettingsTable,
@@ -39,7 +39,6 @@ from transformer.interop.weights.name_table import (
     layers,
 )
 from transformer.registry import task_kind
-from transformer.special_tokens import PAD
 
 NAMES = {
     "hidden_size": "d_model",
@@ -87,7 +86,10 @@ NEXT_SENTENCE = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
 COPIES = ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias")
 POSITION_IDS = "embeddings.position_ids"  # 0, 1, 2, …
 PAIRS = "A tab in a text separates the two of a pair, whose token types are 0 and 1."
-BARE_IDS = "Texts are encoded as 1, first text, 2, and for a pair second text, 2, of token type 1."
+BARE_IDS = (
+    "Texts are encoded as {bos}, first text, {eos}, and for a pair second text, {eos}, of token "
+    "type 1."
+)
 
 
 def read(folder: PathLike) -> PortableModel:
@@ -104,9 +106,9 @@ def read(folder: PathLike) -> PortableModel:
         )
     model_settings = SETTINGS.read(settings)
     tensors = open_tensors(folder)
-    tokenizer, order = read_bert_tokenizer(folder)
+    tokenizer = read_bert_tokenizer(folder)
     config = config_of(model_settings, tensors)
-    params, notes = reorder_tokens(_read_params(config, tensors), order)
+    params, notes = fit_rows(_read_params(config, tensors), tokenizer.vocab_size)
     labels = Labels([])
     if config.task == "classification":
         labels = Labels(class_names(settings, len(params["classes/bias"])))
@@ -193,15 +195,15 @@ def write(model: PortableModel, folder: PathLike) -> list[str]:
     table = entries(config)
     params, softmax = untie(config.model, complete(config, model.params, table))
     params.setdefault(TOKEN_TYPES, np.zeros((2, config.model.d_model), np.float32))
-    tensors = name_table.write(table, params)
-    notes = [BARE_IDS] if config.model.token_types else []
+    tensors, special = name_table.write(table, params), model.tokenizers[0].special
+    notes = [BARE_IDS.format(**special._asdict())] if config.model.token_types else []
     settings = SETTINGS.write(config.model) | {
         "architectures": [kind],
         "model_type": "bert",
         "max_position_embeddings": len(params[POSITIONS]),
         "vocab_size": len(tensors[EMBEDDING]),
         "type_vocab_size": 2,
-        "pad_token_id": PAD,
+        "pad_token_id": special.pad,
         "tie_word_embeddings": softmax is None,
     }
     if is_classifier:

@@ -1,7 +1,6 @@
 """GPT-2's Hugging Face folders: read as causal language models, and written."""
 
 import json
-from collections.abc import Sequence
 
 import numpy as np
 from etils import epath
@@ -18,10 +17,8 @@ from transformer.interop.huggingface.one_stack import (
 )
 from transformer.interop.huggingface.tokens import (
     TOKENS,
-    gpt2_order,
-    is_byte_level,
+    fit_rows,
     read_gpt2_tokenizer,
-    reorder_tokens,
 )
 from transformer.interop.portable_model import FlatParams, PortableModel
 from transformer.interop.settings import (
@@ -31,9 +28,7 @@ from transformer.interop.settings import (
 )
 from transformer.interop.weights import name_table
 from transformer.interop.weights.files import open_tensors
-from transformer.interop.weights.folds import reorder_rows
 from transformer.interop.weights.name_table import Entry, layer_norm, layers
-from transformer.special_tokens import BOS, EOS, PAD, UNK
 
 SETTINGS = SettingsTable(
     names={
@@ -80,21 +75,13 @@ MASKS = ("attn.bias", "attn.masked_bias")  # of a layer in files of before 2023:
 
 
 def read(folder: PathLike) -> PortableModel:
-    """Reads a GPT2LMHeadModel or GPT2Model; raises ValueError for any other model.
-
-    Its vocabulary has no <pad>, <s> and <unk>: they get zeros and a bias that silences them.
-    """
+    """Reads a GPT2LMHeadModel or GPT2Model; raises ValueError for any other model."""
     model_settings = SETTINGS.read(read_settings(folder))
     model_settings["d_ff"] = model_settings["d_ff"] or 4 * model_settings["d_model"]
     tensors = open_tensors(folder)
-    tokenizer, order = read_gpt2_tokenizer(folder)
-    config = stack_config(
-        "language_model", **model_settings, norm="pre", output_bias=True
-    ).validate()
-    params = _read_params(config, tensors)
-    params[TOKENS[1]] = np.zeros(len(params[TOKENS[0]]), np.float32)
-    params, notes = reorder_tokens(params, order)
-    notes.append("The ids of <pad>, <s> and <unk> are new, with a bias that keeps them silent.")
+    tokenizer = read_gpt2_tokenizer(folder)
+    config = stack_config("language_model", **model_settings, norm="pre").validate()
+    params, notes = fit_rows(_read_params(config, tensors), tokenizer.vocab_size)
     return PortableModel(config, params, (tokenizer, tokenizer), notes=notes)
 
 
@@ -146,16 +133,15 @@ def fold_output_bias(
 def write(model: PortableModel, folder: PathLike) -> list[str]:
     """Writes a folder of GPT2LMHeadModel; returns what to know.
 
-    An imported vocabulary gets GPT-2's order of ids again. Raises ValueError, naming each, for
-    settings of the run that GPT-2 cannot have.
+    Raises ValueError, naming each, for settings of the run that GPT-2 cannot have.
     """
     config, tokenizer = model.config, model.tokenizers[0]
+    special = tokenizer.special
     needed = {"model.norm": "pre", "model.embedding_norm": False}
     check_holds("GPT2LMHeadModel", "language_model", config, needed)
-    is_theirs, vocab_size = is_byte_level(tokenizer), tokenizer.vocab_size
-    order = gpt2_order(vocab_size) if is_theirs else [*range(vocab_size)]
-    tensors, notes = _tensors(config, model.params, order)
-    notes += [] if is_theirs else ["A text begins with the id 2, which also ends each line."]
+    tensors, notes = _tensors(config, model.params)
+    if not tokenizer.line_breaks_are_text:
+        notes.append(f"A text begins with the id {special.eos}, which also ends each line.")
     settings = SETTINGS.write(config.model) | {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
@@ -163,24 +149,21 @@ def write(model: PortableModel, folder: PathLike) -> list[str]:
         "vocab_size": len(tensors["transformer.wte.weight"]),
         "tie_word_embeddings": SOFTMAX not in tensors,
         "embd_pdrop": config.model.dropout_rate,
-        "bos_token_id": order.index(EOS),
-        "eos_token_id": order.index(EOS),
+        "bos_token_id": special.eos,
+        "eos_token_id": special.eos,
     }
     notes = write_folder(folder, model, settings, tensors, notes)
     generation = {name: settings[name] for name in ("bos_token_id", "eos_token_id")}
-    silent = {} if is_theirs else {"suppress_tokens": [PAD, BOS, UNK]}
+    silent = {"suppress_tokens": special.silent} if special.silent else {}
     path = epath.Path(folder) / "generation_config.json"
     write_atomically(path, json.dumps(generation | silent, indent=2) + "\n")
     return notes
 
 
-def _tensors(
-    config: Config, params: FlatParams, order: Sequence[int]
-) -> tuple[dict[str, np.ndarray], list[str]]:
+def _tensors(config: Config, params: FlatParams) -> tuple[dict[str, np.ndarray], list[str]]:
     """Returns (their tensors, notes); the softmax has a table of its own only where it must."""
     table = entries(config.model.num_layers)
     params = complete(config, params, table)
-    params |= {name: reorder_rows(params[name], order) for name in TOKENS if name in params}
     bias = params.pop(TOKENS[1], np.zeros(1, np.float32))
     params, softmax = untie(config.model, params)
     is_folded = bool(np.ptp(bias))  # a bias that all ids share changes no probability

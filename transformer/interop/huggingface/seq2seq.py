@@ -1,7 +1,7 @@
 """Reads Hugging Face's translation models: Marian (OPUS-MT), M2M100 and NLLB, and mBART-50.
 
-What differs from our model is folded into the weights: the order of rows and columns, and rows that
-no token has.
+What differs from our model is folded into the weights: the order of columns, and what a search may
+not find. Tokens keep their ids.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,12 @@ from transformer.interop.settings import SettingsTable, is_count, name_languages
 from transformer.interop.weights.files import open_tensors
 from transformer.interop.weights.folds import (
     NEVER,
+    check_rows,
     interleaved_columns,
     permute_array,
-    reorder_vocabulary,
     sinusoid_table,
 )
 from transformer.interop.weights.name_table import Entry, Tensors, read, translation_stacks
-from transformer.special_tokens import BOS, EOS, PAD
 
 OFFSET = 2  # rows of mBART's position table before that of the first token
 ROUNDING = 0.005  # of sinusoids in bfloat16
@@ -118,20 +117,21 @@ def _read_positions(kind: str, model: ModelConfig, tensors: Tensors) -> None:
 def _read_params(
     settings: Mapping[str, Any], model: ModelConfig, vocabulary: Vocabulary, tensors: Tensors
 ) -> FlatParams:
-    """Returns the parameters with our order of rows and columns."""
+    """Returns the parameters with our order of columns."""
     is_sinusoidal = model.positions != "learned"
     columns = interleaved_columns(model.d_model) if is_sinusoidal else np.arange(model.d_model)
-    bias, order = f"{SOFTMAX[model.embedding_sharing]}/bias", vocabulary.orders[1]
-    silenced = [order.index(word) for word in silenced_words(settings) if word in order]
-    if order[BOS] in (order[PAD], order[EOS]):
-        silenced.append(BOS)  # a copy of theirs, which would be found in its stead
+    bias, target = f"{SOFTMAX[model.embedding_sharing]}/bias", vocabulary.tokenizers[1]
+    silenced = [word for word in silenced_words(settings) if word < target.vocab_size]
+    if target.special.bos == target.special.pad:
+        silenced.append(target.special.bos)  # whose row is the start's
 
     def change(name: str, array: np.ndarray) -> np.ndarray:
         if name.endswith("_positions/table"):
             return array[OFFSET:] if settings["model_type"] == "mbart" else array
         array = array.reshape(-1) if name == bias else array
-        array = reorder_vocabulary(name, array, vocabulary.orders)
+        check_rows(name, array, vocabulary.tokenizers)
         if name == bias:
+            array = array.copy()
             array[silenced] = NEVER
         return permute_array(name, array, columns) if is_sinusoidal else array
 
@@ -141,7 +141,7 @@ def _read_params(
     if "final_logits_bias" not in tensors:  # M2M100
         table = [entry for entry in table if entry.ours != bias]
     params = read(table, tensors, ignored=ignored, change=change)
-    return {bias: change(bias, np.zeros(max(order) + 1, np.float32))} | params
+    return {bias: change(bias, np.zeros(target.vocab_size, np.float32))} | params
 
 
 def read_seq2seq_settings(folder: epath.Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The vocabularies of Hugging Face's translation models, with our order of ids."""
+"""The vocabularies of Hugging Face's translation models."""
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
@@ -11,6 +11,7 @@ from transformer.data.corpora.languages import M2M100, MBART50, NLLB, WMT21
 from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import read_sentencepiece
 from transformer.interop.settings import read_settings
+from transformer.special_tokens import SpecialIds
 
 FAIRSEQ_CONTROL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3 of all of them but Marian
 SENTENCEPIECE = "sentencepiece.bpe.model"
@@ -18,14 +19,9 @@ SENTENCEPIECE = "sentencepiece.bpe.model"
 
 @dataclass
 class Vocabulary:
-    """Both tokenizers of a model, and where their rows lie in its tables.
-
-    orders: of source and target, for each id of ours theirs, or -1 for one that they do not have.
-    languages: their names, "" where the folder does not say.
-    """
+    """Both tokenizers of a model; languages: their names, "" where the folder does not say."""
 
     tokenizers: tuple[PieceListTokenizer, PieceListTokenizer]
-    orders: tuple[list[int], list[int]]
     languages: tuple[str, str]
     notes: list[str] = field(default_factory=list)
 
@@ -66,10 +62,9 @@ def read_vocabulary(
         _chosen(flag, name, known)
         for flag, name in zip(("source_language", "target_language"), languages, strict=True)
     ]
-    order = _order(pieces, settings)
-    ours = _our_pieces(pieces, order)
-    source, target = (PieceListTokenizer(sentencepiece, ours, [piece]) for piece in chosen)
-    return Vocabulary((source, target), (order, order), languages, notes)
+    special = _special_ids(pieces, settings)
+    source, target = (PieceListTokenizer(sentencepiece, pieces, [p], special) for p in chosen)
+    return Vocabulary((source, target), languages, notes)
 
 
 def _fairseq_pieces(folder: epath.Path, sentencepiece: bytes, added: Sequence[str]) -> list[str]:
@@ -117,16 +112,19 @@ def _read_marian(
     lists = _read_list(folder, "vocab.json"), _read_list(folder, target_file)
     gaps = {piece for pieces in lists for piece in pieces if piece.startswith("<unused ")}
     source_pieces, target_pieces = map(_padded, lists, (num_source, num_target))
-    target_order = _order(target_pieces, settings)
-    source_order = _source_order(source_pieces) if has_two else target_order
+    special = _special_ids(target_pieces, settings)
+    source_special = special
+    if has_two:
+        pad, end, unknown = (_id_of(name, source_pieces) for name in ("<pad>", "</s>", "<unk>"))
+        source_special = SpecialIds(pad, pad, end, unknown, unknown)
     first, notes = first_of_marian(languages[1], source_pieces)
     if gaps:
         notes.append(f"The vocabulary has no piece for {len(gaps)} of its ids: no text has them.")
-    source = PieceListTokenizer(models[0], _our_pieces(source_pieces, source_order), first)
-    target = PieceListTokenizer(models[1], _our_pieces(target_pieces, target_order))
+    source = PieceListTokenizer(models[0], source_pieces, first, source_special)
+    target = PieceListTokenizer(models[1], target_pieces, special=special)
     named = about.get("source_lang"), about.get("target_lang")
     names = [given or name or "" for given, name in zip(languages, named, strict=True)]
-    return Vocabulary((source, target), (source_order, target_order), (names[0], names[1]), notes)
+    return Vocabulary((source, target), (names[0], names[1]), notes)
 
 
 def first_of_marian(language: str, pieces: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -142,38 +140,24 @@ def first_of_marian(language: str, pieces: Sequence[str]) -> tuple[list[str], li
     ]
 
 
-def _order(pieces: Sequence[str], settings: Mapping[str, Any]) -> list[int]:
-    """Returns their id of each id of ours: pad, start, end, unknown, the rest.
-
-    Where they start with pad or with the end, as most do, that row comes twice.
-    """
-    pad, start = settings["pad_token_id"], settings["decoder_start_token_id"]
-    control = [pad, start, settings["eos_token_id"], _id_of("<unk>", pieces)]
+def _special_ids(pieces: Sequence[str], settings: Mapping[str, Any]) -> SpecialIds:
+    """Returns the control ids; the decoder starts with <pad> or the end in most models."""
+    unknown = _id_of("<unk>", pieces)
+    names = "pad_token_id", "decoder_start_token_id", "eos_token_id"
+    pad, start, end = control = [settings[name] for name in names]
     is_known = min(control) >= 0 and max(control) < len(pieces)
-    if not is_known or (pieces[pad], pieces[control[2]]) != ("<pad>", "</s>"):
+    if not is_known or (pieces[pad], pieces[end]) != ("<pad>", "</s>"):
         raise ValueError(
             f"config.json and the vocabulary do not fit: pad_token_id={pad}, "
-            f"decoder_start_token_id={start} and eos_token_id={control[2]} of {len(pieces)} pieces."
+            f"decoder_start_token_id={start} and eos_token_id={end} of {len(pieces)} pieces."
         )
-    return [*control, *(i for i in range(len(pieces)) if i not in control)]
-
-
-def _source_order(pieces: Sequence[str]) -> list[int]:
-    """Returns their id of each id of ours where the source has a vocabulary alone: BOS may lack."""
-    pad, end, unknown = (_id_of(piece, pieces) for piece in ("<pad>", "</s>", "<unk>"))
-    control = [pad, pieces.index("<s>") if "<s>" in pieces else -1, end, unknown]
-    return [*control, *(i for i in range(len(pieces)) if i not in control)]
+    return SpecialIds(pad, start, end, unknown, unknown)
 
 
 def _id_of(piece: str, pieces: Sequence[str]) -> int:
     if piece not in pieces:
         raise ValueError(f"The vocabulary has no piece {piece}; restore its file.")
     return pieces.index(piece)
-
-
-def _our_pieces(pieces: Sequence[str], order: Sequence[int]) -> list[str]:
-    ours = [pieces[i] if i >= 0 else "<s>" for i in order]
-    return [ours[0], "<s>", *ours[2:]] if ours[1] in (ours[0], ours[2]) else ours
 
 
 def _padded(pieces: Sequence[str], num_rows: int) -> list[str]:

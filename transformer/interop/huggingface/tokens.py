@@ -1,4 +1,4 @@
-"""The vocabulary of BERT's and GPT-2's Hugging Face folders, with our order of ids."""
+"""The vocabularies of BERT's and GPT-2's Hugging Face folders: read, and written."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,46 +7,51 @@ from typing import Any
 from etils import epath
 
 from transformer.data.tokenizers.files import Tokenizer
-from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer
-from transformer.data.tokenizers.huggingface_json import BERT, GPT2, bert_json, gpt2_json, renumber
+from transformer.data.tokenizers.huggingface import (
+    END,
+    HuggingFaceTokenizer,
+    byte_level,
+    parse_tokenizer,
+)
 from transformer.files.storage import PathLike, write_atomically
 from transformer.interop.portable_model import FlatParams
 from transformer.interop.settings import read_settings
-from transformer.interop.weights.folds import NEVER, reorder_rows
-from transformer.special_tokens import EOS, NUM_SPECIAL
+from transformer.optional_libraries import require
+from transformer.special_tokens import SpecialIds
 
 TOKENS = "tokens/table/table", "tokens/table/bias"  # what has a row per id
-BERT_CONTROL = ("pad_token", "cls_token", "sep_token", "mask_token")  # settings that name them
+# The control tokens, in the order of `SpecialIds`: settings that name them, and BERT's.
+CONTROL = "pad_token", "cls_token", "sep_token", "unk_token", "mask_token"
+BERT = "[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"
 
 
-def read_bert_tokenizer(folder: PathLike) -> tuple[HuggingFaceTokenizer, list[int]]:
-    """Returns (tokenizer, order) as `renumber` does, of tokenizer.json or vocab.txt."""
+def read_bert_tokenizer(folder: PathLike) -> HuggingFaceTokenizer:
+    """Reads tokenizer.json or vocab.txt; raises ValueError if neither is there and whole."""
     folder = epath.Path(folder)
     settings = _tokenizer_settings(folder)
-    names = [_content(settings.get(key)) for key in BERT_CONTROL]
-    control = [name or known for name, known in zip(names, BERT, strict=True)]
+    named = [_content(settings.get(key)) for key in CONTROL]
+    names = [name or usual for name, usual in zip(named, BERT, strict=True)]
     if (folder / "tokenizer.json").is_file():
-        return renumber(_read_text(folder, "tokenizer.json"), control)
+        return with_control_tokens(_read_text(folder, "tokenizer.json"), names)
     text = bert_json(
         _read_text(folder, "vocab.txt"),
         lowercase=settings.get("do_lower_case", True),
         strip_accents=settings.get("strip_accents"),
         tokenize_chinese_chars=settings.get("tokenize_chinese_chars", True),
     )
-    return renumber(text, control)
+    return with_control_tokens(text, names)
 
 
-def read_gpt2_tokenizer(folder: PathLike) -> tuple[HuggingFaceTokenizer, list[int]]:
-    """Returns (tokenizer, order) as `renumber` does, of tokenizer.json or two older files."""
+def read_gpt2_tokenizer(folder: PathLike) -> HuggingFaceTokenizer:
+    """Reads tokenizer.json or two older files; raises ValueError as `read_bert_tokenizer`."""
     folder = epath.Path(folder)
     settings = _tokenizer_settings(folder)
-    control = [*GPT2]
-    control[EOS] = _content(settings.get("eos_token")) or GPT2[EOS]
+    names = [_content(settings.get("eos_token")) or END] * len(CONTROL)
     if (folder / "tokenizer.json").is_file():
-        return renumber(_read_text(folder, "tokenizer.json"), control)
+        return with_control_tokens(_read_text(folder, "tokenizer.json"), names)
     files = [_read_text(folder, name) for name in ("vocab.json", "merges.txt")]
     text = gpt2_json(*files, add_prefix_space=settings.get("add_prefix_space", False))
-    return renumber(text, control)
+    return with_control_tokens(text, names)
 
 
 def _tokenizer_settings(folder: epath.Path) -> dict[str, Any]:
@@ -70,35 +75,103 @@ def _read_text(folder: epath.Path, name: str) -> str:
         raise ValueError(f"{folder / name} is not UTF-8; restore the file.") from None
 
 
-def reorder_tokens(params: FlatParams, order: Sequence[int]) -> tuple[FlatParams, list[str]]:
-    """Returns (the parameters with the rows of tokens in `order`, notes).
+def with_control_tokens(text: str, names: Sequence[str]) -> HuggingFaceTokenizer:
+    """Returns the tokenizer of a tokenizer.json; names: of its control tokens, as in `CONTROL`.
 
-    An id that is new (-1) gets zeros and the bias NEVER. Raises ValueError if the table lacks a
-    row.
+    Other added tokens are found in texts, [UNK] too. Raises ValueError for a file without these
+    tokens, or with another model than WordPiece or BPE.
+    """
+    tokenizer = parse_tokenizer(text)
+    content = json.loads(tokenizer.to_str())  # files of old versions do not name their types
+    if content["model"]["type"] not in ("WordPiece", "BPE"):
+        raise ValueError(
+            f"A tokenizer.json must hold a WordPiece or BPE vocabulary, not "
+            f"{content['model']['type']}: import a model of BERT's or GPT-2's kind."
+        )
+    ids = tokenizer.get_vocab(with_added_tokens=True)
+    if missing := [name for name in dict.fromkeys(names) if name not in ids]:
+        raise ValueError(
+            f"The vocabulary lacks {', '.join(missing)}: name the control tokens of this model, as "
+            f"its tokenizer_config.json does."
+        )
+    pad, bos, eos, _, mask = names
+    for token in content["added_tokens"]:
+        token["special"] = token["content"] in (pad, bos, eos, mask)
+    content["padding"] = content["truncation"] = None  # batches are made elsewhere
+    special = SpecialIds(*(ids[name] for name in names))
+    return HuggingFaceTokenizer(json.dumps(content, ensure_ascii=False), special)
+
+
+def bert_json(
+    vocabulary: str,
+    *,
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+    tokenize_chinese_chars: bool = True,
+) -> str:
+    """Returns the tokenizer.json of BERT's vocab.txt, which holds a token per line.
+
+    lowercase (do_lower_case there), strip_accents and tokenize_chinese_chars are settings of
+    tokenizer_config.json; strip_accents=None does as `lowercase` says.
+    """
+    library = require("tokenizers")
+    tokens = vocabulary.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    ids = {token: i for i, token in enumerate(tokens)}
+    if missing := [name for name in BERT if name not in ids]:
+        raise ValueError(
+            f"vocab.txt lacks {', '.join(missing)}: give that of a BERT model, a token per line."
+        )
+    _, start, end, unknown, _ = BERT
+    tokenizer = library.Tokenizer(library.models.WordPiece(ids, unk_token=unknown))
+    tokenizer.normalizer = library.normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=tokenize_chinese_chars,
+        strip_accents=strip_accents,
+        lowercase=lowercase,
+    )
+    tokenizer.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = library.decoders.WordPiece(prefix="##")
+    tokenizer.add_special_tokens([*BERT])
+    tokenizer.post_processor = library.processors.TemplateProcessing(
+        single=f"{start} $A {end}", special_tokens=[(start, ids[start]), (end, ids[end])]
+    )
+    return tokenizer.to_str()
+
+
+def gpt2_json(vocabulary: str, merges: str, *, add_prefix_space: bool = False) -> str:
+    """Returns the tokenizer.json of GPT-2's vocab.json and merges.txt.
+
+    add_prefix_space is a setting of tokenizer_config.json. Raises ValueError if a file is damaged.
+    """
+    lines = merges.replace("\r\n", "\n").split("\n")
+    pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
+    try:
+        model = require("tokenizers").models.BPE(json.loads(vocabulary), pairs)
+    except Exception:  # the library raises no other class
+        raise ValueError(
+            "vocab.json and merges.txt are not those of one GPT-2 vocabulary; restore the files."
+        ) from None
+    tokenizer = byte_level(model, add_prefix_space=add_prefix_space)
+    if model.token_to_id(END) is not None:
+        tokenizer.add_special_tokens([END])
+    return tokenizer.to_str()
+
+
+def fit_rows(params: FlatParams, num_tokens: int) -> tuple[FlatParams, list[str]]:
+    """Returns (the parameters with a row for each token, notes); ValueError if the table lacks one.
+
+    Tables can have more rows, so that their number is a multiple of 64.
     """
     num_rows = len(params[TOKENS[0]])
-    if max(order) >= num_rows:
+    if num_tokens > num_rows:
         raise ValueError(
-            f"The tokenizer has {max(order) + 1} tokens, the model rows for {num_rows}: they are "
-            f"not of one model."
+            f"The tokenizer has {num_tokens} tokens, the model rows for {num_rows}: they are not "
+            f"of one model."
         )
-    num_left = num_rows - len(set(order) - {-1})
-    notes = [f"{num_left} rows of the embedding stand for no token: left out."] if num_left else []
-    new_rows = dict(zip(TOKENS, (0.0, NEVER), strict=True))
-    return {
-        name: reorder_rows(array, order, new_rows[name]) if name in new_rows else array
-        for name, array in params.items()
-    }, notes
-
-
-def is_byte_level(tokenizer: Tokenizer) -> bool:
-    """Whether a tokenizer is GPT-2's: of its control ids only EOS stands for a token of theirs."""
-    return isinstance(tokenizer, HuggingFaceTokenizer) and tokenizer.encode([""]) == [[EOS]]
-
-
-def gpt2_order(vocab_size: int) -> list[int]:
-    """Returns our id of each id of theirs, whose last one is the end: 4 5 6 2 of 7."""
-    return [*range(NUM_SPECIAL, vocab_size), EOS]
+    left = num_rows - num_tokens
+    notes = [f"{left} rows of the embedding stand for no token: left out."] if left else []
+    rows = {name: params[name][:num_tokens] for name in TOKENS if name in params}
+    return params | rows, notes
 
 
 def write_tokenizer(
@@ -112,30 +185,14 @@ def write_tokenizer(
         name = f"tokenizer{tokenizer.suffix}"
         write_atomically(folder / name, tokenizer.to_bytes())
         return [f"{name} is the tokenizer of this package: Hugging Face cannot read it."]
-    text, names = tokenizer.to_bytes().decode(), tokenizer.pieces(range(NUM_SPECIAL))
-    if is_byte_level(tokenizer):
-        text, end = _in_their_order(text, tokenizer.vocab_size), names[EOS]
-        control = {"bos_token": end, "eos_token": end, "unk_token": end}
-    else:
-        control = dict(zip(BERT_CONTROL, names, strict=True))
-        control["unk_token"] = json.loads(text)["model"].get("unk_token")
+    control = dict(zip(CONTROL, tokenizer.pieces(tokenizer.special), strict=True))
+    inputs = ["input_ids", "attention_mask"]
+    if len(tokenizer.encode([""])[0]) == 1:  # no [CLS]: GPT-2's
+        control = dict.fromkeys(("bos_token", "eos_token", "unk_token"), control["sep_token"])
+    else:  # GPT-2 would add vectors of token types as well
+        inputs.append("token_type_ids")
     about = {"tokenizer_class": "PreTrainedTokenizerFast", **control, **settings}
-    inputs = ["input_ids", "attention_mask"]  # GPT-2 would add vectors of token types as well
-    about["model_input_names"] = inputs if is_byte_level(tokenizer) else [*inputs, "token_type_ids"]
-    write_atomically(folder / "tokenizer.json", text)
+    about["model_input_names"] = inputs
+    write_atomically(folder / "tokenizer.json", tokenizer.text)
     write_atomically(folder / "tokenizer_config.json", json.dumps(about, indent=2) + "\n")
     return []
-
-
-def _in_their_order(text: str, vocab_size: int) -> str:
-    """Returns a tokenizer.json with the ids of `gpt2_order`, without the tokens that we added."""
-    content = json.loads(text)
-    their_ids = {ours: theirs for theirs, ours in enumerate(gpt2_order(vocab_size))}
-    vocabulary = content["model"]["vocab"].items()
-    content["model"]["vocab"] = {token: their_ids[i] for token, i in vocabulary if i in their_ids}
-    content["added_tokens"] = [
-        token | {"id": their_ids[token["id"]]}
-        for token in content["added_tokens"]
-        if token["id"] in their_ids
-    ]
-    return json.dumps(content, ensure_ascii=False)

@@ -1,7 +1,7 @@
 """Writes translation models as folders of Hugging Face: MarianMTModel and MarianTokenizer.
 
-Ids become </s>, <unk>, the pieces, <pad>; columns of sinusoids become sin, sin, …, cos, cos, …,
-as MarianMT computes them.
+Tokens keep their ids; columns of sinusoids become sin, sin, …, cos, cos, …, as MarianMT computes
+them.
 """
 
 import json
@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 
 from transformer.data.tokenizers.lists import PieceListTokenizer
+from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.interop.huggingface.seq2seq import NAMES, entries
 from transformer.interop.portable_model import PortableModel
 from transformer.interop.settings import SettingsTable
 from transformer.interop.weights.files import save_tensors
 from transformer.interop.weights.folds import (
+    append_row,
+    has_token_rows,
     interleaved_columns,
     permute_model_axis,
     position_table,
-    reorder_vocabulary,
 )
 from transformer.interop.weights.name_table import write, zero_biases
 from transformer.interop.writing import (
@@ -34,7 +36,7 @@ from transformer.interop.writing import (
     unsupported_settings,
     vocabulary,
 )
-from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, SPECIAL_NAMES, UNK
+from transformer.special_tokens import SpecialIds
 
 MIN_POSITIONS = 512  # longer texts end in an IndexError there
 EPSILON = 1e-5  # of every layer normalisation there
@@ -42,30 +44,34 @@ EPSILON = 1e-5  # of every layer normalisation there
 
 @dataclass(frozen=True)
 class Ids:
-    """Our id of each of theirs, for (source, target), and whether both have one vocabulary."""
+    """The order in which tokens are written.
+
+    source, target: the id in the run of each id of the folder, -1 for a <pad> that the run has not.
+    special: the folder's ids of the target's control tokens.
+    are_shared: whether both languages have one vocabulary.
+    """
 
     source: list[int]
     target: list[int]
+    special: SpecialIds
     are_shared: bool
-
-    def theirs(self, token: int) -> int:
-        """Returns their id of a target's control token of ours."""
-        return self.target.index(token)
 
 
 def order_ids(model: PortableModel) -> Ids:
-    """Returns which id of ours each of theirs is.
+    """Returns the order of the run; but <pad> is first if the languages have two ids of it.
 
-    With one vocabulary <pad> is last, as in the published models; with two, which may differ in
-    size, it must have the same id in both.
+    MarianMT has a single id of <pad>, which must be below the sizes of both vocabularies.
     """
-    source, target = (vocabulary(tokenizer) for tokenizer in model.tokenizers)
-    rest = range(NUM_SPECIAL, len(target))
-    if source == target:
-        order = [EOS, UNK, BOS, *rest, PAD]
-        return Ids(order, order, are_shared=True)
-    source_order = [EOS, UNK, PAD, *range(NUM_SPECIAL, len(source))]
-    return Ids(source_order, [EOS, UNK, PAD, BOS, *rest], are_shared=False)
+    source, target = model.tokenizers
+    is_common = source.special.pad == target.special.pad >= 0
+
+    def order(tokenizer: Tokenizer) -> list[int]:
+        ids, pad = range(tokenizer.vocab_size), tokenizer.special.pad
+        return [*ids] if is_common else [pad, *(i for i in ids if i != pad)]
+
+    orders = order(source), order(target)
+    special = SpecialIds(*(orders[1].index(i) for i in target.special))
+    return Ids(*orders, special, vocabulary(source) == vocabulary(target))
 
 
 def save_marian(model: PortableModel, folder: Path) -> list[str]:
@@ -134,13 +140,13 @@ def _num_positions(model: PortableModel) -> int:
 def _settings(model: PortableModel, ids: Ids) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns config.json and generation_config.json."""
     config, decoding = model.config.model, model.config.decoding
-    pad, end, bos = (ids.theirs(token) for token in (PAD, EOS, BOS))
+    special = ids.special
     control = {
-        "bos_token_id": bos,
-        "decoder_start_token_id": bos,
-        "eos_token_id": end,
-        "forced_eos_token_id": end,
-        "pad_token_id": pad,
+        "bos_token_id": special.bos,
+        "decoder_start_token_id": special.bos,
+        "eos_token_id": special.eos,
+        "forced_eos_token_id": special.eos,
+        "pad_token_id": special.pad,
     }
     settings = SettingsTable(NAMES, {}, {}).write(config) | {
         "architectures": ["MarianMTModel"],
@@ -158,7 +164,7 @@ def _settings(model: PortableModel, ids: Ids) -> tuple[dict[str, Any], dict[str,
         **control,
     }
     search: dict[str, Any] = {
-        "bad_words_ids": [[pad], [bos]],
+        "bad_words_ids": [[i] for i in sorted({special.pad, special.bos} - {special.eos})],
         "max_length": _num_positions(model),
         "num_beams": decoding.beam_size,
         **control,
@@ -172,9 +178,11 @@ def _vocabulary_files(model: PortableModel, ids: Ids) -> dict[str, Any]:
     """Returns vocab.json, target_vocab.json if there are two, and tokenizer_config.json."""
 
     def numbered(side: int, order: Sequence[int]) -> dict[str, int]:
-        pieces = vocabulary(model.tokenizers[side])
-        return {pieces[ours]: theirs for theirs, ours in enumerate(order)}
+        pieces = [*vocabulary(model.tokenizers[side]), "<pad>"]  # the last for an order of -1
+        return {pieces[i]: number for number, i in enumerate(order)}
 
+    vocabularies = [numbered(0, ids.source), numbered(1, ids.target)]
+    names = [*vocabularies[1]]
     data = model.config.data
     about = {
         "tokenizer_class": "MarianTokenizer",
@@ -183,12 +191,12 @@ def _vocabulary_files(model: PortableModel, ids: Ids) -> dict[str, Any]:
         "model_max_length": _num_positions(model),
         "separate_vocabs": not ids.are_shared,
         "clean_up_tokenization_spaces": False,
-        "eos_token": SPECIAL_NAMES[EOS],
-        "pad_token": SPECIAL_NAMES[PAD],
-        "unk_token": SPECIAL_NAMES[UNK],
+        "eos_token": names[ids.special.eos],
+        "pad_token": names[ids.special.pad],
+        "unk_token": names[ids.special.unk],
     }
-    files = {"tokenizer_config.json": about, "vocab.json": numbered(0, ids.source)}
-    return files if ids.are_shared else files | {"target_vocab.json": numbered(1, ids.target)}
+    files = {"tokenizer_config.json": about, "vocab.json": vocabularies[0]}
+    return files if ids.are_shared else files | {"target_vocab.json": vocabularies[1]}
 
 
 def _tensors(model: PortableModel, ids: Ids) -> dict[str, np.ndarray]:
@@ -203,8 +211,9 @@ def _tensors(model: PortableModel, ids: Ids) -> dict[str, np.ndarray]:
             params[f"{side}_positions/table"] = table
         config = replace(config, positions="learned")
     params |= zero_biases(params, entries(config))
-    orders = ids.source, ids.target
-    params = {name: reorder_vocabulary(name, params[name], orders) for name in params}
+    for name in filter(has_token_rows, params):
+        order = ids.source if name.startswith("source") else ids.target
+        params[name] = append_row(name, params[name])[order]  # the last for a <pad> that is new
     tensors = write(entries(config), params)
     tensors["final_logits_bias"] = tensors["final_logits_bias"][None]
     return tensors

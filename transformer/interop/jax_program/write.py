@@ -72,6 +72,8 @@ def _readme(restored: Run, search: SearchOptions, files: Sequence[str]) -> str:
         checkpoint=restored.checkpoint,
         search=search,
         start=" ".join(first_pieces(target)),
+        source=restored.tokenizers[0].special,
+        target=target.special,
         files=files,
         has_text=all(file.endswith(readable) for file in files),
         has_lists=any(file.endswith(PieceListTokenizer.suffix) for file in files),

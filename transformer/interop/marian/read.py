@@ -5,7 +5,7 @@ vectors [1, n], layers count from 1.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,13 @@ from transformer.interop.settings import (
     parse_settings,
     read_settings,
 )
-from transformer.interop.weights.folds import interleaved_columns, permute_array, reorder_vocabulary
+from transformer.interop.weights.folds import (
+    append_row,
+    check_rows,
+    has_token_rows,
+    interleaved_columns,
+    permute_array,
+)
 from transformer.interop.weights.name_table import Entry, Words, read, translation_stacks
 
 SETTINGS = "special:model.yml"  # an array of the .npz: the text of the network's settings
@@ -75,8 +81,8 @@ def read_marian(
     """Reads a package. Raises ValueError for a damaged one, and for a model that we cannot hold.
 
     target_language: of a model that translates into several, "deu" where it has ">>deu<<".
-    Marian has neither <pad> nor <s>: they get rows of zeros, with which its decoder starts, and a
-    bias that keeps a search from writing them.
+    Marian has neither <pad> nor <s>: one token more, with a row of zeros, starts the decoder, and
+    its bias keeps a search from writing it.
     """
     folder = Path(folder)
     decoder = read_settings(folder, "decoder.yml")
@@ -91,7 +97,7 @@ def read_marian(
         config = _config_of(model_settings, decoder, vocabulary)
         params = read(_entries(config.model, settings), _with_one_softmax(tensors, settings))
         tensors.clear()  # so that folding frees each array
-        _fold(params, vocabulary.orders, interleaved_columns(config.model.d_model))
+        _fold(params, vocabulary, interleaved_columns(config.model.d_model))
     except ValueError as error:
         raise ValueError(f"{model_file}: {error}") from None
     notes = [*vocabulary.notes, *_notes(folder, decoder, config.data)]
@@ -254,14 +260,12 @@ def _layer(norm: str) -> dict[str, str]:
     return names
 
 
-def _fold(params: FlatParams, orders: Sequence[Sequence[int]], columns: np.ndarray) -> None:
-    """Changes Marian's arrays to ours in their place, one at a time: only one is there twice.
-
-    orders: of source and target, for each of our ids Marian's; -1 for a new one.
-    """
+def _fold(params: FlatParams, vocabulary: Vocabulary, columns: np.ndarray) -> None:
+    """Changes Marian's arrays to ours in their place, one at a time: only one is there twice."""
     for name, array in params.items():
         array = array if name.endswith(("kernel", "table")) else array.reshape(-1)
-        array = reorder_vocabulary(name, array, orders)
+        array = append_row(name, array) if has_token_rows(name) else array  # of <pad>
+        check_rows(name, array, vocabulary.tokenizers)
         params[name] = permute_array(name, array, columns)
 
 
@@ -269,7 +273,7 @@ def _notes(folder: Path, decoder: Mapping[str, Any], data: DataConfig) -> list[s
     notes = [
         f"Marian does not name the languages; the run says {data.source_language} to "
         f"{data.target_language}.",
-        "Rows of zeros were added for <pad> and <s>, which Marian does not have.",
+        "A row of zeros was added for <pad>, with which the decoder starts.",
     ]
     if not decoder.get("allow-unk"):
         notes.append("Marian never writes <unk>; a search of ours may, and leaves it out of text.")

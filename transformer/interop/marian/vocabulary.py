@@ -9,7 +9,7 @@ from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import read_sentencepiece
 from transformer.files.reading import read_file
 from transformer.interop.huggingface.seq2seq_vocabulary import Vocabulary, first_of_marian
-from transformer.special_tokens import NUM_SPECIAL, SPECIAL_NAMES
+from transformer.special_tokens import SpecialIds
 
 ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 LETTERS: dict[str, str] = dict(
@@ -20,17 +20,26 @@ COMPLEX_KEY = re.compile(rb"^\? (.*)\n: ", re.MULTILINE)
 
 @dataclass(frozen=True)
 class _Side:
-    """A language: how text is split, the pieces by our ids, and Marian's id of each, or -1."""
+    """A language: how text is split, and the pieces by their ids."""
 
     file: Path
     model: bytes
     pieces: list[str]
-    order: list[int]
 
     def tokenizer(self, first: Sequence[str] = ()) -> PieceListTokenizer:
-        """Returns the tokenizer that begins every text with the pieces `first`."""
+        """Returns the tokenizer that begins every text with the pieces `first`.
+
+        Marian has neither <pad> nor <s>: one more piece stands for both, as in Hugging Face's
+        models of Marian.
+        """
         try:
-            return PieceListTokenizer(self.model, self.pieces, first)
+            end, unknown = (self.pieces.index(name) for name in ("</s>", "<unk>"))
+        except ValueError:
+            raise ValueError(f"{self.file}: it has no </s> or no <unk>; restore it.") from None
+        pad = len(self.pieces)
+        special = SpecialIds(pad, pad, end, unknown, unknown)
+        try:
+            return PieceListTokenizer(self.model, [*self.pieces, "<pad>"], first, special)
         except ValueError as error:
             raise ValueError(f"{self.file}: {error}") from None
 
@@ -95,7 +104,7 @@ def read_vocabularies(
     tokenizers = source.tokenizer(first), target.tokenizer()
     if tokenizers[0].to_bytes() == tokenizers[1].to_bytes():
         tokenizers = tokenizers[:1] * 2
-    return Vocabulary(tokenizers, (source.order, target.order), languages, notes)
+    return Vocabulary(tokenizers, languages, notes)
 
 
 def _read_side(vocabulary: Path, model_file: Path) -> _Side:
@@ -111,20 +120,6 @@ def _read_side(vocabulary: Path, model_file: Path) -> _Side:
             names = read_vocab_yml(read_file(vocabulary))
         else:
             raise ValueError("Marian's vocabularies must be .spm or .yml files.")
-        order = _our_order(names)
     except ValueError as error:
         raise ValueError(f"{vocabulary}: {error}") from None
-    pieces = [*SPECIAL_NAMES, *(names[theirs] for theirs in order[NUM_SPECIAL:])]
-    return _Side(vocabulary, model, pieces, order)
-
-
-def _our_order(names: list[str]) -> list[int]:
-    """Returns Marian's id for each of ours, -1 for <pad> and <s>, which Marian has not.
-
-    >>> _our_order(["</s>", "<unk>", "a", "b"])
-    [-1, -1, 0, 1, 2, 3]
-    """
-    controls = [names.index(name) for name in SPECIAL_NAMES[2:] if name in names]
-    if len(controls) != 2:
-        raise ValueError("The vocabulary has no </s> or no <unk>; restore the file.")
-    return [-1, -1, *controls, *(i for i in range(len(names)) if i not in controls)]
+    return _Side(vocabulary, model, names)

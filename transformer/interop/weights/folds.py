@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from transformer.config import ModelConfig
+from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.interop.portable_model import FlatParams
 
 # The bias of an id that no search may find; finite, as label smoothing takes a mean.
@@ -61,33 +62,22 @@ def model_axes(name: str) -> tuple[int, ...]:
     raise ValueError(f"{name} is no parameter of a model of this package.")
 
 
-def reorder_rows(array: np.ndarray, order: Sequence[int], new_row: float = 0.0) -> np.ndarray:
-    """Returns rows `order` of a table [V, D] or a bias [V]; -1 is a new row, of `new_row`.
-
-    >>> reorder_rows(np.array([10.0, 11.0, 12.0]), [2, -1, 0, 0])
-    array([12.,  0., 10., 10.])
-    """
-    indices = np.asarray(order)
-    rows = array[np.maximum(indices, 0)]
-    rows[indices < 0] = new_row
-    return rows
+def append_row(name: str, array: np.ndarray) -> np.ndarray:
+    """Returns a table [V, D] or bias [V] with a row for one more token, which no search finds."""
+    row = np.full((1, *array.shape[1:]), NEVER if name.endswith("bias") else 0.0, array.dtype)
+    return np.concatenate([array, row])
 
 
-def reorder_vocabulary(name: str, array: np.ndarray, orders: Sequence[Sequence[int]]) -> np.ndarray:
-    """Returns a parameter of a translation model; its rows, if they are tokens, are reordered.
+def has_token_rows(name: str) -> bool:
+    """Whether a parameter of a translation model has a row for each token."""
+    return name.split("/")[0].endswith(("_embedding", "softmax"))
 
-    orders: of source and target, as `reorder_rows` takes them. A new row is zeros, and as a bias
-    NEVER. Raises ValueError if there is not a row for every token.
-    """
-    part = name.split("/")[0]
-    if not part.endswith("_embedding") and part != "softmax":
-        return array
-    order = orders[0 if part.startswith("source") else 1]
-    if len(array) != max(order) + 1:
-        raise ValueError(
-            f"{name} has {len(array)} rows, but its vocabulary {max(order) + 1} pieces."
-        )
-    return reorder_rows(array, order, NEVER if name.endswith("bias") else 0.0)
+
+def check_rows(name: str, array: np.ndarray, tokenizers: Sequence[Tokenizer]) -> None:
+    """Raises ValueError unless a table or bias has a row for each token of its vocabulary."""
+    size = tokenizers[0 if name.startswith("source") else 1].vocab_size
+    if has_token_rows(name) and len(array) != size:
+        raise ValueError(f"{name} has {len(array)} rows, but its vocabulary {size} pieces.")
 
 
 def position_table(

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -14,6 +14,8 @@ class Batches(Protocol):
     For training there is one for every step from 0 on; it depends on the seed and the step alone.
 
     Rows of zeros must count for nothing: they are added until the devices share a batch evenly.
+    Batches that also have `part(step, start, stop)`, the same batch whose rows before `start` and
+    from `stop` on may be empty, are asked for the rows of a host alone.
     """
 
     @property
@@ -27,15 +29,6 @@ class Batches(Protocol):
         ...
 
     def __getitem__(self, step: int) -> Any: ...
-
-
-@runtime_checkable
-class BatchesInParts(Batches, Protocol):
-    """Batches of which a host may make its own rows alone; others are made as a whole."""
-
-    def part(self, step: int, start: int, stop: int) -> Any:
-        """Returns the batch of a step; rows before `start` and from `stop` on may be empty."""
-        ...
 
 
 def prefetch(
