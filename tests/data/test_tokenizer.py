@@ -234,32 +234,3 @@ def test_models_whose_pieces_may_cross_words_are_left_to_sentencepiece(options):
     expected = [[*ids, tokenizer.special.eos] for ids in processor.encode(TEXT)]
     assert tokenizer.encode(TEXT) == expected
     assert tokenizer.encode_flat(TEXT)[0].tolist() == [i for ids in expected for i in ids]
-
-
-def test_ready_made_pieces():
-    """Catches joins across words, the vocabulary's order, and new pieces without an id."""
-    tokenizer = PiecesTokenizer.train(["a@@ b c", "c d@@ e"], "@@")
-    assert tokenizer.pieces(range(tokenizer.vocab_size))[NUM_SPECIAL:] == [
-        *("c", "a@@", "b", "d@@", "e")
-    ]
-    assert back(tokenizer, "a@@ b  c d@@ e") == "ab c de"
-    assert back(tokenizer, "c a@@") == "c a"
-    assert tokenizer.encode(["c new"]) == [[NUM_SPECIAL, UNK, EOS]]
-    assert tokenizer.decode([UNK, NUM_SPECIAL, EOS, NUM_SPECIAL]) == "<unk> c"
-    assert tokenizer.join_pieces("x@@ y @@ z") == "xy z"
-    assert PiecesTokenizer.train(["a@@ b"], "").join_pieces("a@@ b") == "a@@ b"
-
-
-def test_pieces_survive_bytes():
-    """Catches a vocabulary that is read back shifted by one."""
-    tokenizer = PiecesTokenizer.train(["ä@@ b \ufffd ▁ #"], "@@")
-    again = PiecesTokenizer.from_bytes(tokenizer.to_bytes())
-    assert again.pieces(range(again.vocab_size)) == tokenizer.pieces(range(tokenizer.vocab_size))
-    assert again.join_pieces("ä@@ b") == "äb"
-
-
-@pytest.mark.parametrize("data", [b"", b"@@", b"@@\na\na", b"@@\n\xff"])
-def test_a_damaged_vocabulary_is_refused(data):
-    """Catches ids that two pieces share, and a run with no pieces."""
-    with pytest.raises(ValueError, match=r"^[^\n]*\.$"):
-        PiecesTokenizer.from_bytes(data)

@@ -8,6 +8,7 @@ import lzma
 import os
 import threading
 from itertools import count, islice
+from types import SimpleNamespace
 
 import jax
 import pytest
@@ -22,7 +23,6 @@ from transformer.files.parts import Parts
 from transformer.inference import file_job
 from transformer.inference.file_job import (
     COMPRESSORS,
-    Answerer,
     Chunk,
     answer_file,
     check_files,
@@ -326,17 +326,17 @@ def test_pipes_and_devices_are_written_to(tmp_path):
 # ---- answers of other tasks
 
 
-def answer(source, function, identity):
-    answerer = Answerer(answer=function, identity=identity)
-    answer_file(answerer, str(source), str(source.with_name("out")), chunk_lines=3)
+def answer(source, function):
+    model = SimpleNamespace(answers=function, identity=dict, num_truncated=0)
+    answer_file(model, str(source), str(source.with_name("out")), chunk_lines=3)
 
 
 def test_answers_are_one_line_each(source):
     """Catches answers with line breaks, and answers that move up by a line."""
-    answer(source, lambda texts: [f"{text[::-1]}\n" for text in texts], {})
+    answer(source, lambda texts: [f"{text[::-1]}\n" for text in texts])
     assert source.with_name("out").read_bytes() == BACKWARDS.replace(b"\n", b" \n")
-    with pytest.raises(ValueError, match="lines 1 to 3: the task gave 2 answers"):
-        answer(source, lambda texts: texts[1:], {})
+    with pytest.raises(ValueError, match="lines 1 to 3: the model gave 2 answers"):
+        answer(source, lambda texts: texts[1:])
 
 
 # ---- several hosts
@@ -433,7 +433,7 @@ def test_jsonl_holds_everything_as_it_is(source):
     wanted = {"source": "a", "target": "b", "score": -1.5, "log_prob": -2.0, "pieces": 1}
     assert json.loads(row) == wanted
     source.write_text("a")
-    answer(source, lambda texts: [AWKWARD], {})
+    answer(source, lambda texts: [AWKWARD][: len(texts)])
     assert 'd"\\\u2028\u0085\x00\x1c?{}' in source.with_name("out").read_text()
 
 

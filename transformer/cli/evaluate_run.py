@@ -70,10 +70,12 @@ def translate(flags: Any, run: WorkDir) -> None:
 def answer(flags: Any, run: WorkDir, config: Config) -> None:
     """Answers each line of --input by a run of another task."""
     check_files(flags.output, flags.input)
-    task, options = TASKS[config.task], flags.given(*ANSWER_OPTIONS)
-    answerer = task.load_answerer(run, flags.checkpoints, options, **flags.compute)
-    files = flags.input, flags.output
-    transformer.answer_file(answerer, *files, chunk_lines=flags.chunk_lines)
+    predictor = TASKS[config.task].predictor
+    if predictor is None:
+        raise ValueError("A run of this task takes no lines of text: leave out --input.")
+    model = predictor.from_checkpoint(run, flags.checkpoints, **flags.compute)
+    options = flags.given("chunk_lines", *ANSWER_OPTIONS)
+    transformer.answer_file(model, flags.input, flags.output, **options)
 
 
 def continue_prompt(flags: Any, run: WorkDir, *, is_first: bool) -> None:

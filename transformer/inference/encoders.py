@@ -1,5 +1,6 @@
 """What a trained encoder makes of examples: classes of texts or images, word labels, vectors."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -104,6 +105,14 @@ class Classifier(EncoderPredictor):
             answers[index] = probabilities
         return [self._classification(row) for row in answers.astype(float)]
 
+    def answers(self, lines: list[str], *, jsonl: bool = False) -> list[str]:
+        """Returns the class of each line, with `jsonl` the probabilities too."""
+        classes = self.classify(lines)
+        if not jsonl:
+            return [one.label for one in classes]
+        rows = ({"label": one.label, "probabilities": one.probabilities} for one in classes)
+        return [_json({"text": line} | row) for line, row in zip(lines, rows, strict=True)]
+
     def _apply(self, params: Params, batch: Batch | ImageBatch) -> jax.Array:
         """Returns probabilities [B, classes]."""
         logits: Any = self.model.apply({"params": params}, batch, deterministic=True)
@@ -170,10 +179,22 @@ class Tagger(EncoderPredictor):
             labels[index] = names + [NOT_SEEN] * (len(places) - len(names))
         return labels
 
+    def answers(self, lines: list[str], *, jsonl: bool = False) -> list[str]:
+        """Returns the labels of the words of each line, with `jsonl` the words too."""
+        labels = self.tag(lines)
+        if not jsonl:
+            return [" ".join(row) for row in labels]
+        pairs = zip(lines, labels, strict=True)
+        return [_json({"words": line.split(), "labels": row}) for line, row in pairs]
+
     def _apply(self, params: Params, batch: Batch) -> jax.Array:
         """Returns the class of each position, [B, S]."""
         logits: Any = self.model.apply({"params": params}, batch, deterministic=True)
         return logits.argmax(-1)
+
+
+def _json(row: dict[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False)
 
 
 class TextEncoder(EncoderPredictor):

@@ -119,7 +119,7 @@ def check_files(output: str, *files: str) -> None:
         folder = os.path.dirname(os.path.realpath(output))
         if os.path.isdir(output) or not os.path.isdir(folder):
             raise ValueError(f"--output must be a file in a folder that exists, not {output}.")
-    counts = [count_lines(path) for path in files]
+    counts = [count_lines(path) for path in files] if len(files) > 1 else []
     if None not in counts:
         _check_equal(files, counts)
 
@@ -159,8 +159,9 @@ class FileJob:
         is_typed = "-" in self.files and console.is_terminal(sys.stdin)
         if is_typed:
             console.ask_for_lines("a text")
-        idle = Phase(self.files[0], 0, time.monotonic)  # a row would lie over what is typed
-        with nullcontext(idle) if is_typed else phase(self.files[0]) as this:
+        name = files[0].name
+        idle = Phase(name, 0, time.monotonic)  # a row would lie over what is typed
+        with nullcontext(idle) if is_typed else phase(name) as this:
             progress = JobProgress(files, this)
             if stream:
                 sizes = repeat(1) if is_typed else stream_sizes(self.chunk_lines)
@@ -315,17 +316,7 @@ def translate_file(
     answer(Chunk(0, 0, [], [] if companion else None))  # refuses impossible options
     identity = translator.identity() | form | {"options": options, "prefixes": bool(prefixes)}
     files = [input, companion] if companion else [input]
-    before = translator.num_truncated
-    FileJob(files, output, answer, identity, chunk_lines).run()
-    num_cut = translator.num_truncated - before
-    _warn_of_cut(num_cut, "sentence", "longer than the longest that the model takes, cut there")
-
-
-def _warn_of_cut(num_cut: int, line: str, cut: str) -> None:
-    """Warns of lines of which something is lost, on all hosts together, if there are any."""
-    total = sum(map(int, hosts.gather_from_hosts(str(num_cut).encode())))
-    if total:
-        say(f"warning: {quantity(total, line)} {cut}")
+    _run(FileJob(files, output, answer, identity, chunk_lines), translator, "sentence")
 
 
 def _translations(
@@ -340,33 +331,30 @@ def _translations(
     return [[best] for best in translator.translate(chunk.lines, **options)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answerer:
-    """What answers lines of text, and what its answers depend on.
+def answer_file(
+    model: Any, input: str, output: str = "", *, chunk_lines: int = CHUNK_LINES, **options: Any
+) -> None:
+    """Writes what a model answers to each line of a file, as `translate_file` does.
 
-    answer: returns one text for each line of a list; none may depend on the other lines.
-    identity: {name: value} of everything on which the answers depend, besides the lines; a job that
-      was stopped is resumed only if it is the same. `Predictor.identity` gives that of a model.
-    num_cut: returns how many lines so far were too long to be read whole.
-    cut: what happened to those, as what follows "2 texts": "longer than 64 tokens, cut there".
+    model: a `Predictor` with a method `answers`, of a list of lines to one text for each of them.
+    options: as that takes them, else ValueError.
     """
 
-    answer: Callable[[list[str]], Sequence[str]]
-    identity: dict[str, Any]
-    num_cut: Callable[[], int] = lambda: 0
-    cut: str = "cut"
-
-
-def answer_file(
-    answerer: Answerer, input: str, output: str = "", *, chunk_lines: int = CHUNK_LINES
-) -> None:
-    """Writes one line for each line of a text; the arguments are those of `FileJob`."""
-
     def answer(chunk: Chunk) -> Iterator[str]:
-        answers = answerer.answer(chunk.lines)
+        answers = model.answers(chunk.lines, **options)
         if len(answers) != len(chunk.lines):
-            raise ValueError(f"the task gave {len(answers)} answers; there must be one a line.")
+            raise ValueError(f"the model gave {len(answers)} answers; there must be one a line.")
         return (LINE_BREAKS.sub(" ", text) for text in answers)
 
-    FileJob([input], output, answer, answerer.identity, chunk_lines).run()
-    _warn_of_cut(answerer.num_cut(), "text", answerer.cut)
+    answer(Chunk(0, 0, []))  # refuses impossible options
+    identity = model.identity() | {"options": options}
+    _run(FileJob([input], output, answer, identity, chunk_lines), model, "text")
+
+
+def _run(job: FileJob, model: Any, line: str) -> None:
+    """Runs a job, and warns of lines of which something was lost, on all hosts together."""
+    before = model.num_truncated
+    job.run()
+    number = str(model.num_truncated - before).encode()
+    if total := sum(map(int, hosts.gather_from_hosts(number))):
+        say(f"warning: {quantity(total, line)} {model.truncation}")

@@ -106,6 +106,17 @@ class LanguageModel(Predictor):
         self.num_truncated += sum(num_given(n, num_pieces, self._window) < n for n in lengths)
         return [self.decode(up_to(ends, ids)) for ids in generated]
 
+    def answers(self, lines: list[str], **options: Any) -> list[str]:
+        """Returns the continuation of each line up to its end, alike however lines are divided."""
+        return self.generate(lines, one_line=True, full_batches=True, **options)
+
+    @property
+    def truncation(self) -> str:
+        return (
+            f"too long to be continued in the {self.config.data.row_length} tokens that the model "
+            f"sees: of those, only the last half of a window was given to it"
+        )
+
     def stream(
         self,
         prompt: str,

@@ -73,6 +73,11 @@ class Predictor:
         cast = None if params is None else cast_matrices(params, self.config)
         self._params = None if params is None else replicate(self.replicas, cast)
 
+    @property
+    def truncation(self) -> str:
+        """What happened to the texts that `num_truncated` counts, as what follows "2 texts"."""
+        return f"longer than {self.config.data.row_length} tokens, cut there"
+
     @staticmethod
     def _each_row(
         results: Iterable[tuple[np.ndarray, jax.Array]],

@@ -109,6 +109,10 @@ class Translator(Predictor):
         )
         return cls(together, devices)
 
+    @property
+    def truncation(self) -> str:
+        return f"longer than {self.largest_bucket()} tokens, cut there"
+
     def largest_bucket(self) -> int:
         """Returns the most source tokens that are translated: a training row, at least 256."""
         longest, model = max(256, self.config.data.row_length), self.config.model

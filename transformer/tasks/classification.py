@@ -1,15 +1,13 @@
 """The tasks of classifying sentences, and each word of a sentence: entities, parts of speech."""
 
-import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from etils.epath import PathLike
 
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config, DataConfig
@@ -31,7 +29,6 @@ from transformer.data.rows.packing import PackedBatches, num_rows_of_batch
 from transformer.data.rows.ragged import Ragged
 from transformer.evaluation.classification import entities, evaluate_tagger
 from transformer.inference.encoders import Tagger
-from transformer.inference.file_job import Answerer
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.labelled import LabelledTask
@@ -46,7 +43,6 @@ class ClassificationTask(LabelledTask):
     """
 
     training_batches: PackedBatches
-    verb: ClassVar[str] = "classify"  # the method of `predictor`
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -103,33 +99,6 @@ class ClassificationTask(LabelledTask):
     ) -> tuple[list[str], list[str]]:
         return load_evaluation_examples(data, split, classes)
 
-    @classmethod
-    def load_answerer(
-        cls, path: PathLike, checkpoint: str, options: Mapping[str, Any], **restoring: Any
-    ) -> Answerer:
-        """Returns what gives the `answer` to each line, with the option "jsonl" as JSON."""
-        classifier = cls.predictor.from_checkpoint(path, checkpoint, **restoring)
-
-        def answer(texts: list[str]) -> list[str]:
-            answers = getattr(classifier, cls.verb)(texts)
-            pairs = [cls.answer(*pair) for pair in zip(texts, answers, strict=True)]
-            is_json = options.get("jsonl")
-            return [json.dumps(row, ensure_ascii=False) if is_json else line for line, row in pairs]
-
-        longest = classifier.config.data.row_length
-        return Answerer(
-            answer=answer,
-            identity=classifier.identity() | {"options": dict(options)},
-            num_cut=lambda: classifier.num_truncated,
-            cut=f"longer than {longest} tokens, cut there",
-        )
-
-    @staticmethod
-    def answer(text: str, predicted: Any) -> tuple[str, dict[str, Any]]:
-        """Returns what eval.py --input writes for a text: the class, with --jsonl the rest too."""
-        row = {"text": text, "label": predicted.label, "probabilities": predicted.probabilities}
-        return predicted.label, row
-
     def training_contents(self) -> list[Any]:
         sides = self.training_batches.source, self.training_batches.target
         return [array for side in sides for array in (side.flat, side.starts)]
@@ -166,7 +135,7 @@ class TokenClassificationTask(ClassificationTask):
     The best checkpoint is that of the highest F1 of entities, or accuracy where there are none.
     """
 
-    predictor, verb = Tagger, "tag"
+    predictor = Tagger
     score = staticmethod(evaluate_tagger)
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
@@ -202,7 +171,3 @@ class TokenClassificationTask(ClassificationTask):
             target_segments=jnp.where(counts, batch.target_segments, 0),
         )
         return super().loss_fn(params, batch, rng)
-
-    @staticmethod
-    def answer(text: str, predicted: Any) -> tuple[str, dict[str, Any]]:
-        return " ".join(predicted), {"words": text.split(), "labels": predicted}

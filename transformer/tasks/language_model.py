@@ -1,11 +1,8 @@
 """The task of causal language modelling: each token is predicted from those before it."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from etils.epath import PathLike
 
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
@@ -16,7 +13,6 @@ from transformer.data.rows.lm_batches import (
     encode_text,
 )
 from transformer.data.tokenizers.files import Tokenizer
-from transformer.inference.file_job import Answerer
 from transformer.inference.language_model import LanguageModel
 from transformer.model.costs import StepCost, stack_flops
 from transformer.model.decoder_only import CausalLM
@@ -76,22 +72,6 @@ class LanguageModelTask(PlainTextTask):
         with self._predicting(params) as model:
             (text,) = model.generate([""], num_pieces=num_tokens)
         return self.evaluate_loss(params), ["\n".join(f"    {line}" for line in text.split("\n"))]
-
-    @classmethod
-    def load_answerer(
-        cls, path: PathLike, checkpoint: str, options: Mapping[str, Any], **restoring: Any
-    ) -> Answerer:
-        """Returns what continues each line up to its end, alike however lines are divided."""
-        model = LanguageModel.from_checkpoint(path, checkpoint, **restoring)
-        answer = partial(model.generate, one_line=True, full_batches=True, **options)
-        answer([])  # refuses impossible options
-        return Answerer(
-            answer=answer,
-            identity=model.identity() | {"options": dict(options)},
-            num_cut=lambda: model.num_truncated,
-            cut=f"too long to be continued in the {model.config.data.row_length} tokens that "
-            f"the model sees: of those, only the last half of a window was given to it",
-        )
 
     def training_contents(self) -> list[np.ndarray]:
         return [self.training_batches.ids]

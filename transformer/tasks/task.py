@@ -28,7 +28,6 @@ from transformer.data.tokenizers.files import (
 )
 from transformer.evaluation.loss import make_eval_step, sum_over_batches
 from transformer.evaluation.scores import TaskScores
-from transformer.inference.file_job import Answerer
 from transformer.model.costs import StepCost
 from transformer.model.loss import Sums, make_loss_fn, perplexity
 from transformer.parallel.hosts import leave_together
@@ -161,16 +160,6 @@ class Task:
         Raises ValueError for a task without scores.
         """
         raise ValueError(f"{cls.__name__} does not say how to score a split.")
-
-    @classmethod
-    def load_answerer(
-        cls, path: PathLike, checkpoint: str, options: Mapping[str, Any], **restoring: Any
-    ) -> Answerer:
-        """Returns what answers lines of text; restoring: dtype and batch_size, as of `restore`.
-
-        options: of sampling, and "jsonl", by name. Raises ValueError for a task without text.
-        """
-        raise ValueError("A run of this task takes no lines of text: leave out --input.")
 
     # ---- shared by all tasks
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -196,7 +197,7 @@ def time_step(trainer: Trainer, clock: Clock = time.monotonic) -> float:
     What it learns is thrown away; the compiled step serves the run.
     """
     state = trainer.train_step.init_state()
-    make_batch, training_batches = trainer.train_step.make_batch, trainer.task.training_batches
+    make_batch = partial(trainer.train_step.make_batch, trainer.task.training_batches)
 
     def run(num_steps: int) -> float:
         nonlocal state
@@ -207,8 +208,7 @@ def time_step(trainer: Trainer, clock: Clock = time.monotonic) -> float:
         seconds = (clock() - start) / num_steps
         return float(hosts.gather_from_hosts(repr(seconds).encode())[0])
 
-    ahead = prefetch(lambda step: make_batch(training_batches, step), range(10_000))
-    with closing(ahead) as batches:
+    with closing(prefetch(make_batch, range(10_000))) as batches:
         run(1)  # which compiles it
         warm = run(WARM_STEPS)
         return run(max(WARM_STEPS, min(1000, int(TIMED_SECONDS / max(warm, 1e-6)))))

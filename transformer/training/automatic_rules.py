@@ -128,7 +128,8 @@ def choose_vocabulary(choices: Choices, text: TextFacts) -> None:
 def choose_rows(choices: Choices, facts: Facts) -> None:
     """Chooses the row length that fits the sentences, and how many rows a batch has."""
     lengths, machine = facts.lengths, facts.machine
-    mean, longest = lengths.target.mean(), _percentile(lengths)
+    mean = lengths.target.mean()
+    longest = max(sorted(side)[int((len(side) - 1) * LONGEST_SHARE / 100)] for side in lengths)
     wanted = max(longest, min(SENTENCES_PER_ROW * mean, LONG_ROW))
     length = next((n for n in ROW_LENGTHS if n >= wanted), ROW_LENGTHS[-1])
     reason = f"sentences of {mean:.0f} tokens, 99.9% of at most {longest:.0f}"
@@ -145,16 +146,15 @@ def choose_rows(choices: Choices, facts: Facts) -> None:
     choices.set("training.accumulate_steps", part, reason)
 
 
-def _percentile(lengths: Lengths) -> float:
-    longest = (sorted(side)[int((len(side) - 1) * LONGEST_SHARE / 100)] for side in lengths)
-    return float(max(longest))
-
-
 def choose_model(choices: Choices, facts: Facts) -> None:
     """Chooses the largest model for which there is enough text, and enough time."""
     candidates = [_sized(choices, *size) for size in SIZES]
-    fitting = [c for c in candidates if _is_enough(c.config, facts)]
-    best = (fitting or candidates[:1])[-1]
+    best = candidates[0]
+    for candidate in candidates:
+        weights = num_layer_weights(candidate.config.model)
+        is_text = weights <= WEIGHTS_PER_CORPUS_TOKEN * facts.corpus_tokens
+        if is_text and tokens_seen(candidate.config, facts) >= TOKENS_PER_WEIGHT * weights:
+            best = candidate
     seen, weights = tokens_seen(best.config, facts), num_layer_weights(best.config.model)
     epochs = seen / facts.corpus_tokens
     reason = (
@@ -180,12 +180,6 @@ def _sized(choices: Choices, d_model: int, num_layers: int) -> Choices:
     heads = next(h for h in (max(4, width // 64), 2, 1) if width % h == 0)
     sized.set("model.num_heads", heads, "")
     return sized
-
-
-def _is_enough(config: Config, facts: Facts) -> bool:
-    weights = num_layer_weights(config.model)
-    is_text = weights <= WEIGHTS_PER_CORPUS_TOKEN * facts.corpus_tokens
-    return is_text and tokens_seen(config, facts) >= TOKENS_PER_WEIGHT * weights
 
 
 def tokens_seen(config: Config, facts: Facts) -> float:
@@ -255,7 +249,8 @@ def choose_schedule(choices: Choices, reason: str, num_steps: int) -> None:
     peak = 0.5 / model.d_model * math.sqrt(2 / model.num_layers)
     choices.set("optimizer.peak_learning_rate", float(f"{peak:.2g}"), "0.5/d_model, less if deep")
     choices.set("optimizer.decay_steps", steps, "a cosine to the end of the run")
-    choices.set("training.log_every", _nice(steps / 200), "about 200 reports")
+    log_every = max(n for n in (1, 2, 5, 10, 20, 50, 100) if n <= max(1, steps / 200))
+    choices.set("training.log_every", log_every, "about 200 reports")
     choices.set("training.checkpoint_every", every, f"{NUM_CHECKPOINTS} checkpoints")
     evaluate_every = every * NUM_CHECKPOINTS // NUM_EVALUATIONS
     choices.set("training.eval_every", evaluate_every, f"{NUM_EVALUATIONS} evaluations")
@@ -263,11 +258,6 @@ def choose_schedule(choices: Choices, reason: str, num_steps: int) -> None:
     choices.set("training.keep_checkpoints", max(5, average), "those to be averaged")
     average = min(NUM_AVERAGED, choices.config.training.keep_checkpoints)
     choices.set("decoding.average_checkpoints", average, "the last tenth of the run")
-
-
-def _nice(number: float) -> int:
-    """Returns the largest of 1, 2, 5, 10, 20, 50 and 100 that is not above `number`."""
-    return max(n for n in (1, 2, 5, 10, 20, 50, 100) if n <= max(1, number))
 
 
 def _rounded(number: float) -> str:

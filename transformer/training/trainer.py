@@ -4,6 +4,7 @@ import math
 import signal
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, nullcontext
+from functools import partial
 
 import jax
 
@@ -107,16 +108,15 @@ class Trainer:
         The first step is 1, and its batch number 0.
         """
         numbers = range(self.step, self.config.training.num_train_steps)
-        with closing(prefetch(self._make_batch, numbers)) as batches:
+        make_batch = partial(self.train_step.make_batch, self.task.training_batches)
+        with closing(prefetch(make_batch, numbers)) as batches:
             for number in numbers:
-                if self._must_end():
+                is_over = self.meter.has_diverged or self.stopping.has_converged
+                if is_over or self._is_interrupted():
                     return
                 with self.meter.waiting(), annotate("input"):
                     batch = next(batches)
                 yield number + 1, batch
-
-    def _make_batch(self, number: int) -> Batch:
-        return self.train_step.make_batch(self.task.training_batches, number)
 
     @contextmanager
     def _computing(self, profile: Profile) -> Iterator[None]:
@@ -127,9 +127,6 @@ class Trainer:
                 yield
             if is_first:
                 self.meter.settle()
-
-    def _must_end(self) -> bool:
-        return self._is_interrupted() or self.meter.has_diverged or self.stopping.has_converged
 
     def _vote_to_stop(self) -> Sums:
         """Counts the hosts told to stop, if there are several: all learn it at the same step."""

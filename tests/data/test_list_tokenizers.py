@@ -1,17 +1,23 @@
-"""piece_list_tokenizer.py: the ids and texts of Marian, M2M100, NLLB and mBART."""
+"""lists.py: the ids and texts of characters, ready-made pieces, and imported translation models."""
 
 import io
 import json
+import random
 
 import pytest
 import sentencepiece
 
-from transformer.data.tokenizers.lists import PieceListTokenizer
-from transformer.special_tokens import BOS, EOS, PAD, UNK
+from transformer.data.tokenizers.lists import (
+    CharacterTokenizer,
+    PieceListTokenizer,
+    PiecesTokenizer,
+)
+from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK, SpecialIds
 
 ENGLISH = [f"The cat no. {i} sat on the mat, isn't it?" for i in range(200)]
 GERMAN = [f"Die Katze Nr. {i} saß auf der Matte, über {i % 7} Mäusen." for i in range(200)]
 CONTROL = ["<pad>", "<s>", "</s>", "<unk>"]
+ODD = SpecialIds(pad=11, bos=11, eos=0, unk=1, mask=1)  # of the list below, in which <pad> is last
 HARD = [
     *("", " ", "  The   cat  ", "The\tcat\u00a0sat", "a▁cat ▁ sat▁", "▁"),
     *("ﬁne ① Ⅳ ½", "e\u0301le\u0300ve", "\u200bcat\u200d", "\ufeffcat", "The cat\n"),
@@ -121,11 +127,14 @@ def test_what_is_unknown_is_one_token_and_no_text(marian):
 def test_it_survives_bytes(marian, german):
     """Catches a piece that the file changes, such as a byte order mark or a line separator."""
     odd = ["\ufeff", "\x85", "\u2028", "a\nb", '"', "\\", "\x7f", "ﬁ"]
-    for before in (*marian, PieceListTokenizer(german, [*CONTROL, *odd, "__de__"], ["__de__"])):
+    foreign = PieceListTokenizer(
+        german, ["</s>", "<unk>", *odd, "__de__", "<pad>"], ["__de__"], ODD
+    )
+    for before in (*marian, foreign):
         after = PieceListTokenizer.from_bytes(before.to_bytes())
         assert after.pieces(range(after.vocab_size)) == before.pieces(range(before.vocab_size))
         assert after.encode([*GERMAN, ""]) == before.encode([*GERMAN, ""])
-        assert after.to_bytes() == before.to_bytes()
+        assert after.to_bytes() == before.to_bytes() and after.special == before.special
 
 
 def test_damaged_files_are_refused(marian):
@@ -143,6 +152,107 @@ def test_damaged_files_are_refused(marian):
             PieceListTokenizer.from_bytes(data)
 
 
+# ---- characters, and ready-made pieces
+
+CHARACTERS = ["dé ja  vu ", "a\tb\nc\rd\u2028e\x85f", "日本\U0001f600", "<s>", ""]
+
+
+@pytest.fixture(scope="module")
+def characters():
+    return CharacterTokenizer.train(CHARACTERS)
+
+
+def test_text_of_known_characters_comes_back_exactly(characters):
+    """Catches spaces that are joined or stripped, and normalisation."""
+    rng = random.Random(0)
+    known = sorted(set("".join(CHARACTERS)))
+    texts = CHARACTERS + ["".join(rng.choices(known, k=rng.randrange(20))) for _ in range(200)]
+    for text, ids in zip(texts, characters.encode(texts), strict=True):
+        assert len(ids) == len(text) + 1 and ids[-1] == EOS
+        assert characters.decode(ids) == characters.join_pieces(text) == text
+
+
+def test_ids_of_characters_are_dense_and_those_of_control_are_no_text(characters):
+    """Catches an id beyond the embedding table, and "</s>" in a text that ends it."""
+    ids = {i for sentence in characters.encode(CHARACTERS) for i in sentence[:-1]}
+    assert ids == set(range(NUM_SPECIAL, characters.vocab_size))
+    assert len(characters.encode(["<s>"])[0]) == 4
+    assert characters.pieces([PAD, BOS, EOS, UNK]) == ["<pad>", "<s>", "</s>", "<unk>"]
+    assert characters.pieces(characters.encode(["a b"])[0]) == ["a", " ", "b", "</s>"]
+
+
+def test_new_characters_are_unknown_and_one_each(characters):
+    """Catches an error in mid-translation, and five letters instead of one."""
+    (ids,) = characters.encode(["aßa"])
+    assert ids[1] == UNK and UNK not in (ids[0], ids[2])
+    assert characters.decode(ids) == "a\ufffda"
+
+
+def test_a_lone_surrogate_is_no_piece():
+    """Catches a vocabulary, and then a translation, that no file can hold."""
+    characters = CharacterTokenizer.train(["a\ud83d", "\ude00"])
+    assert characters.vocab_size == NUM_SPECIAL + 2
+    assert characters.decode(characters.encode(["\ud83d"])[0]) == "\ufffd"
+
+
+def test_characters_survive_bytes_and_depends_on_no_order(characters):
+    """Catches line breaks that split the file, and a set's order, which changes between starts."""
+    again = CharacterTokenizer.from_bytes(characters.to_bytes())
+    assert again.pieces(range(again.vocab_size)) == characters.pieces(range(characters.vocab_size))
+    assert CharacterTokenizer.train(CHARACTERS[::-1]).to_bytes() == characters.to_bytes()
+    everything = [chr(i) for i in (*range(0xD800), *range(0xE000, 0x11000))]
+    every = CharacterTokenizer.train(everything)
+    assert CharacterTokenizer.from_bytes(every.to_bytes()).encode(everything) == [
+        [i, EOS] for i in range(NUM_SPECIAL, every.vocab_size)
+    ]
+
+
+BAD = [b"", b"[]", b"{}", b'"ab"', b'["a", "a"]', b'["ab"]', b'["a", 1]', b'["a",', b"\xff"]
+
+
+@pytest.mark.parametrize("data", [*BAD, b"[" * 100_000], ids=lambda data: repr(data[:12]))
+def test_damaged_characters_are_refused(data):
+    """Catches ids that two characters share, and a stack trace."""
+    with pytest.raises(ValueError, match=r"^[^\n]*\.$"):
+        CharacterTokenizer.from_bytes(data)
+
+
+@pytest.mark.parametrize("text", [[], ["", ""]])
+def test_no_text_no_tokenizer(text):
+    """Catches a run that learns to say nothing."""
+    with pytest.raises(ValueError, match="cannot be trained"):
+        CharacterTokenizer.train(text)
+
+
+def test_ready_made_pieces():
+    """Catches joins across words, the vocabulary's order, and new pieces without an id."""
+    tokenizer = PiecesTokenizer.train(["a@@ b c", "c d@@ e"], "@@")
+    assert tokenizer.pieces(range(tokenizer.vocab_size))[NUM_SPECIAL:] == [
+        *("c", "a@@", "b", "d@@", "e")
+    ]
+    assert tokenizer.decode(tokenizer.encode(["a@@ b  c d@@ e"])[0]) == "ab c de"
+    assert tokenizer.decode(tokenizer.encode(["c a@@"])[0]) == "c a"
+    assert tokenizer.encode(["c new"]) == [[NUM_SPECIAL, UNK, EOS]]
+    assert tokenizer.decode([UNK, NUM_SPECIAL, EOS, NUM_SPECIAL]) == "<unk> c"
+    assert tokenizer.join_pieces("x@@ y @@ z") == "xy z"
+    assert PiecesTokenizer.train(["a@@ b"], "").join_pieces("a@@ b") == "a@@ b"
+
+
+def test_pieces_survive_bytes():
+    """Catches a vocabulary that is read back shifted by one."""
+    tokenizer = PiecesTokenizer.train(["ä@@ b \ufffd ▁ #"], "@@")
+    again = PiecesTokenizer.from_bytes(tokenizer.to_bytes())
+    assert again.pieces(range(again.vocab_size)) == tokenizer.pieces(range(tokenizer.vocab_size))
+    assert again.join_pieces("ä@@ b") == "äb"
+
+
+@pytest.mark.parametrize("data", [b"", b"@@", b"@@\na\na", b"@@\n\xff"])
+def test_a_damaged_vocabulary_is_refused(data):
+    """Catches ids that two pieces share, and a run with no pieces."""
+    with pytest.raises(ValueError, match=r"^[^\n]*\.$"):
+        PiecesTokenizer.from_bytes(data)
+
+
 # ---- beside transformers, where it is installed
 
 
@@ -150,43 +260,41 @@ def test_marian_has_the_ids_of_transformers(english, german, tmp_path):
     """Catches another vocabulary for one side, and another treatment of spaces and languages."""
     transformers = pytest.importorskip("transformers")
     union = list(dict.fromkeys([*pieces_of(english), *pieces_of(german)]))
-    theirs = ["</s>", "<unk>", *union, ">>fra<<", ">>zho_Hant<<", "<pad>"]
+    pieces = ["</s>", "<unk>", *union, ">>fra<<", ">>zho_Hant<<", "<pad>"]
     (tmp_path / "source.spm").write_bytes(english)
     (tmp_path / "target.spm").write_bytes(german)
-    vocabulary = json.dumps({piece: i for i, piece in enumerate(theirs)})
+    vocabulary = json.dumps({piece: i for i, piece in enumerate(pieces)})
     (tmp_path / "vocab.json").write_text(vocabulary)
     reference = transformers.MarianTokenizer.from_pretrained(tmp_path)
-    ours = [*CONTROL, *theirs[2:-1]]
-    source, target = (PieceListTokenizer(model, ours) for model in (english, german))
-    order = [-1 if piece == "<s>" else theirs.index(piece) for piece in ours]
+    pad = len(pieces) - 1
+    special = SpecialIds(pad, pad, 0, 1, 1)
+    source, target = (PieceListTokenizer(m, pieces, special=special) for m in (english, german))
     for text in [*ENGLISH, *GERMAN, *HARD, *LANGUAGES]:
         (inputs,), (targets,) = source.encode([text]), target.encode([text])
-        assert [order[i] for i in inputs] == reference(text).input_ids, text
-        assert [order[i] for i in targets] == reference(text_target=text).input_ids, text
+        assert inputs == reference(text).input_ids, text
+        assert targets == reference(text_target=text).input_ids, text
         for ids in (inputs, targets):
-            back = reference.decode(
-                [order[i] for i in ids], skip_special_tokens=True, use_source_tokenizer=False
-            )
-            assert target.decode(ids) == back, text
+            options = dict(skip_special_tokens=True, use_source_tokenizer=False)
+            assert target.decode(ids) == reference.decode(ids, **options), text
 
 
 def test_m2m100_has_the_ids_of_transformers(german, tmp_path):
     """Catches a language at the wrong end, and pieces that are one id off."""
     transformers = pytest.importorskip("transformers")
-    theirs = ["<s>", "<pad>", "</s>", "<unk>", *pieces_of(german)]
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", *pieces_of(german)]
     (tmp_path / "sentencepiece.bpe.model").write_bytes(german)
-    vocabulary = json.dumps({piece: i for i, piece in enumerate(theirs)})
+    vocabulary = json.dumps({piece: i for i, piece in enumerate(pieces)})
     (tmp_path / "vocab.json").write_text(vocabulary)
     reference = transformers.M2M100Tokenizer.from_pretrained(tmp_path, src_lang="en", tgt_lang="de")
-    languages = [f"__{code}__" for code in reference.lang_code_to_id]
-    ours = [*CONTROL, *theirs[4:], *languages]
-    order = [*(theirs.index(piece) for piece in ours[: -len(languages)])]
-    order += reference.lang_code_to_id.values()
-    source = PieceListTokenizer(german, ours, ["__en__"])
-    target = PieceListTokenizer(german, ours, ["__de__"])
+    numbered = sorted(reference.lang_code_to_id.items(), key=lambda language: language[1])
+    pieces += [f"__{code}__" for code, _ in numbered]
+    special = SpecialIds(1, 2, 2, 3, 3)
+    source, target = (
+        PieceListTokenizer(german, pieces, [first], special) for first in ("__en__", "__de__")
+    )
     for text in [*ENGLISH, *GERMAN, *HARD]:
         (inputs,), (targets,) = source.encode([text]), target.encode([text])
-        assert [order[i] for i in inputs] == reference(text).input_ids, text
-        assert [order[i] for i in targets] == reference(text_target=text).input_ids, text
-        back = reference.decode([order[i] for i in inputs[1:]], skip_special_tokens=True)
+        assert inputs == reference(text).input_ids, text
+        assert targets == reference(text_target=text).input_ids, text
+        back = reference.decode(inputs[1:], skip_special_tokens=True)
         assert source.decode(inputs) == back.replace("▁", " ").strip(), text
