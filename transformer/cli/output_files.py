@@ -20,7 +20,9 @@ def check_answers_file(
     """
     _check_place("output", output, workdir)
     for name, file in inputs:
-        if file != "-" and _is_same_file(output, file):
+        local = os.path.expanduser(file)
+        are_there = os.path.exists(output) and os.path.exists(local)
+        if file == output or (are_there and os.path.samefile(output, local)):
             raise ValueError(
                 f"--output={output} is the file of --{name}, which would be lost: name another."
             )
@@ -50,10 +52,3 @@ def _check_place(name: str, path: str, workdir: str) -> None:
         raise ValueError(f"--{name} must be a file in a folder that exists, not {path}.")
     if WorkDir(workdir).owns(path):
         raise ValueError(f"--{name}={path} is a file of the run itself: name another.")
-
-
-def _is_same_file(first: str, second: str) -> bool:
-    """Whether two paths lead to one file, also through links."""
-    if storage.is_remote(first) or storage.is_remote(second):
-        return first == second
-    return os.path.exists(first) and os.path.samefile(first, os.path.expanduser(second))
