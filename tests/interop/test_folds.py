@@ -13,6 +13,7 @@ from transformer.interop.weights.folds import (
     interleaved_columns,
     model_axes,
     permute_model_axis,
+    position_table,
 )
 from transformer.model.encoder_decoder import Transformer
 from transformer.model.encoder_only import MaskedLM, TextClassifier
@@ -72,3 +73,13 @@ def test_a_parameter_that_nobody_knows_is_refused():
     """Catches an array whose axes are guessed."""
     with pytest.raises(ValueError, match="memory/gate is no parameter"):
         permute_model_axis({"memory/gate": np.zeros(4)}, np.arange(4))
+
+
+def test_a_learned_table_repeats_its_last_row():
+    """Catches a table that ends before the longest text, and one of another side."""
+    config = tiny_config(positions="learned", max_positions=4)
+    tables = {
+        f"{side}_positions/table": np.eye(4) * i for i, side in enumerate(("source", "target"))
+    }
+    found = position_table(config, tables, "target", 6)
+    np.testing.assert_array_equal(found, np.eye(4)[[0, 1, 2, 3, 3, 3]])

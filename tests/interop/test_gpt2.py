@@ -125,33 +125,6 @@ def test_a_run_of_our_own_becomes_a_gpt2(imported, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_an_output_bias_becomes_part_of_the_table():
-    """Catches scores that change by more than rounding: GPT-2's softmax has no bias."""
-    rng = np.random.default_rng(0)
-    z = rng.normal(size=(50, 16))
-    z = (z - z.mean(-1, keepdims=True)) / z.std(-1, keepdims=True)
-    table, bias, scale, random = (rng.normal(size=size) for size in ((30, 16), 30, 16, 16))
-    for shift in (random, np.zeros(16)):
-        new_table, new_shift = gpt2.fold_output_bias(table, bias, scale, shift)
-        expected = (z * scale + shift) @ table.T + bias
-        np.testing.assert_allclose((z * scale + new_shift) @ new_table.T, expected, atol=1e-4)
-    with pytest.raises(ValueError, match="is 0"):
-        gpt2.fold_output_bias(table, bias, scale * (np.arange(16) > 0), random)
-
-
-def test_a_trained_output_bias_is_folded(imported, tmp_path):
-    """Catches a bias that is lost when a model is written after its fine-tuning."""
-    bias = np.random.default_rng(0).normal(size=imported.tokenizers[0].vocab_size)
-    params = imported.params | {"tokens/table/bias": bias.astype(np.float32)}
-    trained = type(imported)(imported.config, params, imported.tokenizers)
-    assert gpt2.write(trained, tmp_path) == [gpt2.FOLDED]
-    tensors = load_file(tmp_path / "model.safetensors")
-    assert not json.loads((tmp_path / "config.json").read_text())["tie_word_embeddings"]
-    assert "lm_head.weight" in tensors
-    with pytest.raises(ValueError, match=r"lm_head.weight is another table"):
-        gpt2.read(tmp_path)
-
-
 def test_runs_that_gpt2_cannot_hold_are_refused(imported, tmp_path):
     """Catches a folder that computes something else than the run."""
     run = own_run(
@@ -161,5 +134,8 @@ def test_runs_that_gpt2_cannot_hold_are_refused(imported, tmp_path):
         "norm_type=rms_norm, model.attention=local, model.norm=post, model.embedding_norm=True; use"
     )
     with pytest.raises(ValueError, match=message):
+        gpt2.write(run, tmp_path / "out")
+    run = own_run(imported, output_bias=True)
+    with pytest.raises(ValueError, match=r"cannot hold model\.output_bias=True; use"):
         gpt2.write(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from transformer.interop.weights.name_table import Entry, dense, layer_norm, read, write
+from transformer.interop.weights.name_table import Entry, Style, dense, layer_norm, read, write
 
 TABLE = [
-    *dense("layer/query", "attn.c", transposed=False, part=(0, 2)),
-    *dense("layer/key", "attn.c", transposed=False, part=(1, 2)),
+    *dense("layer/query", "attn.c", Style(transposed=False), part=(0, 2)),
+    *dense("layer/key", "attn.c", Style(transposed=False), part=(1, 2)),
     Entry("layer/inner/kernel", "fc.weight", transposed=True),
     *layer_norm("layer/norm", "ln"),
 ]
@@ -45,13 +45,16 @@ def test_every_tensor_is_used_or_named():
         write(TABLE, read(TABLE, THEIRS) | {"layer/outer/bias": np.zeros(3)})
 
 
-def test_uneven_parts_are_refused():
-    """Catches a last axis that is cut short."""
-    with pytest.raises(ValueError, match=r"attn.c.bias \(7,\) does not divide into 2"):
-        read(TABLE, THEIRS | {"attn.c.bias": np.zeros(7)})
-
-
-def test_integers_are_refused():
-    """Catches quantised weights that are taken for the numbers that they stand for."""
-    with pytest.raises(ValueError, match=r"ln\.bias is int8: take the file of before"):
-        read(TABLE, THEIRS | {"ln.bias": np.zeros(3, np.int8)})
+@pytest.mark.parametrize(
+    "changed, message",
+    [
+        ({"attn.c.bias": np.zeros(7)}, r"attn.c.bias \(7,\) does not divide into 2"),
+        ({"ln.bias": np.zeros(3, np.int8)}, r"ln\.bias is int8: take the file of before"),
+        ({"ln.bias": np.array([0, np.nan, 1])}, r"ln\.bias has numbers that are NaN or infinite"),
+        ({"ln.bias": np.array([0, np.inf, 1])}, r"ln\.bias has numbers that are NaN or infinite"),
+    ],
+)
+def test_tensors_that_cannot_be_right_are_refused(changed, message):
+    """Catches a last axis that is cut short, quantised weights, and a damaged file."""
+    with pytest.raises(ValueError, match=message):
+        read(TABLE, THEIRS | changed)

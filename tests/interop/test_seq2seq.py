@@ -5,13 +5,17 @@ import shutil
 
 import numpy as np
 import pytest
+from flax.traverse_util import flatten_dict
 from safetensors.numpy import load_file
 
 from tests.helpers.imported import GOLDEN, as_run, build, changed_folder
 from tests.helpers.rings import others_long
+from tests.helpers.tiny_models import VOCAB_SIZE, random_params, tiny_config
 from tools.golden_translation import EXTRA, LANGUAGES, MODELS, SENTENCES, TRANSLATIONS
 from transformer.inference.translator import Translator
-from transformer.interop.huggingface.seq2seq import read_seq2seq
+from transformer.interop.huggingface.seq2seq import as_stored, entries, read_seq2seq
+from transformer.interop.weights.name_table import read, write
+from transformer.model.encoder_decoder import Transformer
 
 MARIAN = GOLDEN / "marianmt_shared"
 M2M100 = GOLDEN / "m2m100"
@@ -218,30 +222,12 @@ def test_settings_that_make_no_sense_are_refused(tmp_path, settings, expected):
     assert expected in refusal(folder)
 
 
-def test_tensors_that_cannot_be_right_are_refused(tmp_path):
-    """Catches a damaged file, and one of two tables that is dropped."""
-    tensors = load_file(MARIAN / "model.safetensors")
-    bias, table = tensors["final_logits_bias"], tensors["model.shared.weight"]
-    for number in (np.nan, np.inf):
-        folder = changed_folder(
-            MARIAN, tmp_path / str(number), add={"final_logits_bias": bias * np.float32(number)}
-        )
-        assert "The tensor final_logits_bias has numbers that are NaN" in refusal(folder)
+def test_tables_that_differ_are_refused(tmp_path):
+    """Catches one of two tables that is dropped."""
+    table = load_file(MARIAN / "model.safetensors")["model.shared.weight"]
     folder = changed_folder(MARIAN, tmp_path / "a", add={"lm_head.weight": table + 1})
-    assert "model.shared.weight and lm_head.weight are one table, but they differ" in refusal(
-        folder
-    )
-
-
-def test_every_tensor_is_used(tmp_path):
-    """Catches a part of a model that is dropped, or left random."""
-    bias = "model.decoder.layers.0.fc1.bias"
-    folder = changed_folder(MARIAN, tmp_path / "a", rename=rename({bias: None}))
-    assert f"The tensor {bias} is missing" in refusal(folder)
-    folder = changed_folder(
-        MARIAN, tmp_path / "b", add={"model.gate.weight": np.ones(2, np.float32)}
-    )
-    assert "The tensor model.gate.weight is unknown" in refusal(folder)
+    message = "model.shared.weight and lm_head.weight are one table, but they differ"
+    assert message in refusal(folder)
 
 
 @pytest.mark.parametrize(
@@ -356,3 +342,38 @@ def test_what_the_search_does_without_is_said(tmp_path):
     note, _ = read_seq2seq(folder).notes
     for name in ("no_repeat_ngram_size=3", "length_penalty=-1.0", "bad_words_ids"):
         assert name in note
+
+
+# ---- names of arrays
+
+NAME_IDS = np.array([[5, 6, 2]])
+POST_NORM = dict(num_layers=2, num_decoder_layers=1)
+PRE_NORM = POST_NORM | dict(norm="pre", positions="learned", embedding_norm=True)
+
+
+@pytest.mark.parametrize("options", [POST_NORM, PRE_NORM], ids=["marian", "mbart"])
+@pytest.mark.parametrize("sharing", ["all", "target", "none"])
+def test_every_parameter_has_a_name_of_theirs(sharing, options):
+    """Catches a part of the model that the table forgets, in either direction."""
+    config = tiny_config(
+        embedding_sharing=sharing, projection_bias=True, output_bias=True, **options
+    )
+    model = Transformer(config, VOCAB_SIZE, VOCAB_SIZE)
+    params = flatten_dict(
+        random_params(model.init, NAME_IDS, NAME_IDS, deterministic=True), sep="/"
+    )
+    tensors = write(entries(config), params)
+    assert all(name.startswith(("model.", "lm_head.", "final_")) for name in tensors)
+    back = read(entries(config), tensors)
+    assert back.keys() == params.keys()
+    assert all((back[name] == params[name]).all() for name in params)
+
+
+def test_a_shared_table_is_found_by_any_of_its_names():
+    """Catches a file whose only copy has the name of another module, or that has several."""
+    model = tiny_config(num_layers=1)
+    for stored in (["lm_head.weight"], ["model.shared.weight", "lm_head.weight"]):
+        table, copies = as_stored(entries(model), "all", dict.fromkeys(stored, NAME_IDS))
+        theirs = {entry.ours: entry.theirs for entry in table}
+        assert theirs["shared_embedding/table"] == stored[0]
+        assert set(stored) <= set(copies)

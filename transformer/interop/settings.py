@@ -12,7 +12,6 @@ from etils import epath
 from transformer.config import Config, ModelConfig
 from transformer.files.reading import read_file
 from transformer.files.storage import PathLike
-from transformer.interop.writing import refuse, unsupported_settings
 
 # Their names of activations and ours; of several the first is written.
 ACTIVATIONS = {
@@ -126,15 +125,3 @@ def class_names(settings: Mapping[str, Any], count: int) -> list[str]:
     names = [str(by_number.get(str(i), f"LABEL_{i}")) for i in range(count)]
     repeated = {name for name, times in Counter(names).items() if times > 1}
     return [f"{name} ({i})" if name in repeated else name for i, name in enumerate(names)]
-
-
-def check_holds(kind: str, task: str, config: Config, possible: Mapping[str, Any]) -> None:
-    """Raises ValueError, naming each, for settings of a run that a model of theirs cannot have.
-
-    kind: the class of their model. task: what it is for. possible: the only value that a setting of
-    ours may have, by name.
-    """
-    values = config.values()
-    refused = unsupported_settings(config, task)
-    refused += [f"{name}={values[name]}" for name in possible if values[name] != possible[name]]
-    refuse(refused, kind, "use the format safetensors")

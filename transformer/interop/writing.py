@@ -1,22 +1,38 @@
 """What writers of translation models have in common: what they cannot hold, and vocabularies."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import jinja2
+from etils import epath
 
 from transformer.config import Config, DecodingConfig
 from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer, Tokenizer
+from transformer.files.storage import PathLike, write_atomically
 from transformer.model.relative_positions import acts_in_attention
 from transformer.registry import POSITION_ENCODINGS, task_kind
 
 
-def unsupported_settings(config: Config, task: str = "translation") -> list[str]:
-    """Returns the settings, as "model.block=mine", that no format of models of a task can hold."""
-    model = config.model
+def check_holds(
+    format_name: str,
+    config: Config,
+    way_out: str,
+    *,
+    task: str = "translation",
+    needed: Mapping[str, Any] = {},
+    reasons: Sequence[str] = (),
+) -> None:
+    """Raises ValueError, naming each, for settings of a run that a format cannot hold.
+
+    task: the kind of the format's models. needed: the only value of further settings, by name.
+    reasons: what else it cannot hold.
+    """
+    model, values = config.model, config.values()
     widths = (model.d_model // model.num_heads,) * 2
+    known = [name for name in POSITION_ENCODINGS.built_in if name == model.positions]
     wrong = {
         f"task={config.task}": task_kind(config.task) != task,
         f"model.block={model.block}": model.block != "transformer",
@@ -24,17 +40,22 @@ def unsupported_settings(config: Config, task: str = "translation") -> list[str]
         f"model.norm_type={model.norm_type}": model.norm_type != "layer_norm",
         f"model.attention={model.attention}": model.attention
         not in ("scaled_dot_product", "fused"),
-        f"model.positions={model.positions}": model.positions not in POSITION_ENCODINGS.built_in
-        or acts_in_attention(model),
+        f"model.positions={model.positions}": not known or acts_in_attention(model),
         f"heads of {model.widths_of_head}, not d_model / num_heads": model.widths_of_head != widths,
+        **{f"{name}={values[name]}": values[name] != needed[name] for name in needed},
+        **dict.fromkeys(reasons, True),
     }
-    return [setting for setting, is_wrong in wrong.items() if is_wrong]
+    if refused := [reason for reason, is_wrong in wrong.items() if is_wrong]:
+        raise ValueError(f"{format_name} cannot hold {', '.join(refused)}; {way_out}.")
 
 
-def refuse(reasons: Sequence[str], format_name: str, way_out: str) -> None:
-    """Raises ValueError with all reasons in one sentence, if there is any."""
-    if reasons:
-        raise ValueError(f"{format_name} cannot hold {', '.join(reasons)}; {way_out}.")
+def write_files(folder: PathLike, contents: Mapping[str, str | bytes | Mapping[str, Any]]) -> None:
+    """Writes files of a folder by their names: text, bytes, or settings as JSON."""
+    epath.Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        if isinstance(content, Mapping):
+            content = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        write_atomically(epath.Path(folder) / name, content)
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:

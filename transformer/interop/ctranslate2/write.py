@@ -16,15 +16,15 @@ from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, Port
 from transformer.interop.weights.folds import position_table
 from transformer.interop.weights.name_table import GAMMA_BETA, Entry, translation_stacks, write
 from transformer.interop.writing import (
+    check_holds,
     first_pieces,
     is_gnmt,
     longest_translation,
-    refuse,
     render,
     search_notes,
     sentencepiece_files,
-    unsupported_settings,
     vocabulary,
+    write_files,
 )
 from transformer.optional_libraries import require
 from transformer.special_tokens import OWN_IDS, SpecialIds
@@ -61,16 +61,13 @@ def save_ctranslate2(model: PortableModel, folder: pathlib.Path, quantization: s
     ValueError if there is no such format or the model has parts that CTranslate2 has not.
     """
     check_quantization(quantization)
-    unsupported = unsupported_settings(model.config)
-    refuse(unsupported, "CTranslate2", "use the format program or safetensors")
+    check_holds("CTranslate2", model.config, "use the format program or safetensors")
     length = max(MAX_INPUT_LENGTH, longest_translation(model.config))
     vocabularies = [vocabulary(tokenizer) for tokenizer in model.tokenizers]
     special = model.tokenizers[1].special
     spec = make_spec(model.config.model, model.params, vocabularies, length, special)
     save_spec(spec, folder, quantization)
-    for name, content in sentencepiece_files(model.tokenizers).items():
-        (folder / name).write_bytes(content)
-    (folder / "README.md").write_text(_readme(model), encoding="utf-8")
+    write_files(folder, {**sentencepiece_files(model.tokenizers), "README.md": _readme(model)})
     return f"CTranslate2, {quantization or 'float32'}"
 
 

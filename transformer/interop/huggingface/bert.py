@@ -23,7 +23,6 @@ from transformer.interop.huggingface.tokens import TOKENS, fit_rows, read_bert_t
 from transformer.interop.portable_model import FlatParams, PortableModel
 from transformer.interop.settings import (
     SettingsTable,
-    check_holds,
     class_names,
     read_settings,
 )
@@ -33,11 +32,12 @@ from transformer.interop.weights.name_table import (
     GAMMA_BETA,
     PYTORCH,
     Entry,
-    Words,
+    Style,
     dense,
     layer_norm,
     layers,
 )
+from transformer.interop.writing import check_holds
 from transformer.registry import task_kind
 
 NAMES = {
@@ -131,15 +131,15 @@ def config_of(model_settings: Mapping[str, Any], tensors: Collection[str]) -> Co
     ).validate()
 
 
-def entries(config: Config, prefix: str = "bert.", words: Words = PYTORCH) -> list[Entry]:
+def entries(config: Config, prefix: str = "bert.", style: Style = PYTORCH) -> list[Entry]:
     """Returns the table of names; prefix: of the encoder's tensors, which BertModel has not."""
     model, embeddings = config.model, f"{prefix}embeddings"
     table = [
         Entry(TOKENS[0], f"{embeddings}.word_embeddings.weight"),
         Entry(POSITIONS, f"{embeddings}.position_embeddings.weight"),
         Entry(TOKEN_TYPES, f"{embeddings}.token_type_embeddings.weight"),
-        *layer_norm("tokens/norm", f"{embeddings}.LayerNorm", words),
-        *layers(model.num_layers, "encoder/layer_", f"{prefix}encoder.layer.#.", LAYER, words),
+        *layer_norm("tokens/norm", f"{embeddings}.LayerNorm", style),
+        *layers(model.num_layers, "encoder/layer_", f"{prefix}encoder.layer.#.", LAYER, style),
     ]
     if model.pooling == "pooler":
         table += dense("pooler/dense", f"{prefix}pooler.dense")
@@ -147,7 +147,7 @@ def entries(config: Config, prefix: str = "bert.", words: Words = PYTORCH) -> li
         table += dense("classes", "classifier")
     elif model.prediction_head:
         table += dense("prediction/dense", "cls.predictions.transform.dense")
-        table += layer_norm("prediction/norm", "cls.predictions.transform.LayerNorm", words)
+        table += layer_norm("prediction/norm", "cls.predictions.transform.LayerNorm", style)
         table += [Entry(TOKENS[1], "cls.predictions.bias")]
         if model.next_sentence:
             table += dense("next_sentence", "cls.seq_relationship")
@@ -191,7 +191,8 @@ def write(model: PortableModel, folder: PathLike) -> list[str]:
     kind = "BertForSequenceClassification" if is_classifier else kind
     needed = {"model.pooling": "pooler"} if is_classifier else {"model.prediction_head": True}
     needed |= {"model.norm": "post", "model.embedding_norm": True}
-    check_holds(kind, "classification" if is_classifier else "masked_lm", config, needed)
+    task = "classification" if is_classifier else "masked_lm"
+    check_holds(kind, config, "use the format safetensors", task=task, needed=needed)
     table = entries(config)
     params, softmax = untie(config.model, complete(config, model.params, table))
     params.setdefault(TOKEN_TYPES, np.zeros((2, config.model.d_model), np.float32))

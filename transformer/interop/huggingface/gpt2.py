@@ -1,12 +1,9 @@
 """GPT-2's Hugging Face folders: read as causal language models, and written."""
 
-import json
-
 import numpy as np
-from etils import epath
 
 from transformer.config import Config
-from transformer.files.storage import PathLike, write_atomically
+from transformer.files.storage import PathLike
 from transformer.interop.huggingface.one_stack import (
     POSITIONS,
     complete,
@@ -23,12 +20,12 @@ from transformer.interop.huggingface.tokens import (
 from transformer.interop.portable_model import FlatParams, PortableModel
 from transformer.interop.settings import (
     SettingsTable,
-    check_holds,
     read_settings,
 )
 from transformer.interop.weights import name_table
 from transformer.interop.weights.files import open_tensors
-from transformer.interop.weights.name_table import Entry, layer_norm, layers
+from transformer.interop.weights.name_table import Entry, Style, layer_norm, layers
+from transformer.interop.writing import check_holds, write_files
 
 SETTINGS = SettingsTable(
     names={
@@ -67,10 +64,6 @@ LAYER = {
     "feed_forward_residual/LayerNorm_0": "ln_2",
 }
 SOFTMAX, LAST_NORM = "lm_head.weight", "decoder/last_norm"
-FOLDED = (
-    "The output bias is part of lm_head.weight, which is therefore another table than that of the "
-    "embeddings: transformer-import cannot take this folder back."
-)
 MASKS = ("attn.bias", "attn.masked_bias")  # of a layer in files of before 2023: causal masks
 
 
@@ -93,7 +86,7 @@ def entries(num_layers: int, prefix: str = "transformer.") -> list[Entry]:
     return [
         Entry(TOKENS[0], f"{prefix}wte.weight"),
         Entry(POSITIONS, f"{prefix}wpe.weight"),
-        *layers(num_layers, "decoder/layer_", f"{prefix}h.#.", LAYER, transposed=False),
+        *layers(num_layers, "decoder/layer_", f"{prefix}h.#.", LAYER, Style(transposed=False)),
         *layer_norm(LAST_NORM, f"{prefix}ln_f"),
     ]
 
@@ -109,27 +102,6 @@ def _read_params(config: Config, tensors: name_table.Tensors) -> FlatParams:
     return params
 
 
-def fold_output_bias(
-    table: np.ndarray, bias: np.ndarray, scale: np.ndarray, shift: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (table [V, D], shift [D]) that give the same scores without the bias [V].
-
-    The scores are table · (scale ⊙ z + shift) + bias with z normalised: its mean is 0. So what is
-    added to a row as a / scale adds the constant a · Σ shift / scale. First `shift` gets a multiple
-    of `scale`, so that this sum is not near 0, and a corrects what that adds.
-
-    Raises ValueError if an element of `scale` is 0.
-    """
-    if not scale.all():
-        raise ValueError("A scale of the last normalisation is 0: GPT-2 cannot hold output_bias.")
-    table, scale, shift = (array.astype(np.float64) for array in (table, scale, shift))
-    total = (shift / scale).sum()
-    step = np.copysign(len(scale) ** -0.5, total)
-    a = (bias - step * (table @ scale)) / (total + step * len(scale))
-    folded = table + np.outer(a, 1 / scale), shift + step * scale
-    return folded[0].astype(np.float32), folded[1].astype(np.float32)
-
-
 def write(model: PortableModel, folder: PathLike) -> list[str]:
     """Writes a folder of GPT2LMHeadModel; returns what to know.
 
@@ -137,9 +109,10 @@ def write(model: PortableModel, folder: PathLike) -> list[str]:
     """
     config, tokenizer = model.config, model.tokenizers[0]
     special = tokenizer.special
-    needed = {"model.norm": "pre", "model.embedding_norm": False}
-    check_holds("GPT2LMHeadModel", "language_model", config, needed)
-    tensors, notes = _tensors(config, model.params)
+    needed = {"model.norm": "pre", "model.embedding_norm": False, "model.output_bias": False}
+    way_out = "use the format safetensors"
+    check_holds("GPT2LMHeadModel", config, way_out, task="language_model", needed=needed)
+    tensors, notes = _tensors(config, model.params), []
     if not tokenizer.line_breaks_are_text:
         notes.append(f"A text begins with the id {special.eos}, which also ends each line.")
     settings = SETTINGS.write(config.model) | {
@@ -155,21 +128,13 @@ def write(model: PortableModel, folder: PathLike) -> list[str]:
     notes = write_folder(folder, model, settings, tensors, notes)
     generation = {name: settings[name] for name in ("bos_token_id", "eos_token_id")}
     silent = {"suppress_tokens": special.silent} if special.silent else {}
-    path = epath.Path(folder) / "generation_config.json"
-    write_atomically(path, json.dumps(generation | silent, indent=2) + "\n")
+    write_files(folder, {"generation_config.json": generation | silent})
     return notes
 
 
-def _tensors(config: Config, params: FlatParams) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Returns (their tensors, notes); the softmax has a table of its own only where it must."""
+def _tensors(config: Config, params: FlatParams) -> dict[str, np.ndarray]:
+    """Returns their tensors; the softmax has a table of its own only where it must."""
     table = entries(config.model.num_layers)
     params = complete(config, params, table)
-    bias = params.pop(TOKENS[1], np.zeros(1, np.float32))
     params, softmax = untie(config.model, params)
-    is_folded = bool(np.ptp(bias))  # a bias that all ids share changes no probability
-    if is_folded:
-        softmax = params[TOKENS[0]] if softmax is None else softmax
-        norm = params[f"{LAST_NORM}/scale"], params[f"{LAST_NORM}/bias"]
-        softmax, params[f"{LAST_NORM}/bias"] = fold_output_bias(softmax, bias, *norm)
-    tensors = name_table.write(table, params)
-    return tensors | ({} if softmax is None else {SOFTMAX: softmax}), [FOLDED] * is_folded
+    return name_table.write(table, params) | ({} if softmax is None else {SOFTMAX: softmax})

@@ -1,6 +1,5 @@
 """What the folders of BERT and GPT-2 have in common: one Stack, and one table of tokens."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,13 +8,13 @@ import numpy as np
 from etils import epath
 
 from transformer.config import Config, ModelConfig
-from transformer.files.storage import PathLike, write_atomically
+from transformer.files.storage import PathLike
 from transformer.interop.huggingface.tokens import TOKENS, write_tokenizer
 from transformer.interop.portable_model import FlatParams, PortableModel
 from transformer.interop.weights.files import save_tensors
-from transformer.interop.weights.folds import sinusoid_table
+from transformer.interop.weights.folds import position_table
 from transformer.interop.weights.name_table import Entry, zero_biases
-from transformer.interop.writing import render
+from transformer.interop.writing import render, write_files
 
 POSITIONS = "tokens/positions/table"
 SHORTEST_TABLE = 512  # positions that are written of sinusoids
@@ -63,7 +62,7 @@ def complete(config: Config, params: FlatParams, entries: Iterable[Entry]) -> Fl
     params, model = dict(params), config.model
     if model.positions != "learned":
         length = max(SHORTEST_TABLE, config.data.row_length)
-        params[POSITIONS] = sinusoid_table(model.positions, length, model.d_model)
+        params[POSITIONS] = position_table(model, params, "source", length)
     return params | zero_biases(params, entries)
 
 
@@ -76,13 +75,11 @@ def write_folder(
 ) -> list[str]:
     """Writes weights, settings, tokenizer and a README.md; returns the notes that this holds."""
     folder = epath.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    kind = settings["architectures"][0]
+    write_files(folder, {"config.json": {**settings, "dtype": "float32"}})
     longest = {"model_max_length": model.config.data.row_length}
     notes = [*notes, *write_tokenizer(folder, model.tokenizers[0], longest)]
     save_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
-    settings = {**settings, "dtype": "float32"}
-    write_atomically(folder / "config.json", json.dumps(settings, indent=2) + "\n")
+    kind = settings["architectures"][0]
     readme = render("huggingface/one_stack.md.jinja", kind=kind, notes=notes)
-    write_atomically(folder / "README.md", readme)
+    write_files(folder, {"README.md": readme})
     return notes

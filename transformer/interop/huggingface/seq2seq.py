@@ -22,7 +22,7 @@ from transformer.interop.weights.folds import (
     check_rows,
     interleaved_columns,
     permute_array,
-    sinusoid_table,
+    position_table,
 )
 from transformer.interop.weights.name_table import Entry, Tensors, read, translation_stacks
 
@@ -108,10 +108,11 @@ def _read_positions(kind: str, model: ModelConfig, tensors: Tensors) -> None:
         model.max_positions = min(map(len, tables)) - OFFSET
         return
     for table in tables:
-        sinusoids = sinusoid_table(model.positions, *table.shape)
+        sinusoids = position_table(model, {}, "", len(table))
         own = table.astype(np.float32).take(interleaved_columns(model.d_model), 1)
         if np.abs(own - sinusoids).max() > ROUNDING:
             model.positions, model.max_positions = "learned", len(table)
+            return
 
 
 def _read_params(

@@ -19,7 +19,7 @@ from transformer.interop.settings import (
 )
 from transformer.interop.weights import name_table
 from transformer.interop.weights.files import open_tensors
-from transformer.interop.weights.name_table import Entry, dense, layer_norm, layers
+from transformer.interop.weights.name_table import Entry, Style, dense, layer_norm, layers
 
 SETTINGS = SettingsTable(
     bert.NAMES,
@@ -100,18 +100,14 @@ def _pair(size: Any) -> tuple[Any, Any]:
     return tuple(size) if isinstance(size, list) and len(size) == 2 else (size, size)
 
 
-def _are_numbers(values: object, count: int) -> bool:
-    if not isinstance(values, list) or len(values) != count:
-        return False
-    return all(type(value) in (int, float) and np.isfinite(value) for value in values)
-
-
 def _entries(config: Config, prefix: str, *, has_classes: bool) -> list[Entry]:
     """Returns the table of names; prefix: of the tensors, which ViTModel has not."""
     table = [
         Entry("class_token", f"{prefix}embeddings.cls_token"),
         Entry("positions/table", f"{prefix}embeddings.position_embeddings"),
-        *dense("patches", f"{prefix}embeddings.patch_embeddings.projection", transposed=False),
+        *dense(
+            "patches", f"{prefix}embeddings.patch_embeddings.projection", Style(transposed=False)
+        ),
         *layers(config.model.num_layers, "encoder/layer_", f"{prefix}encoder.layer.#.", LAYER),
         *layer_norm("encoder/last_norm", f"{prefix}layernorm"),
     ]
@@ -143,19 +139,22 @@ def fold_pixels(params: FlatParams, channels: int, pixels: Mapping[str, Any]) ->
     [P · P · C, D] takes x / 255. pixels: the settings that say so, in preprocessor_config.json.
     """
     mean, std, scale = np.zeros(channels), np.ones(channels), 255.0
-    if pixels.get("do_normalize", True):
-        found = [pixels.get(f"image_{name}", [0.5] * channels) for name in ("mean", "std")]
-        if not all(map(_are_numbers, found, [channels] * 2)) or 0 in found[1]:
-            raise ValueError(
-                f"{PREPROCESSOR} must give image_mean and image_std as {channels} numbers each, "
-                f"one for a channel and no image_std of 0, not {found[0]} and {found[1]}."
-            )
-        mean, std = map(np.array, found)
-    if pixels.get("do_rescale", True):
-        factor = pixels.get("rescale_factor", 1 / 255)
-        if not _are_numbers([factor], 1):
-            raise ValueError(f"{PREPROCESSOR} must give rescale_factor as a number, not {factor}.")
-        scale *= factor
+    names = (
+        [f"image_{name}" for name in ("mean", "std")] if pixels.get("do_normalize", True) else []
+    )
+    try:
+        if names:
+            mean, std = np.array([pixels.get(name, [0.5] * channels) for name in names], np.float64)
+        if pixels.get("do_rescale", True):
+            scale *= float(pixels.get("rescale_factor", 1 / 255))
+        is_usable = mean.shape == (channels,) and bool(np.isfinite([*mean, *std, scale]).all())
+    except (TypeError, ValueError):
+        is_usable = False
+    if not is_usable or 0 in std:
+        raise ValueError(
+            f"{PREPROCESSOR} must give rescale_factor as a number, and image_mean and image_std as "
+            f"{channels} numbers each, one for a channel and no image_std of 0."
+        )
     kernel = params["patches/kernel"].transpose(2, 3, 1, 0) / std[:, None]  # [P, P, C, D]
     bias = params["patches/bias"] - np.einsum("hwcd,c->d", kernel, mean)
     kernel = (kernel * scale).reshape(-1, len(bias))

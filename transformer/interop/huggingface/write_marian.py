@@ -4,7 +4,6 @@ Tokens keep their ids; columns of sinusoids become sin, sin, …, cos, cos, …,
 them.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.interop.huggingface.seq2seq import NAMES, entries
 from transformer.interop.portable_model import PortableModel
@@ -27,14 +25,14 @@ from transformer.interop.weights.folds import (
 )
 from transformer.interop.weights.name_table import write, zero_biases
 from transformer.interop.writing import (
+    check_holds,
     first_pieces,
     is_gnmt,
-    refuse,
     render,
     search_notes,
     sentencepiece_files,
-    unsupported_settings,
     vocabulary,
+    write_files,
 )
 from transformer.special_tokens import SpecialIds
 
@@ -79,14 +77,8 @@ def save_marian(model: PortableModel, folder: Path) -> list[str]:
 
     Raises ValueError with every reason why MarianMT cannot be the model.
     """
-    refuse(_reasons(model), "MarianMT", "use the format ctranslate2, program or safetensors")
-    ids = order_ids(model)
-    write_model(model, ids, folder)
-    for name, content in _vocabulary_files(model, ids).items():
-        _write_json(folder / name, content)
-    for name, content in sentencepiece_files(model.tokenizers).items():
-        (folder / name).write_bytes(content)
-    config, decoding = model.config.model, model.config.decoding
+    _check(model)
+    config, decoding, ids = model.config.model, model.config.decoding, order_ids(model)
     notes = search_notes(decoding, "transformers")
     readme = render(
         "huggingface/marian.md.jinja",
@@ -98,38 +90,23 @@ def save_marian(model: PortableModel, folder: Path) -> list[str]:
         norm_epsilon=config.norm_epsilon,
         notes=notes,
     )
-    (folder / "README.md").write_text(readme, encoding="utf-8")
+    files = _settings(model, ids) | _vocabulary_files(model, ids) | {"README.md": readme}
+    write_files(folder, files | sentencepiece_files(model.tokenizers))
+    save_tensors(folder / "model.safetensors", _tensors(model, ids), {"format": "pt"})
     return notes
 
 
-def write_model(model: PortableModel, ids: Ids, folder: Path) -> None:
-    """Writes the files of MarianMTModel alone."""
-    folder.mkdir(parents=True)
-    save_tensors(folder / "model.safetensors", _tensors(model, ids), {"format": "pt"})
-    settings, search = _settings(model, ids)
-    _write_json(folder / "config.json", settings)
-    _write_json(folder / "generation_config.json", search)
-
-
-def _write_json(path: Path, content: object) -> None:
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    path.write_text(text, encoding="utf-8")
-
-
-def _reasons(model: PortableModel) -> list[str]:
-    """Returns what MarianMT does not have, as "model.norm=pre"."""
-    config = model.config.model
-    reasons = unsupported_settings(model.config)
-    reasons += ["model.norm=pre"] if config.norm == "pre" else []
-    reasons += ["model.embedding_norm=True"] if config.embedding_norm else []
-    if config.norm_epsilon > EPSILON:
-        reasons.append(f"model.norm_epsilon={config.norm_epsilon:g} (it has {EPSILON:g})")
+def _check(model: PortableModel) -> None:
+    config, target, reasons = model.config, model.tokenizers[-1], []
+    if config.model.norm_epsilon > EPSILON:
+        reasons.append(f"model.norm_epsilon={config.model.norm_epsilon:g} (it has {EPSILON:g})")
     if len(sentencepiece_files(model.tokenizers)) < len(model.tokenizers):
         reasons.append("a tokenizer that is not SentencePiece")
-    target = model.tokenizers[-1] if model.tokenizers else None
-    if isinstance(target, PieceListTokenizer) and target.first:
-        reasons.append(f"translations that begin with {target.first[0]}")
-    return reasons
+    if first := first_pieces(target):
+        reasons.append(f"translations that begin with {first[0]}")
+    needed = {"model.norm": "post", "model.embedding_norm": False}
+    way_out = "use the format ctranslate2, program or safetensors"
+    check_holds("MarianMT", config, way_out, needed=needed, reasons=reasons)
 
 
 def _num_positions(model: PortableModel) -> int:
@@ -137,7 +114,7 @@ def _num_positions(model: PortableModel) -> int:
     return max(MIN_POSITIONS, config.model.max_positions, config.data.row_length)
 
 
-def _settings(model: PortableModel, ids: Ids) -> tuple[dict[str, Any], dict[str, Any]]:
+def _settings(model: PortableModel, ids: Ids) -> dict[str, Any]:
     """Returns config.json and generation_config.json."""
     config, decoding = model.config.model, model.config.decoding
     special = ids.special
@@ -171,7 +148,7 @@ def _settings(model: PortableModel, ids: Ids) -> tuple[dict[str, Any], dict[str,
     }
     if decoding.beam_size > 1:
         search["length_penalty"] = decoding.alpha
-    return settings, search
+    return {"config.json": settings, "generation_config.json": search}
 
 
 def _vocabulary_files(model: PortableModel, ids: Ids) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from transformer.interop.weights.folds import (
     interleaved_columns,
     permute_array,
 )
-from transformer.interop.weights.name_table import Entry, Words, read, translation_stacks
+from transformer.interop.weights.name_table import Entry, Style, read, translation_stacks
 
 SETTINGS = "special:model.yml"  # an array of the .npz: the text of the network's settings
 SOFTMAX_TABLES = ("decoder_ff_logit_out_Wt", "decoder_Wemb", "Wemb")  # the first that there is
@@ -72,7 +72,7 @@ NAMES = {
     "transformer-ffn-activation": "activation",
 }
 EXACT_GELU = (1, 12, 1)  # the first version whose gelu is not x·sigmoid(1.702x)
-WORDS = Words("W", "b", "scale", "bias")
+STYLE = Style("W", "b", "scale", "bias", transposed=False, first=1)
 
 
 def read_marian(
@@ -241,8 +241,7 @@ def _entries(model: ModelConfig, settings: Mapping[str, Any]) -> list[Entry]:
         table.append(Entry("softmax/table", "decoder_ff_logit_out_Wt"))
     table.append(Entry(f"{SOFTMAX[sharing]}/bias", "decoder_ff_logit_out_b"))
     norms = "@_emb_ln_{}_pre", "@_top_ln_{}"
-    options: dict[str, Any] = dict(transposed=False, first=1)
-    return table + translation_stacks(model, "@_l#_", _layer(model.norm), *norms, WORDS, **options)
+    return table + translation_stacks(model, "@_l#_", _layer(model.norm), *norms, STYLE)
 
 
 def _layer(norm: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ import numpy as np
 from transformer.config import ModelConfig
 from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.interop.portable_model import FlatParams
+from transformer.model.embedding import make_position_encoding
 
 # The bias of an id that no search may find; finite, as label smoothing takes a mean.
 NEVER = -1e4
@@ -88,20 +89,8 @@ def position_table(
     side: "source" or "target", which learn their tables apart. Beyond `max_positions` a learned
     table repeats its last row, as the model does.
     """
+    places = np.arange(length)
     if config.positions == "learned":
         table = params[f"{side}_positions/table"]
-        return table[np.minimum(np.arange(length), len(table) - 1)].astype(np.float32)
-    return sinusoid_table(config.positions, length, config.d_model)
-
-
-def sinusoid_table(positions: str, length: int, d_model: int) -> np.ndarray:
-    """Returns the vectors that `model.positions` names, float32 [length, D]: sin, cos, sin, cos, …
-
-    They equal those of `model.embedding` within the rounding of float32.
-    """
-    count = np.arange(d_model // 2)
-    divisor = d_model / 2 if positions == "sinusoidal" else max(1, d_model // 2 - 1)
-    frequencies = np.float32(10_000) ** -(count / divisor).astype(np.float32)
-    first = 2 if positions == "sinusoidal_fairseq" else 0
-    angles = np.arange(first, first + length, dtype=np.float32)[:, None] * frequencies
-    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, d_model)
+        return table[np.minimum(places, len(table) - 1)].astype(np.float32)
+    return np.asarray(make_position_encoding(config).apply({}, places), np.float32)

@@ -5,7 +5,6 @@ PyTorch's Linear holds [out, in], a kernel of Flax [in, out].
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -31,17 +30,22 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Words:
-    """What a system calls the arrays of a dense layer and of a layer normalisation."""
+class Style:
+    """How a system names and lays out the arrays of dense layers and of layer normalisations.
+
+    transposed: whether its matrices are [out, in]. first: the number of its first layer.
+    """
 
     kernel: str = "weight"
     bias: str = "bias"
     scale: str = "weight"
     shift: str = "bias"
+    transposed: bool = True
+    first: int = 0
 
 
-PYTORCH = Words()
-GAMMA_BETA = Words(scale="gamma", shift="beta")
+PYTORCH = Style()
+GAMMA_BETA = Style(scale="gamma", shift="beta")
 
 
 def _named(theirs: str, word: str) -> str:
@@ -49,55 +53,42 @@ def _named(theirs: str, word: str) -> str:
 
 
 def dense(
-    ours: str,
-    theirs: str,
-    words: Words = PYTORCH,
-    *,
-    transposed: bool = True,
-    part: tuple[int, int] = (0, 1),
+    ours: str, theirs: str, style: Style = PYTORCH, part: tuple[int, int] = (0, 1)
 ) -> list[Entry]:
     """Returns the entries of a dense layer; theirs: "fc1", or "self_{}q", {} being the word."""
     return [
-        Entry(f"{ours}/kernel", _named(theirs, words.kernel), transposed, part),
-        Entry(f"{ours}/bias", _named(theirs, words.bias), part=part),
+        Entry(f"{ours}/kernel", _named(theirs, style.kernel), style.transposed, part),
+        Entry(f"{ours}/bias", _named(theirs, style.bias), part=part),
     ]
 
 
-def layer_norm(ours: str, theirs: str, words: Words = PYTORCH) -> list[Entry]:
+def layer_norm(ours: str, theirs: str, style: Style = PYTORCH) -> list[Entry]:
     """Returns the entries of a layer normalisation, with `theirs` as in `dense`."""
     return [
-        Entry(f"{ours}/scale", _named(theirs, words.scale)),
-        Entry(f"{ours}/bias", _named(theirs, words.shift)),
+        Entry(f"{ours}/scale", _named(theirs, style.scale)),
+        Entry(f"{ours}/bias", _named(theirs, style.shift)),
     ]
 
 
 def layers(
-    count: int,
-    ours: str,
-    theirs: str,
-    names: Mapping[str, str],
-    words: Words = PYTORCH,
-    *,
-    transposed: bool = True,
-    first: int = 0,
+    count: int, ours: str, theirs: str, names: Mapping[str, str], style: Style = PYTORCH
 ) -> list[Entry]:
     """Returns the entries of the layers of a Stack.
 
-    ours, theirs: what a name begins with; in theirs # stands for the number of the layer, which
-    counts from `first`, as in "encoder.layer.#.".
+    ours, theirs: what a name begins with; in theirs # stands for the number of the layer, as in
+    "encoder.layer.#.".
     names: their part of a layer for each part of ours; all have biases, and all but those that are
     named LayerNorm_0 are dense layers. Parts with one name lie side by side in one array.
     """
     entries: list[Entry] = []
     for i in range(count):
         for part, theirs_part in names.items():
-            pair = f"{ours}{i}/{part}", f"{theirs}{theirs_part}".replace("#", str(first + i))
+            pair = f"{ours}{i}/{part}", f"{theirs}{theirs_part}".replace("#", str(style.first + i))
             if part.endswith("LayerNorm_0"):
-                entries += layer_norm(*pair, words)
+                entries += layer_norm(*pair, style)
             else:
                 beside = [other for other, name in names.items() if name == theirs_part]
-                place = beside.index(part), len(beside)
-                entries += dense(*pair, words, transposed=transposed, part=place)
+                entries += dense(*pair, style, part=(beside.index(part), len(beside)))
     return entries
 
 
@@ -107,10 +98,7 @@ def translation_stacks(
     names: Mapping[str, str],
     embedding_norm: str,
     last_norm: str,
-    words: Words = PYTORCH,
-    *,
-    transposed: bool = True,
-    first: int = 0,
+    style: Style = PYTORCH,
 ) -> list[Entry]:
     """Returns the entries of the encoder and the decoder of a translation model.
 
@@ -121,13 +109,12 @@ def translation_stacks(
     for side, stack in (("source", "encoder"), ("target", "decoder")):
         is_decoder = stack == "decoder"
         own = {part: names[part] for part in names if is_decoder or not part.startswith("encoder_")}
-        options: dict[str, Any] = dict(transposed=transposed, first=first)
         depth = model.depth(is_decoder=is_decoder)
-        entries = layers(depth, f"{stack}/layer_", layer, own, words, **options)
+        entries = layers(depth, f"{stack}/layer_", layer, own, style)
         if model.embedding_norm:
-            entries += layer_norm(f"{side}_norm", embedding_norm, words)
+            entries += layer_norm(f"{side}_norm", embedding_norm, style)
         if model.norm == "pre":
-            entries += layer_norm(f"{stack}/last_norm", last_norm, words)
+            entries += layer_norm(f"{stack}/last_norm", last_norm, style)
         table += [replace(entry, theirs=entry.theirs.replace("@", stack)) for entry in entries]
     return table
 
