@@ -120,7 +120,7 @@ def test_a_host_alone_says_what_it_waits_for_and_gives_up():
         "from transformer.parallel import hosts\n"
         "console.SHOW_EVERY, hosts.WAIT_SECONDS = (0.0, 0.0), 1\n"
         "with console.showing_phases():\n"
-        "    connect_hosts(HostFlags('localhost:1', 2, 1))"
+        "    connect_hosts(HostFlags(coordinator='localhost:1', num_processes=2, process_id=1))"
     )
     code, _, err = run_python(program)
     assert code == 75, err
@@ -152,7 +152,7 @@ def work(items):
     return items
 
 def main():
-    connect_hosts(HostFlags(f"localhost:{port}", 2, host))
+    connect_hosts(HostFlags(coordinator=f"localhost:{port}", num_processes=2, process_id=host))
     stopping = Stopping(0)
     with stopping.noting_signals():
         try:

@@ -248,8 +248,8 @@ def test_attention_comes_with_the_translation_if_asked(translator, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"beam": 3}, "translate has no option 'beam'; it has beam_size, alpha"),
-        ({"prefix": [""]}, "translate has no option 'prefix'; it has .*prefixes"),
+        ({"beam": 3}, "translate has no option 'beam'; did you mean 'beam_size'?"),
+        ({"prefix": [""]}, "translate has no option 'prefix'; did you mean 'prefixes'?"),
         ({"xyz": 1, "nbest": 2}, "no option 'xyz'; it has beam_size, .*, prefixes, attention."),
         ({"length_penalty": "wu"}, "length_penalty must be gnmt or power"),
         ({"prefixes": ["", ""]}, "Every sentence needs a prefix"),

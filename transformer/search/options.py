@@ -1,5 +1,6 @@
 """The options of a search."""
 
+import difflib
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,9 +44,11 @@ class SearchOptions:
         """
         names = ("beam_size", "alpha", "length_penalty", "max_extra_length")
         chosen = {name: getattr(decoding, name) for name in names} | options
-        if unknown := [name for name in options if name not in cls.__dataclass_fields__]:
-            known = ", ".join([*cls.__dataclass_fields__, "prefixes", "attention"])
-            raise ValueError(f"translate has no option '{unknown[0]}'; it has {known}.")
+        known = [*cls.__dataclass_fields__, "prefixes", "attention"]
+        for name in [name for name in options if name not in cls.__dataclass_fields__]:
+            nearest = difflib.get_close_matches(name, known, 1, 0.5)
+            hint = f"did you mean '{nearest[0]}'?" if nearest else f"it has {', '.join(known)}."
+            raise ValueError(f"translate has no option '{name}'; {hint}")
         search = cls(**chosen)
         search._check()
         return replace(search, nbest=search.mbr) if search.mbr else search

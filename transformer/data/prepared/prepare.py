@@ -7,6 +7,7 @@ same bytes whoever writes it, and appears as a whole.
 import json
 import os
 import time
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -254,8 +255,9 @@ def vocabularies(
     tokenizers = train_tokenizers(config.tokenizer, sample, Tags(config.data).all)
     try:
         make_private(folder.parent, folder.name)
-        save_tokenizers(folder, *tokenizers)
-        storage.write_atomically(folder / HELD_OUT, json.dumps(text.held_out))
+        writer = f".{uuid.uuid4().hex}"  # other hosts may write the same files at once
+        save_tokenizers(folder, *tokenizers, writer)
+        storage.write_atomically(folder / HELD_OUT, json.dumps(text.held_out), writer)
     except OSError as error:
         raise ValueError(
             f"The vocabulary cannot be written to {folder} ({reason_of(error)}). Name another "

@@ -72,8 +72,13 @@ def _train(
         return SentencePieceTokenizer.train(sentences, config.vocab_size, tags)
 
 
-def save_tokenizers(folder: PathLike, source: Tokenizer, target: Tokenizer) -> None:
-    """Writes what `load_tokenizers` reads: one file if both are the same object, else two."""
+def save_tokenizers(
+    folder: PathLike, source: Tokenizer, target: Tokenizer, writer: str = ""
+) -> None:
+    """Writes what `load_tokenizers` reads: one file if both are the same object, else two.
+
+    writer: as of `open_atomically`.
+    """
     if source is target:
         tokenizers = {"tokenizer": source}
     else:
@@ -83,7 +88,7 @@ def save_tokenizers(folder: PathLike, source: Tokenizer, target: Tokenizer) -> N
         if path.name not in contents:  # left by a run that never began
             path.unlink(missing_ok=True)
     for name, content in contents.items():
-        write_atomically(epath.Path(folder) / name, content)
+        write_atomically(epath.Path(folder) / name, content, writer)
 
 
 def load_tokenizers(folder: PathLike) -> tuple[Tokenizer, Tokenizer]:
