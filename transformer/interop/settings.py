@@ -74,20 +74,19 @@ class SettingsTable:
                 f"{file} has {width}={settings[width]}, which does not divide into "
                 f"{heads}={settings[heads]}; restore it."
             )
-        values = {
-            ours: self.defaults.get(name) if settings.get(name) is None else settings[name]
-            for name, ours in self.names.items()
-        }
+        given = {name: value for name, value in settings.items() if value is not None}
+        complete = {**self.defaults, **given}
+        values = {ours: complete[name] for name, ours in self.names.items()}
         return values | {"activation": ACTIVATIONS[values["activation"]]}
 
     def _check(self, settings: Mapping[str, Any], file: PathLike) -> None:
         sizes = [name for name in self.names if name not in self.defaults]
         if wrong := [name for name in sizes if not is_count(settings.get(name))]:
             raise ValueError(f"{file} lacks a positive number as {', '.join(wrong)}; restore it.")
-        possible = {name: ACTIVATIONS for name in self.names if self.names[name] == "activation"}
+        activation = next(name for name, ours in self.names.items() if ours == "activation")
         refused = [
             f"{name}={settings[name]!r} (possible: {', '.join(map(str, values))})"
-            for name, values in (possible | self.possible).items()
+            for name, values in {activation: [*ACTIVATIONS], **self.possible}.items()
             if settings.get(name) is not None and settings[name] not in values
         ]
         if refused:

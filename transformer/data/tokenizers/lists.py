@@ -189,9 +189,12 @@ class PieceListTokenizer(ListTokenizer):
         for sentence in sentences:
             text = SURROGATE.sub(UNKNOWN, sentence)
             language = LANGUAGE.match(text)
-            is_known = language and language[0] in self._ids
-            starts.append([language[0]] if is_known else self.first)
-            texts.append(text[language.end() :] if is_known else text)
+            if language and language[0] in self._ids:
+                starts.append([language[0]])
+                texts.append(text[language.end() :])
+            else:
+                starts.append(self.first)
+                texts.append(text)
         return map(operator.add, starts, self._processor.encode(texts, out_type=str))
 
     def decode(self, ids: Iterable[int]) -> str:
