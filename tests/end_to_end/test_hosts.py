@@ -19,7 +19,7 @@ from tests.helpers.scripts import (
     start_python,
 )
 from tests.helpers.two_hosts import NOTHING, free_port, start_two
-from transformer.parallel import hosts
+from transformer.parallel import devices, hosts
 from transformer.parallel.devices import check_accelerator
 
 STEPS = ["--config.training.eval_every=6", "--config.training.checkpoint_every=4"]
@@ -201,6 +201,22 @@ def test_an_accelerator_that_jax_cannot_use_is_not_passed_over(tmp_path, monkeyp
     assert "pip install -e '.[cuda12]'" in said[0]
     with pytest.raises(ValueError, match="JAX_PLATFORMS=cpu"):
         check_accelerator(said.append, {here: ["json"]})
+
+
+def test_a_card_that_is_passed_through_is_no_accelerator(tmp_path, monkeypatch):
+    """Catches a graphics or network card of a virtual machine that is taken for a TPU."""
+    (tmp_path / "vfio").mkdir()
+    (tmp_path / "vfio" / "12").touch()
+    vendor = tmp_path / "12" / "devices" / "0000:01:00.0" / "vendor"
+    vendor.parent.mkdir(parents=True)
+    monkeypatch.setattr(devices, "IOMMU_GROUPS", str(tmp_path), raising=False)
+    monkeypatch.setattr(hosts.jax, "default_backend", lambda: "cpu")
+    monkeypatch.setattr(type(hosts.jax.config), "jax_platforms", None, raising=False)
+    said = []
+    for maker, number in (("0x10de", 0), ("0x1ae0", 1)):
+        vendor.write_text(f"{maker}\n")
+        check_accelerator(said.append, {f"{tmp_path}/vfio/[0-9]*": ["no_such_plugin"]})
+        assert len(said) == number
 
 
 def test_share_of_one_host_is_everything():

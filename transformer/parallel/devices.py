@@ -3,6 +3,7 @@
 import glob
 import importlib.util
 import os
+import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -49,7 +50,10 @@ def find_chip(device_kind: str) -> Chip | None:
 ACCELERATORS = {  # device files, and the packages with which JAX uses them
     "/dev/nvidia[0-9]*": ("jax_cuda12_plugin", "jax_cuda13_plugin"),
     "/dev/accel[0-9]*": ("libtpu",),
+    "/dev/vfio/[0-9]*": ("libtpu",),  # and any other PCI device that is passed through
 }
+IOMMU_GROUPS = "/sys/kernel/iommu_groups"  # what is passed through, by the numbers of /dev/vfio
+GOOGLE = "0x1ae0"  # the vendor of a PCI device, as Linux says it
 
 
 def check_accelerator(
@@ -61,7 +65,11 @@ def check_accelerator(
     """
     # pyrefly: ignore[missing-attribute]  # jax.config makes its attributes at run time
     is_cpu_chosen = "cpu" in (jax.config.jax_platforms or "")
-    files = {pattern: file for pattern in accelerators for file in glob.glob(pattern)[:1]}
+    files = {
+        pattern: file
+        for pattern in accelerators
+        for file in sorted(filter(_may_be_accelerator, glob.glob(pattern)))[:1]
+    }
     if not files or is_cpu_chosen or jax.default_backend() != "cpu":
         return
     for pattern, file in files.items():
@@ -75,6 +83,14 @@ def check_accelerator(
         f"There is an accelerator ({next(iter(files.values()))}), but JAX is installed for the CPU "
         f"only; to use it: pip install -e '.[cuda12]' (or cuda13, tpu)."
     )
+
+
+def _may_be_accelerator(file: str) -> bool:
+    """Whether a device file may be an accelerator's: those in /dev/vfio are if Google made them."""
+    if os.path.basename(os.path.dirname(file)) != "vfio":
+        return True
+    vendors = glob.glob(f"{IOMMU_GROUPS}/{os.path.basename(file)}/devices/*/vendor")
+    return any(pathlib.Path(vendor).read_text().strip() == GOOGLE for vendor in vendors)
 
 
 def host_device() -> jax.Device:
