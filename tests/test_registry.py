@@ -5,6 +5,7 @@ import pytest
 import transformer
 from transformer.config import Config
 from transformer.registry import (
+    ATTENTION_FUNCTIONS,
     METRICS,
     OWN_TASK,
     REGISTRIES,
@@ -35,6 +36,24 @@ def test_a_registered_name_is_a_choice_of_the_configuration():
         return value
 
     assert callable(cosine) and config.validate().model.attention == "cosine"
+
+
+class NoDropout:
+    """An attention function with weights, but for an argument."""
+
+    def __call__(self, query, key, value, mask=None): ...
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda query, key, value, *, mask=None: value, lambda q, k, v, *, mask, dropout: v, NoDropout],
+    ids=["without dropout", "dropout has no default", "class"],
+)
+def test_an_attention_function_takes_what_it_is_called_with(function):
+    """Catches a stack trace of JAX about an argument, in the middle of making the model."""
+    with pytest.raises(ValueError, match=r"'own' must take \(query, key, value, .*, not \(.*\.$"):
+        transformer.register_attention("own")(function)
+    assert "own" not in ATTENTION_FUNCTIONS
 
 
 def test_a_taken_name_is_refused_but_a_cell_may_run_again():

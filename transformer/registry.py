@@ -9,6 +9,7 @@ module or with --register=FILE. What is built in is imported when it is used, as
 needs no JAX.
 """
 
+import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -21,11 +22,17 @@ OWN_TASK = "a task of your own"  # in `task_kind`: one that extends no built-in 
 class Registry(Collection[str]):
     """Entries by name.
 
-    kind: what they are, as "metric". built_in: "module:attribute" by name.
+    kind: what they are, as "metric". built_in: "module:attribute" by name. check: called with the
+    name and the entry that are to be registered; raises ValueError for an unfit entry.
     """
 
-    def __init__(self, kind: str, built_in: Mapping[str, str]) -> None:
-        self.kind, self.built_in = kind, built_in
+    def __init__(
+        self,
+        kind: str,
+        built_in: Mapping[str, str],
+        check: Callable[[str, Any], None] = lambda name, entry: None,
+    ) -> None:
+        self.kind, self.built_in, self._check = kind, built_in, check
         self._registered: dict[str, Any] = {}
 
     def __contains__(self, name: object) -> bool:
@@ -57,6 +64,7 @@ class Registry(Collection[str]):
             raise ValueError(f"The name of this {self.kind} must be a text, not {name!r}.")
         if entry is None:
             return lambda entry: self.register(name, entry)
+        self._check(name, entry)
         if name in self and _origin(entry) != _origin(self._registered.get(name)):
             raise ValueError(f"The {self.kind} {name!r} exists already: choose another name.")
         self._registered[name] = entry
@@ -67,6 +75,21 @@ def _origin(entry: Any) -> tuple[str, str]:
     """Returns the module and the name under which a function or class was defined."""
     definition = entry.metric if isinstance(entry, MetricEntry) else entry
     return getattr(definition, "__module__", ""), getattr(definition, "__qualname__", "")
+
+
+def _check_attention(name: str, function: Callable[..., Any]) -> None:
+    """Raises ValueError unless an attention function takes all it is called with."""
+    is_class = isinstance(function, type)
+    arguments = inspect.signature(function.__call__ if is_class else function)
+    arrays = ("self", "query", "key", "value")[not is_class :]
+    try:
+        arguments.bind(*arrays, mask=None)
+        arguments.bind(*arrays, mask=None, dropout=None)
+    except TypeError as error:
+        raise ValueError(
+            f"The attention function {name!r} must take (query, key, value, *, mask=None, "
+            f"dropout=None), not {arguments}: {error}."
+        ) from None
 
 
 _FUNCTIONS = "transformer.model.attention_functions"
@@ -86,6 +109,7 @@ ATTENTION_FUNCTIONS = Registry(
         **dict.fromkeys(SPARSE_ATTENTION, "transformer.model.sparse_attention:sparse_attention"),
         "performer": "transformer.model.performer_attention:performer_attention",
     },
+    _check_attention,
 )
 # For positions of one sequence, or of a source: attention of the other kind stays the paper's.
 SELF_ATTENTION_ONLY = (*SPARSE_ATTENTION, "performer")
@@ -150,7 +174,7 @@ def register_attention(name: str, function: Any = None) -> Any:
     function: takes query [B, T, N, H], key and value [B, S, N, H], mask= (boolean, broadcastable to
     [B, N, T, S], True = may attend) and dropout= (a function of the weights, or None), and returns
     [B, T, N, H]; or a Flax module class, if it has weights, whose instances do. It raises
-    ValueError for an argument that it cannot honour.
+    ValueError for an argument that it cannot honour. One that takes other arguments is refused.
     """
     return ATTENTION_FUNCTIONS.register(name, function)
 
