@@ -19,6 +19,7 @@ lock              locked by the process that trains here
 import json
 import os
 import re
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from copy import deepcopy
@@ -44,6 +45,18 @@ NO_RUN = (
 )
 
 
+def _check_name(path: epath.Path) -> None:
+    """Raises ValueError for a local folder that Orbax would take for another one.
+
+    It writes names in UTF-8, whatever encoding the locale makes Python use.
+    """
+    encoding = sys.getfilesystemencoding()
+    if encoding != "utf-8" and not (storage.is_remote(path) or str(path.resolve()).isascii()):
+        raise ValueError(
+            f"{escaped(str(path))}: names of files are {encoding} in this locale; set PYTHONUTF8=1."
+        )
+
+
 class WorkDir:
     """Paths and small files of a run; `open_for_training` also locks it.
 
@@ -54,6 +67,7 @@ class WorkDir:
 
     def __init__(self, path: storage.PathLike, *, writes: bool = True) -> None:
         self.path, self.writes = storage.locate(path), writes
+        _check_name(self.path)
         self._known: Config | None = path._read if isinstance(path, WorkDir) else None
         self._read = self._known
         self._lock: TextIO | None = None  # the open file that is locked
