@@ -11,7 +11,7 @@ import pytest
 
 from transformer.config import Config
 from transformer.files import storage
-from transformer.files.storage import write_atomically
+from transformer.files.storage import open_atomically, write_atomically
 from transformer.workdir import WorkDir, split_checkpoint
 
 
@@ -165,12 +165,17 @@ def test_a_temporary_file_follows_no_link(tmp_path):
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):
-    """Catches a file that is emptied before its new content is known."""
+    """Catches a file that is emptied before its new content is known, or written in place."""
     path = tmp_path / "file"
     write_atomically(path, "old")
     with pytest.raises(UnicodeEncodeError):
         write_atomically(path, "new \ud800")
-    assert path.read_text() == "old"
+    with pytest.raises(KeyError), open_atomically(path) as file:
+        file.write(b"half")
+        file.flush()
+        assert path.read_text() == "old"  # what a reader sees, or a kill leaves, meanwhile
+        raise KeyError
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("file", "old")]
 
 
 @pytest.mark.parametrize(

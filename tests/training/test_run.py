@@ -13,6 +13,7 @@ import transformer
 from tests.helpers.tiny_runs import write_sentences
 from transformer.config import Config
 from transformer.exit_codes import DONE, RESUMABLE
+from transformer.workdir import WorkDir
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +97,19 @@ def test_a_run_that_fails_keeps_its_profile_and_ends_it(config, tmp_path):
         jax.profiler.stop_trace()
     with pytest.raises(ValueError, match="--profile must be STEP:COUNT"):
         transformer.train(config, tmp_path / "other", verbose=False, profile="9")
+
+
+def test_only_the_first_of_several_hosts_writes(config, tmp_path, monkeypatch):
+    """Catches hosts that append to the same logs, or wait for each other's lock."""
+    opened = []
+
+    def open_and_stop(folder, _):
+        opened.append(folder.writes)
+        raise ValueError("enough is seen")
+
+    monkeypatch.setattr(WorkDir, "open_for_training", open_and_stop)
+    for host in (0, 1):
+        monkeypatch.setattr(jax, "process_index", lambda host=host: host)
+        with pytest.raises(ValueError, match="enough"):
+            transformer.train(config, tmp_path / "run", verbose=False)
+    assert opened == [True, False]
