@@ -14,7 +14,6 @@ eval.py.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 from transformer.cli.command_line import Command, CommandLine
 from transformer.cli.flags import REGISTER, CommonFlags, flag
@@ -26,8 +25,10 @@ from transformer.exit_codes import DONE
 class ExportFlags(CommonFlags):
     """How the export command writes."""
 
-    format: Literal["run", "huggingface", "ctranslate2", "safetensors", "program"] = flag(
-        "run", "What is written."
+    format: str = flag(
+        "run",
+        "What is written.",
+        choices=("run", "huggingface", "ctranslate2", "safetensors", "program"),
     )
     quantization: str = flag(
         "",
