@@ -140,8 +140,9 @@ class ResumableFile:
             hosts.wait_for_all("the folder of the output")
             hosts.check_same(
                 f"what they are to do, or in what they see in {self.folder}",
-                lambda: json.dumps(self._identity).encode()
-                + (self._about.read_bytes() if self.is_started else b""),
+                lambda: repr(
+                    (self._identity, self.is_started and self._about.read_bytes())
+                ).encode(),
             )
             try:
                 yield self.parts.finished()
@@ -366,7 +367,7 @@ def translate_file(
         if score:
             best = [[given] for given in translator.score(chunk.lines, companions)]
         else:
-            how = {"nbest": nbest or 1, "prefixes": chunk.companions} | options
+            how: dict[str, Any] = {"nbest": nbest or 1, "prefixes": chunk.companions} | options
             best = translator.translate(chunk.lines, **how)
         if alignments:
             firsts = [several[0] for several in best]

@@ -315,9 +315,10 @@ def _continue(flags: EvaluateFlags, run: WorkDir, *, is_first: bool) -> None:
     from transformer.inference.file_job import open_stream
 
     stream: Any = open_stream("")
+    prompt = flags.prompt or ""
     options = flags.given(*SAMPLING, "num_pieces")
     model = transformer.LanguageModel.from_checkpoint(run, flags.checkpoints, **flags.compute)
-    for text in chain([flags.prompt], model.stream(flags.prompt, **options), ["\n"]):
+    for text in chain([prompt], model.stream(prompt, **options), ["\n"]):
         if is_first:  # as UTF-8, whatever the locale; the others compute the same
             text = escaped(text) if is_terminal(stream) else text
             stream.write(text.encode(errors="replace"))

@@ -14,6 +14,7 @@ eval.py.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from transformer.cli.command_line import Command, CommandLine
 from transformer.cli.flags import REGISTER, CommonFlags, flag
@@ -47,8 +48,9 @@ def _export(line: CommandLine[ExportFlags]) -> int:
 
     flags = line.flags
     workdir, folder, checkpoint = [*line.words, "default"][:3]
-    options = dict(quantization=flags.quantization, check=flags.check)
-    for sentence in export_model(workdir, folder, flags.format, checkpoint, **options):
+    options: dict[str, Any] = dict(quantization=flags.quantization, check=flags.check)
+    options |= dict(format=flags.format, checkpoint=checkpoint)
+    for sentence in export_model(workdir, folder, **options):
         say(sentence)
     return DONE
 
