@@ -39,7 +39,7 @@ REFUSED = {  # what is wrong: (the arrays, the split, the sentence)
     "above 1": ({"images": PIXELS * 1.0}, "train", RANGE),
     "above 255": ({"images": PIXELS.astype(np.uint16) * 200}, "train", RANGE),
     "below 0": ({"images": PIXELS.astype(int) - 9}, "train", RANGE),
-    "counts": ({"labels": np.arange(9)}, "train[:50%]", r"has 10 images and 9 labels\.$"),
+    "counts": ({"labels": np.arange(9)}, "train[:50%]", r"has 10 images and labels of shape \(9,\)\.$"),
     "nothing": (
         {"images": PIXELS[:5], "labels": np.arange(5)},
         "train[:10%]",

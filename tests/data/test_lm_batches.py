@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer.data.rows.lm_batches import ConsecutiveWindows, RandomWindows
+from transformer.data.rows.lm_batches import Windows
 from transformer.special_tokens import NUM_SPECIAL
 
 START = 2
@@ -15,9 +15,7 @@ def text_of(length):
 
 
 def random_windows(num_ids=100, *, length=10, rows=4, seed=0):
-    return RandomWindows(
-        text_of(num_ids), start=START, length=length, rows_per_batch=rows, seed=seed
-    )
+    return Windows(text_of(num_ids), start=START, length=length, rows_per_batch=rows, seed=seed)
 
 
 def every_batch(windows):
@@ -28,7 +26,7 @@ def test_inputs_are_the_ids_before_the_targets():
     """Catches a model that is shown what it has to guess, and rows that skip an id."""
     for batch in (
         random_windows()[0],
-        ConsecutiveWindows(text_of(100), start=START, length=10, rows_per_batch=4)[0],
+        Windows(text_of(100), start=START, length=10, rows_per_batch=4)[0],
     ):
         assert batch.inputs.shape == batch.targets.shape == (4, 10)
         assert batch.inputs.dtype == batch.targets.dtype == np.int32
@@ -41,7 +39,7 @@ def test_inputs_are_the_ids_before_the_targets():
 def test_windows_as_in_their_example():
     """Catches a first id without an input, windows that leave a gap, and an id 0 without weight."""
     (batch,) = every_batch(
-        ConsecutiveWindows(np.array([7, 0, 9, 5, 6]), start=START, length=3, rows_per_batch=3)
+        Windows(np.array([7, 0, 9, 5, 6]), start=START, length=3, rows_per_batch=3)
     )
     assert batch.inputs.tolist() == [[START, 7, 0], [9, 5, 6], [0] * 3]
     assert batch.targets.tolist() == [[7, 0, 9], [5, 6, 0], [0] * 3]
@@ -51,7 +49,7 @@ def test_windows_as_in_their_example():
 @pytest.mark.parametrize("num_ids", [1, 9, 10, 11, 39, 40, 41, 123])
 def test_every_window_has_every_id_once_and_in_order(num_ids):
     """Catches a perplexity over fewer ids than the text has, or over some of them twice."""
-    windows = ConsecutiveWindows(text_of(num_ids), start=START, length=10, rows_per_batch=4)
+    windows = Windows(text_of(num_ids), start=START, length=10, rows_per_batch=4)
     batches = every_batch(windows)
     assert len(batches) == -(-num_ids // 40)
     targets = np.concatenate([batch.targets[batch.weights == 1] for batch in batches])

@@ -238,8 +238,7 @@ class TranslationTask(Task):
         source, target = (f"{growth - 1:.0%}" for growth in batches.subword_dropout.growth)
         return [
             f"subwords    {self.config.data.subword_dropout:g} of the merges dropped: sources have "
-            f"{source} more pieces, targets {target}; {batches.undropped_share(10):.1%} of the "
-            f"sentences keep their best pieces, as their row is full"
+            f"{source} more pieces, targets {target}"
         ]
 
     def summary_lines(self) -> list[str]:
