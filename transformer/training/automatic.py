@@ -22,9 +22,10 @@ from transformer.data.corpora.training_text import TrainingText
 from transformer.data.prepared.cache import cache_folder, text_facts
 from transformer.data.prepared.prepare import vocabularies, vocabulary_folder
 from transformer.data.tokenizers.files import train_tokenizer
+from transformer.data.workers import num_cores
 from transformer.evaluation.metrics import choose_tokenisation
 from transformer.parallel import hosts
-from transformer.parallel.devices import find_chip, num_cores
+from transformer.parallel.devices import find_chip
 from transformer.training import automatic_rules as rules
 from transformer.training.automatic_rules import Choices
 from transformer.training.batches import prefetch
