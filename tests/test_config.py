@@ -154,11 +154,9 @@ MISTAKES = {  # (setting, value): parts of the sentence; tests/cli has more
 def test_a_mistake_gets_one_sentence(mistake, parts):
     """Catches a run that fails after its compile, or with a stack trace."""
     name, value = mistake
-    config = changed(**{name: value})
-    if name == "data__row_length":
-        config.model.positions, config.model.max_positions = "learned", 16
+    positions = {"model__positions": "learned", "model__max_positions": 16}
     with pytest.raises(ValueError) as caught:
-        config.validate()
+        changed(**{name: value}, **(positions if name == "data__row_length" else {})).validate()
     message = str(caught.value)
     assert all(part in message for part in parts), message
     assert message.endswith(".") and "\n" not in message
