@@ -57,7 +57,7 @@ class Setting:
     help: one or two sentences for `--help`.
     choices: the values that it may take, perhaps a `Registry`; empty where any value of the type
         will do.
-    at_least, below: bounds of a number; None where there is none.
+    at_least, below: bounds of a number; below: None where there is none.
     at_most: the largest whole number, far above what is of use: larger ones are mistakes that would
         be allocated.
     minus_one: what -1 stands for, if it is allowed although it is out of bounds; else "".
@@ -74,7 +74,7 @@ class Setting:
     default: bool | int | float | str
     help: str
     choices: Collection[str] = ()
-    at_least: float | None = None
+    at_least: float = 0
     below: float | None = None
     at_most: int = LARGEST
     minus_one: str = ""
@@ -120,7 +120,7 @@ class Setting:
             return "finite"
         if self.is_automatic(value) or (self.minus_one and value == -1):
             return ""
-        is_low = self.at_least is not None and value < self.at_least
+        is_low = self.type in (int, float) and value < self.at_least
         is_high = self.below is not None and value >= self.below
         if is_low or is_high or (self.choices and value not in self.choices):
             is_chosen = self.automatic is not None
@@ -248,4 +248,4 @@ def count(default: int, help: str, **facts: Any) -> int:
 
 def rate(default: float, help: str, **facts: Any) -> float:
     """A share of a whole."""
-    return setting(default, help, at_least=0, below=1, **facts)
+    return setting(default, help, below=1, **facts)
