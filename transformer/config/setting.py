@@ -116,16 +116,18 @@ class Setting:
         """Returns what a value that is not allowed should have been; "" for one that is."""
         if type(value) is not self.type:
             return f"of type {self.type.__name__}"
-        if self.type is float and not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             return "finite"
         if self.is_automatic(value) or (self.minus_one and value == -1):
             return ""
-        is_low = self.type in (int, float) and value < self.at_least
-        is_high = self.below is not None and value >= self.below
-        if is_low or is_high or (self.choices and value not in self.choices):
+        if isinstance(value, str):
+            is_out = self.choices and value not in self.choices
+        else:
+            is_out = value < self.at_least or (self.below is not None and value >= self.below)
+        if is_out:
             is_chosen = self.automatic is not None
             return self._bounds + f", or {self.automatic} to have it chosen" * is_chosen
-        return f"at most {self.at_most:,}" if self.type is int and value > self.at_most else ""
+        return f"at most {self.at_most:,}" if type(value) is int and value > self.at_most else ""
 
     def is_automatic(self, value: object) -> bool:
         """Whether this value stands for one that is to be chosen when a new run starts."""
