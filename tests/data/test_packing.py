@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from tests.helpers.control_ids import EOS, PAD
 from tests.helpers.packed_pairs import epoch_of
 from transformer.data.corpora.cleaning import filter_by_length, length_warnings
 from transformer.data.rows.bin_packing import fewest_rows, pack
 from transformer.data.rows.packing import PackedBatches, num_rows_of_batch
 from transformer.data.rows.ragged import Ragged
-from transformer.special_tokens import EOS, PAD
 
 
 def make_pairs(num_pairs, seed=0, longest=20):

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.helpers.control_ids import EOS
 from tests.helpers.random_runs import WORDS, make_config
 from tests.helpers.tiny_models import random_params
 from transformer.checkpoint.restore import Run
@@ -21,7 +22,7 @@ from transformer.inference import translator as translator_module
 from transformer.inference.translation import Translation, best_translations
 from transformer.inference.translator import Translator
 from transformer.search.decoding import Hypotheses
-from transformer.special_tokens import EOS, NUM_SPECIAL, SPECIAL_NAMES
+from transformer.special_tokens import NUM_SPECIAL, SPECIAL_NAMES
 
 BEAM = dict(beam_size=4, nbest=4)
 
