@@ -128,7 +128,7 @@ def test_a_sentence_beyond_the_largest_bucket_is_truncated_and_counted(translato
 
 @pytest.mark.parametrize(
     ("row_length", "positions", "max_positions", "expected"),
-    [(64, "sinusoid", 16, 256), (512, "sinusoid", 16, 512), (512, "learned", 100, 100)],
+    [(64, "sinusoidal", 16, 256), (512, "sinusoidal", 16, 512), (512, "learned", 100, 100)],
 )
 def test_largest_bucket(translator, monkeypatch, row_length, positions, max_positions, expected):
     """Catches sentences cut at a short training row, and learned positions that do not exist."""
