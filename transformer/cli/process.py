@@ -17,6 +17,7 @@ import transformer
 from transformer.cli.flags import HostFlags
 from transformer.config import Config
 from transformer.console import be_quiet, escaped, live_line, phase, say, showing_phases
+from transformer.data.workers import num_cores
 from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT, ResumableError
 from transformer.files.reading import reason_of
 from transformer.parallel.stopping import Interruption, end_on_signals, ignore_signals
@@ -99,7 +100,7 @@ def connect_hosts(flags: HostFlags, evaluated: Config | None = None) -> bool:
 
     compile_cache.turn_on(say)
     if evaluated and task_kind(evaluated.task) == "translation" and fits_a_core(evaluated.model):
-        devices.use_cores_as_devices()
+        devices.use_cores_as_devices(num_cores())
     who = "all other hosts"
     if flags.coordinator:
         who = f"all of {flags.num_processes} hosts at {flags.coordinator}"
