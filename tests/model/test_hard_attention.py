@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.tiny_models import make_batch, random_params, sentence, tiny_model
 from transformer.model.attention_functions import scaled_dot_product_attention
-from transformer.model.attention_modules import HardAttention, HardGumbelAttention, gumbel_noise_of
+from transformer.model.attention_modules import HardAttention, HardGumbelAttention, gumbel_noise
 from transformer.model.loss import make_loss_fn
 from transformer.registry import HARD_ATTENTION
 from transformer.special_tokens import EOS
@@ -79,7 +79,7 @@ def test_no_random_bits_give_infinite_noise():
     Of 16 million draws one had it, a few in each step of a small model.
     """
     bits = jnp.array([0, 1, 2**31, 2**32 - 256, 2**32 - 1], jnp.uint32)
-    noise = gumbel_noise_of(bits)
+    noise = gumbel_noise(bits)
     assert (
         np.isfinite(noise).all() and (np.diff(noise) >= 0).all() and noise[0] < -2 < 15 < noise[-1]
     )

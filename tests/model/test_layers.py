@@ -20,14 +20,10 @@ def layer_norm(x):
 def run_residual(norm, rate, sublayer, *, deterministic):
     """x + sublayer(x) as `Residual` makes it, with the initial weights of its norm."""
     x = np.random.default_rng(0).normal(size=(B, T, D)).astype(np.float32)
-
-    def call(residual):
-        y = sublayer(residual.sublayer_input(x))
-        return residual.add(x, y, deterministic=deterministic)
-
     residual = Residual(tiny_config(norm=norm, dropout_rate=rate))
     rngs = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
-    return x, jax.jit(lambda rngs: residual.init_with_output(rngs, method=call)[0])(rngs)
+    inputs = dict(sublayer=sublayer, deterministic=deterministic)
+    return x, jax.jit(lambda rngs: residual.init_with_output(rngs, x, **inputs)[0])(rngs)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

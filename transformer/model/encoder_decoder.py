@@ -1,5 +1,6 @@
 """The encoder-decoder Transformer: ids in, scores of the next token out (paper, Figure 1)."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -34,15 +35,18 @@ class Transformer(StackModel):
     target_vocab_size: int
 
     def setup(self) -> None:
-        c = self.config
-        if c.embedding_sharing == "all":
-            self.shared_embedding = Embedding(c, self.target_vocab_size, has_logits=True)
+        c, sharing = self.config, self.config.embedding_sharing
+        with_logits = partial(Embedding, c, self.target_vocab_size, has_logits=True)
+        if sharing == "all":
+            self.shared_embedding = self.source_embedding = with_logits()
+            self.target_embedding = self.softmax = self.shared_embedding
         else:
             self.source_embedding = Embedding(c, self.source_vocab_size)
-            has_logits = c.embedding_sharing == "target"
-            self.target_embedding = Embedding(c, self.target_vocab_size, has_logits)
-        if c.embedding_sharing == "none":
-            self.softmax = Embedding(c, self.target_vocab_size, has_logits=True)
+        if sharing == "target":
+            self.target_embedding = self.softmax = with_logits()
+        if sharing == "none":
+            self.target_embedding = Embedding(c, self.target_vocab_size)
+            self.softmax = with_logits()
         # What is learnt of positions, the source and the target learn apart.
         self.source_positions = make_position_encoding(c)
         self.target_positions = make_position_encoding(c)
@@ -67,17 +71,18 @@ class Transformer(StackModel):
         encoded = self.encode(
             batch.inputs, batch.input_positions, batch.input_segments, deterministic=deterministic
         )
-        x = self._embed_target(decoder_inputs, batch.target_positions, deterministic=deterministic)
+        places = batch.target_positions
+        x = self._embed("target", decoder_inputs, places, deterministic=deterministic)
         mask = segment_mask(batch.target_segments, batch.target_segments)
         x = self.decoder(
             x,
             mask=mask & causal_mask(batch.targets.shape[1]),
             encoded=encoded,
             encoded_mask=segment_mask(batch.target_segments, batch.input_segments),
-            positions=batch.target_positions,
+            positions=places,
             deterministic=deterministic,
         )
-        return self._logits(x, deterministic=deterministic)
+        return self.softmax.logits(x, deterministic=deterministic)
 
     def encode(
         self, inputs: Array, positions: Array, segments: Array, *, deterministic: bool
@@ -86,9 +91,7 @@ class Transformer(StackModel):
 
         inputs [B, S] ids, positions [B, S] or [S], segments [B, S] as in a `Batch`.
         """
-        x = self._table("source_embedding")(inputs)
-        vectors = self.source_positions(positions)
-        x = add_positions(x, vectors, self.source_norm, self.dropout, deterministic=deterministic)
+        x = self._embed("source", inputs, positions, deterministic=deterministic)
         mask = segment_mask(segments, segments)
         return self.encoder(x, mask=mask, positions=positions, deterministic=deterministic)
 
@@ -121,26 +124,19 @@ class Transformer(StackModel):
         tokens [B, W], which stand at `positions` [B] of their sentences and are written into
         `column` of the cache; ancestors [B, W, L]: see `attention.ancestor_mask`.
         """
-        x = self._embed_target(tokens, positions[:, None], deterministic=True)
+        x = self._embed("target", tokens, positions[:, None], deterministic=True)
         source = dict(encoded=encoded.keys_values, encoded_mask=encoded.mask)
         x, cache = self.decoder.step(
             x, cache, column, ancestors=ancestors, positions=positions, **source
         )
-        return self._logits(x, deterministic=True), cache
+        return self.softmax.logits(x), cache
 
-    def _table(self, name: str) -> Embedding:
-        return getattr(self, "shared_embedding" if self.config.embedding_sharing == "all" else name)
-
-    def _embed_target(self, ids: Array, positions: Array, *, deterministic: bool) -> jax.Array:
-        x = self._table("target_embedding")(ids)
-        vectors = self.target_positions(positions)
-        return add_positions(
-            x, vectors, self.target_norm, self.dropout, deterministic=deterministic
-        )
-
-    def _logits(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
-        name = "softmax" if self.config.embedding_sharing == "none" else "target_embedding"
-        return self._table(name).logits(x, deterministic=deterministic)
+    def _embed(self, side: str, ids: Array, positions: Array, *, deterministic: bool) -> jax.Array:
+        """Returns the input of a Stack, [..., D]; side: "source" or "target"."""
+        names = ("embedding", "positions", "norm")
+        table, encode, norm = (getattr(self, f"{side}_{name}") for name in names)
+        vectors = encode(positions)
+        return add_positions(table(ids), vectors, norm, self.dropout, deterministic=deterministic)
 
 
 def shift_right(targets: Array, positions: Array, bos: int) -> jax.Array:

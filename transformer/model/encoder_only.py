@@ -32,6 +32,8 @@ class SentenceEncoder(StackModel):
         eos = self.special.eos
         self.tokens = TokenEmbedding(self.config, self.vocab_size, self.predicts_tokens, eos)
         self.encoder = self.make_stack()
+        if self.config.pooling == "pooler":
+            self.pooler = Pooler(self.config)
 
     def encode(self, batch: Batch | MaskedBatch, *, deterministic: bool) -> jax.Array:
         """Returns the encoded inputs [B, S, D]; sentences of a row see only themselves."""
@@ -90,8 +92,6 @@ class MaskedLM(SentenceEncoder):
         super().setup()
         if self.config.prediction_head:
             self.prediction = PredictionHead(self.config)
-        if self.config.pooling == "pooler":
-            self.pooler = Pooler(self.config)
         if self.config.next_sentence:
             self.next_sentence = nn.Dense(2, dtype=jnp.float32)
 
@@ -102,9 +102,8 @@ class MaskedLM(SentenceEncoder):
         inputs: a `MaskedBatch`; or a packed `Batch`, or ids [B, S] of one sentence per row with
         `special.pad` behind it.
         """
-        batch = (
-            inputs if isinstance(inputs, MaskedBatch) else as_batch(inputs, pad=self.special.pad)
-        )
+        is_masked = isinstance(inputs, MaskedBatch)
+        batch = inputs if is_masked else as_batch(inputs, pad=self.special.pad)
         x = self.encode(batch, deterministic=deterministic)
         if self.is_initializing() and self.config.pooling == "pooler":
             pooled = self.pooler(x)
@@ -131,31 +130,6 @@ class MaskedLM(SentenceEncoder):
         return self.tokens.logits(x, deterministic=deterministic)
 
 
-class TextClassifier(SentenceEncoder):
-    """Embedding and positions, encoder, `config.pooling` of the sentence, softmax.
-
-    The target of a sentence is one id, its class, so batches are packed as those of translation.
-    """
-
-    num_classes: int
-
-    def setup(self) -> None:
-        super().setup()
-        if self.config.pooling == "pooler":
-            self.pooler = Pooler(self.config)
-        self.classes = nn.Dense(self.num_classes, dtype=jnp.float32)
-
-    def __call__(self, inputs: Batch | Array, *, deterministic: bool) -> jax.Array:
-        """Returns logits [B, T, num_classes] float32, T being the number of sentences per row.
-
-        inputs: a packed `Batch` with one target per sentence; or ids [B, S] of one sentence per row
-        with `special.pad` behind it: T = 1.
-        """
-        batch = as_batch(inputs, pad=self.special.pad)
-        x = pool(self.encode(batch, deterministic=deterministic), batch, self.config.pooling)
-        return self.classes(self.pooler(x) if self.config.pooling == "pooler" else x)
-
-
 class TokenClassifier(SentenceEncoder):
     """Embedding and positions, encoder, and the classes of every position."""
 
@@ -169,6 +143,23 @@ class TokenClassifier(SentenceEncoder):
         """Returns logits [B, S, num_classes] float32; inputs: as of `MaskedLM`."""
         batch = as_batch(inputs, pad=self.special.pad)
         return self.classes(self.encode(batch, deterministic=deterministic))
+
+
+class TextClassifier(TokenClassifier):
+    """Embedding and positions, encoder, `config.pooling` of the sentence, softmax.
+
+    The target of a sentence is one id, its class, so batches are packed as those of translation.
+    """
+
+    def __call__(self, inputs: Batch | Array, *, deterministic: bool) -> jax.Array:
+        """Returns logits [B, T, num_classes] float32, T being the number of sentences per row.
+
+        inputs: a packed `Batch` with one target per sentence; or ids [B, S] of one sentence per row
+        with `special.pad` behind it: T = 1.
+        """
+        batch = as_batch(inputs, pad=self.special.pad)
+        x = pool(self.encode(batch, deterministic=deterministic), batch, self.config.pooling)
+        return self.classes(self.pooler(x) if self.config.pooling == "pooler" else x)
 
 
 class ImageClassifier(StackModel):
