@@ -16,8 +16,9 @@ from transformer.data.rows.masked_batches import MaskedBatch
 from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassifier, pool
 from transformer.model.primitives import as_batch
-from transformer.search.decoding import FREE, HypothesisRules, Limits, search_to_end
+from transformer.search.decoding import FREE, HypothesisRules, Limits
 from transformer.search.sampling import Sampling
+from transformer.search.slots import search_to_end
 from transformer.special_tokens import EOS, OWN_IDS, SpecialIds
 
 RNG = np.random.default_rng(0)

@@ -33,8 +33,7 @@ def num_layer_weights(config: ModelConfig) -> int:
 def _weights(config: ModelConfig) -> tuple[int, int]:
     """Returns the numbers of weights in the matrices of (one attention, one feed-forward)."""
     num_matrices = 3 if config.feed_forward == "gated" else 2
-    attention = 2 * config.d_model * _heads_width(config)
-    return attention, num_matrices * config.d_model * config.d_ff
+    return 2 * config.d_model * _heads_width(config), num_matrices * config.d_model * config.d_ff
 
 
 def _heads_width(config: ModelConfig) -> int:
