@@ -84,7 +84,7 @@ def test_attention_to_a_cache_is_attention_to_its_keys_and_values(name):
     def both(module):
         keys_values = module.project_keys_values(x)
         full = module(x, keys_values, mask=mask, deterministic=True)
-        return full, module.attend_to_cache(x, to_cache_layout(keys_values), mask=mask)
+        return full, module.attend_to_cache(x, to_cache_layout(*keys_values), mask=mask)
 
     variables = {"params": random_params(module.init, method=both)}
     full, cached = jax.jit(partial(module.apply, method=both))(variables)

@@ -36,7 +36,7 @@ from transformer.inference.translation import (
     word_numbers,
 )
 from transformer.model import costs
-from transformer.model.ensemble import Ensemble
+from transformer.model.encoder_decoder import Ensemble
 from transformer.parallel.hosts import leave_if_told
 from transformer.search.corpus_search import CorpusSearch
 from transformer.search.decoding import make_length_penalty

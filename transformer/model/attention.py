@@ -57,11 +57,7 @@ def causal_mask(length: int) -> jax.Array:
     return jnp.tril(jnp.ones((length, length), bool))[None, None]
 
 
-class KeysValues(NamedTuple):
-    """Keys and values in the layout of an attention function."""
-
-    key: jax.Array  # [B, S, N, H]
-    value: jax.Array  # [B, S, N, H]
+KeysValues = tuple[jax.Array, jax.Array]  # each [B, S, N, H], as an attention function takes them
 
 
 class KVCache(NamedTuple):
@@ -84,9 +80,9 @@ class KVCache(NamedTuple):
     value: jax.Array  # [B, N, S, H]
 
 
-def to_cache_layout(keys_values: KeysValues) -> KVCache:
+def to_cache_layout(key: jax.Array, value: jax.Array) -> KVCache:
     """Returns keys and values [B, S, N, H] in the layout of a cache."""
-    return KVCache(keys_values.key.transpose(0, 2, 3, 1), keys_values.value.swapaxes(1, 2))
+    return KVCache(key.transpose(0, 2, 3, 1), value.swapaxes(1, 2))
 
 
 def make_attention_fn(name: str, config: ModelConfig) -> AttentionFunction:
@@ -139,7 +135,7 @@ class MultiHeadAttention(nn.Module):
 
     def project_keys_values(self, x: jax.Array) -> KeysValues:
         """Returns the keys and values of x [B, S, D]."""
-        return KeysValues(self._split_heads(self.key(x)), self._split_heads(self.value(x)))
+        return self._split_heads(self.key(x)), self._split_heads(self.value(x))
 
     def __call__(
         self,
@@ -203,16 +199,16 @@ class MultiHeadAttention(nn.Module):
         the keys and values of x).
         """
         width, bias = x.shape[1], None
-        query, new = self._split_heads(self.query(x)), self.project_keys_values(x)
+        query, (key, value) = self._split_heads(self.query(x)), self.project_keys_values(x)
         distances = steps_since(column, mask.shape[-1] // width, width)
         if positions is not None:
             scheme, positions = self.relative_positions, positions[:, None]
-            query, key = (scheme.rotate(heads, positions) for heads in (query, new.key))
-            new, bias = new._replace(key=key), scheme.bias(query, -distances[None, None])
-        new, start = to_cache_layout(new), column * width
-        write = jax.lax.dynamic_update_slice_in_dim
-        key = write(cache.key, new.key, start, axis=3)
-        cache = KVCache(key, write(cache.value, new.value, start, axis=2))
+            query, key = (scheme.rotate(heads, positions) for heads in (query, key))
+            bias = scheme.bias(query, -distances[None, None])
+        key, value = to_cache_layout(key, value)
+        write, start = jax.lax.dynamic_update_slice_in_dim, column * width
+        key = write(cache.key, key, start, axis=3)
+        cache = KVCache(key, write(cache.value, value, start, axis=2))
         if self.attention in PATTERNS:  # in a cache the pattern has to be a mask
             position, is_seen = mask.sum(-1, keepdims=True) - 1, PATTERNS[self.attention]
             mask = mask & is_seen(position, position - distances, self.config.attention_block)

@@ -130,11 +130,7 @@ def fused_attention(
     which never stores the weights of all pairs; else XLA's. Neither can drop weights: `dropout`
     raises ValueError.
     """
-    if dropout is not None:
-        raise ValueError(
-            "Fused attention has no weights to drop: set model.attention_dropout_rate=0, or "
-            "model.attention=scaled_dot_product."
-        )
+    refuse_dropout("fused", dropout)
     width, value_width = query.shape[-1], value.shape[-1]
     # The kernels take a single width: zeros change no product, and are cut off the values.
     axes, widest = ((0, 0), (0, 0), (0, 0)), max(width, value_width)
@@ -148,6 +144,15 @@ def fused_attention(
         query, key, value, mask=mask, scale=width**-0.5, implementation=implementation
     )
     return attended[..., :value_width]
+
+
+def refuse_dropout(name: str, dropout: WeightsDropout | None) -> None:
+    """Raises ValueError if there is dropout for a function that computes no weights."""
+    if dropout is not None:
+        raise ValueError(
+            f"model.attention={name} has no weights to drop: set model.attention_dropout_rate=0, "
+            "or model.attention=scaled_dot_product."
+        )
 
 
 def _cudnn_takes(query: jax.Array, key: jax.Array, mask: Array | None) -> bool:

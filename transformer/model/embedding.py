@@ -124,15 +124,10 @@ def make_position_encoding(config: ModelConfig, name: str | None = None) -> nn.M
 
 
 def add_positions(
-    x: jax.Array,
-    position_vectors: jax.Array,
-    norm: Norm | None,
-    dropout: Dropout,
-    *,
-    deterministic: bool,
+    x: jax.Array, vectors: jax.Array, norm: Norm | None, dropout: Dropout, *, deterministic: bool
 ) -> jax.Array:
     """Returns the input of a Stack, Dropout(norm(x + position vectors)), both [..., D]."""
-    x = x + position_vectors.astype(x.dtype)
+    x = x + vectors.astype(x.dtype)
     x = dropout(norm(x) if norm else x, deterministic=deterministic)
     return nn.with_logical_constraint(x, ("batch", "length", "embed"))
 

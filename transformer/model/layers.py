@@ -237,7 +237,7 @@ class Stack(nn.Module):
     def project_keys_values(self, encoded: jax.Array) -> list[KVCache]:
         """Returns the encoded source [B, S, D] as each block's keys and values, projected once."""
         return [
-            to_cache_layout(block.encoder_attention.project_keys_values(encoded))
+            to_cache_layout(*block.encoder_attention.project_keys_values(encoded))
             for block in self.layer
         ]
 

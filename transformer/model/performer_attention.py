@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from transformer.model.attention_functions import WeightsDropout
+from transformer.model.attention_functions import WeightsDropout, refuse_dropout
 from transformer.model.primitives import Array
 
 LEAST_FEATURE = 1e-6  # keeps sums above 0: a query that fits no feature sees all keys alike
@@ -40,11 +40,7 @@ def performer_attention(
     result where entries of q and k deviate by 1/4, 14% at 1/2, and 93% at 1, where it approximates
     nothing. A model has to be trained with it; weights of another attention do not carry over.
     """
-    if dropout is not None:
-        raise ValueError(
-            "Performer attention has no weights to drop: set model.attention_dropout_rate=0, or "
-            "use another model.attention."
-        )
+    refuse_dropout("performer", dropout)
     query, key = (_log_features(x, num_features) for x in (query, key))
     query = _positive(query, jnp.max(query, axis=3, keepdims=True))
     dtype, value = value.dtype, value.astype(jnp.float32)

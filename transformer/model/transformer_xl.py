@@ -42,14 +42,14 @@ class SegmentAttention(MultiHeadAttention):
         length, memory = self.config.segment_length, self.config.memory(deterministic=deterministic)
         memory = min(memory, x.shape[1])
         recalled = self.project_keys_values(jax.lax.stop_gradient(x))
-        segments = [
+        key, value = (
             jnp.concatenate([before(old, length, memory), split(new, length)], axis=1)
             for old, new in zip(recalled, keys_values, strict=True)
-        ]
+        )
         mask = segment_memory_mask(-(-x.shape[1] // length), length, memory)
         y = super().__call__(
             split(x, length),
-            KeysValues(*segments),
+            (key, value),
             mask=jnp.tile(mask, (len(x), 1, 1, 1)),
             positions=jnp.arange(memory + length),
             deterministic=deterministic,

@@ -4,6 +4,7 @@ The few that need more columns than most are searched again at the end, padded t
 """
 
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 
 import jax
 import numpy as np
@@ -19,6 +20,7 @@ from transformer.search.slots import NONE, REFILL_SHARE, Results, Sentences
 IndexAndHypotheses = tuple[int, Hypotheses]  # of a sentence, without the axis B
 
 
+@dataclass(frozen=True)
 class CorpusSearch:
     """Runs sentences through the programs of a search.
 
@@ -26,16 +28,11 @@ class CorpusSearch:
     fewer (see `bucketing.batch_sizes`). Sentences longer than `largest_bucket` are cut.
     """
 
-    def __init__(
-        self,
-        programs: SearchPrograms,
-        params: Params,
-        options: SearchOptions,
-        batch_size: int,
-        largest_bucket: int,
-    ) -> None:
-        self._programs, self._params, self._options = programs, params, options
-        self._batch_size, self._largest_bucket = batch_size, largest_bucket
+    programs: SearchPrograms
+    params: Params
+    options: SearchOptions
+    batch_size: int
+    largest_bucket: int
 
     def run(self, source: Ragged, forced: Ragged) -> Iterator[IndexAndHypotheses]:
         """Yields (index, hypotheses) of every sentence, as it finishes.
@@ -43,13 +40,13 @@ class CorpusSearch:
         forced: the prefixes of the translations. The arrays of the hypotheses are numpy's.
         """
         incomplete = [np.zeros(0, int)]
-        for bucket, indices in buckets_of(source.lengths, self._largest_bucket):
-            length = self._options.first_cache_length(bucket)
+        for bucket, indices in buckets_of(source.lengths, self.largest_bucket):
+            length = self.options.first_cache_length(bucket)
             incomplete.append((yield from self._search(source, forced, indices, bucket, length)))
         waiting = np.concatenate(incomplete)
         lengths = np.maximum(source.lengths[waiting], RETRY_BUCKET)
-        for bucket, rows in buckets_of(lengths, self._largest_bucket):
-            length = self._options.last_cache_length(bucket)
+        for bucket, rows in buckets_of(lengths, self.largest_bucket):
+            length = self.options.last_cache_length(bucket)
             yield from self._search(source, forced, waiting[rows], bucket, length)
 
     def _search(
@@ -74,18 +71,18 @@ class CorpusSearch:
         self, source: Ragged, forced: Ragged, indices: np.ndarray, bucket: int, length: int
     ) -> Iterator[Results]:
         """Yields the results of each queue, which the devices may still be computing."""
-        programs, num_replicas = self._programs, self._programs.replicas.size
-        rows = choose_slots(-(-len(indices) // num_replicas), self._batch_size, bucket)
+        programs, num_replicas = self.programs, self.programs.replicas.size
+        rows = choose_slots(-(-len(indices) // num_replicas), self.batch_size, bucket)
         slots = None
         for first in range(0, len(indices), rows * num_replicas):
             last = first + rows * num_replicas
             numbers = deal(indices[first:last], rows, num_replicas).ravel()
-            ids, lengths, limits, rngs = make_inputs(source, forced, numbers, bucket, self._options)
-            encoded = programs.encode(self._params, ids, lengths)
+            ids, lengths, limits, rngs = make_inputs(source, forced, numbers, bucket, self.options)
+            encoded = programs.encode(self.params, ids, lengths)
             queue = Sentences(numbers.astype(np.int32), limits, rngs, encoded)
             slots = slots or programs.empty_slots(queue, length)
             # Slots stay busy from queue to queue; the last one runs until all are free.
             max_free = max(1, rows // REFILL_SHARE) if last < len(indices) else rows
             free = np.full(num_replicas, max_free, np.int32)
-            slots, results = programs.advance(self._params, slots, queue, free)
+            slots, results = programs.advance(self.params, slots, queue, free)
             yield results
