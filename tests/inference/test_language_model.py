@@ -14,7 +14,7 @@ from transformer.data.rows.lm_batches import WindowBatch, encode_text
 from transformer.inference import language_model
 from transformer.inference.language_model import LanguageModel
 from transformer.interop.huggingface.tokens import END, gpt2_json, with_control_tokens
-from transformer.model.decoder_only import CausalLM
+from transformer.model.single_stack import CausalLM
 
 WINDOW = 16
 

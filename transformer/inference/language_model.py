@@ -13,9 +13,8 @@ from transformer.data.rows.lm_batches import encode_text
 from transformer.data.tokenizers.sentencepiece import check_texts
 from transformer.inference.predictor import Predictor
 from transformer.search.decoding import FREE, HypothesisRules, Limits
-from transformer.search.inputs import make_rngs
 from transformer.search.programs import continuation_programs
-from transformer.search.sampling import Sampling
+from transformer.search.sampling import Sampling, make_rngs
 
 OPTIONS = ("temperature", "top_k", "top_p")
 NO_END = FREE  # an id that no token has, so that a text which "ends" with it never ends

@@ -3,21 +3,71 @@
 The few that need more columns than most are searched again at the end, padded to a common length.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import jax
 import numpy as np
 
-from transformer.data.rows.bucketing import RETRY_BUCKET, buckets_of, choose_slots, deal
+from transformer.data.rows.bucketing import (
+    RETRY_BUCKET,
+    buckets_of,
+    choose_slots,
+    deal,
+    fill_inputs,
+)
 from transformer.data.rows.ragged import Ragged
-from transformer.search.decoding import Hypotheses
-from transformer.search.inputs import make_inputs
+from transformer.search.decoding import FREE, Hypotheses, Limits
 from transformer.search.options import SearchOptions
 from transformer.search.programs import Params, SearchPrograms, one_behind
+from transformer.search.sampling import make_rngs
 from transformer.search.slots import NONE, REFILL_SHARE, Results, Sentences
 
 IndexAndHypotheses = tuple[int, Hypotheses]  # of a sentence, without the axis B
+
+
+def pair_with_prefixes(
+    sentences: Iterable[str], prefixes: Iterable[str] | None
+) -> Iterator[tuple[str, str]]:
+    """Yields (sentence, prefix) pairs; without `prefixes` all of them are empty.
+
+    Raises ValueError when one of the two ends before the other.
+    """
+    missing = "" if prefixes is None else None
+    pairs = zip_longest(sentences, prefixes or (), fillvalue=missing)
+    for number, (sentence, prefix) in enumerate(pairs):
+        if sentence is None or prefix is None:
+            raise ValueError(
+                f"Every sentence needs a prefix (it may be empty); there are only {number} pairs."
+            )
+        yield sentence, prefix
+
+
+def make_inputs(
+    source: Ragged, prefixes: Ragged, rows: np.ndarray, bucket: int, options: SearchOptions
+) -> tuple[np.ndarray, np.ndarray, Limits, np.ndarray]:
+    """Returns (ids [B, S], lengths [B], limits, rngs [B, 2]) of the sentences at `rows` [B].
+
+    A row of -1 has no sentence, and length 0. S is the `bucket`; a longer sentence is cut. Raises
+    ValueError for a prefix that fills a whole translation.
+    """
+    inputs, lengths, _ = fill_inputs(source, rows, bucket)
+    most = bucket + options.max_extra_length
+    forced = np.full((len(rows), most), FREE, np.int32)
+    for row in np.flatnonzero(rows >= 0):
+        ids = prefixes[rows[row]][:-1]  # without EOS
+        if len(ids) >= most:
+            raise ValueError(
+                f"A prefix has {len(ids)} pieces, but a translation of this sentence at most "
+                f"{most}; shorten the prefix or raise max_extra_length."
+            )
+        forced[row, : len(ids)] = ids
+    max_lengths = np.where(lengths > 0, lengths + options.max_extra_length, 0).astype(np.int32)
+    # Where nothing is drawn, no keys are made: real ones wait for the device.
+    no_rngs = np.zeros((len(inputs), 2), np.uint32)
+    rngs = make_rngs(options.seed, inputs) if options.sample else no_rngs
+    return inputs, lengths, Limits(max_lengths, forced), rngs
 
 
 @dataclass(frozen=True)

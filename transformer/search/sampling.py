@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from transformer.search.decoding import FREE, Array, Hypotheses, HypothesisRules, Limits
 from transformer.search.top_k import first_largest, log_sum_exp
@@ -121,3 +122,22 @@ def truncate(logits: jax.Array, top_k: int = 0, top_p: float = 1.0) -> jax.Array
         least = jnp.where(mass_before < top_p, descending, jnp.inf).min(-1, keepdims=True)
         logits = jnp.where(logits < least, -jnp.inf, logits)
     return logits
+
+
+def make_rngs(seed: int, inputs: np.ndarray) -> np.ndarray:
+    """Returns a PRNG key for each row of inputs [R, S], as [R, 2].
+
+    A key depends on the seed and the ids of the sentence, not on its row or its padding. Raises
+    ValueError for a seed that is no int32.
+    """
+    if not -(2**31) <= seed < 2**31:
+        raise ValueError(f"seed must be from {-(2**31):,} to {2**31 - 1:,}, not {seed}.")
+    # Odd multiples of Knuth's constant for hashing; PAD is 0 and adds nothing.
+    weights = np.arange(1, 2 * inputs.shape[1], 2, dtype=np.uint32) * np.uint32(2654435761)
+    hashes = (inputs.astype(np.uint32) * weights).sum(1, dtype=np.uint32)
+    return np.asarray(_fold_in(seed, hashes))
+
+
+@jax.jit
+def _fold_in(seed: int | jax.Array, numbers: jax.Array | np.ndarray) -> jax.Array:
+    return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.PRNGKey(seed), numbers)
