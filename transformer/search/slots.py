@@ -84,7 +84,7 @@ def search_to_end(
 
 
 def advance(
-    method: SearchMethod, make_step_fn: MakeStepFn, slots: Slots, num_steps: int | jax.Array
+    method: SearchMethod, make_step_fn: MakeStepFn, slots: Slots, num_steps: int | Array
 ) -> Slots:
     """Returns the slots after so many steps, or fewer where all are free before."""
 
