@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import sacrebleu
+from transformer.evaluation.segments import Segment, text_sides
 
 import transformer
 from tests.helpers.scored import CORPUS, evaluation
@@ -20,7 +21,6 @@ from transformer.evaluation.metrics import (
     score_by,
     tokenisation_note,
 )
-from transformer.evaluation.segments import Segment, text_sides
 from transformer.evaluation.translation import evaluate_translator
 from transformer.model.loss import perplexity
 from transformer.workdir import WorkDir
