@@ -135,8 +135,10 @@ def draw_curves(figure: Figure, records: Sequence[dict[str, Any]], title: str = 
 
     def series(name: str) -> tuple[list[int], list[float]]:
         """Returns the steps and values of a metric where it was logged and is finite."""
-        values = {record["step"]: record.get(name) for record in records}
-        finite = {step: v for step, v in values.items() if v is not None and math.isfinite(v)}
+        values = {
+            record["step"]: record[name] for record in records if record.get(name) is not None
+        }
+        finite = {step: value for step, value in values.items() if math.isfinite(value)}
         return list(finite), list(finite.values())
 
     figure.set_size_inches(8, 5.5)
