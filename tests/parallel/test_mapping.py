@@ -115,16 +115,6 @@ def difference(a, b):
     return float(max(jax.tree.leaves(largest)))
 
 
-def save_and_restore(state, like):
-    with tempfile.TemporaryDirectory() as folder:
-        checkpoints = Checkpoints(folder, keep=1)
-        checkpoints.save(state)
-        checkpoints.wait()
-        restored = checkpoints.restore(like)
-        checkpoints.close()
-    return restored
-
-
 @functools.cache
 def trained(way):
     """The `Run` of one of the WAYS."""
@@ -163,7 +153,11 @@ class Run:
         self.start = jax.device_get(state.params)
         for step, batch in enumerate(self.batches):
             if restores and step == NUM_STEPS - 1:
-                restored = save_and_restore(state, self.abstract)
+                with tempfile.TemporaryDirectory() as folder:
+                    checkpoints = Checkpoints(folder, keep=1)
+                    checkpoints.save(state)
+                    restored = checkpoints.restore(self.abstract)
+                    checkpoints.close()
                 restored, _, self.restored_compiles = self._update(restored, batch)
                 self.restored_params = jax.device_get(restored.params)
             state, loss, num_compiles = self._update(state, batch)
@@ -190,31 +184,21 @@ class Run:
 SIZES = {"data": 2, "fsdp": 2, "tensor": 2}
 
 
-@pytest.fixture(scope="module")
-def specs():
-    """{name: (shape, PartitionSpec)} of a whole TrainState."""
+def test_every_matrix_is_divided_by_both_axes_and_its_moments_with_it():
+    """Catches a weight that was renamed and now lies whole on every device, which costs memory, and
+    an optimizer that moves all its state at every step."""
     model, batch = tiny_model(num_layers=1), make_batch([[((5, 6), (7, 8))]], 4, 4)
     state = jax.eval_shape(lambda: init_state(model, optax.adam(1.0), batch, 0))
-    return {
-        jax.tree_util.keystr(path): (leaf.shape, partition_spec_of(path, leaf.shape, SIZES))
-        for path, leaf in jax.tree_util.tree_leaves_with_path(state)
-    }
-
-
-def test_every_matrix_is_divided_by_both_axes(specs):
-    """Catches a weight that was renamed and now lies whole on every device, which costs memory."""
-    matrices = {name: spec for name, (shape, spec) in specs.items() if len(shape) == 2}
+    specs, matrices = {}, []
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        spec = specs[jax.tree_util.keystr(path)] = partition_spec_of(path, leaf.shape, SIZES)
+        matrices += [spec] * (len(leaf.shape) == 2)
     assert len(matrices) == 3 * (1 + 6 + 10)  # parameters and two moments
-    assert all(set(spec) == {"fsdp", "tensor"} for spec in matrices.values()), matrices
-
-
-def test_moments_lie_with_their_parameters(specs):
-    """Catches an optimizer that moves all its state at every step."""
+    assert all(set(spec) == {"fsdp", "tensor"} for spec in matrices), specs
     moments = [name for name in specs if ".mu" in name or ".nu" in name]
     assert moments
     for name in moments:
-        parameter = ".params" + name.split("mu" if ".mu" in name else "nu", 1)[1]
-        assert specs[name] == specs[parameter]
+        assert specs[name] == specs[".params" + name.split("mu" if ".mu" in name else "nu", 1)[1]]
 
 
 def test_dimension_that_cannot_be_divided_evenly_stays_whole():
