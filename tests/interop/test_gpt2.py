@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from tests.helpers.imported import GOLDEN, as_run, changed_folder, compute, random_model
+from tests.helpers.imported import (
+    GOLDEN,
+    as_run,
+    assert_equal,
+    changed_folder,
+    compute,
+    random_model,
+)
 from tests.helpers.tiny_models import tiny_config
 from transformer.config import Config
 from transformer.data.files.labels import Labels
@@ -53,10 +60,7 @@ def test_files_of_other_ages_hold_the_same(imported, tmp_path):
         add=masks | {"lm_head.weight": table},
         drop=("activation_function", "scale_attn_weights", "layer_norm_epsilon"),
     )
-    found = gpt2.read(folder)
-    assert found.config == imported.config
-    for name, array in imported.params.items():
-        np.testing.assert_array_equal(found.params[name], array)
+    assert_equal(gpt2.read(folder), imported)
 
 
 @pytest.mark.parametrize(
@@ -78,17 +82,12 @@ def test_what_we_have_not_is_refused_in_one_sentence(settings, message, tmp_path
 
 def test_rows_and_tokens_that_do_not_fit(imported, tmp_path):
     """Catches a row that stands for nothing and stays, and a token without a row."""
-    table = load_file(FOLDER / "model.safetensors")["transformer.wte.weight"]
-    name = "transformer.wte.weight"
-    longer = changed_folder(
-        FOLDER, tmp_path / "longer", add={name: np.pad(table, [(0, 4), (0, 0)])}
-    )
-    found = gpt2.read(longer)
-    np.testing.assert_array_equal(
-        found.params["tokens/table/table"], imported.params["tokens/table/table"]
-    )
+    table = load_file(FOLDER / "model.safetensors")[gpt2.WORDS]
+    rows = {gpt2.WORDS: np.pad(table, [(0, 4), (0, 0)])}
+    found = gpt2.read(changed_folder(FOLDER, tmp_path / "longer", add=rows))
+    assert_equal(found, imported)
     assert "4 rows of the embedding stand for no token: left out." in found.notes
-    shorter = changed_folder(FOLDER, tmp_path / "shorter", add={name: table[:-3]})
+    shorter = changed_folder(FOLDER, tmp_path / "shorter", add={gpt2.WORDS: table[:-3]})
     with pytest.raises(ValueError, match="tokenizer has 268 tokens, the model rows for 265"):
         gpt2.read(shorter)
 
@@ -96,13 +95,11 @@ def test_rows_and_tokens_that_do_not_fit(imported, tmp_path):
 def test_an_imported_model_is_written_as_it_was(imported, tmp_path):
     """Catches an array, an id or a token that is not given back."""
     gpt2.write(imported, tmp_path)
+    read = gpt2.read(tmp_path)
+    assert_equal(read, imported)
+    assert read.tokenizers[0].to_bytes() == imported.tokenizers[0].to_bytes()
     theirs, again = (load_file(folder / "model.safetensors") for folder in (FOLDER, tmp_path))
     assert theirs.keys() == again.keys()
-    for name, tensor in theirs.items():
-        np.testing.assert_array_equal(again[name], tensor)
-    read = gpt2.read(tmp_path)
-    assert read.config == imported.config
-    assert read.tokenizers[0].to_bytes() == imported.tokenizers[0].to_bytes()
     before, after = (json.loads((f / "config.json").read_text()) for f in (FOLDER, tmp_path))
     assert before | after == before | {"n_inner": 32}
 
@@ -127,15 +124,8 @@ def test_a_run_of_our_own_becomes_a_gpt2(imported, tmp_path):
 
 def test_runs_that_gpt2_cannot_hold_are_refused(imported, tmp_path):
     """Catches a folder that computes something else than the run."""
-    run = own_run(
-        imported, norm="post", embedding_norm=True, attention="local", norm_type="rms_norm"
-    )
-    message = (
-        "norm_type=rms_norm, model.attention=local, model.norm=post, model.embedding_norm=True; use"
-    )
-    with pytest.raises(ValueError, match=message):
-        gpt2.write(run, tmp_path / "out")
-    run = own_run(imported, output_bias=True)
-    with pytest.raises(ValueError, match=r"cannot hold model\.output_bias=True; use"):
+    wrong = dict(norm="post", embedding_norm=True, attention="local", norm_type="rms_norm")
+    run = own_run(imported, **wrong, output_bias=True)
+    with pytest.raises(ValueError, match=r"norm_type=rms_norm, .*, model.output_bias=True; use"):
         gpt2.write(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()

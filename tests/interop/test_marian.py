@@ -17,8 +17,7 @@ from tests.helpers.rings import others_long
 from transformer.data.rows.batch import Batch
 from transformer.inference.translator import Translator
 from transformer.interop.import_model import read_folder
-from transformer.interop.marian.read import SETTINGS, read_marian
-from transformer.interop.marian.vocabulary import read_vocab_yml
+from transformer.interop.marian import SETTINGS, read_marian, read_vocab_yml
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 NAMES = ["marian_joint", "marian_pieces", "marian_pre_norm", "marian_separate"]

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-import transformer
 from tests.helpers.imported import GOLDEN, as_run, build, changed_folder
 from transformer.inference.encoders import Classifier
 from transformer.interop.huggingface import vit
@@ -29,20 +28,17 @@ def test_probabilities_are_those_of_transformers(imported):
     assert imported.labels.image_shape == [8, 12, 3]
 
 
-@pytest.mark.parametrize("has_pooler", [True, False])
-def test_an_encoder_alone_is_a_run_to_start_from(has_pooler, tmp_path):
+@pytest.mark.parametrize("pooling", ["pooler", "first"])
+def test_an_encoder_alone_is_a_run_to_start_from(pooling, tmp_path):
     """Catches a bare encoder that is refused: it is what people fine-tune."""
 
     def bare(name):
         return None if name.startswith("classifier") else name.removeprefix("vit.")
 
     pooler = {"pooler.dense.weight": np.eye(16, dtype=np.float32), "pooler.dense.bias": np.ones(16)}
-    folder = changed_folder(
-        FOLDER, tmp_path / "bare", rename=bare, add=pooler if has_pooler else {}
-    )
-    found = vit.read(folder)
-    assert found.config.model.pooling == ("pooler" if has_pooler else "first")
-    assert found.labels.names == ["unknown"]
+    add = pooler if pooling == "pooler" else {}
+    found = vit.read(changed_folder(FOLDER, tmp_path / "bare", rename=bare, add=add))
+    assert (found.config.model.pooling, found.labels.names) == (pooling, ["unknown"])
     assert any("no classes" in note for note in found.notes)
     build(found)
 
@@ -65,12 +61,10 @@ def test_projections_without_bias_get_zeros(imported, tmp_path):
     [
         ({"model_type": "deit"}, "model_type='deit'"),
         ({"patch_size": [4, 2]}, "patches of 4 × 2: they must be squares"),
-        ({"image_size": 10}, "10 × 10 into patches of 4 × 4"),
-        ({"num_attention_heads": 0}, "lacks a positive number as num_attention_heads"),
-        ({"num_attention_heads": 3}, "hidden_size=16, which does not divide into num_attention"),
-        ({"patch_size": 0}, "must be positive numbers, not 8 × 12, 0 × 0 and 3"),
-        ({"image_size": "x"}, "must be positive numbers, not x × x"),
-        ({"image_size": [8, 8, 8]}, "must be positive numbers, not "),
+        ({"image_size": 10}, "10 × 10 with 3 channels into patches of 4 × 4"),
+        ({"patch_size": 0}, "into patches of 0 × 0"),
+        ({"image_size": "x"}, "images of x × x"),
+        ({"image_size": [8, 8, 8]}, "they must be squares"),
         ({"id2label": ["cat"]}, r"id2label of config.json must be names by number, not \['cat'\]"),
     ],
 )
@@ -87,7 +81,6 @@ def test_pixels_are_scaled_only_as_the_folder_says(tmp_path):
     with pytest.raises(ValueError, match=r"preprocessor_config.json cannot be read: No such file"):
         vit.read(folder)
     for wrong, expected in [
-        ({"image_mean": [0.5]}, "image_mean and image_std as 3 numbers each"),
         ({"image_mean": ["a", "b", "c"]}, "image_mean and image_std as 3 numbers each"),
         ({"image_std": [0.5, 0, 0.5]}, "no image_std of 0"),
         ({"rescale_factor": "x"}, "rescale_factor as a number"),
@@ -103,13 +96,3 @@ def test_pixels_are_scaled_only_as_the_folder_says(tmp_path):
         folded["patches/kernel"][(2 * 4 + 1) * 3 + 2], 255 * kernel[:, 2, 2, 1], rtol=1e-6
     )
     assert (folded["patches/bias"] == 1).all()
-
-
-def test_its_run_classifies(tmp_path):
-    """Catches a run whose classes or size of images are lost."""
-    transformer.import_model(FOLDER, tmp_path / "run", check=False)
-    classifier = transformer.Classifier.from_checkpoint(tmp_path / "run")
-    expected = np.load(FOLDER / "expected.npz")
-    labels = [found.label for found in classifier.classify(expected["images"] / 255)]
-    names = np.array(["cat", "dog", "bird", "fish"])
-    assert labels == names[expected["probabilities"].argmax(-1)].tolist()

@@ -17,7 +17,7 @@ from transformer.inference.translator import Translator
 from transformer.interop.check import check_transformers
 from transformer.interop.huggingface.seq2seq import read_seq2seq
 from transformer.interop.huggingface.write_marian import save_marian
-from transformer.interop.marian.read import read_marian
+from transformer.interop.marian import read_marian
 from transformer.interop.weights.folds import has_token_rows, position_table
 from transformer.special_tokens import EOS, OWN_IDS
 

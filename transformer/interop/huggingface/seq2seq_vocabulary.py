@@ -1,7 +1,7 @@
 """The vocabularies of Hugging Face's translation models."""
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,8 @@ from etils import epath
 from transformer.data.corpora.languages import M2M100, MBART50, NLLB, WMT21
 from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import read_sentencepiece
-from transformer.interop.settings import read_settings
+from transformer.files.reading import read_file
+from transformer.interop.settings import naming, read_settings
 from transformer.special_tokens import SpecialIds
 
 FAIRSEQ_CONTROL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3 of all of them but Marian
@@ -43,7 +44,10 @@ def read_vocabulary(
     if settings["model_type"] == "m2m_100" and (folder / "vocab.json").is_file():
         names = WMT21 if about.get("language_codes") == "wmt21" else M2M100
         known = {name: f"__{name}__" for name in names.split()}
-        pieces = [*_read_list(folder, "vocab.json"), *known.values()]
+        pieces = [
+            *_by_id(folder / "vocab.json", read_settings(folder, "vocab.json")),
+            *known.values(),
+        ]
     else:
         is_mbart = settings["model_type"] == "mbart"
         if (is_mbart and kind.startswith("MBartTokenizer")) or about.get("legacy_behaviour"):
@@ -87,10 +91,10 @@ def _fairseq_pieces(folder: epath.Path, sentencepiece: bytes, added: Sequence[st
 
 def _check_added(folder: epath.Path, about: Mapping[str, Any], pieces: Sequence[str]) -> None:
     """Raises ValueError if tokenizer_config.json gives a token another id than `pieces`."""
-    added, ids = about.get("added_tokens_decoder"), {piece: i for i, piece in enumerate(pieces)}
+    added = about.get("added_tokens_decoder")
     for number, token in added.items() if isinstance(added, dict) else ():
         piece = token.get("content") if isinstance(token, dict) else token
-        if str(ids.get(str(piece))) != number:
+        if not number.isdecimal() or pieces[int(number) : int(number) + 1] != [piece]:
             raise ValueError(
                 f"{folder}/tokenizer_config.json gives {piece!r} the id {number}, its vocabulary "
                 f"another one: they are not of one model."
@@ -105,26 +109,29 @@ def _read_marian(
 ) -> Vocabulary:
     """Reads vocab.json (and target_vocab.json), source.spm and target.spm."""
     models = [_read_sentencepiece(folder, f"{side}.spm") for side in ("source", "target")]
-    num_source = settings["vocab_size"]
-    num_target = settings.get("decoder_vocab_size") or num_source
     has_two = not settings.get("share_encoder_decoder_embeddings", True)
     target_file = "target_vocab.json" if has_two and about.get("separate_vocabs") else "vocab.json"
-    lists = _read_list(folder, "vocab.json"), _read_list(folder, target_file)
-    gaps = {piece for pieces in lists for piece in pieces if piece.startswith("<unused ")}
-    source_pieces, target_pieces = map(_padded, lists, (num_source, num_target))
-    special = _special_ids(target_pieces, settings)
-    source_special = special
+    num_source = settings["vocab_size"]
+    sizes = num_source, settings.get("decoder_vocab_size") or num_source
+    lists = [_by_id(folder / n, read_settings(folder, n)) for n in ("vocab.json", target_file)]
+    num_gaps = len({piece for pieces in lists for piece in pieces if piece.startswith("<unused ")})
+    source, target = map(_padded, lists, sizes)
+    special = source_special = _special_ids(target, settings)
     if has_two:
-        pad, end, unknown = (_id_of(name, source_pieces) for name in ("<pad>", "</s>", "<unk>"))
+        pad, end, unknown = (id_of(name, source) for name in ("<pad>", "</s>", "<unk>"))
         source_special = SpecialIds(pad, pad, end, unknown, unknown)
-    first, notes = first_of_marian(languages[1], source_pieces)
-    if gaps:
-        notes.append(f"The vocabulary has no piece for {len(gaps)} of its ids: no text has them.")
-    source = PieceListTokenizer(models[0], source_pieces, first, source_special)
-    target = PieceListTokenizer(models[1], target_pieces, special=special)
-    named = about.get("source_lang"), about.get("target_lang")
-    names = [given or name or "" for given, name in zip(languages, named, strict=True)]
-    return Vocabulary((source, target), (names[0], names[1]), notes)
+    first, notes = first_of_marian(languages[1], source)
+    if num_gaps:
+        notes.append(f"The vocabulary has no piece for {num_gaps} of its ids: no text has them.")
+    tokenizers = (
+        PieceListTokenizer(models[0], source, first, source_special),
+        PieceListTokenizer(models[1], target, special=special),
+    )
+    names = [
+        given or about.get(key) or ""
+        for given, key in zip(languages, ("source_lang", "target_lang"), strict=True)
+    ]
+    return Vocabulary(tokenizers, (names[0], names[1]), notes)
 
 
 def first_of_marian(language: str, pieces: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -142,7 +149,7 @@ def first_of_marian(language: str, pieces: Sequence[str]) -> tuple[list[str], li
 
 def _special_ids(pieces: Sequence[str], settings: Mapping[str, Any]) -> SpecialIds:
     """Returns the control ids; the decoder starts with <pad> or the end in most models."""
-    unknown = _id_of("<unk>", pieces)
+    unknown = id_of("<unk>", pieces)
     names = "pad_token_id", "decoder_start_token_id", "eos_token_id"
     pad, start, end = control = [settings[name] for name in names]
     is_known = min(control) >= 0 and max(control) < len(pieces)
@@ -154,7 +161,8 @@ def _special_ids(pieces: Sequence[str], settings: Mapping[str, Any]) -> SpecialI
     return SpecialIds(pad, start, end, unknown, unknown)
 
 
-def _id_of(piece: str, pieces: Sequence[str]) -> int:
+def id_of(piece: str, pieces: Sequence[str]) -> int:
+    """Returns the id of a piece; raises ValueError if there is none."""
     if piece not in pieces:
         raise ValueError(f"The vocabulary has no piece {piece}; restore its file.")
     return pieces.index(piece)
@@ -170,12 +178,8 @@ def _padded(pieces: Sequence[str], num_rows: int) -> list[str]:
     return [*pieces, *(f"<unused {i}>" for i in range(len(pieces), num_rows))]
 
 
-def _read_list(folder: epath.Path, name: str) -> list[str]:
-    """Returns the pieces in a JSON file {piece: id}, by id."""
-    return _by_id(folder / name, read_settings(folder, name))
-
-
 def _by_id(file: epath.Path, ids: Mapping[str, Any]) -> list[str]:
+    """Returns the pieces of {piece: id}; a file that claims a huge id fills no memory."""
     try:
         by_id = {int(i): piece for piece, i in ids.items()}
         if len(by_id) < len(ids) or min(by_id) < 0 or max(by_id) > 10 * len(ids):
@@ -187,16 +191,9 @@ def _by_id(file: epath.Path, ids: Mapping[str, Any]) -> list[str]:
 
 def _read_sentencepiece(folder: epath.Path, name: str) -> bytes:
     """Returns the bytes of a SentencePiece model; raises ValueError, which names its file."""
-    try:
-        data = (folder / name).read_bytes()
+    data = read_file(folder / name)
+    with naming(folder / name):
         read_sentencepiece(data)
-    except ValueError as error:
-        raise ValueError(f"{folder / name}: {error}") from None
-    except OSError:
-        raise ValueError(
-            f"{folder} has no {name}, which splits its text: copy it from where the model was "
-            f"published."
-        ) from None
     return data
 
 
@@ -207,12 +204,7 @@ def _chosen(flag: str, name: str, known: Mapping[str, str]) -> str:
     if not name:
         few = ", ".join([*known][:4])
         raise ValueError(f"This model needs {flag}, one of its {len(known)} languages: {few}, …")
-    nearest = _nearest(name, known)
+    alike = [other for other in known if other[:2].lower() == name[:2].lower()]
+    nearest = alike[:4] or difflib.get_close_matches(name, known, 4)
     hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"they are {', '.join(known)}."
     raise ValueError(f"{flag}={name} is none of the {len(known)} languages of this model; {hint}")
-
-
-def _nearest(name: str, known: Collection[str]) -> list[str]:
-    """Returns up to four known names that begin alike or look alike."""
-    alike = [other for other in known if other[:2].lower() == name[:2].lower()]
-    return alike[:4] or difflib.get_close_matches(name, known, 4)
