@@ -50,14 +50,16 @@ def test_safetensors_come_back(tmp_path):
         assert file.metadata() == {"format": "pt"}
 
 
-def test_a_failure_keeps_the_file(tmp_path):
-    """Catches what is left of a failed export."""
-    file = tmp_path / "model.safetensors"
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    """Catches what is left of a failed export, and a file that other accounts cannot read."""
+    file, other = tmp_path / "model.safetensors", tmp_path / "other"
     save_tensors(file, TENSORS)
+    other.touch()
+    assert file.stat().st_mode == other.stat().st_mode
     whole = file.read_bytes()
     with pytest.raises(Exception, match="object"):
         save_tensors(file, {"a": np.array([None])})
-    assert (file.read_bytes(), [*tmp_path.iterdir()]) == (whole, [file])
+    assert (file.read_bytes(), sorted(tmp_path.iterdir())) == (whole, [file, other])
 
 
 def test_a_file_of_pytorch_is_read_without_it():

@@ -4,7 +4,7 @@ What differs from our model is folded into the weights: the order of columns, an
 not find. Tokens keep their ids.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from transformer.interop.huggingface.seq2seq_vocabulary import Vocabulary, read_
 from transformer.interop.portable_model import SOFTMAX, FlatParams, PortableModel
 from transformer.interop.settings import SettingsTable, is_count, name_languages, read_settings
 from transformer.interop.weights import folds
-from transformer.interop.weights.files import open_tensors
+from transformer.interop.weights.files import TensorFiles, open_tensors
 from transformer.interop.weights.name_table import Entry, Tensors, read, translation_stacks
 
 OFFSET = 2  # rows of mBART's position table before that of the first token
@@ -117,13 +117,11 @@ def _read_positions(kind: str, model: ModelConfig, tensors: Tensors) -> None:
 
 
 def _read_params(
-    settings: Mapping[str, Any], model: ModelConfig, vocabulary: Vocabulary, tensors: Tensors
+    settings: Mapping[str, Any], model: ModelConfig, vocabulary: Vocabulary, tensors: TensorFiles
 ) -> FlatParams:
     """Returns the parameters with our order of columns."""
     is_sinusoidal = model.positions != "learned"
-    columns = (
-        folds.interleaved_columns(model.d_model) if is_sinusoidal else np.arange(model.d_model)
-    )
+    columns = folds.interleaved_columns(model.d_model)
     bias, target = f"{SOFTMAX[model.embedding_sharing]}/bias", vocabulary.tokenizers[1]
     silenced = [word for word in silenced_words(settings) if word < target.vocab_size]
     if target.special.bos == target.special.pad:
@@ -139,12 +137,11 @@ def _read_params(
             array[silenced] = folds.NEVER
         return folds.permute_columns(name, array, columns) if is_sinusoidal else array
 
-    table, ignored = as_stored(entries(model), model.embedding_sharing, tensors)
-    if is_sinusoidal:
-        ignored += BUFFERS
+    _name_tables(model.embedding_sharing, tensors)
+    table = entries(model)
     if "final_logits_bias" not in tensors:  # M2M100
         table = [entry for entry in table if entry.ours != bias]
-    params = read(table, tensors, ignored=ignored, change=change)
+    params = read(table, tensors, ignored=BUFFERS if is_sinusoidal else (), change=change)
     return {bias: change(bias, np.zeros(target.vocab_size, np.float32))} | params
 
 
@@ -253,23 +250,22 @@ def entries(model: ModelConfig) -> list[Entry]:
     )
 
 
-def as_stored(
-    table: Sequence[Entry], sharing: str, tensors: Tensors
-) -> tuple[list[Entry], list[str]]:
-    """Returns (the table with the name of the copy that a file has, the names of all copies).
+def _name_tables(sharing: str, tensors: TensorFiles) -> None:
+    """Gives each table the first of its names in `TABLES` and leaves out its copies.
 
     Raises ValueError if what should be copies are different tables.
     """
-    stored: dict[str, str] = {}
-    copies: list[str] = []
-    for ours, places in TABLES[sharing].items():
-        first, *others = [name for name in places if name in tensors] or places[:1]
-        stored[ours] = first
-        copies += places
-        for other in others:
-            if not np.array_equal(tensors[first], tensors[other]):
+    tables = {}
+    for places in TABLES[sharing].values():
+        names = [name for name in places if name in tensors]
+        for other in names[1:]:
+            if not np.array_equal(tensors[names[0]], tensors[other]):
                 raise ValueError(
-                    f"By config.json {first} and {other} are one table, but they differ; restore "
-                    f"share_encoder_decoder_embeddings and tie_word_embeddings."
+                    f"By config.json {names[0]} and {other} are one table, but they differ; "
+                    f"restore share_encoder_decoder_embeddings and tie_word_embeddings."
                 )
-    return [entry._replace(theirs=stored.get(entry.ours, entry.theirs)) for entry in table], copies
+        if names:
+            tables[places[0]] = tensors.data[names[0]]
+    for name in (name for places in TABLES[sharing].values() for name in places):
+        tensors.data.pop(name, None)
+    tensors.data |= tables
