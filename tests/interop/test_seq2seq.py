@@ -308,7 +308,7 @@ def test_what_the_search_does_without_is_said(tmp_path):
     search = json.loads((folder / "generation_config.json").read_text())
     search |= {"no_repeat_ngram_size": 3, "length_penalty": -1.0, "bad_words_ids": [[56], [3, 4]]}
     (folder / "generation_config.json").write_text(json.dumps(search))
-    note, _ = read_seq2seq(folder).notes
+    (note,) = read_seq2seq(folder).notes
     for name in ("no_repeat_ngram_size=3", "length_penalty=-1.0", "bad_words_ids"):
         assert name in note
 

@@ -3,9 +3,6 @@
 A run that has no token types is written as one whose two vectors are zeros.
 """
 
-from collections.abc import Collection, Mapping
-from typing import Any
-
 import numpy as np
 
 from transformer.config import Config
@@ -70,12 +67,6 @@ ENCODER = {
     "tokens/norm": "bert.embeddings.LayerNorm",
     **layers("encoder/layer_#/", "bert.encoder.layer.#.", LAYER),
 }
-POOLER = {"pooler/dense": "bert.pooler.dense"}
-CLASSES = {"classes": "classifier"}
-PREDICTION = {
-    "prediction/dense": "cls.predictions.transform.dense",
-    "prediction/norm": "cls.predictions.transform.LayerNorm",
-}
 NEXT_SENTENCE = {"next_sentence": "cls.seq_relationship"}
 TOKEN_TYPES, TYPES = "tokens/types", "bert.embeddings.token_type_embeddings.weight"
 SOFTMAX, SOFTMAX_BIAS = "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"  # copies
@@ -101,7 +92,18 @@ def read(folder: PathLike) -> PortableModel:
         )
     model_settings, tensors = SETTINGS.read(settings), open_tensors(folder)
     tokenizer = read_bert_tokenizer(folder)
-    config = config_of(model_settings, tensors)
+    has_head = "cls.predictions.transform.dense.weight" in tensors
+    has_pooler = any(name.endswith("pooler.dense.weight") for name in tensors)
+    config = one_stack.stack_config(
+        "classification" if "classifier.weight" in tensors else "masked_lm",
+        **model_settings,
+        norm="post",
+        embedding_norm=True,
+        token_types=True,
+        prediction_head=has_head,
+        output_bias=has_head,
+        pooling="pooler" if has_pooler else "mean",
+    )
     is_old = any(name.endswith(".LayerNorm.gamma") for name in tensors)  # of 2018
     next_sentence = [entry.theirs for entry in modules(NEXT_SENTENCE)]
     params, notes = one_stack.read_params(
@@ -117,37 +119,14 @@ def read(folder: PathLike) -> PortableModel:
     labels = Labels([])
     if config.task == "classification":
         labels = Labels(class_names(settings, len(params["classes/bias"])))
-    bare = config.task == "masked_lm" and not config.model.prediction_head
-    said = [
-        (True, PAIRS),
-        (
-            next_sentence[0] in tensors,
-            "The head that predicts whether a sentence is the next one is left out.",
-        ),
-        (bare, "It has no prediction head: fine-tune it, its own predictions mean nothing."),
-        (
-            config.model.pooling == "mean",
-            "It has no pooler: a classifier that starts from it takes the mean.",
-        ),
-    ]
-    notes += [note for is_true, note in said if is_true]
+    notes.append(PAIRS)
+    if next_sentence[0] in tensors:
+        notes.append("The head that predicts whether a sentence is the next one is left out.")
+    if config.task == "masked_lm" and not has_head:
+        notes.append("It has no prediction head: fine-tune it, its own predictions mean nothing.")
+    if not has_pooler:
+        notes.append("It has no pooler: a classifier that starts from it takes the mean.")
     return PortableModel(config, params, (tokenizer, tokenizer), labels, notes)
-
-
-def config_of(model_settings: Mapping[str, Any], tensors: Collection[str]) -> Config:
-    """Returns the configuration of settings and of the names of the tensors beside them."""
-    has_head = "cls.predictions.transform.dense.weight" in tensors
-    has_pooler = any(name.endswith("pooler.dense.weight") for name in tensors)
-    return one_stack.stack_config(
-        "classification" if "classifier.weight" in tensors else "masked_lm",
-        **model_settings,
-        norm="post",
-        embedding_norm=True,
-        token_types=True,
-        prediction_head=has_head,
-        output_bias=has_head,
-        pooling="pooler" if has_pooler else "mean",
-    )
 
 
 def entries(config: Config, style: Style = PYTORCH) -> list[Entry]:
@@ -159,12 +138,14 @@ def entries(config: Config, style: Style = PYTORCH) -> list[Entry]:
         Entry(TOKEN_TYPES, TYPES),
     ]
     if model.pooling == "pooler":
-        names |= POOLER
+        names["pooler/dense"] = "bert.pooler.dense"
     if task_kind(config.task) == "classification":
-        names |= CLASSES
+        names["classes"] = "classifier"
     elif model.prediction_head:
         table.append(Entry(one_stack.BIAS, "cls.predictions.bias"))
-        names |= PREDICTION | (NEXT_SENTENCE if model.next_sentence else {})
+        names["prediction/dense"] = "cls.predictions.transform.dense"
+        names["prediction/norm"] = "cls.predictions.transform.LayerNorm"
+        names |= NEXT_SENTENCE if model.next_sentence else {}
     return table + modules(names, style, model.num_layers)
 
 

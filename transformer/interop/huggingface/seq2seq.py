@@ -49,15 +49,17 @@ FAMILIES = {  # by model_type: settings of `ModelConfig`, and defaults of theirs
     ),
 }
 IDS = ("pad_token_id", "decoder_start_token_id", "eos_token_id")
-WITHOUT = {  # settings of a search that ours does not have, and what they are where they do nothing
+UNUSED = {  # settings of a search that ours does not have, and what they are where they do nothing
     "no_repeat_ngram_size": (0,),
     "encoder_no_repeat_ngram_size": (0,),
     "repetition_penalty": (0, 1.0),
     "num_beam_groups": (0, 1),
     "do_sample": (False,),
     "min_length": (0,),
+    "max_length": (),
+    "max_new_tokens": (),
+    "early_stopping": (False,),
 }
-ENDS = ("max_length", "max_new_tokens", "early_stopping")  # how theirs end; ours has other rules
 SHARED, HEAD = "model.shared.weight", "lm_head.weight"
 ENCODER, DECODER = (f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder"))
 TABLES = {  # where each of our tables may lie; copies in other places are left out of some files
@@ -206,26 +208,18 @@ def describe_settings(
     settings: Mapping[str, Any], config: Config, languages: tuple[str, str]
 ) -> list[str]:
     """Returns what the user should know of the settings, a sentence each."""
-    notes = []
+    notes, unused = [], {name: idle for name, idle in UNUSED.items() if name in settings}
     if not all(languages):
         pair = f"{config.data.source_language} to {config.data.target_language}"
         notes.append(f"The folder does not name its languages; the run says {pair}.")
-    words = settings.get("bad_words_ids", [])
-    without = [
-        f"{name}={settings[name]}"
-        for name, idle in WITHOUT.items()
-        if settings.get(name, idle[0]) not in idle
-    ]
-    if len(silenced_words(settings)) < len(words):
-        without.append("bad_words_ids of several pieces")
+    listed = [f"{name}={settings[name]}" for name in unused if settings[name] not in unused[name]]
+    if len(silenced_words(settings)) < len(settings.get("bad_words_ids", [])):
+        listed.append("bad_words_ids of several pieces")
     if settings.get("length_penalty", 1.0) < 0:
-        without.append(f"length_penalty={settings['length_penalty']}")
-    if without:
-        notes.append(f"The search here does without {', '.join(without)}.")
-    ended = [f"{name}={settings[name]}" for name in ENDS if settings.get(name, False) is not False]
-    if ended:
+        listed.append(f"length_penalty={settings['length_penalty']}")
+    if listed:
         notes.append(
-            f"Not used: {', '.join(ended)}; here a search is exact, and </s> is forced when a "
+            f"Not used: {', '.join(listed)}; here a search is exact, and </s> is forced when a "
             f"translation has {config.decoding.max_extra_length} tokens more than its source."
         )
     return notes

@@ -39,15 +39,13 @@ def read_vocabulary(
     languages = source_language, target_language
     if settings["model_type"] == "marian":
         return _read_marian(folder, settings, about, languages)
-    sentencepiece, notes = _read_sentencepiece(folder, SENTENCEPIECE), []
+    sentencepiece, notes = _read_sentencepiece(folder / SENTENCEPIECE), []
     kind = about.get("tokenizer_class") or settings.get("tokenizer_class") or ""
     if settings["model_type"] == "m2m_100" and (folder / "vocab.json").is_file():
         names = WMT21 if about.get("language_codes") == "wmt21" else M2M100
         known = {name: f"__{name}__" for name in names.split()}
-        pieces = [
-            *_by_id(folder / "vocab.json", read_settings(folder, "vocab.json")),
-            *known.values(),
-        ]
+        ids = read_settings(folder, "vocab.json")
+        ids |= {piece: len(ids) + i for i, piece in enumerate(known.values())}
     else:
         is_mbart = settings["model_type"] == "mbart"
         if (is_mbart and kind.startswith("MBartTokenizer")) or about.get("legacy_behaviour"):
@@ -56,49 +54,42 @@ def read_vocabulary(
                 f"package does: take an mBART-50 or NLLB model whose languages come first."
             )
         names = (MBART50 if is_mbart else NLLB).split()
-        pieces = _fairseq_pieces(folder, sentencepiece, [*names, "<mask>"])
-        known = {name: name for name in names if name in pieces}
+        ids = _fairseq_ids(folder, sentencepiece, [*names, "<mask>"])
+        known = {name: name for name in names if name in ids}
         if not (folder / "tokenizer.json").is_file() and not about.get("added_tokens_decoder"):
             notes.append("The folder does not number its pieces: they get the ids of fairseq.")
-    _check_added(folder, about, pieces)
-    pieces = _padded(pieces, settings["vocab_size"])
-    chosen = [
-        _chosen(flag, name, known)
-        for flag, name in zip(("source_language", "target_language"), languages, strict=True)
-    ]
-    special = _special_ids(pieces, settings)
-    source, target = (PieceListTokenizer(sentencepiece, pieces, [p], special) for p in chosen)
-    return Vocabulary((source, target), languages, notes)
-
-
-def _fairseq_pieces(folder: epath.Path, sentencepiece: bytes, added: Sequence[str]) -> list[str]:
-    """Returns the pieces by id, as tokenizer.json numbers them, or without it as fairseq does."""
-    file = folder / "tokenizer.json"
-    if not file.is_file():
-        processor = read_sentencepiece(sentencepiece)
-        pieces = [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
-        return [*FAIRSEQ_CONTROL, *pieces, *added]
-    content = read_settings(folder, file.name)
-    try:
-        ids = content["model"]["vocab"]
-        if isinstance(ids, list):  # [piece, its log-probability], by id
-            ids = {piece: i for i, (piece, _) in enumerate(ids)}
-        ids = ids | {token["content"]: token["id"] for token in content["added_tokens"]}
-    except (LookupError, TypeError, ValueError):
-        ids = {}
-    return _by_id(file, ids)
-
-
-def _check_added(folder: epath.Path, about: Mapping[str, Any], pieces: Sequence[str]) -> None:
-    """Raises ValueError if tokenizer_config.json gives a token another id than `pieces`."""
+    pieces = _by_id(folder, ids, settings["vocab_size"])
     added = about.get("added_tokens_decoder")
     for number, token in added.items() if isinstance(added, dict) else ():
         piece = token.get("content") if isinstance(token, dict) else token
-        if not number.isdecimal() or pieces[int(number) : int(number) + 1] != [piece]:
+        if str(ids.get(str(piece))) != number:
             raise ValueError(
                 f"{folder}/tokenizer_config.json gives {piece!r} the id {number}, its vocabulary "
                 f"another one: they are not of one model."
             )
+    source, target = (
+        PieceListTokenizer(
+            sentencepiece, pieces, [_chosen(flag, name, known)], _special_ids(pieces, settings)
+        )
+        for flag, name in zip(("source_language", "target_language"), languages, strict=True)
+    )
+    return Vocabulary((source, target), languages, notes)
+
+
+def _fairseq_ids(folder: epath.Path, sentencepiece: bytes, added: Sequence[str]) -> dict[str, Any]:
+    """Returns the ids of the pieces, as tokenizer.json has them, or without it as fairseq does."""
+    if not (folder / "tokenizer.json").is_file():
+        processor = read_sentencepiece(sentencepiece)
+        pieces = [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
+        return {piece: i for i, piece in enumerate([*FAIRSEQ_CONTROL, *pieces, *added])}
+    content = read_settings(folder, "tokenizer.json")
+    try:
+        ids = content["model"]["vocab"]
+        if isinstance(ids, list):  # [piece, its log-probability], by id
+            ids = {piece: i for i, (piece, _) in enumerate(ids)}
+        return ids | {token["content"]: token["id"] for token in content["added_tokens"]}
+    except (LookupError, TypeError, ValueError):
+        raise ValueError(f"{folder}/tokenizer.json does not number pieces; restore it.") from None
 
 
 def _read_marian(
@@ -108,30 +99,30 @@ def _read_marian(
     languages: tuple[str, str],
 ) -> Vocabulary:
     """Reads vocab.json (and target_vocab.json), source.spm and target.spm."""
-    models = [_read_sentencepiece(folder, f"{side}.spm") for side in ("source", "target")]
+    models = [_read_sentencepiece(folder / f"{side}.spm") for side in ("source", "target")]
     has_two = not settings.get("share_encoder_decoder_embeddings", True)
     target_file = "target_vocab.json" if has_two and about.get("separate_vocabs") else "vocab.json"
     num_source = settings["vocab_size"]
-    sizes = num_source, settings.get("decoder_vocab_size") or num_source
-    lists = [_by_id(folder / n, read_settings(folder, n)) for n in ("vocab.json", target_file)]
-    num_gaps = len({piece for pieces in lists for piece in pieces if piece.startswith("<unused ")})
-    source, target = map(_padded, lists, sizes)
+    source, target = (
+        _by_id(folder / name, read_settings(folder, name), num_rows)
+        for name, num_rows in (
+            ("vocab.json", num_source),
+            (target_file, settings.get("decoder_vocab_size") or num_source),
+        )
+    )
     special = source_special = _special_ids(target, settings)
     if has_two:
         pad, end, unknown = (id_of(name, source) for name in ("<pad>", "</s>", "<unk>"))
         source_special = SpecialIds(pad, pad, end, unknown, unknown)
     first, notes = first_of_marian(languages[1], source)
-    if num_gaps:
-        notes.append(f"The vocabulary has no piece for {num_gaps} of its ids: no text has them.")
+    if gaps := {piece for piece in source + target if piece.startswith("<unused ")}:
+        notes.append(f"The vocabulary has no piece for {len(gaps)} of its ids: no text has them.")
     tokenizers = (
         PieceListTokenizer(models[0], source, first, source_special),
         PieceListTokenizer(models[1], target, special=special),
     )
-    names = [
-        given or about.get(key) or ""
-        for given, key in zip(languages, ("source_lang", "target_lang"), strict=True)
-    ]
-    return Vocabulary(tokenizers, (names[0], names[1]), notes)
+    named = [about.get(key) or "" for key in ("source_lang", "target_lang")]
+    return Vocabulary(tokenizers, (languages[0] or named[0], languages[1] or named[1]), notes)
 
 
 def first_of_marian(language: str, pieces: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -168,31 +159,30 @@ def id_of(piece: str, pieces: Sequence[str]) -> int:
     return pieces.index(piece)
 
 
-def _padded(pieces: Sequence[str], num_rows: int) -> list[str]:
-    """Returns a piece for every row of a table; a name for a row without one spells no text."""
-    if len(pieces) > num_rows:
-        raise ValueError(
-            f"The vocabulary has {len(pieces)} pieces, the model rows for {num_rows}: they are not "
-            f"of one model."
-        )
-    return [*pieces, *(f"<unused {i}>" for i in range(len(pieces), num_rows))]
+def _by_id(file: epath.Path, ids: Mapping[str, Any], num_rows: int) -> list[str]:
+    """Returns the piece of each row of a table; a name for a row without one spells no text.
 
-
-def _by_id(file: epath.Path, ids: Mapping[str, Any]) -> list[str]:
-    """Returns the pieces of {piece: id}; a file that claims a huge id fills no memory."""
+    Raises ValueError if the pieces have no ids of their own, and for a table of another size, also
+    of one that would fill the memory.
+    """
     try:
         by_id = {int(i): piece for piece, i in ids.items()}
-        if len(by_id) < len(ids) or min(by_id) < 0 or max(by_id) > 10 * len(ids):
-            raise ValueError
     except (TypeError, ValueError):
-        raise ValueError(f"{file} does not number pieces; restore the file.") from None
-    return [by_id.get(i, f"<unused {i}>") for i in range(max(by_id) + 1)]
+        by_id = {}
+    if len(by_id) < len(ids) or not by_id or min(by_id) < 0:
+        raise ValueError(f"{file} does not number pieces; restore the file.")
+    if not max(by_id) < num_rows <= 2 * len(by_id) + 10_000:
+        raise ValueError(
+            f"{file}: the vocabulary has {1 + max(by_id)} pieces, the model rows for {num_rows}: "
+            f"they are not of one model."
+        )
+    return [by_id.get(i, f"<unused {i}>") for i in range(num_rows)]
 
 
-def _read_sentencepiece(folder: epath.Path, name: str) -> bytes:
+def _read_sentencepiece(file: epath.Path) -> bytes:
     """Returns the bytes of a SentencePiece model; raises ValueError, which names its file."""
-    data = read_file(folder / name)
-    with naming(folder / name):
+    data = read_file(file)
+    with naming(file):
         read_sentencepiece(data)
     return data
 

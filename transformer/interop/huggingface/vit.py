@@ -13,7 +13,7 @@ from transformer.interop.portable_model import FlatParams, PortableModel
 from transformer.interop.settings import SettingsTable, class_names, is_count, read_settings
 from transformer.interop.weights import name_table
 from transformer.interop.weights.files import open_tensors
-from transformer.interop.weights.name_table import Entry, Style, layers, modules
+from transformer.interop.weights.name_table import Entry, Style, Tensors, layers, modules
 
 SETTINGS = SettingsTable(
     bert.NAMES,
@@ -55,22 +55,18 @@ def read(folder: PathLike) -> PortableModel:
     tensors = open_tensors(folder)
     image_shape, patch_size = _image_shape(settings)
     height, width, channels = image_shape
-    has_pooler = f"{POOLER}.weight" in tensors
     config = stack_config(
         "images",
         **model_settings,
         max_positions=1 + (height // patch_size) * (width // patch_size),
         norm="pre",
-        pooling="pooler" if has_pooler else "first",
+        pooling="pooler" if f"{POOLER}.weight" in tensors else "first",
     )
     config.data.patch_size = patch_size
-    names = NAMES | ({"pooler/dense": POOLER} if has_pooler else {})
-    if f"{CLASSES}.weight" in tensors:
-        names["classes"] = CLASSES
-    params = _read_params(names, config.model.num_layers, settings, tensors)
+    params = _read_params(config.model.num_layers, settings, tensors)
     params |= fold_pixels(params, channels, pixels)
     notes = [f"Images are numbers from 0 to 1, resized to {height} × {width}: scaling is folded."]
-    if "classes" in names:
+    if "classes/bias" in params:
         classes = class_names(settings, len(params["classes/bias"]))
     else:
         classes = [NO_CLASS]
@@ -99,18 +95,15 @@ def _image_shape(settings: Mapping[str, Any]) -> tuple[tuple[int, int, int], int
     return (height, width, channels), patch_size
 
 
-def _read_params(
-    names: Mapping[str, str],
-    num_layers: int,
-    settings: Mapping[str, Any],
-    tensors: name_table.Tensors,
-) -> FlatParams:
+def _read_params(num_layers: int, settings: Mapping[str, Any], tensors: Tensors) -> FlatParams:
     """Returns our parameters of their tensors; the kernel of the patches is theirs."""
+    heads = {"pooler/dense": POOLER, "classes": CLASSES}
+    heads = {ours: name for ours, name in heads.items() if f"{name}.weight" in tensors}
     table = [
         Entry("class_token", "vit.embeddings.cls_token"),
         Entry("positions/table", "vit.embeddings.position_embeddings"),
         *modules(PATCHES, Style(transposed=False)),
-        *modules(names, num_layers=num_layers),
+        *modules(NAMES | heads, num_layers=num_layers),
     ]
     in_file = table
     if not settings.get("qkv_bias", True):
