@@ -2,12 +2,11 @@
 
 import json
 import re
-import shutil
 
 import pytest
 
 import transformer
-from tests.helpers.imported import GOLDEN
+from tests.helpers.imported import GOLDEN, changed_folder
 from tools.golden_translation import EXTRA, LANGUAGES, SENTENCES
 from transformer.cli.commands.import_model import main
 from transformer.interop import import_model as importing
@@ -36,16 +35,24 @@ def test_a_run_of_opus_mt_translates(tmp_path):
         import_model(MARIAN, run)
 
 
-@pytest.mark.parametrize("name, task", [
-    ("marian_joint", "translation"), ("bert", "masked_lm"), ("bert_classifier", "classification"),
-    ("gpt2", "language_model"), ("vit", "images"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, task",
+    [
+        ("marian_joint", "translation"),
+        ("bert", "masked_lm"),
+        ("gpt2", "language_model"),
+        ("vit", "images"),
+    ],
+)
 def test_every_folder_is_recognised(tmp_path, name, task):
-    """Catches a model whose reader nobody calls, and a run that cannot be restored."""
+    """Catches a model whose reader nobody calls, and a run that lacks its classes or its uses."""
     said = import_model(GOLDEN / name, tmp_path / "run", check=False)
     assert task.replace("_", " ") in said[0]
+    end = " --config.task=classification" if task == "masked_lm" else ""
+    assert said[-1].endswith(f"--workdir=NEW{end} --config.data.corpus=CORPUS")
     restored = transformer.restore(tmp_path / "run")
     assert (restored.config.task, restored.step) == (task, 0)
+    assert restored.labels == read_folder(GOLDEN / name).labels
 
 
 def test_an_import_that_is_stopped_leaves_nothing(tmp_path, monkeypatch):
@@ -64,19 +71,14 @@ def test_an_import_that_is_stopped_leaves_nothing(tmp_path, monkeypatch):
 
 def test_what_is_no_known_folder_is_refused(tmp_path):
     """Catches a model that is taken for another, and a folder that is made for none."""
-    run = tmp_path / "run"
-    other = tmp_path / "t5"
+    run, other = tmp_path / "run", tmp_path / "t5"
     other.mkdir()
     (other / "config.json").write_text('{"model_type": "t5"}')
     for folder, languages, expected in [
         (tmp_path / "nothing", {}, "is no local folder"),
         ("gs://bucket/model", {}, "is no local folder"),
         (tmp_path, {}, "neither config.json, as Hugging Face has, nor decoder.yml"),
-        (
-            other,
-            {},
-            "a model of type t5, which is not known; known are marian, m2m_100",
-        ),
+        (other, {}, "a model of type t5, which is not known; known are marian, m2m_100"),
         (GOLDEN / "bert", {"source_language": "en"}, "of type bert, which has no languages"),
         (M2M100, {}, f"{M2M100}: This model needs source_language"),
     ]:
@@ -87,11 +89,8 @@ def test_what_is_no_known_folder_is_refused(tmp_path):
 
 def test_shapes_that_do_not_fit_are_found_before_anything_is_written(tmp_path):
     """Catches a run that can be written and not restored."""
-    folder = tmp_path / "folder"
-    shutil.copytree(MARIAN, folder)
-    config = json.loads((folder / "config.json").read_text())
     sizes = {"encoder_ffn_dim": 20, "decoder_ffn_dim": 20}
-    (folder / "config.json").write_text(json.dumps(config | sizes))
+    folder = changed_folder(MARIAN, tmp_path / "folder", **sizes)
     with pytest.raises(ValueError, match=r"feed_forward.*must be \(20,\), but is \(24,\)"):
         import_model(folder, tmp_path / "run")
     assert not (tmp_path / "run").exists()

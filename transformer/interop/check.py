@@ -1,6 +1,7 @@
 """Compares a run with the same model in another library, by random texts or images."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -42,10 +43,10 @@ class _TransformersModel:
         self.torch, self.library = require("torch"), require("transformers")
         self.library.logging.set_verbosity_error()
         self.library.logging.disable_progress_bar()
-        self.folder = folder
+        self.folder, self.load = folder, cache(self._load)
         self.model = self.load(auto_class, dtype=self.torch.float32).eval()
 
-    def load(self, auto_class: str, **options: Any) -> Any:
+    def _load(self, auto_class: str, **options: Any) -> Any:
         """Returns what a class makes of the folder, no code of which is run."""
         load = getattr(self.library, auto_class).from_pretrained
         return load(self.folder, local_files_only=True, trust_remote_code=False, **options)
@@ -107,26 +108,20 @@ def _compare_tokens(run: Run, other: _TransformersModel) -> float:
     return difference
 
 
-def _compare_texts(run: Run, other: _TransformersModel) -> float:
-    """Compares the classes of some texts."""
-    texts = random_texts(run.tokenizers[0])
-    rows = [other.log_probs(input_ids=[_encode(run, other, text)[1]]) for text in texts]
-    return _class_difference(run, texts, np.concatenate(rows))
-
-
-def _compare_images(run: Run, other: _TransformersModel) -> float:
-    """Compares the classes of some images."""
-    shape = NUM_IMAGES, *run.labels.image_shape
-    images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-    options = dict(input_data_format="channels_last", return_tensors="np")
-    pixels = other.load("AutoImageProcessor")([*images], **options)["pixel_values"]
-    return _class_difference(run, images / 255, other.log_probs(pixel_values=pixels))
-
-
-def _class_difference(run: Run, inputs: Any, expected: np.ndarray) -> float:
-    classified = Classifier(run).classify(inputs)
-    log_probs = np.log([[*each.probabilities.values()] for each in classified])
-    return np.abs(log_probs - expected).max()
+def _compare_classes(run: Run, other: _TransformersModel) -> float:
+    """Compares the classes of some texts or images."""
+    if task_kind(run.config.task) == "images":
+        shape = NUM_IMAGES, *run.labels.image_shape
+        images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+        options = dict(input_data_format="channels_last", return_tensors="np")
+        pixels = other.load("AutoImageProcessor")([*images], **options)["pixel_values"]
+        inputs, expected = images / 255, other.log_probs(pixel_values=pixels)
+    else:
+        inputs = random_texts(run.tokenizers[0])
+        rows = [other.log_probs(input_ids=[_encode(run, other, text)[1]]) for text in inputs]
+        expected = np.concatenate(rows)
+    log_probs = [[*each.probabilities.values()] for each in Classifier(run).classify(inputs)]
+    return np.abs(np.log(log_probs) - expected).max()
 
 
 def _score_translations(run: Run) -> tuple[list[str], list[list[str]], list[np.ndarray]]:
@@ -189,6 +184,6 @@ COMPARISONS: dict[str, tuple[str, str, Callable[[Run, _TransformersModel], float
     "translation": ("AutoModelForSeq2SeqLM", TOKENS, _compare_translations),
     "masked_lm": ("AutoModelForMaskedLM", TOKENS, _compare_tokens),
     "language_model": ("AutoModelForCausalLM", TOKENS, _compare_tokens),
-    "classification": ("AutoModelForSequenceClassification", CLASSES, _compare_texts),
-    "images": ("AutoModelForImageClassification", CLASSES, _compare_images),
+    "classification": ("AutoModelForSequenceClassification", CLASSES, _compare_classes),
+    "images": ("AutoModelForImageClassification", CLASSES, _compare_classes),
 }

@@ -29,6 +29,7 @@ from transformer.special_tokens import SpecialIds
 SETTINGS = "special:model.yml"  # an array of the .npz: the text of the network's settings
 LOGITS = "decoder_ff_logit_out"
 SOFTMAX_TABLES = (f"{LOGITS}_Wt", "decoder_Wemb", "Wemb")  # the first that there is
+ENDS = "", "-all", "-src"  # of tied-embeddings
 BEST = ".best-perplexity.npz"
 # The values that have a counterpart here. A model that does not name a setting was written by a
 # version without it, and is as the first value says.
@@ -64,15 +65,13 @@ NAMES = {
     "dec-depth": "num_decoder_layers",
     "transformer-ffn-activation": "activation",
 }
-EXACT_GELU = (1, 12, 1)  # the first version whose gelu is not x·sigmoid(1.702x)
-STYLE = Style("W", "b", "scale", "bias", transposed=False, first=1)
-
-
 ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 LETTERS: dict[str, str] = dict(
     zip("0abtnvfreN_LP", "\0\a\b\t\n\v\f\r\x1b\x85\xa0\u2028\u2029", strict=True)
 )
 COMPLEX_KEY = re.compile(rb"^\? (.*)\n: ", re.MULTILINE)
+EXACT_GELU = (1, 12, 1)  # the first version whose gelu is not x·sigmoid(1.702x)
+STYLE = Style("W", "b", "scale", "bias", transposed=False, first=1)
 ATTENTION = {
     f"{ours}_attention/{name}": f"{theirs}_{{}}{name[0]}"
     for ours, theirs in (("self", "self"), ("encoder", "context"))
@@ -169,18 +168,15 @@ def _model_settings(
     is_exact = version and tuple(map(int, version.groups())) >= EXACT_GELU
     if values["activation"] == "gelu" and not is_exact:
         values["activation"] = "gelu_sigmoid"
-    sharing = "target" if settings.get("tied-embeddings") else "none"
-    if settings.get("tied-embeddings-all") or (
-        sharing == "target" and settings.get("tied-embeddings-src")
-    ):
-        sharing = "all"
+    tied, all_tied, source_tied = (settings.get(f"tied-embeddings{end}") for end in ENDS)
+    is_shared = all_tied or (tied and source_tied)
     return values | {
         "norm": NORMS[norms],
         "positions": "sinusoidal_tensor2tensor",
         "projection_bias": True,
         "output_bias": True,
         "embedding_norm": "n" in settings.get("transformer-postprocess-emb", ""),
-        "embedding_sharing": sharing,
+        "embedding_sharing": "all" if is_shared else "target" if tied else "none",
     }
 
 
@@ -295,49 +291,28 @@ def _unescaped(match: re.Match[str]) -> str:
 def read_vocabularies(
     folder: Path, files: Sequence[Path], languages: tuple[str, str]
 ) -> Vocabulary:
-    """Reads both vocabularies of a package.
+    """Reads both vocabularies of a package; files: those of source and target.
 
-    files: Marian's vocabularies of source and target. The tokenizers are the same object if both
-    sides are split and numbered alike. Raises ValueError, naming the file, for one that is missing
-    or damaged, and for a language that the model does not have.
+    The tokenizers are the same object if both sides are split and numbered alike. Raises
+    ValueError, naming the file, for one that is missing or damaged, and for a language that the
+    model does not have.
     """
-    model, pieces = _read_side(files[0], folder / "source.spm")
-    first, notes = seq2seq_vocabulary.first_of_marian(languages[1], pieces)
-    source = _tokenizer(files[0], model, pieces, first)
-    target = _tokenizer(files[1], *_read_side(files[1], folder / "target.spm"))
-    if source.to_bytes() == target.to_bytes():
-        target = source
+    tokenizers, notes = [], []
+    for file, side in zip(files, ("source", "target"), strict=True):
+        is_model = file.suffix == ".spm"
+        model = seq2seq_vocabulary.read_model(file if is_model else folder / f"{side}.spm")
+        content = b"" if is_model else read_file(file)
+        with naming(file):
+            processor = read_sentencepiece(model)
+            pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+            pieces = pieces if is_model else read_vocab_yml(content)
+            first: list[str] = []
+            if side == "source":
+                first, notes = seq2seq_vocabulary.first_of_marian(languages[1], pieces)
+            # Neither <pad> nor <s>: one more piece stands for both, as in Hugging Face's models.
+            end, unknown = (seq2seq_vocabulary.id_of(name, pieces) for name in ("</s>", "<unk>"))
+            special = SpecialIds(len(pieces), len(pieces), end, unknown, unknown)
+            tokenizers.append(PieceListTokenizer(model, [*pieces, "<pad>"], first, special))
+    source, target = tokenizers
+    target = source if source.to_bytes() == target.to_bytes() else target
     return Vocabulary((source, target), languages, notes)
-
-
-def _read_side(vocabulary: Path, model_file: Path) -> tuple[bytes, list[str]]:
-    """Returns (the SentencePiece model, the pieces by their ids) of a language."""
-    model_file = vocabulary if vocabulary.suffix == ".spm" else model_file
-    model = read_file(model_file)
-    with naming(model_file):
-        processor = read_sentencepiece(model)
-    if vocabulary.suffix == ".spm":
-        return model, [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
-    content = read_file(vocabulary)
-    with naming(vocabulary):
-        if vocabulary.suffix not in (".yml", ".yaml"):
-            raise ValueError("Marian's vocabularies must be .spm or .yml files.")
-        return model, read_vocab_yml(content)
-
-
-def _tokenizer(
-    file: Path, model: bytes, pieces: Sequence[str], first: Sequence[str] = ()
-) -> PieceListTokenizer:
-    """Returns the tokenizer that begins every text with the pieces `first`.
-
-    Marian has neither <pad> nor <s>: one more piece stands for both, as in Hugging Face's models of
-    Marian.
-    """
-    with naming(file):
-        pad, end, unknown = (
-            len(pieces),
-            seq2seq_vocabulary.id_of("</s>", pieces),
-            seq2seq_vocabulary.id_of("<unk>", pieces),
-        )
-        special = SpecialIds(pad, pad, end, unknown, unknown)
-        return PieceListTokenizer(model, [*pieces, "<pad>"], first, special)

@@ -39,7 +39,7 @@ def read_vocabulary(
     languages = source_language, target_language
     if settings["model_type"] == "marian":
         return _read_marian(folder, settings, about, languages)
-    sentencepiece, notes = _read_sentencepiece(folder / SENTENCEPIECE), []
+    sentencepiece, notes = read_model(folder / SENTENCEPIECE), []
     kind = about.get("tokenizer_class") or settings.get("tokenizer_class") or ""
     if settings["model_type"] == "m2m_100" and (folder / "vocab.json").is_file():
         names = WMT21 if about.get("language_codes") == "wmt21" else M2M100
@@ -99,7 +99,7 @@ def _read_marian(
     languages: tuple[str, str],
 ) -> Vocabulary:
     """Reads vocab.json (and target_vocab.json), source.spm and target.spm."""
-    models = [_read_sentencepiece(folder / f"{side}.spm") for side in ("source", "target")]
+    models = [read_model(folder / f"{side}.spm") for side in ("source", "target")]
     has_two = not settings.get("share_encoder_decoder_embeddings", True)
     target_file = "target_vocab.json" if has_two and about.get("separate_vocabs") else "vocab.json"
     num_source = settings["vocab_size"]
@@ -179,7 +179,7 @@ def _by_id(file: epath.Path, ids: Mapping[str, Any], num_rows: int) -> list[str]
     return [by_id.get(i, f"<unused {i}>") for i in range(num_rows)]
 
 
-def _read_sentencepiece(file: epath.Path) -> bytes:
+def read_model(file: epath.Path) -> bytes:
     """Returns the bytes of a SentencePiece model; raises ValueError, which names its file."""
     data = read_file(file)
     with naming(file):

@@ -3,7 +3,7 @@
 PyTorch's Linear holds [out, in], a kernel of Flax [in, out].
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -125,12 +125,14 @@ def read(
         entries = [entry._replace(theirs=entry.theirs.removeprefix(prefix)) for entry in entries]
         ignored = [name.removeprefix(prefix) for name in ignored]
     groups = _by_tensor(entries)
-    if missing := sorted(groups.keys() - tensors.keys()):
-        raise ValueError(
-            f"Tensors are missing, of damaged files or another model: {_few(missing)}."
-        )
-    if unknown := sorted(tensors.keys() - groups.keys() - {*ignored}):
-        raise ValueError(f"Tensors are unknown, of a model of another kind: {_few(unknown)}.")
+    problems = {
+        "missing, of damaged files or another model": groups.keys() - tensors.keys(),
+        "unknown, of a model of another kind": tensors.keys() - groups.keys() - {*ignored},
+    }
+    for problem, names in problems.items():
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            raise ValueError(f"Tensors are {problem}: {', '.join(sorted(names)[:3])}{more}.")
     params: FlatParams = {}
     for name, group in groups.items():
         tensor = np.atleast_1d(tensors[name])
@@ -150,12 +152,6 @@ def read(
                 raise ValueError(f"The tensor {name} has numbers that are NaN or infinite.")
             params[entry.ours] = change(entry.ours, part)
     return params
-
-
-def _few(names: Sequence[str]) -> str:
-    """Returns "a, b, c and 7 more"."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
 
 
 def write(entries: Iterable[Entry], params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
