@@ -7,6 +7,7 @@ win.
 import numpy as np
 import pytest
 
+from tests.helpers.control_ids import EOS
 from tests.helpers.random_translators import (
     EXTRA,
     LIKELY,
@@ -16,8 +17,12 @@ from tests.helpers.random_translators import (
     random_sentences,
     random_translator,
 )
+<<<<<<< HEAD
 from transformer.interop.ctranslate2 import save_ctranslate2
 from transformer.special_tokens import EOS
+=======
+from transformer.interop.ctranslate2.write import save_ctranslate2
+>>>>>>> integ
 
 VOCABULARY = ["<pad>", "<s>", "</s>", "<unk>", *WORDS]
 BEAM = 4

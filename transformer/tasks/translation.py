@@ -14,13 +14,17 @@ from transformer.checkpoint.restore import restore
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.console import quantity
-from transformer.data.corpora.blocks import Pairs
 from transformer.data.corpora.cleaning import length_warnings
 from transformer.data.corpora.corpora import parse_corpora
+from transformer.data.corpora.pair_files import Pairs
 from transformer.data.corpora.training_text import TrainingText
-from transformer.data.prepared.cache import cache_folder, text_facts
 from transformer.data.prepared.corpus import PreparedCorpus
-from transformer.data.prepared.prepare import Share, training_corpus
+from transformer.data.prepared.prepare import (
+    Share,
+    cache_folder,
+    text_facts,
+    training_corpus,
+)
 from transformer.data.rows.batch import Batch
 from transformer.data.rows.bpe_dropout import SubwordDropout
 from transformer.data.rows.epoch_plan import with_temperature
@@ -28,8 +32,9 @@ from transformer.data.rows.packing import PackedBatches, full_rows, num_rows_of_
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.files import load_tokenizers
 from transformer.data.tokenizers.sentencepiece import Tokenizer
+from transformer.evaluation.evaluate import evaluate_translator
 from transformer.evaluation.metrics import check_tokenisation, score_by, tokenisation_note
-from transformer.evaluation.translation import Evaluation, evaluate_translator
+from transformer.evaluation.translation import Evaluation
 from transformer.inference.translator import Translator
 from transformer.model.attention import causal_mask, segment_mask
 from transformer.model.costs import StepCost, training_flops
@@ -131,7 +136,7 @@ class TranslationTask(Task):
         tokenizers, corpus = training_corpus(self.config, text, cache, known, share)
         assert corpus is not None  # as the share waits for the others
         self.overlap = corpus.overlap_with(evaluation)
-        return corpus, tokenizers, text.all_evaluation_pairs(corpus.held_out)
+        return corpus, tokenizers, text.evaluation_pairs(corpus.held_out)
 
     def _pack_training(self, num_rows: int) -> PackedBatches:
         data = self.config.data
@@ -238,8 +243,7 @@ class TranslationTask(Task):
         source, target = (f"{growth - 1:.0%}" for growth in batches.subword_dropout.growth)
         return [
             f"subwords    {self.config.data.subword_dropout:g} of the merges dropped: sources have "
-            f"{source} more pieces, targets {target}; {batches.undropped_share(10):.1%} of the "
-            f"sentences keep their best pieces, as their row is full"
+            f"{source} more pieces, targets {target}"
         ]
 
     def summary_lines(self) -> list[str]:

@@ -13,18 +13,16 @@ from functools import partial
 from typing import Any
 
 import jax
-from etils.epath import PathLike
 
 from transformer.config import Config
 from transformer.console import phase
 from transformer.data.corpora import corpus_facts
 from transformer.data.corpora.training_text import TrainingText
-from transformer.data.prepared.cache import cache_folder, text_facts
-from transformer.data.prepared.prepare import vocabularies, vocabulary_folder
 from transformer.data.tokenizers.files import train_tokenizer
+from transformer.data.workers import num_cores
 from transformer.evaluation.metrics import choose_tokenisation
 from transformer.parallel import hosts
-from transformer.parallel.devices import find_chip, num_cores
+from transformer.parallel.devices import find_chip
 from transformer.training import automatic_rules as rules
 from transformer.training.automatic_rules import Choices
 from transformer.training.batches import prefetch
@@ -46,10 +44,9 @@ UNKNOWN_CHIP = 10e12  # FLOP/s
 NETWORK = ("model.d_model", "model.d_ff", "model.num_heads", "model.num_layers")
 
 
-def choose_settings(config: Config, workdir: PathLike) -> Choices:
+def choose_settings(config: Config) -> Choices:
     """Chooses the automatic settings of a new run, from its text and the devices.
 
-    What it learns of the text on the way, the vocabulary, is kept with the prepared corpora.
     Where `training.minutes` decides, the steps are an estimate, and `fix_steps` chooses them anew.
     Raises ValueError for settings that cannot be chosen.
     """
@@ -60,11 +57,11 @@ def choose_settings(config: Config, workdir: PathLike) -> Choices:
         if names := ", ".join(choices.config.automatic_settings()):
             raise ValueError(f"Only task=translation chooses settings by itself: set {names}.")
     elif config.automatic_settings():
-        _choose_all(choices, workdir)
+        _choose_all(choices)
     return _as_first_host(choices)
 
 
-def _choose_all(choices: Choices, workdir: PathLike) -> None:
+def _choose_all(choices: Choices) -> None:
     is_given = choices.config.training.num_train_steps
     reason = "the steps are given" if is_given else "the usual budget"
     choices.set("training.minutes", 0.0 if is_given else DEFAULT_MINUTES, reason)
@@ -77,17 +74,15 @@ def _choose_all(choices: Choices, workdir: PathLike) -> None:
         choices.set("data.held_out", "", "all splits have files")
     if choices.config.automatic_settings():
         with phase("choosing settings for the text"):
-            _choose_for_text(choices, missing, workdir)
+            _choose_for_text(choices, missing)
 
 
-def _choose_for_text(choices: Choices, missing: list[str], workdir: PathLike) -> None:
+def _choose_for_text(choices: Choices, missing: list[str]) -> None:
     """Reads the text once and chooses what depends on it; missing: splits without files."""
     data = choices.config.data
     if choices.is_open("data.held_out"):  # and so are the splits that drop_overlap compares with
         data = replace(data, held_out="", drop_overlap=False)
-    training_text = TrainingText(data)
-    training_text.keep_in_memory()
-    text, sample = corpus_facts.measure_text(training_text.pairs())
+    text, sample = corpus_facts.measure_text(TrainingText(data).pairs())
     if missing:
         share = rules.share_to_hold_out(text.num_pairs)
         reason = f"no {' and '.join(missing)} files: of {text.num_pairs:,} pairs, drawn by a hash"
@@ -106,11 +101,6 @@ def _choose_for_text(choices: Choices, missing: list[str], workdir: PathLike) ->
     reason = "fast on these devices" if facts.machine.has_bfloat16 else "bfloat16 is no faster here"
     choices.set("model.dtype", model_type, reason)
     rules.choose_steps(choices, rules.estimate_speed(choices.config, facts))
-    config = choices.config.validate()
-    if training_text.blocks and not config.training.init_from and not config.tokenizer.model:
-        chosen = TrainingText(config.data, training_text.blocks)  # which need not be read again
-        cache = cache_folder(config.data, workdir)
-        vocabularies(config, chosen, vocabulary_folder(config, cache, text_facts(chosen)))
 
 
 def _check_budget(config: Config) -> None:
@@ -158,7 +148,7 @@ def make_trainer(config: Config, workdir: WorkDir, *options: Any) -> tuple[Train
 
     options: further arguments of `Trainer`.
     """
-    choices = Choices(config) if workdir.has_run else choose_settings(config, workdir.path)
+    choices = Choices(config) if workdir.has_run else choose_settings(config)
     trainer = Trainer(choices.config.validate(), workdir, *options)
     if choose_micro_batches(choices, trainer):
         trainer = Trainer(choices.config.validate(), workdir, *options)
