@@ -17,12 +17,7 @@ from tests.helpers.random_translators import (
     random_sentences,
     random_translator,
 )
-<<<<<<< HEAD
 from transformer.interop.ctranslate2 import save_ctranslate2
-from transformer.special_tokens import EOS
-=======
-from transformer.interop.ctranslate2.write import save_ctranslate2
->>>>>>> integ
 
 VOCABULARY = ["<pad>", "<s>", "</s>", "<unk>", *WORDS]
 BEAM = 4
