@@ -90,10 +90,7 @@ def _encode(run: Run, other: _TransformersModel, text: str) -> tuple[list[int], 
 
 
 def _compare_tokens(run: Run, other: _TransformersModel) -> float:
-    """Compares the tokens of some texts.
-
-    A token is predicted by those before it, or in a masked language model by all, itself too.
-    """
+    """Compares tokens of texts, predicted by those before or, in a masked model, by all."""
     difference, ahead = 0.0, int(task_kind(run.config.task) == "language_model")
     for text in random_texts(run.tokenizers[0]):
         ids, other_ids = (np.array(row) for row in _encode(run, other, text))
@@ -125,10 +122,7 @@ def _compare_classes(run: Run, other: _TransformersModel) -> float:
 
 
 def _score_translations(run: Run) -> tuple[list[str], list[list[str]], list[np.ndarray]]:
-    """Returns random sources, the pieces of random translations, and the log-probability of each.
-
-    The pieces have EOS at the end.
-    """
+    """Returns random sources, and pieces of translations to EOS with their log-probabilities."""
     source, target = run.tokenizers
     sources = [*map(Tags(run.config.data).put_on, random_texts(source))]
     scored = Translator(run).log_probs(sources, random_texts(target))

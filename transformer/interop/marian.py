@@ -122,10 +122,7 @@ def read_marian(
 
 
 def _files(folder: Path, decoder: Mapping[str, Any]) -> tuple[Path, list[Path]]:
-    """Returns (the weights, the vocabularies of source and target), which lie beside decoder.yml.
-
-    The weights are the file that it names, the only one, or the best one.
-    """
+    """Returns (the weights: those of decoder.yml, the only or the best ones; the vocabularies)."""
     lists = (decoder.get(name) for name in ("models", "vocabs"))
     models, vocabularies = (
         [folder / Path(str(name)).name for name in names] if isinstance(names, list) else []
@@ -149,10 +146,7 @@ def _files(folder: Path, decoder: Mapping[str, Any]) -> tuple[Path, list[Path]]:
 def _model_settings(
     file: Path, settings: Mapping[str, Any], decoder: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns the settings of `ModelConfig`; raises ValueError, naming all that we cannot honour.
-
-    settings: of the network; decoder: the content of decoder.yml.
-    """
+    """Returns the settings of `ModelConfig`; raises ValueError, naming all without counterpart."""
     norms = ", ".join(str(settings.get(name, "")).replace("d", "") for name in NORM_SETTINGS)
     all_norms = ", ".join(NORM_SETTINGS)
     possible = POSSIBLE | {
@@ -185,8 +179,7 @@ def _config_of(
 ) -> Config:
     """Returns the configuration of a run with a model of such settings.
 
-    What decoder.yml leaves out is as Marian does it: a beam of 12, scores not divided by the
-    length. Raises ValueError where the settings do not fit each other or the vocabularies.
+    What decoder.yml leaves out is as Marian does it: a beam of 12, scores not divided by lengths.
     """
     source_pieces, target_pieces = (t.pieces(range(t.vocab_size)) for t in vocabulary.tokenizers)
     shared = source_pieces == target_pieces  # however text is split into them

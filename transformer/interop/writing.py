@@ -15,7 +15,7 @@ from transformer.files.storage import PathLike, write_atomically
 from transformer.model.relative_positions import acts_in_attention
 from transformer.registry import POSITION_ENCODINGS, task_kind
 
-HELD = {  # by all other systems
+HELD: dict[str, Sequence[Any]] = {  # by all other systems
     "model.block": ("transformer",),
     "model.feed_forward": ("plain",),
     "model.norm_type": ("layer_norm",),
@@ -38,10 +38,10 @@ def check_holds(
     reasons: what else it cannot hold.
     """
     model, values = config.model, config.values()
-    possible = HELD | {name: (value,) for name, value in needed.items()}
-    possible["task"] = (config.task,) if task_kind(config.task) == task else ()
+    possible = HELD | {name: [value] for name, value in needed.items()}
+    possible["task"] = [config.task] if task_kind(config.task) == task else []
     if model.positions not in POSITION_ENCODINGS.built_in or acts_in_attention(model):
-        possible["model.positions"] = ()
+        possible["model.positions"] = []
     refused = [f"{name}={values[name]}" for name in possible if values[name] not in possible[name]]
     if model.widths_of_head != (model.d_model // model.num_heads,) * 2:
         refused.append(f"heads of {model.widths_of_head}, not d_model / num_heads")

@@ -34,7 +34,8 @@ NAMES = {
     "scale_embedding": "scale_embedding",
 }
 DEFAULTS = {"max_position_embeddings": 1024, "dropout": 0.1, "attention_dropout": 0.0}
-FAMILIES = {  # by model_type: settings of `ModelConfig`, and defaults of theirs
+# By model_type: settings of `ModelConfig`, and defaults of theirs.
+FAMILIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "marian": (
         {"norm": "post", "positions": "sinusoidal"},
         {"activation_function": "gelu", "scale_embedding": False},
@@ -245,10 +246,7 @@ def entries(model: ModelConfig) -> list[Entry]:
 
 
 def _name_tables(sharing: str, tensors: TensorFiles) -> None:
-    """Gives each table the first of its names in `TABLES` and leaves out its copies.
-
-    Raises ValueError if what should be copies are different tables.
-    """
+    """Gives each table its first name in `TABLES` without copies; ValueError if they differ."""
     tables = {}
     for places in TABLES[sharing].values():
         names = [name for name in places if name in tensors]

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from etils import epath
@@ -162,8 +163,7 @@ def id_of(piece: str, pieces: Sequence[str]) -> int:
 def _by_id(file: epath.Path, ids: Mapping[str, Any], num_rows: int) -> list[str]:
     """Returns the piece of each row of a table; a name for a row without one spells no text.
 
-    Raises ValueError if the pieces have no ids of their own, and for a table of another size, also
-    of one that would fill the memory.
+    Raises ValueError for ids that repeat, and for a table so large that it would fill the memory.
     """
     try:
         by_id = {int(i): piece for piece, i in ids.items()}
@@ -179,7 +179,7 @@ def _by_id(file: epath.Path, ids: Mapping[str, Any], num_rows: int) -> list[str]
     return [by_id.get(i, f"<unused {i}>") for i in range(num_rows)]
 
 
-def read_model(file: epath.Path) -> bytes:
+def read_model(file: epath.Path | Path) -> bytes:
     """Returns the bytes of a SentencePiece model; raises ValueError, which names its file."""
     data = read_file(file)
     with naming(file):

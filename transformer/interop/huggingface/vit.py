@@ -77,10 +77,7 @@ def read(folder: PathLike) -> PortableModel:
 
 
 def _image_shape(settings: Mapping[str, Any]) -> tuple[tuple[int, int, int], int]:
-    """Returns ((height, width, channels) of an image, the side of a patch) of a config.json.
-
-    A size may be one number for both sides. Raises ValueError for patches that do not fill it.
-    """
+    """Returns ((height, width, channels) of an image, the side of a patch) of a config.json."""
     sizes = settings.get("image_size", 224), settings.get("patch_size", 16)
     (height, width), (patch_size, other_side) = (
         size if isinstance(size, list) and len(size) == 2 else (size, size) for size in sizes

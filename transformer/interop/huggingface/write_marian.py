@@ -7,11 +7,10 @@ them.
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.interop import writing
 from transformer.interop.huggingface.seq2seq import NAMES, entries
 from transformer.interop.portable_model import PortableModel
@@ -25,32 +24,23 @@ MIN_POSITIONS = 512  # longer texts end in an IndexError there
 EPSILON = 1e-5  # of every layer normalisation there
 
 
-class Ids(NamedTuple):
-    """The order in which tokens are written.
-
-    source, target: the id in the run of each id of the folder, -1 for a <pad> that the run has not.
-    special: the folder's ids of the target's control tokens.
-    """
-
-    source: list[int]
-    target: list[int]
-    special: SpecialIds
+# Of source and target: the id in the run of each id of the folder, -1 for a <pad> that it lacks.
+Orders = tuple[list[int], list[int]]
 
 
-def order_ids(model: PortableModel) -> Ids:
+def order_ids(model: PortableModel) -> Orders:
     """Returns the order of the run; but <pad> is first if the languages have two ids of it.
 
     MarianMT has a single id of <pad>, which must be below the sizes of both vocabularies.
     """
-    source, target = model.tokenizers
-    is_common = source.special.pad == target.special.pad >= 0
-
-    def order(tokenizer: Tokenizer) -> list[int]:
-        ids, pad = range(tokenizer.vocab_size), tokenizer.special.pad
-        return [*ids] if is_common else [pad, *(i for i in ids if i != pad)]
-
-    target_order = order(target)
-    return Ids(order(source), target_order, SpecialIds(*map(target_order.index, target.special)))
+    sizes = [tokenizer.vocab_size for tokenizer in model.tokenizers]
+    pads = [tokenizer.special.pad for tokenizer in model.tokenizers]
+    if pads[0] == pads[1] >= 0:
+        return [*range(sizes[0])], [*range(sizes[1])]
+    source, target = (
+        [pad, *(i for i in range(size) if i != pad)] for size, pad in zip(sizes, pads, strict=True)
+    )
+    return source, target
 
 
 def save_marian(model: PortableModel, folder: Path) -> list[str]:
@@ -69,7 +59,7 @@ def save_marian(model: PortableModel, folder: Path) -> list[str]:
     way_out = "use the format ctranslate2, program or safetensors"
     writing.check_holds("MarianMT", model.config, way_out, needed=needed, reasons=reasons)
     num_positions = max(MIN_POSITIONS, config.max_positions, model.config.data.row_length)
-    notes, ids = writing.search_notes(decoding, "transformers"), order_ids(model)
+    notes, orders = writing.search_notes(decoding, "transformers"), order_ids(model)
     readme = writing.render(
         "marian.md.jinja",
         has_tables=config.positions != "sinusoidal",
@@ -80,19 +70,20 @@ def save_marian(model: PortableModel, folder: Path) -> list[str]:
         norm_epsilon=config.norm_epsilon,
         notes=notes,
     )
-    files = _settings(model, ids, num_positions) | {"README.md": readme}
-    files |= _vocabulary_files(model, ids, num_positions) | writing.sentencepiece_files(
+    files = _settings(model, orders, num_positions) | {"README.md": readme}
+    files |= _vocabulary_files(model, orders, num_positions) | writing.sentencepiece_files(
         model.tokenizers
     )
     writing.write_files(folder, files)
-    tensors = _tensors(model, ids, num_positions)
+    tensors = _tensors(model, orders, num_positions)
     save_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
     return notes
 
 
-def _settings(model: PortableModel, ids: Ids, num_positions: int) -> dict[str, Any]:
+def _settings(model: PortableModel, orders: Orders, num_positions: int) -> dict[str, Any]:
     """Returns config.json and generation_config.json."""
-    config, decoding, special = model.config.model, model.config.decoding, ids.special
+    config, decoding, (source, target) = model.config.model, model.config.decoding, orders
+    special = SpecialIds(*map(target.index, model.tokenizers[1].special))
     control = {
         "bos_token_id": special.bos,
         "decoder_start_token_id": special.bos,
@@ -106,13 +97,13 @@ def _settings(model: PortableModel, ids: Ids, num_positions: int) -> dict[str, A
         "decoder_attention_heads": config.num_heads,
         "decoder_ffn_dim": config.d_ff,
         "decoder_layers": config.depth(is_decoder=True),
-        "decoder_vocab_size": len(ids.target),
+        "decoder_vocab_size": len(target),
         "dtype": "float32",
         "is_encoder_decoder": True,
         "max_position_embeddings": num_positions,
         "share_encoder_decoder_embeddings": config.embedding_sharing == "all",
         "tie_word_embeddings": config.embedding_sharing != "none",
-        "vocab_size": len(ids.source),
+        "vocab_size": len(source),
         **control,
     }
     search: dict[str, Any] = {
@@ -126,17 +117,17 @@ def _settings(model: PortableModel, ids: Ids, num_positions: int) -> dict[str, A
     return {"config.json": settings, "generation_config.json": search}
 
 
-def _vocabulary_files(model: PortableModel, ids: Ids, num_positions: int) -> dict[str, Any]:
+def _vocabulary_files(model: PortableModel, orders: Orders, num_positions: int) -> dict[str, Any]:
     """Returns vocab.json, target_vocab.json if there are two, and tokenizer_config.json."""
     source, target = ([*writing.vocabulary(tokenizer), "<pad>"] for tokenizer in model.tokenizers)
 
     def numbered(pieces: Sequence[str], order: Sequence[int]) -> dict[str, int]:
         return {pieces[i]: number for number, i in enumerate(order)}  # <pad> for an order of -1
 
-    files: dict[str, Any] = {"vocab.json": numbered(source, ids.source)}
+    files: dict[str, Any] = {"vocab.json": numbered(source, orders[0])}
     if source != target:
-        files["target_vocab.json"] = numbered(target, ids.target)
-    data = model.config.data
+        files["target_vocab.json"] = numbered(target, orders[1])
+    data, special = model.config.data, model.tokenizers[1].special
     files["tokenizer_config.json"] = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": data.source_language,
@@ -144,14 +135,14 @@ def _vocabulary_files(model: PortableModel, ids: Ids, num_positions: int) -> dic
         "model_max_length": num_positions,
         "separate_vocabs": source != target,
         "clean_up_tokenization_spaces": False,
-        "eos_token": target[ids.target[ids.special.eos]],
-        "pad_token": target[ids.target[ids.special.pad]],
-        "unk_token": target[ids.target[ids.special.unk]],
+        "eos_token": target[special.eos],
+        "pad_token": target[special.pad],
+        "unk_token": target[special.unk],
     }
     return files
 
 
-def _tensors(model: PortableModel, ids: Ids, num_positions: int) -> dict[str, np.ndarray]:
+def _tensors(model: PortableModel, orders: Orders, num_positions: int) -> dict[str, np.ndarray]:
     """Returns all tensors by their names, with the positions that MarianMT cannot compute."""
     config = replace(model.config.model, projection_bias=True, output_bias=True)
     params = {name: np.asarray(array, np.float32) for name, array in model.params.items()}
@@ -166,7 +157,7 @@ def _tensors(model: PortableModel, ids: Ids, num_positions: int) -> dict[str, np
         config = replace(config, positions="learned")
     params |= zero_biases(params, entries(config))
     for name in filter(folds.has_token_rows, params):
-        order = ids.source if name.startswith("source") else ids.target
+        order = orders[0 if name.startswith("source") else 1]
         params[name] = folds.append_row(name, params[name])[
             order
         ]  # the last for a <pad> that is new

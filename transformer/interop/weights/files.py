@@ -22,8 +22,8 @@ Readers = dict[str, Callable[[], np.ndarray]]
 class TensorFiles(UserDict):
     """The tensors of some files by name, each read from its file whenever it is asked for."""
 
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self.data[name]()
+    def __getitem__(self, key: str) -> np.ndarray:
+        return self.data[key]()
 
 
 def open_tensors(folder: PathLike) -> TensorFiles:
