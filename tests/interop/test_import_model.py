@@ -1,16 +1,14 @@
 """Importing a model as a run: what is said, what is written, and what is refused."""
 
 import json
-import re
 
 import pytest
 
 import transformer
 from tests.helpers.imported import GOLDEN, changed_folder
-from tools.golden_translation import EXTRA, LANGUAGES, SENTENCES
+from tools.golden_translation import EXTRA, SENTENCES
 from transformer.cli.commands.import_model import main
 from transformer.interop import import_model as importing
-from transformer.interop.check import check_transformers
 from transformer.interop.import_model import import_model, read_folder
 from transformer.parallel.stopping import Interruption
 
@@ -112,24 +110,3 @@ def test_the_command(tmp_path, capfd):
         assert expected in capfd.readouterr().err
     assert main(["transformer-import", "--help"]) == 0
     assert "--source_language=NAME" in capfd.readouterr().out
-
-
-# ---- beside transformers, where it is installed
-
-
-@pytest.mark.parametrize(
-    "name", ["marianmt_shared", "marianmt_separate", "m2m100", "nllb", "mbart"]
-)
-def test_an_import_checks_itself(tmp_path, name):
-    """Catches a check that compares nothing, and one that says all is well."""
-    pytest.importorskip("torch").set_num_threads(1)
-    pytest.importorskip("transformers")
-    source, target = LANGUAGES.get(name, ("", ""))
-    languages = dict(source_language=source, target_language=target)
-    said = "\n".join(import_model(GOLDEN / name, tmp_path / "run", **languages))
-    assert re.search(r"^checked beside transformers: .* of tokens within \de-0[5-9]$", said, re.M)
-    run = transformer.restore(tmp_path / "run")
-    inner = run.params["decoder"]["layer_0"]["feed_forward"]["inner"]
-    inner["bias"] = inner["bias"] + 1.0
-    said = check_transformers(run, GOLDEN / name)
-    assert "more than rounding: do not use" in said
