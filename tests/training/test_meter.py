@@ -1,7 +1,9 @@
 """Means, speeds and counts of training steps, by a clock that the tests set."""
 
+import jax
 import pytest
 
+from transformer.model.costs import StepCost
 from transformer.training.meter import MAX_IN_FLIGHT, Meter
 
 
@@ -33,7 +35,7 @@ def clock():
 
 @pytest.fixture
 def meter(clock):
-    return Meter(0, flops_per_target=50.0, peak_flops=1e4, clock=clock)
+    return Meter(0, StepCost(100.0, 2), peak_flops=1e4, clock=clock)
 
 
 def test_means_are_weighted_by_tokens_and_start_anew_after_a_reading(meter, clock):
@@ -112,11 +114,12 @@ def test_a_look_at_the_finished_steps_forgets_nothing(meter, clock):
 def test_totals_go_on_from_those_of_a_checkpoint(clock):
     """Catches a resumption that begins to count anew, and device-hours of one device only."""
     before = {"seconds": 100.0, "device_hours": 0.5, "target_tokens": 7}
-    meter = Meter(0, num_devices=4, trained=before, clock=clock)
+    meter = Meter(0, trained=before, clock=clock)
     meter.add(1, sums(10, 1.0))
     meter.settle()
     clock.sleep(900)
-    assert meter.trained() == {"seconds": 1000.0, "device_hours": 1.5, "target_tokens": 17}
+    hours = 0.5 + jax.device_count() / 4
+    assert meter.trained() == {"seconds": 1000.0, "device_hours": hours, "target_tokens": 17}
 
 
 def test_utilisation_is_the_models_arithmetic_over_the_peak_or_left_out(meter, clock):

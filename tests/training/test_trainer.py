@@ -9,7 +9,6 @@ import threading
 from functools import partial
 from types import SimpleNamespace
 from typing import NamedTuple
-from unittest.mock import MagicMock
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +24,6 @@ from transformer.exit_codes import DIVERGED, DONE, RESUMABLE
 from transformer.parallel import hosts
 from transformer.parallel.stopping import Stopping
 from transformer.tasks.task import Task
-from transformer.training import progress
 from transformer.training import run as run_module
 from transformer.training import trainer as trainer_module
 from transformer.training.trainer import Trainer
@@ -34,9 +32,8 @@ from transformer.workdir import WorkDir
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
-    """Curves take longer to draw than these runs to train; events outlive a trainer."""
+    """Curves take longer to draw than these runs to train."""
     monkeypatch.setattr(plots, "render", lambda *_, **__: b"")
-    monkeypatch.setattr(progress, "EventFile", MagicMock())
 
 
 class PointBatch(NamedTuple):
@@ -99,7 +96,7 @@ def run_in_folder(path, values=None, **training):
     workdir.path.mkdir(exist_ok=True)
     workdir.save_config(config)
     assert trainer.run() == DONE
-    trainer.close()  # its events are written by a thread, which warns where the folder has gone
+    trainer.close()
     return trainer
 
 

@@ -10,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.checkpoint.train_state import Params
-from transformer.config import Config, DataConfig
+from transformer.config import Config
 from transformer.console import quantity
 from transformer.data.corpora.cleaning import length_warnings
 from transformer.data.files.texts import (
-    LabelledTexts,
     load_evaluation_examples,
     load_labelled_words,
     load_training_examples,
@@ -43,6 +42,8 @@ class ClassificationTask(LabelledTask):
     """
 
     training_batches: PackedBatches
+    load_training: Any = staticmethod(load_training_examples)  # texts, labels, repairs
+    load_split = staticmethod(load_evaluation_examples)
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -50,8 +51,8 @@ class ClassificationTask(LabelledTask):
         texts, labels, problems = self.load_training(data)
         self.labels = self._load_or_make_labels(self.names_in(labels))
         self.tokenizer = self._load_or_train_tokenizer(sides(texts, config.model))
-        self.validation = self.load_split(data, data.validation_split, self.labels.names)
-        self.test_examples = self.load_split(data, data.test_split, self.labels.names)
+        self.validation = self.load_split(data, data.validation_split, self.labels.names)[:2]
+        self.load_split(data, data.test_split, self.labels.names)  # else it fails after training
         self.tokenizers = (self.tokenizer,)
         self.model = self._make_model()
         num_rows = num_rows_of_batch(training.batch_tokens, data.row_length)
@@ -84,20 +85,9 @@ class ClassificationTask(LabelledTask):
         return encode_texts(self.tokenizer, texts, self.config.model), target
 
     @staticmethod
-    def load_training(data: DataConfig) -> LabelledTexts:
-        """Reads the training split."""
-        return load_training_examples(data)
-
-    @staticmethod
     def names_in(labels: Sequence[str]) -> Sequence[str]:
         """Returns the names of classes that the labels of texts hold."""
         return labels
-
-    @staticmethod
-    def load_split(
-        data: DataConfig, split: str, classes: Sequence[str]
-    ) -> tuple[list[str], list[str]]:
-        return load_evaluation_examples(data, split, classes)
 
     def training_contents(self) -> list[Any]:
         sides = self.training_batches.source, self.training_batches.target
@@ -120,13 +110,8 @@ class ClassificationTask(LabelledTask):
             f"{length} tokens, {fill:.1%} of them real, {num_targets} targets",
             quantity(len(self.validation[0]), "sentence"),
         )
-        for warning in length_warnings(self.num_skipped, len(batches.source)):
-            lines.append(f"warning     {warning}")
-        for reason, count in self.num_skipped_validation.items():
-            lines.append(
-                f"            {count:,} of {reason}: cut for the accuracy, not in the loss"
-            )
-        return lines
+        warnings = length_warnings(self.num_skipped, len(batches.source))
+        return lines + self._warning_lines(warnings, "cut for the accuracy, not in the loss")
 
 
 class TokenClassificationTask(ClassificationTask):
@@ -137,6 +122,8 @@ class TokenClassificationTask(ClassificationTask):
 
     predictor = Tagger
     score = staticmethod(evaluate_tagger)
+    load_training = staticmethod(lambda data: load_labelled_words(data, data.train_split))
+    load_split = staticmethod(load_labelled_words)
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -149,18 +136,8 @@ class TokenClassificationTask(ClassificationTask):
         return source, label_first_pieces(source, firsts, classes)
 
     @staticmethod
-    def load_training(data: DataConfig) -> LabelledTexts:
-        return load_labelled_words(data, data.train_split)
-
-    @staticmethod
     def names_in(labels: Sequence[str]) -> Sequence[str]:
         return [name for row in labels for name in row.split()]
-
-    @staticmethod
-    def load_split(
-        data: DataConfig, split: str, classes: Sequence[str]
-    ) -> tuple[list[str], list[str]]:
-        return load_labelled_words(data, split, classes)[:2]
 
     def loss_fn(
         self, params: Params, batch: Any, rng: jax.Array | None

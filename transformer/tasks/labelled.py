@@ -20,7 +20,7 @@ class LabelledTask(Task):
     selection_key, higher_is_better = "validation_accuracy", True
     predictor = Classifier
     score: ClassVar[Callable[..., TaskScores]] = staticmethod(evaluate_classifier)
-    # (examples, labels) of (DataConfig, split, classes); each label must be one of the classes
+    # (examples, labels, …) of (DataConfig, split, classes); each label must be one of the classes
     load_split: Any
     validation: tuple[Any, Sequence[str]]  # examples as `Classifier.classify` takes them, labels
 
@@ -57,5 +57,5 @@ class LabelledTask(Task):
     ) -> TaskScores:
         classifier = cls.predictor.from_checkpoint(path, checkpoint, **options)
         data = replace(classifier.config.data, corpus=corpus or classifier.config.data.corpus)
-        examples, labels = cls.load_split(data, split, classifier.labels.names)
+        examples, labels = cls.load_split(data, split, classifier.labels.names)[:2]
         return cls.score(classifier, examples, labels, f"{data.corpus} {split}")

@@ -31,9 +31,9 @@ class LanguageModelTask(PlainTextTask):
     validation_batches: ConsecutiveWindows
     predictor = LanguageModel
 
-    @staticmethod
+    @classmethod
     def make_training_batches(
-        config: Config, tokenizer: Tokenizer, lines: Sequence[str]
+        cls, config: Config, tokenizer: Tokenizer, lines: Sequence[str]
     ) -> RandomWindows:
         return RandomWindows(
             encode_text(tokenizer, lines),
@@ -44,7 +44,7 @@ class LanguageModelTask(PlainTextTask):
         )
 
     @staticmethod
-    def make_evaluation_batches(
+    def make_batches(
         config: Config, tokenizer: Tokenizer, lines: Sequence[str], *, num_parts: int = 1
     ) -> ConsecutiveWindows:
         length = max(config.data.row_length, ROWS_OF_MEMORY * config.model.evaluation_memory)

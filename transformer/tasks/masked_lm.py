@@ -48,17 +48,32 @@ class MaskedLMTask(PlainTextTask):
         return Text([line for line in lines if line.strip()], repairs)
 
     @staticmethod
-    def make_training_batches(
-        config: Config, tokenizer: Tokenizer, lines: Sequence[str]
-    ) -> MaskedBatches:
-        return make_masked_batches(config, tokenizer, lines, rows_per_batch(config))
-
-    @staticmethod
-    def make_evaluation_batches(
+    def make_batches(
         config: Config, tokenizer: Tokenizer, lines: Sequence[str], *, num_parts: int = 1
     ) -> MaskedBatches:
+        """Packs the lines into rows, each cut where it is longer than a row."""
+        data, seed = config.data, config.training.seed
+        if config.model.next_sentence:
+            source, target, num_cut = make_sentence_pairs(
+                tokenizer, lines, length=data.row_length, seed=seed
+            )
+            if num_cut:
+                num_tokens = source.lengths.sum() + num_cut
+                say(f"{num_cut:,} of {num_tokens:,} tokens are cut off their pairs")
+        else:
+            source = encode_texts(tokenizer, lines, config.model).split_longer(data.row_length)
+            target = source
         num_rows = -(-rows_per_batch(config) // num_parts)
-        return make_masked_batches(config, tokenizer, lines, num_rows)
+        packed = PackedBatches(
+            source, target, row_length=data.row_length, rows_per_batch=num_rows, seed=seed
+        )
+        return MaskedBatches(
+            packed,
+            rate=data.mask_rate,
+            vocab_size=tokenizer.vocab_size,
+            special=tokenizer.special,
+            seed=seed,
+        )
 
     def loss_fn(
         self, params: Params, batch: Any, rng: jax.Array | None
@@ -78,15 +93,11 @@ class MaskedLMTask(PlainTextTask):
         begins = (batch.input_positions == 0) & (batch.input_segments != 0)
         labels = jnp.where(begins, batch.pair_labels, 0)
         pair_loss, _, num_pairs = cross_entropy(pair_logits, labels, begins)
-        loss += pair_loss * self._tokens_per_pair
+        mean_length = float(self.training_batches.packed.source.lengths.mean())
+        loss += pair_loss * (self.config.data.mask_rate * mean_length)
         num_right = (begins & (pair_logits.argmax(-1) == labels)).sum()
         sums = {"loss": loss, "nll": nll, "tokens": tokens}
         return loss, sums | {"pairs": num_pairs, "right": num_right}
-
-    @cached_property
-    def _tokens_per_pair(self) -> float:
-        mean_length = self.training_batches.packed.source.lengths.mean()
-        return self.config.data.mask_rate * float(mean_length)
 
     def loss_metrics(self, sums: Mapping[str, float]) -> Metrics:
         metrics = super().loss_metrics(sums)
@@ -136,30 +147,3 @@ def cost_of_sentences(config: Config, lengths: np.ndarray, vocab_size: int) -> S
     num_targets = lengths.sum() * config.data.mask_rate
     outputs = num_targets * config.model.d_model * vocab_size
     return StepCost(stack_flops(config.model, lengths, outputs=outputs), num_targets)
-
-
-def make_masked_batches(
-    config: Config, tokenizer: Tokenizer, lines: Sequence[str], num_rows: int
-) -> MaskedBatches:
-    """Packs the lines into batches of `num_rows` rows, each cut where it is longer than a row."""
-    data, seed = config.data, config.training.seed
-    num_cut = 0
-    if config.model.next_sentence:
-        source, target, num_cut = make_sentence_pairs(
-            tokenizer, lines, length=data.row_length, seed=seed
-        )
-    else:
-        source = encode_texts(tokenizer, lines, config.model).split_longer(data.row_length)
-        target = source
-    if num_cut:
-        say(f"{num_cut:,} of {source.lengths.sum() + num_cut:,} tokens are cut off their pairs")
-    packed = PackedBatches(
-        source, target, row_length=data.row_length, rows_per_batch=num_rows, seed=seed
-    )
-    return MaskedBatches(
-        packed,
-        rate=data.mask_rate,
-        vocab_size=tokenizer.vocab_size,
-        special=tokenizer.special,
-        seed=seed,
-    )

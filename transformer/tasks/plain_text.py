@@ -8,6 +8,7 @@ from transformer.checkpoint.restore import restore
 from transformer.config import Config
 from transformer.data.files.text import Text
 from transformer.data.files.texts import load_text_lines
+from transformer.data.tokenizers.files import Tokenizer
 from transformer.evaluation.loss import evaluate_loss
 from transformer.evaluation.scores import TaskScores
 from transformer.parallel.mapping import Parallel
@@ -23,10 +24,9 @@ class PlainTextTask(Task):
 
     config_name: ClassVar[str]  # as in `config.task`
     target_unit: ClassVar[str]  # one target, in a report
-    # Of a configuration, a tokenizer and the lines of a text; those of evaluation hold every target
-    # once, and are `num_parts` times smaller than those of training.
-    make_training_batches: Any
-    make_evaluation_batches: Any
+    # (Config, tokenizer, lines) -> batches that hold every target once, `num_parts` times smaller
+    # than those of training
+    make_batches: Any
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -41,12 +41,15 @@ class PlainTextTask(Task):
         self.tokenizers = (self.tokenizer,)
         self.model = self._make_model()
         self.training_batches = self.make_training_batches(config, self.tokenizer, training_lines)
-        self.validation_batches = self.make_evaluation_batches(
-            config,
-            self.tokenizer,
-            texts[data.validation_split].lines,
-            num_parts=config.training.accumulate_steps,
+        lines, num_parts = texts[data.validation_split].lines, config.training.accumulate_steps
+        self.validation_batches = self.make_batches(
+            config, self.tokenizer, lines, num_parts=num_parts
         )
+
+    @classmethod
+    def make_training_batches(cls, config: Config, tokenizer: Tokenizer, lines: Any) -> Any:
+        """Returns the batches to train on, if they are not as those of evaluation."""
+        return cls.make_batches(config, tokenizer, lines)
 
     @staticmethod
     def load_split(config: Config, split: str) -> Text:
@@ -60,7 +63,5 @@ class PlainTextTask(Task):
         run = restore(path, checkpoint, tasks=[cls.config_name], **options)
         config, tokenizer = run.config, run.tokenizers[0]
         config.data.corpus = corpus or config.data.corpus
-        batches = cls.make_evaluation_batches(
-            config, tokenizer, cls.load_split(config, split).lines
-        )
+        batches = cls.make_batches(config, tokenizer, cls.load_split(config, split).lines)
         return evaluate_loss(run, batches, f"{config.data.corpus} {split}", cls.target_unit)

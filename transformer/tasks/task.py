@@ -60,6 +60,7 @@ class Task:
     predictor: ClassVar[Any] = None  # the `Predictor` that uses what such a task has learnt
     label_smoothing: float
     num_skipped: Counter[str]  # training examples that were left out, by reason
+    num_skipped_validation: Counter[str]  # of those that are packed into rows
     selection_key: str = "validation_loss"  # in metrics.jsonl; its best value is checkpoint "best"
     higher_is_better: bool = False  # the value of `selection_key`
 
@@ -248,6 +249,14 @@ class Task:
             f"{quantity(batches.batches_per_epoch, 'batch')} an epoch",
             *others,
             f"validation  {validation}",
+        ]
+
+    def _warning_lines(self, warnings: Sequence[str], skipped: str) -> list[str]:
+        """Returns lines of the summary; skipped: what becomes of `num_skipped_validation`."""
+        counts = self.num_skipped_validation.items()
+        return [
+            *(f"warning     {warning}" for warning in warnings),
+            *(f"            {count:,} of {reason}: {skipped}" for reason, count in counts),
         ]
 
     @property

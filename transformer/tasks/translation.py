@@ -259,9 +259,6 @@ class TranslationTask(Task):
                 f"checkpoint is best: use {FEW_PAIRS} or more, from files or by data.held_out"
             )
         warnings += [self.overlap] if self.overlap else []
-        lines += [f"warning     {warning}" for warning in warnings]
         if note := tokenisation_note(data.bleu_tokenize, data.target_language):
             lines.append(f"note        {note}")
-        for reason, count in self.num_skipped_validation.items():
-            lines.append(f"            {count:,} of {reason}: in the BLEU, not in the loss")
-        return lines
+        return lines + self._warning_lines(warnings, "in the BLEU, not in the loss")
