@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from tests.helpers.scripts import HANGS
-from transformer.training.batches import prefetch
+from transformer.training.steps import prefetch
 
 
 def test_order_is_kept_and_work_is_done_ahead_by_another_thread():

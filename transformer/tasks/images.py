@@ -9,7 +9,7 @@ from transformer.console import quantity
 from transformer.data.rows.images import ImageBatches, load_images, to_patches
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
-from transformer.tasks.labelled import LabelledTask
+from transformer.tasks.classification import LabelledTask
 from transformer.workdir import WorkDir
 
 

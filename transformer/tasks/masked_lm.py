@@ -21,7 +21,7 @@ from transformer.model.costs import StepCost, stack_flops
 from transformer.model.encoder_only import MaskedLM
 from transformer.model.loss import cross_entropy
 from transformer.parallel.mapping import Parallel
-from transformer.tasks.plain_text import PlainTextTask
+from transformer.tasks.language_model import PlainTextTask
 from transformer.tasks.task import Metrics, with_training_options
 from transformer.workdir import WorkDir
 

@@ -49,13 +49,18 @@ class Task:
     A subclass's constructor calls this one, reads the data, and sets `model`, `training_batches`
     and `validation_batches`. Training needs no more; every method has a default that fits a model
     of logits [B, T, V] and batches with `targets` and `weights` [B, T].
+
+    `batches[step]` is a NamedTuple of NumPy arrays [B, …]. For training there is one for every step
+    from 0 on, by the seed and the step alone; `rows_per_batch` is B, and `batches_per_epoch` of
+    them hold every example once. Rows of zeros, which are added until the devices share a batch
+    evenly, must count for nothing.
     """
 
     model: nn.Module  # called with (batch, deterministic=…)
     tokenizers: tuple[Tokenizer, ...] = ()  # one, or those of source and target
     labels = Labels([])  # the classes
     make_loss_fn = staticmethod(make_loss_fn)  # of a model and its label smoothing
-    training_batches: Any  # `Batches`, of which a subclass knows more
+    training_batches: Any
     validation_batches: Any
     predictor: ClassVar[Any] = None  # the `Predictor` that uses what such a task has learnt
     label_smoothing: float

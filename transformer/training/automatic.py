@@ -27,8 +27,7 @@ from transformer.parallel import hosts
 from transformer.parallel.devices import find_chip, num_cores
 from transformer.training import automatic_rules as rules
 from transformer.training.automatic_rules import Choices
-from transformer.training.batches import prefetch
-from transformer.training.steps import TrainStep
+from transformer.training.steps import TrainStep, prefetch
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 

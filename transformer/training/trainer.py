@@ -19,13 +19,12 @@ from transformer.parallel.mapping import make_parallel
 from transformer.parallel.stopping import Interruption, Stopping
 from transformer.registry import TASKS
 from transformer.tasks.task import Task
-from transformer.training.batches import prefetch
 from transformer.training.meter import MAX_SKIPPED, Meter
 from transformer.training.optimizer import make_schedule
 from transformer.training.profile import Profile, annotate
 from transformer.training.progress import OnReport, Progress, describe_environment
 from transformer.training.start import first_state
-from transformer.training.steps import TrainStep
+from transformer.training.steps import TrainStep, prefetch
 from transformer.workdir import WorkDir
 
 
