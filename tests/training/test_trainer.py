@@ -137,23 +137,21 @@ def test_another_schedule_is_the_same_program(tmp_path):
     assert trainer.train_step._mapped._compiled._cache_size() == 1
 
 
-def squared_error(params, batches):
-    """The mean over all rows of some batches, by hand."""
-    dense = jax.device_get(params["Dense_0"])
-    errors = [b.x @ dense["kernel"][:, 0] + dense["bias"] - b.y for b in batches]
-    return np.square(errors).mean()
-
-
 def test_losses_are_means_over_real_rows(tmp_path):
     """Catches a mean over the 8 rows to which four devices fill up the 6 of a batch."""
     trainer, batches = make_trainer(tmp_path, num_train_steps=1), PointBatches()
+
+    def squared_error(params, batches):
+        dense = jax.device_get(params["Dense_0"])
+        errors = [b.x @ dense["kernel"][:, 0] + dense["bias"] - b.y for b in batches]
+        return pytest.approx(np.square(errors).mean(), rel=1e-5)
+
     fresh = trainer.train_step.init_state().params
     trainer.run()
     training, validation = trainer.workdir.read_metrics()
     trained = trainer.checkpoints.load("last").params
-    assert training["loss"] == pytest.approx(squared_error(fresh, [batches[0]]), rel=1e-5)
-    expected = squared_error(trained, [batches[0], batches[1]])
-    assert validation["validation_loss"] == pytest.approx(expected, rel=1e-5)
+    assert training["loss"] == squared_error(fresh, [batches[0]])
+    assert validation["validation_loss"] == squared_error(trained, [batches[0], batches[1]])
 
 
 def log_of(workdir):
@@ -180,7 +178,6 @@ def assert_same_run(ours, theirs):
 def test_a_run_that_a_signal_stopped_is_resumed(whole, tmp_path):
     """Catches a resumption that repeats or loses a batch, or a stop that saves nothing."""
     stopping = Stopping(0)
-
     stopped = make_trainer(tmp_path / "stopped", stopping)
     schedule = stopped.learning_rate
 
@@ -343,21 +340,11 @@ def test_one_bad_batch_is_skipped_and_three_end_the_run(tmp_path, capsys):
 
 
 def test_patience_ends_a_run_that_no_longer_improves(tmp_path):
-    """Catches patience that counts from the start, or is forgotten by a resumption."""
-    scores = iter([3.0, 2.0, 2.5, 2.5, 1.0])
+    """Catches patience that counts from the start, or is forgotten by a resumption; and a loss that
+    does not decide between equal scores, or that a resumption does not find."""
+    losses = iter([3.0, 2.0, 2.5, 2.5, 1.0])
     for steps in (6, 20):
-        trainer = make_trainer(tmp_path, num_train_steps=steps, eval_every=2, patience=2)
-        trainer.task.evaluate = lambda params: ({"validation_loss": next(scores)}, [])
-        assert trainer.run() == DONE
-    assert trainer.workdir.read_metrics()[-1]["step"] == 8
-    assert (trainer.step, trainer.stopping.num_worse) == (8, 2)
-
-
-def test_the_validation_loss_decides_between_equal_scores(tmp_path):
-    """Catches a loss that the trainer does not pass on, or that a resumption does not find."""
-    losses = iter([3.0, 2.0, 2.5])
-    for steps in (4, 6):
-        trainer = make_trainer(tmp_path, num_train_steps=steps, eval_every=2)
+        trainer = make_trainer(tmp_path, num_train_steps=steps, eval_every=2, patience=3)
         trainer.task.selection_key, trainer.task.higher_is_better = "validation_bleu", True
         trainer.task.evaluate = lambda params: (
             {"validation_bleu": 100.0, "validation_loss": next(losses)},
@@ -365,6 +352,8 @@ def test_the_validation_loss_decides_between_equal_scores(tmp_path):
         )
         assert trainer.run() == DONE
         assert trainer.checkpoints.best_step() == 4
+    assert trainer.workdir.read_metrics()[-1]["step"] == 8
+    assert (trainer.step, trainer.stopping.num_worse) == (8, 3)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from transformer.evaluation.classification import entities, evaluate_classifier,
 from transformer.evaluation.scores import TaskScores
 from transformer.inference.encoders import Classifier, Tagger
 from transformer.model.costs import StepCost, stack_flops
+from transformer.model.loss import Sums
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.task import Metrics, Task
 from transformer.workdir import WorkDir
@@ -190,9 +191,7 @@ class TokenClassificationTask(ClassificationTask):
     def names_in(labels: Sequence[str]) -> Sequence[str]:
         return [name for row in labels for name in row.split()]
 
-    def loss_fn(
-        self, params: Params, batch: Any, rng: jax.Array | None
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def loss_fn(self, params: Params, batch: Any, rng: jax.Array | None) -> tuple[jax.Array, Sums]:
         counts = batch.targets != 0
         batch = batch._replace(
             targets=jnp.maximum(batch.targets - 1, 0),

@@ -19,7 +19,7 @@ from transformer.data.rows.packing import PackedBatches, full_rows, num_rows_of_
 from transformer.data.tokenizers.files import Tokenizer
 from transformer.model.costs import StepCost, stack_flops
 from transformer.model.encoder_only import MaskedLM
-from transformer.model.loss import cross_entropy
+from transformer.model.loss import Sums, cross_entropy
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.language_model import PlainTextTask
 from transformer.tasks.task import Metrics, with_training_options
@@ -75,9 +75,7 @@ class MaskedLMTask(PlainTextTask):
             seed=seed,
         )
 
-    def loss_fn(
-        self, params: Params, batch: Any, rng: jax.Array | None
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def loss_fn(self, params: Params, batch: Any, rng: jax.Array | None) -> tuple[jax.Array, Sums]:
         """With pairs, returns the loss of the masked tokens + that of the pairs · tokens of a pair.
 
         Divided by the number of tokens, as all is, this is the mean of each, added up, as in BERT.

@@ -78,9 +78,7 @@ class Task:
 
     # ---- for the training loop
 
-    def loss_fn(
-        self, params: Params, batch: Any, rng: jax.Array | None
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def loss_fn(self, params: Params, batch: Any, rng: jax.Array | None) -> tuple[jax.Array, Sums]:
         """Returns (loss, sums), summed over the targets of a batch; rng=None: without dropout.
 
         `sums` holds "loss" and "tokens" (the number of targets), and "nll", the loss without
@@ -140,10 +138,7 @@ class Task:
 
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[nn.Module, Any]:
-        """Returns (model, batch of zeros) for a dry run, or to restore a run, without its data.
-
-        Raises ValueError if the shapes depend on the data.
-        """
+        """Returns (model, batch of zeros) for a dry run, or to restore a run, without its data."""
         raise ValueError(
             f"The shapes of a run of {config.task} depend on its data: leave out --topology; to "
             f"restore one, define {cls.__name__}.model_and_blank_batch."
@@ -163,7 +158,6 @@ class Task:
         """Scores a checkpoint of the run at `path`; options: dtype and batch_size, as of `restore`.
 
         corpus: where the split is, if not where the run's configuration says.
-        Raises ValueError for a task without scores.
         """
         raise ValueError(f"{cls.__name__} does not say how to score a split.")
 
@@ -236,9 +230,10 @@ class Task:
         return StepCost(flops / num_steps, num_targets / num_steps)
 
     def _lines(self, data: str, row: str, validation: str, *others: str) -> list[str]:
-        """Returns the lines of the start-up summary. data: what was read from the corpus.
+        """Returns the lines of the start-up summary.
 
-        row: what a row of a batch holds. others: lines below that of the batch.
+        data: what was read from the corpus. row: what a row of a batch holds. others: lines below
+        that of the batch.
         """
         batches, training = self.training_batches, self.config.training
         num_rows = batches.rows_per_batch
