@@ -99,17 +99,16 @@ class Meter:
         sums, seconds = self._sums, self._clock() - self._start
         num_tokens = sums["tokens"] or math.nan
         num_updates = self._last_settled - self._last_read - sums["skipped"]
+        speed = sums["tokens"] / seconds
         metrics = {"loss": sums["loss"] / num_tokens}
         if "nll" in sums:
             metrics["perplexity"] = perplexity(sums["nll"], num_tokens)
-        metrics |= {
-            "gradient_norm": sums["gradient_norm"] / max(1, num_updates),
-            "tokens_per_second": sums["tokens"] / seconds,
-            "input_wait": self._seconds_waited / seconds,
-            "skipped": sums["skipped"],
-        }
-        if share := self._utilisation_per_target:
-            metrics["utilisation"] = share * metrics["tokens_per_second"]
+        metrics["gradient_norm"] = sums["gradient_norm"] / max(1, num_updates)
+        metrics["tokens_per_second"] = speed
+        metrics["input_wait"] = self._seconds_waited / seconds
+        metrics["skipped"] = sums["skipped"]
+        if self._utilisation_per_target:
+            metrics["utilisation"] = self._utilisation_per_target * speed
         if memory := (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use"):
             metrics["device_memory_gib"] = memory / 2**30
         return metrics

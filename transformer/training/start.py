@@ -50,11 +50,13 @@ def first_state(
             state = checkpoints.restore(train_step.abstract_state)
         said = f"resuming at step {int(state.step):,}"
         about = checkpoints.about(int(state.step))
-        _check_same_run(about, config, workdir)
-        if is_changed := about["text"] not in (None, text):
-            _accept_text(about["step"], config.data.corpus, is_accepted=accept_changed_text)
-        is_saved = not is_changed
-    _write_run(config, task, is_saved=is_saved)
+        is_saved = _check_same_run(about, config, workdir, text, is_accepted=accept_changed_text)
+    if workdir.writes and not is_saved:
+        task.save(workdir.path)
+    workdir.save_config(config)
+    hosts.wait_for_all("the work directory")
+    if not hosts.wait_until(lambda: workdir.has_run):
+        raise ValueError(f"{workdir.path} is not shared by the hosts: name a folder that all see.")
     if not resumes:
         state, said = _new_state(config, workdir, train_step)
     if config.training.lora_rank:
@@ -68,18 +70,22 @@ def first_state(
 
 def _summary(contents: Sequence[Any]) -> bytes:
     """Returns arrays, as their checksums, and other objects as text."""
-    return repr(
-        [
-            zlib.crc32(np.ascontiguousarray(item).data) if isinstance(item, np.ndarray) else item
-            for item in contents
-        ]
-    ).encode()
+    arrays = (np.ascontiguousarray(x).data if isinstance(x, np.ndarray) else x for x in contents)
+    return repr([zlib.crc32(x) if isinstance(x, memoryview) else x for x in arrays]).encode()
 
 
-def _check_same_run(about: Mapping[str, Any], config: Config, workdir: WorkDir) -> None:
-    """Raises ValueError if the settings or files are not those that a checkpoint was trained with.
+def _check_same_run(
+    about: Mapping[str, Any],
+    config: Config,
+    workdir: WorkDir,
+    text: int | None,
+    *,
+    is_accepted: bool,
+) -> bool:
+    """Returns whether the text is the one that a checkpoint was trained on.
 
-    about: as `describe_run` returned it then.
+    about: as `describe_run` returned it then. text: the checksum now; another one must have been
+    accepted. Raises ValueError for that, and for other settings or files than those of then.
     """
     for name, (before, after) in changed_settings(about, config).items():
         if not SETTINGS[name].resumable:
@@ -93,29 +99,17 @@ def _check_same_run(about: Mapping[str, Any], config: Config, workdir: WorkDir) 
             f"{workdir / changed[0]} is not the file that the checkpoints were trained with: put "
             f"the former one back, or remove what was not there."
         )
-
-
-def _accept_text(step: int, corpus: str, *, is_accepted: bool) -> None:
-    """Says that the training text has changed; raises ValueError unless that was accepted."""
-    changed = f"training text is not the one that step {step:,} was trained on"
+    if about["text"] in (None, text):
+        return True
+    changed = f"training text is not the one that step {about['step']:,} was trained on"
     if not is_accepted:
         raise ValueError(
-            f"The {changed} (data.corpus={corpus}): put the former text back, start a new run in "
-            f"another --workdir, or go on with the changed text with {FLAG} (in Python, "
+            f"The {changed} (data.corpus={config.data.corpus}): put the former text back, start a "
+            f"new run in another --workdir, or go on with the changed text with {FLAG} (in Python, "
             f"accept_changed_text=True)."
         )
     say(f"the {changed}; going on with the changed text, as asked by {FLAG}")
-
-
-def _write_run(config: Config, task: Task, *, is_saved: bool) -> None:
-    """Writes what restoring needs besides a checkpoint; is_saved: all but config.json is there."""
-    workdir = task.workdir
-    if workdir.writes and not is_saved:
-        task.save(workdir.path)
-    workdir.save_config(config)
-    hosts.wait_for_all("the work directory")
-    if not hosts.wait_until(lambda: workdir.has_run):
-        raise ValueError(f"{workdir.path} is not shared by the hosts: name a folder that all see.")
+    return False
 
 
 def _new_state(config: Config, workdir: WorkDir, train_step: TrainStep) -> tuple[TrainState, str]:

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 from tabulate import tabulate
 
-from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
 from transformer.console import format_seconds, phase, quantity, say
 from transformer.exit_codes import DONE
@@ -31,7 +30,7 @@ LAYER = re.compile(r"/layer_\d+/")
 
 def summary_lines(config: Config, step: TrainStep, task: Task | None = None) -> list[str]:
     """Returns the start-up summary of a run. task: None if its text was not read."""
-    state = step.abstract_state
+    state, parallel = step.abstract_state, step.parallel
     num_params = count_parameters(state.frozen or state.params)
     m, has_decoder = config.model, task_kind(config.task) == "translation"
     layers = f"{m.num_layers}+{m.depth(is_decoder=True)}" if has_decoder else m.num_layers
@@ -44,7 +43,18 @@ def summary_lines(config: Config, step: TrainStep, task: Task | None = None) -> 
             f"adapters    of rank {config.training.lora_rank}: {count_parameters(state.params):,} "
             f"parameters are trained, {num_params:,} are not"
         )
-    lines += device_lines(config, step.parallel, state)
+    devices, options = parallel.mesh.devices.ravel(), [parallel.describe()]
+    num_hosts = len({device.process_index for device in devices})
+    options += [name for name in ("remat", "scan_layers") if getattr(config, name)]
+    if config.training.accumulate_steps > 1:
+        options.append(f"in {config.training.accumulate_steps} micro-batches")
+    params, whole = (parallel.bytes_per_device(tree) / MIB for tree in (state.params, state))
+    lines += [
+        f"devices     {len(devices)} × {devices[0].device_kind} on {quantity(num_hosts, 'host')}, "
+        f"{', '.join(options)}",
+        f"memory      {params:,.1f} MiB of parameters, {whole:,.1f} MiB with the optimizer's, "
+        f"on each device",
+    ]
     if task:
         lines += task.summary_lines()
         if task.label_smoothing:
@@ -65,25 +75,6 @@ def summary_lines(config: Config, step: TrainStep, task: Task | None = None) -> 
 def count_parameters(params: Params) -> int:
     """Returns how many numbers the arrays hold."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))
-
-
-def device_lines(config: Config, parallel: Parallel, state: TrainState) -> list[str]:
-    """Returns the lines on the devices, how they share the work, and the memory of each.
-
-    state: arrays, or their shapes.
-    """
-    devices = parallel.mesh.devices.ravel()
-    num_hosts = len({device.process_index for device in devices})
-    options = [name for name in ("remat", "scan_layers") if getattr(config, name)]
-    if config.training.accumulate_steps > 1:
-        options.append(f"in {config.training.accumulate_steps} micro-batches")
-    params, whole = (parallel.bytes_per_device(tree) / MIB for tree in (state.params, state))
-    return [
-        f"devices     {len(devices)} × {devices[0].device_kind} on {quantity(num_hosts, 'host')}, "
-        f"{', '.join([parallel.describe(), *options])}",
-        f"memory      {params:,.1f} MiB of parameters, {whole:,.1f} MiB with the optimizer's, "
-        f"on each device",
-    ]
 
 
 def work_lines(cost: StepCost | None) -> list[str]:
