@@ -10,7 +10,7 @@ import numpy as np
 from search_workload import SearchWorkload, write_folder
 from workload import BASE, BIG, OPUS, SMALL, sinusoids
 
-from transformer.special_tokens import EOS, NUM_SPECIAL, SPECIAL_NAMES
+from transformer.special_tokens import NUM_SPECIAL, OWN_IDS, SPECIAL_NAMES
 
 SHAPES = {"base": BASE, "opus": OPUS, "big": BIG, "small": SMALL}
 VOCABULARIES = {"opus": 58_101, "small": 64}  # the first of the published opus-mt-en-de
@@ -128,5 +128,5 @@ def random_weights(model: dict[str, Any], vocab_size: int) -> dict[str, np.ndarr
                 fill(f"{block}/feed_forward/{name}/bias", sides[1], std=0.1)
             fill_norm(f"{block}/feed_forward_residual")
     bias = weights[f"{block}/feed_forward_residual/LayerNorm_0/bias"]
-    weights["shared_embedding/table"][EOS] = EOS_LOGIT * bias / (bias @ bias)
+    weights["shared_embedding/table"][OWN_IDS.eos] = EOS_LOGIT * bias / (bias @ bias)
     return weights

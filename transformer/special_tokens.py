@@ -40,7 +40,6 @@ class SpecialIds(NamedTuple):
         return np.setdiff1d(np.arange(vocab_size), self)
 
 
-NUM_SPECIAL = 4  # of a vocabulary learnt here: no text produces an id below it
-SPECIAL_NAMES = ("<pad>", "<s>", "</s>", "<unk>")
 OWN_IDS = SpecialIds()
-PAD, BOS, EOS, UNK = OWN_IDS[:4]
+SPECIAL_NAMES = ("<pad>", "<s>", "</s>", "<unk>")
+NUM_SPECIAL = len(SPECIAL_NAMES)  # of a vocabulary learnt here: no text produces an id below it

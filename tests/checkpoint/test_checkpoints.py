@@ -1,7 +1,6 @@
 """What was saved is restored, or an older step with a warning, or an error says why not."""
 
 import json
-import logging
 import math
 import threading
 from unittest.mock import Mock
@@ -20,7 +19,7 @@ from transformer.checkpoint import fingerprint
 from transformer.checkpoint.about import make_about
 from transformer.checkpoint.checkpoints import SCORE, Checkpoints
 from transformer.checkpoint.fingerprint import fingerprints
-from transformer.checkpoint.orbax_manager import make_manager
+from transformer.checkpoint.orbax_manager import Manager
 from transformer.checkpoint.train_state import TrainState
 from transformer.exit_codes import ResumableError
 from transformer.workdir import WorkDir
@@ -204,11 +203,10 @@ def test_a_fingerprint_of_a_split_array_gathers_nothing():
     assert "all-gather" not in program and "all-to-all" not in program
 
 
-def test_opening_for_reading_leaves_the_logger_of_others_alone(tmp_path):
-    """Catches a filter that stays on absl's logger after the import or after a restore."""
-    save(tmp_path, [(1, None)])
-    Checkpoints(tmp_path, keep=1, read_only=True)
-    assert logging.getLogger("absl").filters == []
+def test_opening_for_reading_says_and_writes_nothing(tmp_path, caplog):
+    """Catches Orbax's warning that a folder is read-only, and a folder that is made."""
+    Checkpoints(tmp_path / "none", keep=1, read_only=True).close()
+    assert caplog.records == [] and list(tmp_path.iterdir()) == []
 
 
 def test_a_save_that_fails_on_one_of_several_hosts_ends_the_run_in_a_sentence(
@@ -216,7 +214,7 @@ def test_a_save_that_fails_on_one_of_several_hosts_ends_the_run_in_a_sentence(
 ):
     """Catches a traceback of Orbax's, a lost host that is taken for a full disk, and ten minutes in
     which all hosts stand still, as they wait for the host whose save failed."""
-    manager = make_manager(epath.Path(tmp_path), 1, lambda steps: None, read_only=False)
+    manager = Manager(epath.Path(tmp_path), 1, lambda steps: None, read_only=False)
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     orbax = manager._orbax = Mock(own_error=None)
     orbax.wait_until_finished.side_effect = RuntimeError("no space")

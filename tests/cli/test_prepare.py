@@ -7,16 +7,15 @@ import pytest
 from tests.helpers.scripts import finish, start, write_config
 from transformer.cli.commands import prepare
 from transformer.config.python_files import load_config_file
-from transformer.data.corpora import blocks as pair_blocks
+from transformer.data.corpora import pair_files
 from transformer.data.corpora.training_text import TrainingText
-from transformer.data.prepared.cache import cache_folder
-from transformer.data.prepared.prepare import Share, training_corpus
+from transformer.data.prepared.prepare import Share, cache_folder, training_corpus
 
 
 @pytest.fixture
 def words(tmp_path, monkeypatch):
     """The words after the command, of a corpus in five parts."""
-    monkeypatch.setattr(pair_blocks, "PAIRS_OF_BLOCK", 90)
+    monkeypatch.setattr(pair_files, "PAIRS_OF_BLOCK", 90)
     return [f"--config={write_config(tmp_path)}", f"--workdir={tmp_path / 'runs' / 'mine'}"]
 
 
@@ -55,10 +54,10 @@ def test_other_tasks_are_refused(call, words):
 
 KILLED = """
 import os, signal
-from transformer.data.corpora import blocks as pair_blocks, training_text
+from transformer.data.corpora import pair_files, training_text
 from transformer.data import workers
 
-pair_blocks.PAIRS_OF_BLOCK, training_text.SMALL_TEXT = 90, 0
+pair_files.PAIRS_OF_BLOCK, training_text.SMALL_TEXT = 90, 0
 ask, answers = workers._ask, []
 
 def ask_and_end(*arguments):

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from tests.helpers.control_ids import EOS, PAD
 from transformer.data.rows.batch import Batch
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.lists import PiecesTokenizer
-from transformer.special_tokens import EOS, PAD
 
 
 def test_batch_as_in_its_example():

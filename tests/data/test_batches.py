@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.helpers.control_ids import EOS
 from transformer.data.rows.bpe_dropout import SubwordDropout
 from transformer.data.rows.images import ImageBatches
 from transformer.data.rows.lm_batches import RandomWindows
@@ -10,7 +11,6 @@ from transformer.data.rows.masked_batches import MaskedBatches
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
-from transformer.special_tokens import EOS
 
 TEXT = [f"{i} the cat of my neighbours sleeps upon the mattress"[: 20 + i % 30] for i in range(200)]
 TOKENIZER = SentencePieceTokenizer.train(TEXT, 340)

@@ -8,13 +8,13 @@ import pytest
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
+from tests.helpers.control_ids import UNK
 from tests.helpers.packed_pairs import epoch_of
 from transformer.data.rows.bpe_dropout import BpeDropout, SubwordDropout, have_room, random_keys
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.lists import CharacterTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
-from transformer.special_tokens import UNK
 
 TEXT = [f"the cat no. {i} sat on the mattress, über {i * 7 % 101} Mäuse" for i in range(300)]
 

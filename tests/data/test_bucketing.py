@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from tests.helpers.control_ids import EOS
 from transformer.data.rows.bucketing import batch_sizes, bucket_lengths, fill_inputs, plan_batches
 from transformer.data.rows.ragged import Ragged
-from transformer.special_tokens import EOS
 
 
 def test_buckets_double_up_to_the_largest():

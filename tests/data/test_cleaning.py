@@ -7,24 +7,22 @@ import pytest
 from etils import epath
 
 from transformer.config import Config, DataConfig
-from transformer.data.corpora import blocks as pair_blocks
-from transformer.data.corpora import cleaning, held_out
-from transformer.data.corpora.cleaning import make_is_wrong
+from transformer.data.corpora import cleaning, held_out, pair_files
 from transformer.data.corpora.held_out import (
     held_out_intervals,
     position,
     read_held_out,
     sentence_key,
 )
+from transformer.data.corpora.languages import make_is_wrong
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
-from transformer.data.prepared.cache import cache_folder
-from transformer.data.prepared.prepare import Share, training_corpus
+from transformer.data.prepared.prepare import Share, cache_folder, training_corpus
 
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     """Several parts for texts of this size."""
-    monkeypatch.setattr(pair_blocks, "PAIRS_OF_BLOCK", 20)
+    monkeypatch.setattr(pair_files, "PAIRS_OF_BLOCK", 20)
 
 
 def write_pairs(folder, **splits):
@@ -209,7 +207,7 @@ def test_what_is_no_overlap(tmp_path):
     pairs = [(f"one {n % 90} more", f"noch {n % 80} mehr") for n in range(300)]
     corpus = write_pairs(tmp_path / "b", train=pairs)
     text, found, _ = prepare(make_config(corpus, held_out="validation@10%,test@10%"), tmp_path)
-    assert text.evaluation_pairs == {} and found.overlap_with(text.evaluation) == ""
+    assert text.evaluation_pairs() == {} and found.overlap_with(text.evaluation) == ""
     parts = {**OVERLAPPING, "train": OVERLAPPING["train"] * 9}
     config = make_config(write_pairs(tmp_path / "c", **parts))
     prepare(config, tmp_path, Share(0, 2, waits=False))
@@ -276,6 +274,8 @@ def test_a_sample_of_each_reason_says_where_it_was(tmp_path):
     assert tuple(header) == cleaning.COLUMNS
     assert {len(row) for row in rows} == {5} and {row[1] for row in rows} == {"folder/train.en"}
     for reason in filter(None, reasons):
+        if "repeated" in reason:  # found when the text is gone
+            continue
         lines = [int(row[2]) for row in rows if row[0] == reason]
         assert len(lines) == cleaning.SAMPLE_SIZE and lines == sorted(lines), reason
         assert min(lines) < len(pairs) / 4 and max(lines) > len(pairs) * 3 / 4

@@ -4,13 +4,14 @@ import doctest
 
 import pytest
 
-from transformer.data.corpora import blocks as pair_blocks
-from transformer.data.corpora import corpora, held_out, languages
-from transformer.data.files import splits
+from transformer.data.corpora import cleaning, corpora, held_out, languages, pair_files
+from transformer.data.files import text
 from transformer.data.rows import bucketing
 
+MODULES = bucketing, cleaning, corpora, held_out, languages, pair_files, text
 
-@pytest.mark.parametrize("module", [bucketing, corpora, held_out, languages, pair_blocks, splits])
+
+@pytest.mark.parametrize("module", MODULES)
 def test_examples_are_true(module):
     """Catches an example that is no longer what the function returns."""
     result = doctest.testmod(module)

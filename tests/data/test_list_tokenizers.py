@@ -7,12 +7,13 @@ import random
 import pytest
 import sentencepiece
 
+from tests.helpers.control_ids import BOS, EOS, PAD, UNK
 from transformer.data.tokenizers.lists import (
     CharacterTokenizer,
     PieceListTokenizer,
     PiecesTokenizer,
 )
-from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK, SpecialIds
+from transformer.special_tokens import NUM_SPECIAL, SpecialIds
 
 ENGLISH = [f"The cat no. {i} sat on the mat, isn't it?" for i in range(200)]
 GERMAN = [f"Die Katze Nr. {i} saß auf der Matte, über {i % 7} Mäusen." for i in range(200)]

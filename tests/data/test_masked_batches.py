@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from tests.helpers.control_ids import BOS, EOS, PAD
 from transformer.config import Config
 from transformer.data.rows import masked_batches
 from transformer.data.rows.masked_batches import (
@@ -17,7 +18,7 @@ from transformer.data.rows.masked_batches import (
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.lists import PiecesTokenizer
-from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, OWN_IDS, PAD, SpecialIds
+from transformer.special_tokens import NUM_SPECIAL, OWN_IDS, SpecialIds
 from transformer.tasks.masked_lm import MaskedLMTask
 
 VOCAB_SIZE = 1000

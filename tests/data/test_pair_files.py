@@ -1,4 +1,4 @@
-"""pair_files.py, pair_blocks.py: the same pairs in whatever files."""
+"""pair_files.py, pair_files.py: the same pairs in whatever files."""
 
 import gzip
 import json
@@ -11,8 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from transformer.config import DataConfig
-from transformer.data.corpora import blocks as pair_blocks
-from transformer.data.corpora import training_text
+from transformer.data.corpora import pair_files, training_text
 from transformer.data.corpora.corpus_facts import missing_splits
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.files.text import LONGEST_LINE
@@ -69,7 +68,7 @@ def read(corpus, split="train", **settings):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(pair_blocks, "PAIRS_OF_BLOCK", 7)
+    monkeypatch.setattr(pair_files, "PAIRS_OF_BLOCK", 7)
 
 
 @pytest.mark.parametrize("kind", WRITERS)
@@ -124,7 +123,7 @@ def test_a_corpus_may_be_named_by_its_files(tmp_path):
 MISSING = {  # files: the end of the sentence
     ("train.00.en", "train.00.de", "train.01.en"): r"hold train\.01\.en and train\.01\.de .*there "
     r"is only train\.01\.en",
-    ("train-0-of-2.tsv",): r"hold train-1-of-2\.en .*it is one of several",
+    ("train-0-of-2.tsv",): r"hold train-…-of-2\.en .*of these there are 1",
     ("train.en", "train.de", "train.00.tsv"): r"Of train\.en and train\.00\.tsv in \S* only one",
     ("train.en", "train.de", "train.tsv"): r"Of train\.tsv and train\.en and train\.de in",
     ("train.tsv", "train.jsonl.gz"): r"Of train\.tsv and train\.jsonl\.gz in",
@@ -193,8 +192,8 @@ def test_half_a_character_is_repaired_and_counted(tmp_path):
 
 def test_a_block_of_long_lines_holds_fewer(tmp_path, monkeypatch):
     """Catches 50,000 lines of a megabyte each that are held at once, and pairs lost between."""
-    monkeypatch.setattr(pair_blocks, "BYTES_OF_BLOCK", 1)
-    monkeypatch.setattr(pair_blocks, "LINES_AT_ONCE", 2)
+    monkeypatch.setattr(pair_files, "BYTES_OF_BLOCK", 1)
+    monkeypatch.setattr(pair_files, "LINES_AT_ONCE", 2)
     write_sides(tmp_path / "train", PAIRS)
     blocks = list(training_text.read_blocks(str(tmp_path), "train", DataConfig()))
     assert [pair for block in blocks for pair in block.decode()[0]] == PAIRS

@@ -15,13 +15,11 @@ import pytest
 
 from tests.helpers.scripts import HANGS
 from transformer.config import Config
-from transformer.data.corpora import blocks as pair_blocks
-from transformer.data.corpora import training_text
+from transformer.data.corpora import pair_files, training_text
 from transformer.data.corpora.cleaning import filter_by_length
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.data.prepared import corpus, parts
 from transformer.data.prepared import prepare as prepare_module
-from transformer.data.prepared.cache import cache_folder
 from transformer.data.prepared.corpus import (
     ArrowFile,
     SentencesOfParts,
@@ -29,7 +27,7 @@ from transformer.data.prepared.corpus import (
     arrow_lists,
     open_corpus,
 )
-from transformer.data.prepared.prepare import Share, training_corpus
+from transformer.data.prepared.prepare import Share, cache_folder, training_corpus
 from transformer.data.rows.batch import Batch
 from transformer.data.rows.epoch_plan import CorpusPart
 from transformer.data.rows.packing import PackedBatches
@@ -50,7 +48,7 @@ ALL = Share()
 @pytest.fixture(autouse=True)
 def many_small_parts(monkeypatch):
     """Six parts, in this process unless a test asks for others."""
-    monkeypatch.setattr(pair_blocks, "PAIRS_OF_BLOCK", 40)
+    monkeypatch.setattr(pair_files, "PAIRS_OF_BLOCK", 40)
     monkeypatch.setattr(files_parts, "LOOK_EVERY", 0.01)
 
 
@@ -58,9 +56,7 @@ def many_small_parts(monkeypatch):
 def said(monkeypatch):
     """What was said."""
     lines = []
-    for module in (prepare_module, corpus, parts):
-        monkeypatch.setattr(module, "say", lines.append, raising=False)
-    monkeypatch.setattr("transformer.data.prepared.cache.say", lines.append)
+    monkeypatch.setattr(prepare_module, "say", lines.append)
     return lines
 
 
@@ -121,7 +117,7 @@ def test_batches_are_those_of_the_text(config, held_out, monkeypatch):
         Ragged.encode(tokenizer, [pair[side] for pair in pairs])
         for side, tokenizer in enumerate(tokenizers)
     ]
-    kept = filter_by_length(*sides, 16, 4.0).kept
+    kept = filter_by_length(*sides, 16, 4.0)[0]
     assert 0 < len(kept) < len(pairs)
     first = int((kept < sum(per_block[: len(per_block) // 2])).sum())
     corpora = [(first, 1.5), (len(kept) - first, 1.0)]
@@ -201,7 +197,7 @@ def test_a_killed_preparation_goes_on_where_it_stopped(config, when, said, monke
         if when != "all together":
             stop_at(patch, 4, Killed)
         else:
-            patch.setattr(parts, "total_left_out", failing(Killed))
+            patch.setattr(parts, "find_repeated", failing(Killed))
         prepare(config, tokenizers)
     (folder,) = absolute(config.data.cache).glob("corpus-*")
     assert open_corpus(folder) is None
@@ -253,14 +249,14 @@ def test_two_at_once_do_not_harm_each_other(config, shares, monkeypatch, tmp_pat
     tokenizers, _ = prepare(config)
     whole = contents(config)
     config.data.cache = str(tmp_path / "other")
-    start, write_parts = threading.Barrier(2), prepare_module.Preparation._write_parts
+    start, write_parts = threading.Barrier(2), prepare_module._write_parts
 
     def start_together(*arguments):
         start.wait(HANGS)
         return write_parts(*arguments)
 
     written = stop_at(monkeypatch, None, None)
-    monkeypatch.setattr(prepare_module.Preparation, "_write_parts", start_together)
+    monkeypatch.setattr(prepare_module, "_write_parts", start_together)
     with ThreadPoolExecutor(2) as threads:
         found = list(threads.map(lambda share: prepare(config, tokenizers, share)[1], shares))
     assert contents(config) == whole
@@ -290,7 +286,7 @@ def test_a_full_disk_leaves_a_sentence_and_nothing_else(config, when, monkeypatc
         monkeypatch.setattr(f"transformer.data.prepared.{name}", failing(full))
     with pytest.raises(ValueError, match=r"^[^\n]*No space left on device[^\n]*data\.cache\.$"):
         prepare(config)
-    assert not list((tmp_path / "cache").rglob("*"))
+    assert not list((tmp_path / "cache").glob("*" if when == "vocabulary" else "corpus-*"))
 
 
 BROKEN = {  # (what fails for a moment, the error, the sentence, whether all was prepared before)
@@ -463,6 +459,6 @@ def test_sentences_of_parts_are_those_of_one_array(tmp_path):
 
 def test_prepared_corpora_are_private(tmp_path):
     """Catches a text that everybody may read because it was prepared."""
-    prepare_module.make_private(tmp_path / "other", "name", "parts")
-    for path in ("other", "other/name", "other/name/parts"):
+    prepare_module.make_private(tmp_path / "other", "name")
+    for path in ("other", "other/name"):
         assert os.stat(tmp_path / path).st_mode & 0o777 == 0o700

@@ -9,7 +9,7 @@ import sentencepiece
 from transformer.config import Config, DataConfig, TokenizerConfig
 from transformer.data.corpora.corpora import Tags
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
-from transformer.data.prepared.cache import corpus_recipe, vocabulary_recipe
+from transformer.data.prepared.prepare import corpus_recipe, vocabulary_recipe
 from transformer.data.tokenizers.files import train_tokenizers
 from transformer.data.tokenizers.lists import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer

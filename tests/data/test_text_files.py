@@ -10,12 +10,14 @@ import threading
 import pytest
 
 from transformer.data.files import text as text_files
-from transformer.data.files.splits import folder_name, parse_split, part_of
 from transformer.data.files.text import (
     LONGEST_LINE,
     Lines,
     count_lines,
+    folder_name,
     open_lines,
+    parse_split,
+    part_of,
     read_text,
 )
 from transformer.files.reading import TransientError

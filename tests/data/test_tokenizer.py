@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import sentencepiece
 
+from tests.helpers.control_ids import BOS, EOS, PAD, UNK
 from transformer.data.tokenizers.lists import PiecesTokenizer
 from transformer.data.tokenizers.sentencepiece import (
     LONGEST_LINE,
     SentencePieceTokenizer,
     splits_by_word,
 )
-from transformer.special_tokens import BOS, EOS, NUM_SPECIAL, PAD, UNK
+from transformer.special_tokens import NUM_SPECIAL
 
 TEXT = [f"the cat no. {i} sat on the mat, über {i * 7 % 101} Mäuse" for i in range(300)]
 CONTROLS = ["<pad>", "<s>", "</s>", "<unk>", "▁", "<0x0A>", "<0x00>", "⁇", "<2de>", "</s> <pad>x"]

@@ -8,10 +8,14 @@ import pytest
 
 from transformer.config import DataConfig
 from transformer.data.corpora import training_text
-from transformer.data.corpora.blocks import LETTERS_PER_ERROR, misspell, remove_accents
 from transformer.data.corpora.corpora import parse_corpora
-from transformer.data.corpora.training_text import TrainingText
-from transformer.data.prepared.cache import corpus_recipe
+from transformer.data.corpora.training_text import (
+    LETTERS_PER_ERROR,
+    TrainingText,
+    misspell,
+    remove_accents,
+)
+from transformer.data.prepared.prepare import corpus_recipe
 
 
 def write(folder, **files):
@@ -26,7 +30,9 @@ def write(folder, **files):
 def load(config):
     """(the training pairs, the number of those that are left out by reason)."""
     kept = list(TrainingText(config).kept())
-    left_out = sum((block.left_out for block in kept), Counter())
+    left_out = Counter()
+    for block in kept:
+        left_out.update({reason: len(indices) for reason, indices in block.left_out.items()})
     return [pair for block in kept for pair in block.pairs], left_out
 
 

@@ -7,6 +7,7 @@ win.
 import numpy as np
 import pytest
 
+from tests.helpers.control_ids import EOS
 from tests.helpers.random_translators import (
     EXTRA,
     LIKELY,
@@ -17,7 +18,6 @@ from tests.helpers.random_translators import (
     random_translator,
 )
 from transformer.interop.ctranslate2.write import save_ctranslate2
-from transformer.special_tokens import EOS
 
 VOCABULARY = ["<pad>", "<s>", "</s>", "<unk>", *WORDS]
 BEAM = 4

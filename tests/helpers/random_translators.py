@@ -3,6 +3,7 @@
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from tests.helpers.control_ids import BOS, EOS, PAD
 from tests.helpers.tiny_models import make_batch, random_params, tiny_config
 from transformer.checkpoint.restore import Run
 from transformer.config import Config, DecodingConfig
@@ -11,7 +12,6 @@ from transformer.inference.translator import Translator
 from transformer.interop.portable_model import PortableModel
 from transformer.interop.weights.named_arrays import flat_parameters
 from transformer.model.encoder_decoder import Transformer
-from transformer.special_tokens import BOS, EOS, PAD
 
 WORDS = [f"w{i}" for i in range(36)]
 LIKELY, NEVER = 1.4, -30.0  # what the row of EOS adds to its logit; the logit of PAD

@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.helpers.control_ids import EOS
 from transformer.config import ModelConfig
 from transformer.data.rows.batch import Batch
 from transformer.data.rows.ragged import Ragged
 from transformer.model.encoder_decoder import Transformer
-from transformer.special_tokens import EOS, NUM_SPECIAL
+from transformer.special_tokens import NUM_SPECIAL
 
 VOCAB_SIZE = 12
 

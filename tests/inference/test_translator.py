@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.helpers.control_ids import EOS
 from tests.helpers.random_runs import WORDS, make_config
 from tests.helpers.tiny_models import random_params
 from transformer.checkpoint.restore import Run
@@ -21,7 +22,7 @@ from transformer.inference import translator as translator_module
 from transformer.inference.translation import Translation, best_translations
 from transformer.inference.translator import Translator
 from transformer.search.decoding import Hypotheses
-from transformer.special_tokens import EOS, NUM_SPECIAL, SPECIAL_NAMES
+from transformer.special_tokens import NUM_SPECIAL, SPECIAL_NAMES
 
 BEAM = dict(beam_size=4, nbest=4)
 
@@ -127,7 +128,7 @@ def test_a_sentence_beyond_the_largest_bucket_is_truncated_and_counted(translato
 
 @pytest.mark.parametrize(
     ("row_length", "positions", "max_positions", "expected"),
-    [(64, "sinusoid", 16, 256), (512, "sinusoid", 16, 512), (512, "learned", 100, 100)],
+    [(64, "sinusoidal", 16, 256), (512, "sinusoidal", 16, 512), (512, "learned", 100, 100)],
 )
 def test_largest_bucket(translator, monkeypatch, row_length, positions, max_positions, expected):
     """Catches sentences cut at a short training row, and learned positions that do not exist."""

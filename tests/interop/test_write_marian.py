@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.helpers.control_ids import EOS
 from tests.helpers.imported import as_run, run_readme
 from tests.helpers.random_translators import as_written, random_translator
 from tests.helpers.rings import others_long
@@ -19,7 +20,7 @@ from transformer.interop.huggingface.seq2seq import read_seq2seq
 from transformer.interop.huggingface.write_marian import save_marian
 from transformer.interop.marian.read import read_marian
 from transformer.interop.weights.folds import has_token_rows, position_table
-from transformer.special_tokens import EOS, OWN_IDS
+from transformer.special_tokens import OWN_IDS
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 PAIRS = load_evaluation_pairs(DataConfig(), "validation")[:300]

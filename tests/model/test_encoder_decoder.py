@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.helpers.control_ids import PAD
 from tests.helpers.tiny_models import (
     VOCAB_SIZE,
     count_parameters,
@@ -23,7 +24,7 @@ from transformer.model.layers import Block, FeedForward
 from transformer.model.loss import cross_entropy
 from transformer.model.primitives import as_batch
 from transformer.registry import register_block
-from transformer.special_tokens import PAD, SpecialIds
+from transformer.special_tokens import SpecialIds
 
 S, T = 6, 7
 TABLE_3 = {  # the paper's millions of parameters, for a vocabulary of about 37,000

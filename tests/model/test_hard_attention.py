@@ -8,12 +8,12 @@ import numpy as np
 import optax
 import pytest
 
+from tests.helpers.control_ids import EOS
 from tests.helpers.tiny_models import make_batch, random_params, sentence, tiny_model
 from transformer.model.attention_functions import scaled_dot_product_attention
 from transformer.model.attention_modules import HardAttention, HardGumbelAttention, gumbel_noise_of
 from transformer.model.loss import make_loss_fn
 from transformer.registry import HARD_ATTENTION
-from transformer.special_tokens import EOS
 from transformer.tasks.translation import make_translation_loss_fn, score_of_samples
 from transformer.training.steps import init_state, make_train_step
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from tests.helpers.control_ids import EOS
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, sentence, tiny_config
 from transformer.data.rows.batch import Batch
 from transformer.data.rows.lm_batches import WindowBatch
@@ -18,7 +19,7 @@ from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassi
 from transformer.model.primitives import as_batch
 from transformer.search.decoding import FREE, HypothesisRules, Limits, search_to_end
 from transformer.search.sampling import Sampling
-from transformer.special_tokens import EOS, OWN_IDS, SpecialIds
+from transformer.special_tokens import OWN_IDS, SpecialIds
 
 RNG = np.random.default_rng(0)
 CONFIG = tiny_config(num_layers=1)

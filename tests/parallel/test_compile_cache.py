@@ -1,6 +1,7 @@
 """Compiled programs of one start serve the next, and only from a folder that is this user's."""
 
 import os
+import pathlib
 
 import jax
 import numpy as np
@@ -104,12 +105,12 @@ def test_programs_that_were_not_used_for_longest_make_room(monkeypatch):
         return {path.name for path in folder.glob("*-cache")}
 
     monkeypatch.setattr(compile_cache, "MIN_COMPILE_SECONDS", 0.0)
-    folder = compile_cache._default_folder()
-    folder.mkdir(parents=True)
+    folder = pathlib.Path(turn_on()[0])
     (folder / "killed-cache").write_bytes(b"x")  # as a process leaves it that is killed just then
     autotuned = folder / "xla_gpu_per_fusion_autotune_cache_dir" / "x"  # as XLA writes it on a GPU
     autotuned.parent.mkdir()
     autotuned.touch()
+    jax.config.update("jax_compilation_cache_dir", None)
     turn_on()
     assert not (folder / "killed-cache").exists()
     first = compile_constant(1.5)

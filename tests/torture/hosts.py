@@ -107,8 +107,8 @@ def give_something_else(config: Path, workdir: Path, kind: str, host: int) -> li
     else:
         shutil.copytree(ROOT / "transformer", other / "transformer")
         shutil.copy(ROOT / "train.py", other)
-        with (other / "transformer" / "console.py").open("a") as file:
-            file.write("# another commit\n")
+        with (other / "transformer" / "__init__.py").open("a") as file:
+            file.write('__version__ += "+other"\n')
         own[host] = ((), {"script": other / "train.py"})
     try:
         return finish_in(start_two(config, workdir, *ARGUMENTS, own=own), 2 * LIMIT)

@@ -122,31 +122,24 @@ def restore(
     with phase(f"restoring {run.path}"):
         name, step, num_averaged, params, about = load_checkpoint(run, config, checkpoint)
     config = as_trained(config, about, run.path)
-    changes: dict[str, Any] = {}
     if dtype is not None:
-        changes["model.dtype"] = dtype if isinstance(dtype, str) else jnp.dtype(dtype).name
+        config.model.dtype = dtype if isinstance(dtype, str) else jnp.dtype(dtype).name
     if batch_size is not None:
-        changes["decoding.batch_size"] = batch_size
-    wanted = config.with_values(changes)
-    wanted.validate()
-    model, tokenizers, labels = _make_model(wanted, files_of(about), run)
-    check_shapes(model, smallest_batch(wanted, labels), params)
-    return Run(model, params, wanted, tokenizers, labels, run, name, step, num_averaged)
+        config.decoding.batch_size = batch_size
+    model, tokenizers, labels = load_model(run, config.validate(), files_of(about))
+    check_shapes(model, smallest_batch(config, labels), params)
+    return Run(model, params, config, tokenizers, labels, run, name, step, num_averaged)
 
 
-def load_model(run: WorkDir, config: Config) -> tuple[nn.Module, tuple[Tokenizer, ...], Labels]:
+def load_model(
+    run: WorkDir, config: Config, files: Mapping[str, bytes] | None = None
+) -> tuple[nn.Module, tuple[Tokenizer, ...], Labels]:
     """Returns the model of a run, its tokenizers and its classes, without any parameters.
 
-    They are those of the files in its work directory.
+    files: those of the vocabularies and of the classes; None: those in its work directory.
     """
-    files = {file.name: read_file(file) for file in run.path.iterdir() if file.stem in FILES}
-    return _make_model(config, files, run)
-
-
-def _make_model(
-    config: Config, files: Mapping[str, bytes], run: WorkDir
-) -> tuple[nn.Module, tuple[Tokenizer, ...], Labels]:
-    """Returns as `load_model` what is made of the vocabularies and the classes in `files`."""
+    if files is None:
+        files = {file.name: read_file(file) for file in run.path.iterdir() if file.stem in FILES}
     kind = task_kind(config.task)
     has_text = kind not in ("images", OWN_TASK) or any("tokenizer" in name for name in files)
     tokenizers = parse_tokenizers(files, run.path) if has_text else ()

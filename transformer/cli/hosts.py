@@ -9,6 +9,7 @@ import transformer
 from transformer.cli.flags import CommonFlags, flag
 from transformer.config import ModelConfig
 from transformer.console import be_quiet, phase, say
+from transformer.data.workers import num_cores
 from transformer.exit_codes import RESUMABLE
 
 MARGIN = 30  # seconds after which JAX gives up later than we do
@@ -39,7 +40,7 @@ def connect_hosts(flags: HostFlags, small: ModelConfig | None = None) -> bool:
 
     compile_cache.turn_on(say)
     if small and costs.fits_a_core(small):
-        devices.use_cores_as_devices()
+        devices.use_cores_as_devices(num_cores())
     who = "all other hosts"
     if flags.coordinator:
         who = f"all of {flags.num_processes} hosts at {flags.coordinator}"

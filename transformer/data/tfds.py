@@ -14,9 +14,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import tensorflow_datasets as tfds
 from etils import epath
@@ -33,16 +32,14 @@ CATALOGUES = [
 RANDOM_ACCESS = ("array_record", "parquet")  # the formats that are read without TensorFlow
 FEATURES = "tensorflow_datasets.core.features."  # where the classes of TFDS's features are
 NO_CATALOGUE = re.compile(r"=|^[^/:]+:(?![\d*])")  # arguments of a builder, or another catalogue
-Row = dict[str, Any]  # a value of each feature: bytes, an integer or an array
-Example = TypeVar("Example")
 
 
-def read_translations(
-    name: str, split: str, source: str, target: str
-) -> tuple[int, Iterator[tuple[str, str]]]:
-    """Returns (number, iterator) of the (source, target) pairs of a split of a dataset.
+# ---- reading
 
-    It must have a `Translation` feature.
+
+def read_translations(name: str, split: str, source: str, target: str) -> Iterator[tuple[str, str]]:
+    """Yields the (source, target) pairs of a split of a dataset with a `Translation` feature.
+
     name: as `tfds.builder` takes it, e.g. "wmt14_translate/de-en", or the folder of a prepared
         dataset. TFDS_DATA_DIR says where prepared datasets lie.
 
@@ -56,15 +53,8 @@ def read_translations(
             f"The TFDS dataset {name} has {', '.join(languages)}, not {source} and {target}; set "
             f"data.source_language and data.target_language."
         )
-    with _explaining(name, split):
-        number = len(builder.as_data_source(split))
-    pairs = _read(builder, name, split, lambda row: (row[source].decode(), row[target].decode()))
-    return number, pairs
-
-
-def files_of_dataset(name: str) -> list[epath.Path]:
-    """Returns the files of a prepared dataset; raises ValueError as `read_translations`."""
-    return sorted(epath.Path(_open_prepared(name).data_dir).iterdir())
+    for pair in _read(builder, name, split, source, target):
+        yield pair[0].decode(), pair[1].decode()
 
 
 def load_labelled(name: str, split: str, features: Sequence[str]) -> list[tuple[Any, str]]:
@@ -83,30 +73,34 @@ def load_labelled(name: str, split: str, features: Sequence[str]) -> list[tuple[
             f"The TFDS dataset {name} has {', '.join(available)}; it must have a label, and "
             f"{' or '.join(features)}."
         )
-    rows = list(_read(builder, name, split, lambda row: (row[feature], row["label"])))
+    rows = list(_read(builder, name, split, feature, "label"))
     if unlabelled := sum(label < 0 for _, label in rows):  # -1, as in the test sets of GLUE
         raise ValueError(f"The split '{split}' of {name} has {unlabelled} rows without a label.")
     return [(example, label_of.int2str(label)) for example, label in rows]
 
 
 def _read(
-    builder: tfds.core.DatasetBuilder, name: str, split: str, convert: Callable[[Row], Example]
-) -> Iterator[Example]:
-    """Yields `convert` of each row; a damaged shard may also yield None as a row."""
-    with _explaining(name, split):
-        for row in builder.as_data_source(split):
-            yield convert(row)
-
-
-@contextmanager
-def _explaining(name: str, split: str) -> Iterator[None]:
-    """Raises ValueError for whatever the block raises."""
+    builder: tfds.core.DatasetBuilder, name: str, split: str, *features: str
+) -> Iterator[tuple[Any, ...]]:
+    """Yields the values of these features in each row."""
     try:
-        yield
+        for row in builder.as_data_source(split):
+            values = tuple(row[feature] for feature in features)
+            if any(value is None for value in values):
+                raise ValueError("a record is damaged")
+            yield values
     except Exception as error:  # TFDS and its readers raise errors of many types
         raise ValueError(
             f"The split '{split}' of {name} cannot be read: {reason_of(error)}"
         ) from error
+
+
+def files_of_dataset(name: str) -> list[epath.Path]:
+    """Returns the files of a prepared dataset; raises ValueError as `read_translations`."""
+    return sorted(epath.Path(_open_prepared(name).data_dir).iterdir())
+
+
+# ---- opening
 
 
 def _open_prepared(name: str) -> tfds.core.DatasetBuilder:
@@ -118,7 +112,7 @@ def _open_prepared(name: str) -> tfds.core.DatasetBuilder:
         builder = open_builder(name)
     except ImportError as error:  # gs:// without its package
         raise ValueError(f"{name} cannot be read: {error}.") from error
-    check_prepared(name, builder)
+    _check_prepared(name, builder)
     return builder
 
 
@@ -173,47 +167,27 @@ def _check_features(file: epath.Path) -> None:
         json.loads(file.read_bytes(), object_hook=check)
 
 
-def check_prepared(name: str, builder: tfds.core.DatasetBuilder) -> None:
+def _check_prepared(name: str, builder: tfds.core.DatasetBuilder) -> None:
     """Raises ValueError if a dataset is not prepared, or cannot be read without TensorFlow."""
+    place = f"The TFDS dataset {name} in {builder.data_dir}"
     command = f"python -m transformer.data.tfds {name}"
     if not builder.info.splits:
         raise ValueError(
-            f"The TFDS dataset {name} is not prepared in {builder.data_dir}. Set TFDS_DATA_DIR to "
-            f"the folder that holds it, or with a network prepare it there once: {command}"
+            f"{place} is not prepared: set TFDS_DATA_DIR to the folder that holds it, or with a "
+            f"network prepare it there once: {command}"
         )
-    if builder.info.file_format.value not in RANDOM_ACCESS:
+    if (kind := builder.info.file_format.value) not in RANDOM_ACCESS:
         raise ValueError(
-            f"The TFDS dataset {name} in {builder.data_dir} is of the format "
-            f"{builder.info.file_format.value}, which only TensorFlow reads. Prepare it in another "
+            f"{place} is of the format {kind}, which only TensorFlow reads. Prepare it in another "
             f"TFDS_DATA_DIR: {command}"
         )
 
 
-def prepare(name: str) -> str:
-    """Prepares a dataset of the catalogue, unless it is prepared already; returns its folder.
+def main() -> int:
+    """Prepares the dataset that the command line names; returns the exit code.
 
     It needs a network, and TensorFlow for datasets whose own code uses it (MNIST and CIFAR do).
-    Raises ValueError in one sentence if there is no such dataset, or if TFDS cannot prepare it.
     """
-    builder = open_builder(name, file_format="array_record")
-    if not builder.info.splits:
-        say(f"preparing {name} in {builder.data_dir}: {builder.info.download_size} to download")
-        try:
-            builder.download_and_prepare()
-        except Exception as error:  # TFDS raises errors of many types
-            if isinstance(error, ImportError) and "tensorflow" in str(error):
-                raise ValueError(
-                    f"{name} is one of the datasets that TFDS prepares with TensorFlow: pip "
-                    f"install -e '.[tf]' and start again (reading it will not need TensorFlow)."
-                ) from None
-            reason = f"{type(error).__name__}: {reason_of(error)}"
-            raise ValueError(f"{name} cannot be prepared: {reason}") from error
-    check_prepared(name, builder)
-    return str(builder.data_dir)
-
-
-def main() -> int:
-    """Prepares the dataset that the command line names; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m transformer.data.tfds",
         description="Downloads and prepares a dataset of the TFDS catalogue in the folder that the "
@@ -222,14 +196,27 @@ def main() -> int:
     parser.add_argument("NAME", help="such as wmt14_translate/de-en")
     name = parser.parse_args().NAME
     try:
-        say(f"{name} is prepared in {prepare(name)}")
-    except ValueError as error:
-        say(f"error: {error}")
-        return WRONG_INPUT
+        builder = open_builder(name, file_format="array_record")
+        if not builder.info.splits:
+            say(f"preparing {name} in {builder.data_dir}: {builder.info.download_size} to download")
+            builder.download_and_prepare()
+        _check_prepared(name, builder)
+        say(f"{name} is prepared in {builder.data_dir}")
+        return DONE
     except KeyboardInterrupt:
         say("interrupted")
         return INTERRUPTED
-    return DONE
+    except ValueError as error:
+        reason = reason_of(error)
+    except Exception as error:  # TFDS raises errors of many types
+        reason = f"{name} cannot be prepared: {type(error).__name__}: {reason_of(error)}"
+        if isinstance(error, ImportError) and "tensorflow" in str(error):
+            reason = (
+                f"{name} is prepared with TensorFlow: pip install -e '.[tf]' and start again "
+                f"(reading it will not need TensorFlow)."
+            )
+    say(f"error: {reason}")
+    return WRONG_INPUT
 
 
 if __name__ == "__main__":

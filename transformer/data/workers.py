@@ -23,12 +23,16 @@ from transformer.parallel.stopping import ignore_signals
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Worker = subprocess.Popen[bytes]
 ROOT = Path(__file__).parents[2]  # of the package, for the workers' search path
 EXPECTED = ValueError, OSError, MemoryError  # of files, texts and machines: users are told
 
 
 class LostWorkerError(TransientError):
     """A worker process could not be started, or ended before its work was done."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}: let fewer work, with --config.data.prepare_workers.")
 
 
 def num_cores() -> int:
@@ -53,13 +57,13 @@ def in_order(
     if num_workers == 1 or len(first) < 2:
         yield from map(function, items)
         return
-    pending: deque[Future[Result]] = deque()
-    processes: list[subprocess.Popen[bytes]] = []
-    threads = ThreadPoolExecutor(num_workers)  # each of which talks with a process
+    pending = deque[Future[Result]]()
+    workers = list[Worker]()
+    threads = ThreadPoolExecutor(num_workers)  # each of which talks with a worker
     try:
         for _ in range(num_workers):
-            processes.append(_start(function))
-        idle = list(processes)
+            workers.append(_start(function))
+        idle = list(workers)
         for item in items:
             pending.append(threads.submit(_ask, idle, item))
             if len(pending) > num_workers + 1:
@@ -67,14 +71,14 @@ def in_order(
         while pending:
             yield pending.popleft().result()
     finally:
-        for process in processes:
-            process.kill()
+        for worker in workers:
+            worker.kill()
         threads.shutdown(cancel_futures=True)
-        for process in processes:
-            process.communicate()
+        for worker in workers:
+            worker.communicate()
 
 
-def _start(function: Callable[[Any], Any]) -> subprocess.Popen[bytes]:
+def _start(function: Callable[[Any], Any]) -> Worker:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     try:
         worker = subprocess.Popen(
@@ -84,32 +88,27 @@ def _start(function: Callable[[Any], Any]) -> subprocess.Popen[bytes]:
             env=os.environ | {"PYTHONPATH": path},
         )
     except OSError as error:  # no process or file more
-        raise LostWorkerError(
-            f"A worker process cannot be started ({reason_of(error)}): let fewer work, with "
-            f"--config.data.prepare_workers."
-        ) from None
-    _send(worker, function)
+        raise LostWorkerError(f"A worker process cannot start ({reason_of(error)})") from None
+    _send(worker.stdin, function)
     return worker
 
 
-def _send(worker: subprocess.Popen[bytes], thing: Any) -> None:
-    assert worker.stdin is not None
-    pickle.dump(thing, worker.stdin)
-    worker.stdin.flush()
+def _send(stream: Any, thing: Any) -> None:
+    pickle.dump(thing, stream)
+    stream.flush()
 
 
-def _ask(idle: list[subprocess.Popen[bytes]], item: Any) -> Any:
+def _ask(idle: list[Worker], item: Any) -> Any:
     """Returns the result of an idle worker for an item, or raises its error."""
-    worker = idle.pop()  # there is one for each thread
+    worker: Any = idle.pop()  # there is one for each thread
     try:
-        _send(worker, item)
-        assert worker.stdout is not None
+        _send(worker.stdin, item)
         result, error = pickle.load(worker.stdout)
     except (EOFError, OSError, pickle.UnpicklingError):
         worker.kill()  # if it lives, it writes what is no answer
         raise LostWorkerError(
             f"A worker process ended before its work was done (exit code {worker.wait()}), perhaps "
-            f"for want of memory: let fewer work, with --config.data.prepare_workers."
+            f"for want of memory"
         ) from None
     finally:
         idle.append(worker)
@@ -118,11 +117,8 @@ def _ask(idle: list[subprocess.Popen[bytes]], item: Any) -> Any:
     return result
 
 
-# ---- in a worker
-
-
 def _serve() -> None:
-    """Reads the function and then items from standard input; writes (result, error) for each."""
+    """In a worker: reads the function and items from standard input; writes (result, error)."""
     ignore_signals()  # for the program that asks
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not come between the results
@@ -132,17 +128,13 @@ def _serve() -> None:
             item = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
-        pickle.dump(_answer(function, item), results)
-        results.flush()
-
-
-def _answer(function: Callable[[Any], Any], item: Any) -> tuple[Any, Exception | None]:
-    try:
-        return function(item), None
-    except EXPECTED as error:
-        return None, error
-    except Exception:
-        return None, RuntimeError(traceback.format_exc())
+        try:
+            answer = function(item), None
+        except EXPECTED as error:
+            answer = None, error
+        except Exception:
+            answer = None, RuntimeError(traceback.format_exc())
+        _send(results, answer)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from etils.epath import PathLike
 
 from transformer.config import Config
 from transformer.console import quantity
-from transformer.data.files.splits import folder_name
+from transformer.data.files.text import folder_name
 from transformer.files import storage
 from transformer.search.options import SearchOptions
 from transformer.workdir import WorkDir

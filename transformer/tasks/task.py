@@ -31,7 +31,7 @@ from transformer.evaluation.scores import TaskScores
 from transformer.model.costs import StepCost
 from transformer.model.loss import Sums, make_loss_fn, perplexity
 from transformer.parallel.hosts import leave_together
-from transformer.parallel.mapping import MappedStep, Parallel
+from transformer.parallel.mapping import Parallel
 from transformer.workdir import WorkDir
 
 Metrics = dict[str, float]
@@ -187,7 +187,7 @@ class Task:
         return metrics
 
     @cached_property
-    def _eval_step(self) -> MappedStep:
+    def _eval_step(self) -> jax.stages.Wrapped:
         return self.parallel.map_step(partial(make_eval_step, self.loss_fn))
 
     @cached_property
@@ -219,9 +219,10 @@ class Task:
     ) -> tuple[Ragged, Ragged, Counter[str]]:
         """Returns the pairs that fit a row, and counts of the others by reason."""
         length = self.config.data.row_length
-        kept, skipped, _ = filter_by_length(source, target, length, max_length_ratio=0)
+        kept, left_out = filter_by_length(source, target, length, max_length_ratio=0)
         if not len(kept):
             raise ValueError(f"No {what} fits data.row_length ({length}) tokens; raise it.")
+        skipped = Counter({reason: len(indices) for reason, indices in left_out.items()})
         return source.take(kept), target.take(kept), skipped
 
     def _cost_of_epoch(self, flops: float, num_targets: float) -> StepCost:

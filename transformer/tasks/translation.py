@@ -13,13 +13,17 @@ from transformer.checkpoint.restore import restore
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.console import quantity
-from transformer.data.corpora.blocks import Pairs
 from transformer.data.corpora.cleaning import length_warnings
 from transformer.data.corpora.corpora import parse_corpora
+from transformer.data.corpora.pair_files import Pairs
 from transformer.data.corpora.training_text import TrainingText
-from transformer.data.prepared.cache import cache_folder, text_facts
 from transformer.data.prepared.corpus import PreparedCorpus
-from transformer.data.prepared.prepare import Share, training_corpus
+from transformer.data.prepared.prepare import (
+    Share,
+    cache_folder,
+    text_facts,
+    training_corpus,
+)
 from transformer.data.rows.batch import Batch
 from transformer.data.rows.bpe_dropout import SubwordDropout
 from transformer.data.rows.epoch_plan import with_temperature
@@ -145,7 +149,7 @@ class TranslationTask(Task):
         tokenizers, corpus = training_corpus(self.config, text, cache, known, share)
         assert corpus is not None  # as the share waits for the others
         self.overlap = corpus.overlap_with(evaluation)
-        return corpus, tokenizers, text.all_evaluation_pairs(corpus.held_out)
+        return corpus, tokenizers, text.evaluation_pairs(corpus.held_out)
 
     def _pack(
         self, source: Any, target: Any, num_rows: int, **options: Any

@@ -39,6 +39,7 @@ def first_state(
     checkpoints = Checkpoints(workdir.checkpoints, keep=config.training.keep_checkpoints)
     contents = task.training_contents()
     text = zlib.crc32(_summary(contents)) if contents else None
+    state, said = None, ""
     resumes, is_saved = bool(checkpoints.steps()), workdir.has_run
     if resumes and not is_saved:
         raise ValueError(
@@ -57,7 +58,7 @@ def first_state(
     hosts.wait_for_all("the work directory")
     if not hosts.wait_until(lambda: workdir.has_run):
         raise ValueError(f"{workdir.path} is not shared by the hosts: name a folder that all see.")
-    if not resumes:
+    if state is None:
         state, said = _new_state(config, workdir, train_step)
     if config.training.lora_rank:
         base = load_base(workdir) if resumes else choose_base(workdir, init_from)

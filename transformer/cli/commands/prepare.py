@@ -16,8 +16,7 @@ from transformer.config import Config
 from transformer.console import phase, say
 from transformer.data.corpora.cleaning import length_warnings
 from transformer.data.corpora.training_text import TrainingText
-from transformer.data.prepared.cache import cache_folder
-from transformer.data.prepared.prepare import Share, training_corpus
+from transformer.data.prepared.prepare import Share, cache_folder, training_corpus
 from transformer.data.tokenizers.files import load_tokenizers, vocabulary_of
 from transformer.exit_codes import DONE
 from transformer.registry import task_kind
@@ -75,7 +74,7 @@ def _completed(config: Config, workdir: WorkDir) -> Config:
     with phase("importing JAX"):  # which knows the devices
         from transformer.training.automatic import choose_settings
 
-    return choose_settings(config, workdir.path).config.validate()
+    return choose_settings(config).config.validate()
 
 
 def _parse_part(text: str) -> Share:

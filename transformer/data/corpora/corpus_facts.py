@@ -1,18 +1,22 @@
 """What a corpus shows by itself: its languages, the splits it lacks, the amount of its text."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from transformer.config import Config, DataConfig
-from transformer.data.corpora.blocks import Pairs
 from transformer.data.corpora.corpora import Tags, parse_corpora
-from transformer.data.corpora.find_files import FORMATS, SPLIT_OF_FILES, files_by_stem, names_files
-from transformer.data.files.splits import parse_split
-from transformer.data.files.text import describe_folder
+from transformer.data.corpora.pair_files import (
+    FORMATS,
+    SPLIT_OF_FILES,
+    Pairs,
+    files_by_stem,
+    names_files,
+)
+from transformer.data.files.text import describe_folder, parse_split
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.files import load_tokenizers, train_tokenizers
 from transformer.files.storage import locate
@@ -58,19 +62,22 @@ def find_languages(config: DataConfig) -> tuple[str, str]:
     Of two, English is the source, else the first in the alphabet. Raises ValueError if the names
     do not tell.
     """
-    given = config.source_language, config.target_language
+    given = config.languages
     if AUTO not in given:
         return given
-    corpus = parse_corpora(config.corpus)[0].name
-    split = parse_split(config.train_split).name
-    found = EMBEDDED if corpus == "embedded" else _languages_of(corpus, split)
-    rest = [language for language in found if language not in given]
-    if len(rest) != given.count(AUTO) or len(found) != 2:
-        holds = describe_folder(locate(corpus)) if not _is_dataset(corpus) else ""
+    corpus, split = parse_corpora(config.corpus)[0].name, parse_split(config.train_split).name
+    if _is_dataset(corpus):
+        named = re.fullmatch(r"tfds:.*/(\w+)-(\w+)", corpus)
+        languages = EMBEDDED if corpus == "embedded" else named.groups() if named else ()
+    else:
+        languages = sorted(_endings(corpus, split).difference(FORMATS))
+    rest = [language for language in languages if language not in given]
+    if len(rest) != given.count(AUTO) or len(languages) != 2:
+        holds = "" if _is_dataset(corpus) else f" ({describe_folder(locate(corpus))})"
         raise ValueError(
             f"The languages of {corpus} cannot be told from its files: they follow from two files "
-            f"such as {split}.en and {split}.de{holds and f' ({holds})'}; set "
-            f"--config.data.source_language=… and --config.data.target_language=…."
+            f"such as {split}.en and {split}.de{holds}; set --config.data.source_language=… and "
+            f"--config.data.target_language=…."
         )
     rest.sort(key=lambda language: (language != "en", language))
     source, target = (rest.pop(0) if language == AUTO else language for language in given)
@@ -80,29 +87,20 @@ def find_languages(config: DataConfig) -> tuple[str, str]:
 def missing_splits(config: DataConfig) -> list[str]:
     """Returns which of the validation and the test split a corpus folder has no files for."""
     corpus = parse_corpora(config.corpus)[0].name
-    if _is_dataset(corpus):
-        return []
-    wanted = {config.source_language, config.target_language}
-    missing, is_named = [], names_files(corpus)
+    missing, is_named = dict[str, None](), not _is_dataset(corpus) and names_files(corpus)
     for text in (config.validation_split, config.test_split):
         name = parse_split(text).name
-        if is_named and name == SPLIT_OF_FILES:  # a part of them, as train[99%:]
+        if _is_dataset(corpus) or (is_named and name == SPLIT_OF_FILES):  # a part, as train[99%:]
             continue
         endings = set[str]() if is_named else _endings(corpus, name)
-        if not endings.intersection(FORMATS) and not wanted <= endings:
-            missing.append(text)
-    return list(dict.fromkeys(missing))
+        if not endings.intersection(FORMATS) and not endings.issuperset(config.languages):
+            missing[text] = None
+    return list(missing)
 
 
 def _is_dataset(corpus: str) -> bool:
     """Whether a corpus is none of the user's own files."""
     return corpus == "embedded" or corpus.startswith("tfds:")
-
-
-def _languages_of(corpus: str, split: str) -> Sequence[str]:
-    if named := re.fullmatch(r"tfds:.*/(\w+)-(\w+)", corpus):
-        return named.groups()
-    return () if _is_dataset(corpus) else sorted(_endings(corpus, split).difference(FORMATS))
 
 
 def _endings(corpus: str, split: str) -> set[str]:
@@ -112,11 +110,8 @@ def _endings(corpus: str, split: str) -> set[str]:
 
 def measure_text(pairs: Iterable[tuple[str, str]]) -> tuple[TextFacts, Pairs]:
     """Returns the amount of a training text, and about `SAMPLE` of its pairs, evenly spread."""
-    characters: set[str] = set()
-    words: set[str] = set()
-    sample: Pairs = []
-    num_pairs = num_bytes = 0
-    every = 1
+    characters, words, sample = set[str](), set[str](), Pairs()
+    num_pairs, num_bytes, every = 0, 0, 1
     for pair in pairs:
         if num_pairs % every == 0:
             sample.append(pair)

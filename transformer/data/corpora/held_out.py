@@ -17,7 +17,7 @@ from typing import NamedTuple
 from etils import epath
 
 from transformer.config import DataConfig
-from transformer.data.corpora.blocks import Pair
+from transformer.data.corpora.pair_files import Pair
 
 HELD_OUT = "held_out.json"
 HELD_OUT_SOURCE = "a held-out source"
@@ -140,41 +140,25 @@ def position(key: str) -> float:
     return int.from_bytes(digest, "big") / 2**64
 
 
-def overlap_warning(overlap: Mapping[str, Sequence[int]]) -> str:
-    """Returns what to tell the user, or "" if no pair of the evaluation sets is trained on.
-
-    overlap: as of `EvaluationSets.count`.
-    """
-    splits = [f"{n:,} of {total:,} pairs of {split}" for split, (n, total) in overlap.items() if n]
-    if not splits:
-        return ""
-    return (
-        f"{' and '.join(splits)} have the source or the target of a pair that is trained on; "
-        f"--config.data.drop_overlap leaves such training pairs out"
-    )
-
-
 class EvaluationSets:
     """The sentences that a run is scored on: scores of those that are trained on say little.
 
     Those without letters are left aside, as 5 % and $5 would be the same one.
 
     splits: pairs by the name of their split. on_any_side: whether a source that is a target of the
-    text is found, and the other way round, as in text of both directions.
+    text is looked for, and the other way round, as in text of both directions.
     """
 
     def __init__(self, splits: Mapping[str, Sequence[Pair]], *, on_any_side: bool = False) -> None:
+        self._sides = (0, 0) if on_any_side else (0, 1)  # 0: sentences that are equal to sources
         self._keys = {
-            split: [[sentence_key(pair[side]) for pair in pairs] for side in (0, 1)]
+            split: [list(zip(self._sides, map(sentence_key, pair), strict=True)) for pair in pairs]
             for split, pairs in splits.items()
         }
-        sides = [[key for keys in self._keys.values() for key in keys[side]] for side in (0, 1)]
-        self._on_any_side = on_any_side
-        if on_any_side:
-            sides = [sides[0] + sides[1]] * 2
-        distinct = [list(dict.fromkeys(filter(has_letter, keys))) for keys in sides]
-        self._numbers = [{key: number for number, key in enumerate(keys)} for keys in distinct]
-        self._outlines = [frozenset(_outlines(keys)) for keys in distinct]
+        keys = (key for pairs in self._keys.values() for pair in pairs for key in pair)
+        distinct = dict.fromkeys(key for key in keys if has_letter(key[1]))
+        self._numbers = {key: number for number, key in enumerate(distinct)}
+        self._outlines = frozenset(_outlines([key for _, key in distinct]))
 
     @cached_property
     def digest(self) -> str:
@@ -182,37 +166,30 @@ class EvaluationSets:
         keys = json.dumps(self._keys, sort_keys=True)
         return hashlib.sha256(keys.encode()).hexdigest()[:12]
 
-    def find(self, pairs: Sequence[Pair]) -> list[dict[int, int]]:
-        """Returns, for each side, {index of a pair: number of its sentence in these sets}.
+    def find(self, pairs: Sequence[Pair]) -> list[tuple[int, int]]:
+        """Returns (index of a pair, number of its sentence in these sets) of all that are in one.
 
-        Pairs whose sentence is in no set are not in there.
+        Keys are made of those sentences alone that have the outline of one, which few have.
         """
-        return [self._find(side, [pair[side] for pair in pairs]) for side in (0, 1)]
+        places = []
+        for side, compared_side in enumerate(self._sides) if self._numbers else ():
+            sentences = [pair[side] for pair in pairs]
+            outlines = enumerate(_outlines(sentences))
+            for index in [index for index, outline in outlines if outline in self._outlines]:
+                number = self._numbers.get((compared_side, sentence_key(sentences[index])))
+                if number is not None:
+                    places.append((index, number))
+        return places
 
-    def _find(self, side: int, sentences: Sequence[str]) -> dict[int, int]:
-        """Makes the keys of those sentences alone that have the outline of one, which few have."""
-        numbers, outlines = self._numbers[side], self._outlines[side]
-        if not numbers:
-            return {}
-        alike = [index for index, o in enumerate(_outlines(sentences)) if o in outlines]
-        keys = ((index, sentence_key(sentences[index])) for index in alike)
-        return {index: numbers[key] for index, key in keys if key in numbers}
-
-    def count(self, found: Sequence[set[int]]) -> dict[str, tuple[int, int]]:
-        """Returns {split: (number of its pairs with a sentence in a text, of all)}.
-
-        found: the numbers of the sentences in the text, of each side.
-        """
-        splits = {}
-        if self._on_any_side:
-            found = [found[0] | found[1]] * 2
-        for split, keys in self._keys.items():
-            are_found = (
-                [numbers.get(key) in there for key in side_keys]
-                for numbers, there, side_keys in zip(self._numbers, found, keys, strict=True)
+    def count(self, numbers: set[int]) -> dict[str, tuple[int, int]]:
+        """Returns {split: (number of its pairs with one of these sentences, of all)}."""
+        return {
+            split: (
+                sum(any(self._numbers.get(key) in numbers for key in pair) for pair in pairs),
+                len(pairs),
             )
-            splits[split] = (sum(map(any, zip(*are_found, strict=True))), len(keys[0]))
-        return splits
+            for split, pairs in self._keys.items()
+        }
 
 
 def _outlines(sentences: Sequence[str]) -> list[bytes]:

@@ -4,7 +4,8 @@ Its scripts tell which letters are its own, whether it puts spaces between words
 tokenisation BLEU needs.
 """
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 
 import regex
 
@@ -100,3 +101,28 @@ def _is_script(name: str) -> bool:
         return name in STYLES or (len(name) == 4 and bool(regex.compile(rf"\p{{Script={name}}}")))
     except regex.error:
         return False
+
+
+def make_is_wrong(language: str) -> Callable[[str], bool]:
+    """Returns the function that says whether most letters of a sentence are of other scripts.
+
+    It can be pickled. Letters that belong to no script, as ー and µ, do not count. Raises
+    ValueError if nothing is known of how the language is written.
+    """
+    if not (scripts := scripts_of(language)):
+        raise ValueError(
+            f"data.drop_wrong_script does not know how the language '{language}' is written: set "
+            f"it to False, or name the language, and its files, with its script, as "
+            f"{language}_Latn."
+        )
+    names = (name for script in scripts for name in STYLES.get(script, [script]))
+    own_scripts = "".join(rf"\p{{Script={name}}}" for name in names)
+    no_script = r"\p{Script=Common}\p{Script=Inherited}"
+    right = regex.compile(rf"[\p{{L}}&&[{own_scripts}]]", regex.V1)
+    wrong = regex.compile(rf"[\p{{L}}--[{own_scripts}{no_script}]]", regex.V1)
+    return partial(_is_wrong, right, wrong)
+
+
+def _is_wrong(right: regex.Pattern[str], wrong: regex.Pattern[str], sentence: str) -> bool:
+    num_wrong = len(wrong.findall(sentence))
+    return num_wrong > 0 and len(right.findall(sentence)) < num_wrong

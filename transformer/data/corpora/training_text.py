@@ -1,40 +1,49 @@
 """Reads the text of a run: its training split, a block at a time, and the splits of its evaluation.
 
 A corpus is `embedded`, a folder with files for each split, a file or a pattern of their names (see
-`find_files`), or `tfds:NAME` for any TFDS dataset with a `Translation` feature. The training text
-is all corpora one after another, without the pairs that are left out, and is never held as a whole.
+`find_pair_files`), or `tfds:NAME` for any TFDS dataset with a `Translation` feature. The training
+text is all corpora one after another, without the pairs that are left out, and is never held as a
+whole.
 """
 
+import unicodedata
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from importlib import resources
 from itertools import islice
 from typing import TypeVar
 
+import numpy as np
 from etils import epath
 
 from transformer.config import DataConfig
 from transformer.console import phase, say
-from transformer.data.corpora.blocks import Block, Pair, Pairs, blocks_of_files, blocks_of_pairs
-from transformer.data.corpora.cleaning import KeepPairs, KeptPairs, make_is_wrong, no_pair_error
+from transformer.data.corpora.cleaning import KeepPairs, KeptPairs, no_pair_error
 from transformer.data.corpora.corpora import parse_corpora
-from transformer.data.corpora.find_files import find_pair_files
 from transformer.data.corpora.held_out import (
     EvaluationSets,
     HeldOut,
     held_out_intervals,
     held_out_pairs,
 )
-from transformer.data.files.splits import parse_split, part_of
-from transformer.data.files.text import Repairs, read_text
+from transformer.data.corpora.languages import make_is_wrong
+from transformer.data.corpora.pair_files import (
+    Block,
+    Pair,
+    Pairs,
+    blocks_of_files,
+    blocks_of_pairs,
+    find_pair_files,
+)
+from transformer.data.files.text import Repairs, Split, parse_split, part_of, read_text
 from transformer.data.workers import in_order, num_cores
 
 SMALL_TEXT = 2**22  # bytes of files that are not worth the start of other processes
-IN_MEMORY = 2**28  # bytes of files that are kept in memory rather than read again
 EMBEDDED = epath.Path(str(resources.files("transformer"))) / "embedded" / "en-de.tsv.xz"
 EMBEDDED_COLUMNS = {"en": 1, "de": 2}
+LETTERS_PER_ERROR = 12  # of `misspell`: about one word in three, in English
 Result = TypeVar("Result")
 
 
@@ -50,22 +59,16 @@ class TrainingText:
     written, where that matters; its methods raise it if a corpus cannot be read.
     """
 
-    def __init__(self, config: DataConfig, blocks: Sequence[Block] = ()) -> None:
-        """Takes the settings; blocks: the text, if it is in memory already."""
-        self.config, self.blocks = config, blocks
+    def __init__(self, config: DataConfig) -> None:
+        self.config = config
         self.corpora = parse_corpora(config.corpus)
-        split = config.train_split
-        # The files of each corpus.
-        self.files = [files_of(corpus.name, split, config) for corpus in self.corpora]
+        opened = (open_split(corpus.name, config.train_split, config) for corpus in self.corpora)
+        self.files = [files for files, _ in opened]  # of each corpus
         if config.drop_wrong_script:
-            for language in (config.source_language, config.target_language):
+            for language in config.languages:
                 make_is_wrong(language)
         self.num_blocks = 0  # in all, once they were read
-
-    def keep_in_memory(self) -> None:
-        """Reads the text now, for all its later passes, unless that takes too much memory."""
-        if sum(self._sizes) <= IN_MEMORY:
-            self.blocks = list(self._blocks())
+        self._evaluation_pairs = dict[str, Pairs]()
 
     @cached_property
     def held_out(self) -> Pairs:
@@ -76,20 +79,18 @@ class TrainingText:
         chosen = self.each(choose, name, lambda block: block.corpus == 0)
         return [pair for pairs in chosen for pair in pairs]
 
-    @cached_property
-    def evaluation_pairs(self) -> dict[str, Pairs]:
-        """The validation and the test split, unless they are held out of this text."""
-        splits = dict.fromkeys((self.config.validation_split, self.config.test_split))
-        intervals = held_out_intervals(self.config)
-        return {s: load_evaluation_pairs(self.config, s) for s in splits if s not in intervals}
+    def evaluation_pairs(self, held_out: Pairs | None = None) -> dict[str, Pairs]:
+        """Returns the validation and the test split, read once.
 
-    def all_evaluation_pairs(self, held_out: Pairs) -> dict[str, Pairs]:
-        """Returns both splits. held_out: the pairs that `held_out` has."""
-        splits = {self.config.validation_split, self.config.test_split}
-        return self.evaluation_pairs | {
-            split: load_evaluation_pairs(self.config, split, held_out)
-            for split in splits - self.evaluation_pairs.keys()
-        }
+        held_out: the pairs that `held_out` has; without them a split that is held out is missing.
+        """
+        config, intervals = self.config, held_out_intervals(self.config)
+        for split in (config.validation_split, config.test_split):
+            if split not in self._evaluation_pairs and (
+                held_out is not None or split not in intervals
+            ):
+                self._evaluation_pairs[split] = load_evaluation_pairs(config, split, held_out)
+        return self._evaluation_pairs
 
     @cached_property
     def evaluation(self) -> EvaluationSets:
@@ -97,7 +98,7 @@ class TrainingText:
         without_tag = self.corpora[0].take_tag_off
         splits = {
             split: [(without_tag(source), target) for source, target in pairs]
-            for split, pairs in self.evaluation_pairs.items()
+            for split, pairs in self.evaluation_pairs().items()
         }
         return EvaluationSets(splits, on_any_side=any(corpus.tag for corpus in self.corpora))
 
@@ -114,12 +115,12 @@ class TrainingText:
         for kept in map(keep, self._blocks()):
             num_kept += len(kept.pairs)
             repairs.add(kept.repairs)
-            left_out.update(kept.left_out)
+            left_out.update({reason: len(indices) for reason, indices in kept.left_out.items()})
             yield kept
         if not num_kept:
             raise no_pair_error(self.config, repairs.named() + left_out)
 
-    def pairs(self) -> Iterator[tuple[str, str]]:
+    def pairs(self) -> Iterator[Pair]:
         """Yields the pairs that may be trained on, one after another."""
         for kept in self.kept():
             yield from kept.pairs
@@ -130,8 +131,8 @@ class TrainingText:
         They are from all of the text, as corpora stand one after another. The held-out pairs are
         found on the way.
         """
-        is_known = "held_out" in self.__dict__
-        sample, held_out, stride, num_seen = list[Pair](), list[Pair](), 1, 0
+        is_known = "held_out" in self.__dict__ or not self.config.held_out
+        sample, held_out, stride, num_seen = Pairs(), Pairs(), 1, 0
         for kept in self.kept(None if is_known else []):
             sample += islice(kept.pairs, -num_seen % stride, None, stride)
             num_seen += len(kept.pairs)
@@ -140,19 +141,13 @@ class TrainingText:
                 sample, stride = sample[::2], 2 * stride
         if stride > 1:
             say(f"the vocabulary is learnt from {len(sample):,} of {num_seen:,} pairs")
-        if is_known or not self.config.held_out:
+        if is_known:
             return sample
         self.held_out = held_out
-        rules = HeldOut(held_out, self.config)  # some targets of the sample are held out, too
-        return [
-            pair for pair in sample if not rules.reason_to_skip(self._text_of(pair[0]), pair[1])
-        ]
-
-    def _text_of(self, source: str) -> str:
-        """Returns a source of any of the corpora without its tag."""
-        tagged = (c for c in self.corpora if c.tag and source.startswith(f"{c.tag} "))
-        corpus = next(tagged, None)
-        return corpus.take_tag_off(source) if corpus else source
+        reason = HeldOut(held_out, self.config).reason_to_skip  # for targets that are held out, too
+        tags = tuple(f"{corpus.tag} " for corpus in self.corpora if corpus.tag)
+        texts = (s.partition(" ")[2] if s.startswith(tags) else s for s, _ in sample)
+        return [pair for text, pair in zip(texts, sample, strict=True) if not reason(text, pair[1])]
 
     def each(
         self,
@@ -169,14 +164,16 @@ class TrainingText:
         sizes = deque[int]()  # of the blocks at work
 
         def wanted() -> Iterator[Block]:
-            num_read = 0
+            num_read = num_wanted = 0
             for block in self._blocks():
                 num_read += block.num_pairs
                 if is_wanted(block):
                     sizes.append(block.num_pairs)
-                    if share := self._share_read(block):
-                        num_left = num_read * (1 / share - 1) / one_in
-                        this.total = this.num_done + sum(sizes) + round(num_left)
+                    num_wanted += block.num_pairs
+                    before, here = sum(self._sizes[: block.corpus]), self._sizes[block.corpus]
+                    if read := before + block.share_read * here:  # bytes
+                        num_left = num_read * (sum(self._sizes) / read - 1)
+                        this.total = num_wanted + round(num_left / one_in)
                     yield block
 
         num_workers = self.config.prepare_workers or num_cores()
@@ -190,22 +187,11 @@ class TrainingText:
 
     def _blocks(self) -> Iterator[Block]:
         self.num_blocks = 0
-        for block in self.blocks or self._read_blocks():
-            self.num_blocks += 1
-            yield block
-
-    def _read_blocks(self) -> Iterator[Block]:
-        number = 0
         for index, corpus in enumerate(self.corpora):
             for block in read_blocks(corpus.name, self.config.train_split, self.config):
-                block.number, block.corpus = number, index
-                number += 1
+                block.number, block.corpus = self.num_blocks, index
+                self.num_blocks += 1
                 yield block
-
-    def _share_read(self, block: Block) -> float:
-        """Returns how much of the text has been read behind a block, by the size of its files."""
-        before, here = sum(self._sizes[: block.corpus]), self._sizes[block.corpus]
-        return (before + block.share_read * here) / max(sum(self._sizes), 1)
 
     @cached_property
     def _sizes(self) -> list[int]:
@@ -216,38 +202,51 @@ class TrainingText:
 # ---- one split of one corpus
 
 
+def open_split(
+    name: str, split: str, config: DataConfig
+) -> tuple[list[epath.Path], Iterator[Block]]:
+    """Returns (the files of a split of a corpus, its pairs, read when they are asked for).
+
+    Raises ValueError if it has none.
+    """
+    source, target = config.languages
+    if name.startswith("tfds:"):
+        from transformer.data.tfds import files_of_dataset, read_translations
+
+        dataset = name.removeprefix("tfds:")
+        pairs = read_translations(dataset, split, source, target)
+        return files_of_dataset(dataset), blocks_of_pairs(name, pairs)
+    part = parse_split(split)
+    if name != "embedded":
+        found = find_pair_files(name, part.name, source, target)
+        files = [file for pair_files in found for file in pair_files.files]
+        return files, blocks_of_files(found, part, source, target)
+    if {source, target} != EMBEDDED_COLUMNS.keys():
+        raise ValueError(
+            f"The embedded corpus has no {source}-{target}; it is en-de (either way). Set "
+            f"data.source_language and data.target_language, or name another data.corpus."
+        )
+    return [EMBEDDED], blocks_of_pairs(name, _embedded_pairs(part, source, target))
+
+
+def _embedded_pairs(part: Split, source: str, target: str) -> Iterator[Pair]:
+    """Yields the pairs of a split; raises ValueError if there is no such one."""
+    rows = [line.split("\t") for line in read_text(EMBEDDED).lines]
+    splits = list(dict.fromkeys(row[0] for row in rows))
+    if part.name not in splits:
+        raise ValueError(
+            f"The embedded corpus has the splits {', '.join(splits)}, not '{part.name}'."
+        )
+    rows = part_of([row for row in rows if row[0] == part.name], part.start, part.stop)
+    for row in rows:
+        yield row[EMBEDDED_COLUMNS[source]], row[EMBEDDED_COLUMNS[target]]
+
+
 def read_blocks(name: str, split: str, config: DataConfig) -> Iterator[Block]:
     """Yields the pairs of one split of one corpus; raises ValueError if it cannot be read."""
-    source, target = config.source_language, config.target_language
-    part = parse_split(split)
-    if name.startswith("tfds:"):
-        from transformer.data.tfds import read_translations
-
-        number, pairs = read_translations(name.removeprefix("tfds:"), split, source, target)
-        blocks = blocks_of_pairs(name, pairs, number)
-    elif name == "embedded":
-        pairs = part_of(_load_embedded(part.name, source, target), part.start, part.stop)
-        blocks = blocks_of_pairs(name, pairs, len(pairs))
-    else:
-        files = find_pair_files(name, part.name, source, target)
-        blocks = blocks_of_files(files, part, source, target)
-    for block in blocks:
-        block.noise = config.source_noise
+    for block in open_split(name, split, config)[1]:
+        block.noise = NOISES.get(config.source_noise)
         yield block
-
-
-def files_of(name: str, split: str, config: DataConfig) -> list[epath.Path]:
-    """Returns the files that a split of a corpus is read from; raises ValueError if it has none."""
-    source, target = config.source_language, config.target_language
-    if name.startswith("tfds:"):
-        from transformer.data.tfds import files_of_dataset
-
-        return files_of_dataset(name.removeprefix("tfds:"))
-    if name == "embedded":
-        _check_embedded(source, target)
-        return [EMBEDDED]
-    found = find_pair_files(name, parse_split(split).name, source, target)
-    return [file for files in found for file in files.files]
 
 
 def load_evaluation_pairs(config: DataConfig, split: str, held_out: Pairs | None = None) -> Pairs:
@@ -277,24 +276,40 @@ def load_evaluation_pairs(config: DataConfig, split: str, held_out: Pairs | None
     return [(corpus.put_tag_on(source), target) for source, target in pairs]
 
 
-# ---- the embedded corpus, in either direction
+# ---- errors in sources, from which a model learns spelling correction
 
 
-def _check_embedded(source: str, target: str) -> None:
-    """Raises ValueError unless these are its languages."""
-    if {source, target} != EMBEDDED_COLUMNS.keys():
-        raise ValueError(
-            f"The embedded corpus has no {source}-{target}; it is en-de (either way). Set "
-            f"data.source_language and data.target_language, or name another data.corpus."
-        )
+def misspell(text: str) -> str:
+    """Returns the text with an error for about every twelfth letter.
+
+    An error exchanges a letter with the next one of its word (the last one is left out instead),
+    leaves it out, doubles it, or replaces it by another one of the text: "the house" becomes
+    "hte house", "th house", "thee house" or "uhe house". The errors depend on the text alone: a
+    test set is the same for every run, and a prepared corpus for every host.
+    """
+    rng = np.random.default_rng(np.frombuffer(text.encode(errors="replace"), np.uint8))
+    alphabet = [letter for letter in text if letter.isalpha()]
+    letters, damaged = list(reversed(text)), []  # the next one last: taking it costs the same
+    while letters:
+        letter = letters.pop()
+        if not letter.isalpha() or rng.integers(LETTERS_PER_ERROR):
+            damaged.append(letter)
+            continue
+        match rng.integers(4):
+            case 0 if letters and letters[-1].isalpha():
+                damaged += [letters.pop(), letter]
+            case 1:
+                damaged += [letter, letter]
+            case 2:
+                damaged.append(alphabet[rng.integers(len(alphabet))])
+    return "".join(damaged)
 
 
-def _load_embedded(split: str, source: str, target: str) -> Pairs:
-    """Returns the pairs of a split; raises ValueError if there is no such one."""
-    _check_embedded(source, target)
-    rows = [line.split("\t") for line in read_text(EMBEDDED).lines]
-    splits = list(dict.fromkeys(row[0] for row in rows))
-    if split not in splits:
-        raise ValueError(f"The embedded corpus has the splits {', '.join(splits)}, not '{split}'.")
-    first, second = EMBEDDED_COLUMNS[source], EMBEDDED_COLUMNS[target]
-    return [(row[first], row[second]) for row in rows if row[0] == split]
+def remove_accents(text: str) -> str:
+    """Returns the text without the marks on its letters: "Müßig am Café" -> "Mußig am Cafe"."""
+    letters = unicodedata.normalize("NFD", text)
+    bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return unicodedata.normalize("NFC", bare)
+
+
+NOISES: dict[str, Callable[[str], str]] = {"misspell": misspell, "remove_accents": remove_accents}

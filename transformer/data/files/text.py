@@ -1,6 +1,7 @@
-"""Reads text files and streams line by line; bad lines are repaired and counted.
+"""Text files, read line by line, and the splits of a corpus that a folder of them holds.
 
-A line ends at "\\n" and nowhere else. Files may end in .gz or .xz and lie on gs://.
+A line ends at "\\n" and nowhere else; bad lines are repaired and counted. Files may end in .gz or
+.xz and lie on gs://.
 """
 
 import gzip
@@ -14,7 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 from etils import epath
 
@@ -24,6 +25,7 @@ from transformer.files.storage import PathLike
 
 OPENERS = {"": None, ".gz": gzip.open, ".xz": lzma.open}
 VALIDATION = ("validation", "val", "valid", "dev")  # names of one split
+SPLIT = re.compile(r"([^\[\]]+)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?")
 LONGEST_LINE = 2**20  # bytes that are kept of a line
 NOT_UTF8 = "lines that are not UTF-8, bytes replaced"
 TOO_LONG = "lines longer than 1 MiB, cut there"
@@ -34,14 +36,17 @@ BinaryFile = IO[bytes] | io.BufferedIOBase
 READ_ERRORS = OSError, EOFError, lzma.LZMAError, zlib.error
 
 
-class Repairs(dict[tuple[str, str], list[int]]):
-    """How many lines were repaired: {(file, fault): [number, number of the first line, …]}."""
+# ---- lines
+
+
+class Repairs(dict[str, list[int]]):
+    """How many lines were repaired: {"FAULT (FILE": [number, number of the first line, …]}."""
 
     def count(self, file: str, fault: str, line: int) -> None:
         """Counts the line of this number."""
-        self.add({(file, fault): [1, line]})
+        self.add({f"{fault} ({file}": [1, line]})
 
-    def add(self, later: Mapping[tuple[str, str], Sequence[int]]) -> None:
+    def add(self, later: Mapping[str, Sequence[int]]) -> None:
         """Adds the repairs of later lines."""
         for key, (more, *lines) in later.items():
             number, *first = self.get(key, [0])
@@ -49,11 +54,12 @@ class Repairs(dict[tuple[str, str], list[int]]):
 
     def named(self) -> Counter[str]:
         """Returns the number of repaired lines by fault, file and numbers of the first."""
-        found = Counter[str]()
-        for (file, fault), (number, *lines) in self.items():
-            shown = ", ".join(map(str, lines)) + (", …" if number > len(lines) else "")
-            found[f"{fault} ({file} line {shown})"] = number
-        return found
+        return Counter(
+            {
+                f"{key} line {', '.join(map(str, lines))}{', …' * (number > len(lines))})": number
+                for key, (number, *lines) in self.items()
+            }
+        )
 
 
 class Lines:
@@ -189,6 +195,53 @@ def count_lines(path: PathLike) -> int | None:
     return count + (last != b"\n")
 
 
+# ---- splits
+
+
+class Split(NamedTuple):
+    """A split, and the part of it from one share of its items to another."""
+
+    name: str
+    start: float
+    stop: float
+
+
+def parse_split(text: str) -> Split:
+    """Parses the name of a split, which may be a part of one, as TFDS writes it.
+
+    Raises ValueError if it is none, or an empty part.
+
+    >>> parse_split("train[:90%]")
+    Split(name='train', start=0.0, stop=0.9)
+    """
+    match = SPLIT.fullmatch(text)
+    start, stop = (int(match[i] or whole) for i, whole in ((2, 0), (3, 100))) if match else (1, 0)
+    if match is None or not start < stop <= 100:
+        raise ValueError(
+            f"A split is NAME, or a part of it as NAME[:90%] or NAME[90%:], not '{text}'."
+        )
+    return Split(match[1], start / 100, stop / 100)
+
+
+def part_of(items: Any, start: float, stop: float) -> Any:
+    """Returns the items of a list, text or array from one share of their number to another.
+
+    >>> part_of("abcdefghij", 0.1, 0.9)
+    'bcdefghi'
+    """
+    first, end = (round(100 * share) * len(items) // 100 for share in (start, stop))
+    return items[first:end]
+
+
+def folder_name(split: str) -> str:
+    """Returns a name that a folder can have.
+
+    >>> folder_name("train[:90%]"), folder_name("train[90%:]")
+    ('train_0_90_', 'train_90_')
+    """
+    return re.sub(r"[^\w.-]+", "_", split.replace("[:", "[0%:"))
+
+
 def name_in_folder(folder: epath.Path, split: str) -> str:
     """Returns the name that the files of a split have in a folder: `split`, or a usual synonym.
 
@@ -196,8 +249,8 @@ def name_in_folder(folder: epath.Path, split: str) -> str:
     asked for counts if there is any file of it, and is returned if there is none of any.
     """
     if split in VALIDATION and folder.is_dir():
-        found = {re.split(r"\.|-\d", path.name)[0] for path in folder.iterdir()}
-        return next((name for name in (split, *VALIDATION) if name in found), split)
+        stems = {re.split(r"\.|-\d", path.name)[0] for path in folder.iterdir()}
+        return next((name for name in (split, *VALIDATION) if name in stems), split)
     return split
 
 

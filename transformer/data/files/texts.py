@@ -10,14 +10,11 @@ with a label and a text.
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from etils import epath
-
 from transformer.config import DataConfig
-from transformer.data.files.splits import parse_split, part_of
-from transformer.data.files.text import Text, find_split, read_text
+from transformer.data.files.text import Text, find_split, parse_split, part_of, read_text
 from transformer.files.storage import locate
 
 TEXT_FEATURES = "text", "sentence"
@@ -44,15 +41,15 @@ def load_text_lines(config: DataConfig, split: str) -> Text:
 
 
 class LabelledTexts(NamedTuple):
-    """Sentences with their labels."""
+    """Sentences with their labels; problems: number of lines left out or repaired, by reason."""
 
     texts: list[str]
     labels: list[str]
-    problems: Counter[str]  # number of lines that were skipped or repaired, by reason
+    problems: Counter[str]
 
 
 def load_training_examples(config: DataConfig) -> LabelledTexts:
-    """Reads the training split and skips empty texts.
+    """Reads the training split and leaves out empty texts.
 
     Raises ValueError if it cannot be read, or if fewer than two classes are left.
     """
@@ -60,7 +57,7 @@ def load_training_examples(config: DataConfig) -> LabelledTexts:
     kept = [i for i, text in enumerate(texts) if text.strip()]
     if len(kept) < len(texts):
         problems["an empty text"] += len(texts) - len(kept)
-    classes = set(labels[i] for i in kept)
+    classes = {labels[i] for i in kept}
     if len(classes) < 2:
         raise ValueError(
             f"The split '{config.train_split}' of {config.corpus} must hold at least two classes, "
@@ -96,22 +93,20 @@ def _load(config: DataConfig, split: str) -> LabelledTexts:
         from transformer.data.tfds import load_labelled
 
         rows = load_labelled(config.corpus.removeprefix("tfds:"), split, TEXT_FEATURES)
-        texts = [text.decode() for text, _ in rows]
-        return LabelledTexts(texts, [label for _, label in rows], Counter())
+        return LabelledTexts(
+            [text.decode() for text, _ in rows], [row[1] for row in rows], Counter()
+        )
     name, start, stop = parse_split(split)
     path = find_split(locate(config.corpus), name, "tsv")
     lines, repairs = read_text(path)
-    rows = part_of(list(_split_rows(path, lines)), start, stop)
-    return LabelledTexts([text for _, text in rows], [label for label, _ in rows], repairs)
-
-
-def _split_rows(path: epath.Path, lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Yields (label, text) of each line."""
+    rows = []
     for number, line in enumerate(lines, 1):
         label, tab, text = line.partition("\t")
         if not tab or not label.strip():
             raise ValueError(f"{path} line {number} must be LABEL<tab>TEXT, not '{line[:60]}'.")
-        yield label.strip(), text
+        rows.append((text, label.strip()))
+    rows = part_of(rows, start, stop)
+    return LabelledTexts([text for text, _ in rows], [label for _, label in rows], repairs)
 
 
 def load_labelled_words(

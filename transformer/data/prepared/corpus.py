@@ -2,12 +2,16 @@
 
 header.json    what it was made of, how many parts it has, how many pairs were left out, the pairs
                that are held out; it is written last: without it the folder is no prepared corpus
-000000.arrow   the pairs of the first block of the text, as ids; and so on
+000000.arrow   the pairs of the first block of the text; and so on. Columns `source` and `target`
+               are their ids, lists of uint16, or of uint32 where the vocabulary is larger than
+               that. With data.drop_duplicates there are also hashes of each pair and its `index` in
+               the block. What else is known of the part is JSON in the metadata
 kept.arrow     with data.drop_duplicates, the indices of the pairs of each part that occur in no
                earlier place
 left_out.tsv   some of the pairs that were left out, by reason
 """
 
+import atexit
 import ctypes
 import functools
 import json
@@ -15,6 +19,7 @@ import mmap
 import os
 import pathlib
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,20 +29,24 @@ import pyarrow as pa
 from etils import epath
 
 from transformer.console import counted
-from transformer.data.corpora.blocks import Pairs
 from transformer.data.corpora.cleaning import LEFT_OUT
-from transformer.data.corpora.held_out import HELD_OUT, EvaluationSets, overlap_warning
-from transformer.data.prepared.cache import temporary_folder
+from transformer.data.corpora.held_out import HELD_OUT, EvaluationSets
+from transformer.data.corpora.pair_files import Pairs
 from transformer.data.rows.epoch_plan import CorpusPart
 from transformer.data.rows.ragged import Ragged
 from transformer.files import storage
 from transformer.files.parts import part_name
 from transformer.files.reading import TransientError, unreadable
 
-ARROW = "arrow"  # the ending of the files
-NOTES = b"notes"
+HEADER, KEPT, ARROW = "header.json", "kept.arrow", "arrow"
+SIDES = "source", "target"
+INDEX, NOTES = "index", b"notes"
+CHUNK = 2**24  # bytes that are copied at a time
 MADVISE = ctypes.CDLL(None).madvise
 MADVISE.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+
+
+# ---- a file
 
 
 class DamagedFileError(Exception):
@@ -98,10 +107,7 @@ class ArrowFile:
         MADVISE(self._content.address, self._content.size, mmap.MADV_DONTNEED)
 
 
-HEADER, KEPT = "header.json", "kept.arrow"
-SIDES = "source", "target"
-INDEX = "index"
-CHUNK = 2**24  # bytes that are copied at a time
+# ---- reading
 
 
 class SentencesOfParts(Ragged):
@@ -135,10 +141,10 @@ class SentencesOfParts(Ragged):
             if self._kept:
                 place = self._kept[part][place]
             sentences.append(ids[offsets[place] : offsets[place + 1]])
-        found = np.frombuffer(b"".join(sentences), self._type)
+        flat = np.frombuffer(b"".join(sentences), self._type)
         for part in np.unique(parts):
             self._parts[part].give_back()
-        return found, self.lengths[indices].astype(np.int64)
+        return flat, self.lengths[indices].astype(np.int64)
 
     def take(self, indices: np.ndarray) -> Ragged:
         return self.copy(indices)
@@ -148,8 +154,7 @@ class PreparedCorpus:
     """The training pairs of a run.
 
     source, target: their ids. held_out: the pairs that are held out for other splits. left_out:
-    number of repaired lines and of pairs that were left out, by reason. sample: the content of
-    left_out.tsv. header: as in the file.
+    number of repaired lines and of pairs that were left out, by reason. header: as in the file.
     """
 
     def __init__(self, folder: pathlib.Path, header: dict[str, Any]) -> None:
@@ -163,12 +168,11 @@ class PreparedCorpus:
         self.source, self.target = (SentencesOfParts(parts, side, kept) for side in SIDES)
         self.held_out: Pairs = [(source, target) for source, target in header["held_out"]]
         self.left_out = Counter[str](header["left_out"])
-        self.sample = (folder / LEFT_OUT).read_text(encoding="utf-8")
+        self.sample = (folder / LEFT_OUT).read_text(encoding="utf-8")  # the content of that file
 
     def parts(self, weights: Sequence[float]) -> list[CorpusPart]:
         """Returns the corpora that the pairs belong to. weights: of each, in the same order."""
-        sizes = self.header["pairs_of_corpora"]
-        return [CorpusPart(size, weight) for size, weight in zip(sizes, weights, strict=True)]
+        return list(map(CorpusPart, self.header["pairs_of_corpora"], weights))
 
     def overlap_with(self, evaluation: EvaluationSets) -> str:
         """Returns what to tell the user of the sentences of these sets that are in the text.
@@ -176,12 +180,19 @@ class PreparedCorpus:
         It is "" if there are none. They were counted when the corpus was prepared.
         """
         digest, overlap = self.header["overlap"] or ("", {})
-        if digest == evaluation.digest:
-            return overlap_warning(overlap)
-        return (
-            f"whether sentences of the validation and test sets are in the training text was not "
-            f"counted for these sets: remove {self.folder} to have the text prepared anew"
+        if digest != evaluation.digest:
+            return (
+                f"whether sentences of the validation and test sets are in the training text was "
+                f"not counted for these sets: remove {self.folder} to have it prepared anew"
+            )
+        splits = [
+            f"{n:,} of {total:,} pairs of {name}" for name, (n, total) in overlap.items() if n
+        ]
+        said = (
+            f"{' and '.join(splits)} have the source or the target of a pair that is trained on; "
+            f"--config.data.drop_overlap leaves such training pairs out"
         )
+        return said if splits else ""
 
     def save_notes(self, folder: epath.Path) -> None:
         """Copies left_out.tsv and held_out.json to a folder, if there are such pairs."""
@@ -189,11 +200,6 @@ class PreparedCorpus:
             storage.write_atomically(folder / HELD_OUT, json.dumps(self.held_out))
         if self.sample.count("\n") > 1:  # lines, the first of which is the header
             storage.write_atomically(folder / LEFT_OUT, self.sample)
-
-
-def part_files(folder: pathlib.Path, num_parts: int) -> list[pathlib.Path]:
-    """Returns the files of the parts, in order."""
-    return [folder / part_name(number, ARROW) for number in range(num_parts)]
 
 
 def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
@@ -220,15 +226,29 @@ def local_files(folder: epath.Path) -> pathlib.Path:
 
     Copies are removed at the end of the process.
     """
-    local = _local_folder(folder)
-    if storage.is_remote(folder):
-        missing = [file for file in folder.iterdir() if not (local / file.name).exists()]
-        for file in counted(missing, "copying the prepared corpus", len(missing)):
-            with file.open("rb") as source, storage.open_atomically(local / file.name) as copy:
-                shutil.copyfileobj(source, copy, CHUNK)
+    if not storage.is_remote(folder):
+        return pathlib.Path(folder)
+    local = _folder_of_copies(folder)
+    missing = [file for file in folder.iterdir() if not (local / file.name).exists()]
+    for file in counted(missing, "copying the prepared corpus", len(missing)):
+        with file.open("rb") as source, storage.open_atomically(local / file.name) as copy:
+            shutil.copyfileobj(source, copy, CHUNK)
     return local
 
 
+def temporary_folder() -> pathlib.Path:
+    """Makes a local folder for a corpus, which is removed at the end of the process."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="transformer-corpus-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 @functools.cache
-def _local_folder(folder: epath.Path) -> pathlib.Path:
-    return temporary_folder() if storage.is_remote(folder) else pathlib.Path(folder)
+def _folder_of_copies(folder: epath.Path) -> pathlib.Path:
+    """Returns where the files of this folder are copied to."""
+    return temporary_folder()
+
+
+def part_files(folder: pathlib.Path, num_parts: int) -> list[pathlib.Path]:
+    """Returns the files of the parts, in order."""
+    return [folder / part_name(number, ARROW) for number in range(num_parts)]

@@ -1,50 +1,55 @@
 """Opens the prepared corpus of a run's text, settings and vocabularies, made if need be.
 
-Any number of processes and machines may prepare the same corpus at once: each of its files has the
-same bytes whoever writes it, and appears as a whole.
+Corpora are in a folder that runs share. The same text, settings and vocabularies have the same name
+there, others another one. Any number of processes and machines may prepare the same corpus at once:
+each of its files has the same bytes whoever writes it, and appears as a whole.
 """
 
+import hashlib
 import json
 import os
 import time
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+import sentencepiece
 from etils import epath
 
-from transformer.config import Config
+from transformer.config import Config, DataConfig
 from transformer.console import format_seconds, say
-from transformer.data.corpora.blocks import PAIRS_OF_BLOCK
+from transformer.data.corpora import pair_files
 from transformer.data.corpora.cleaning import KeepPairs
-from transformer.data.corpora.corpora import Tags
+from transformer.data.corpora.corpora import Tags, parse_corpora
 from transformer.data.corpora.held_out import HELD_OUT, read_held_out
 from transformer.data.corpora.training_text import TrainingText
-from transformer.data.prepared.cache import (
-    Facts,
-    corpus_recipe,
-    entry_name,
-    make_private,
-    say_if_changed,
-    text_facts,
-    vocabulary_recipe,
+from transformer.data.prepared.corpus import (
+    HEADER,
+    DamagedFileError,
+    PreparedCorpus,
+    open_corpus,
+    temporary_folder,
 )
-from transformer.data.prepared.corpus import HEADER, DamagedFileError, PreparedCorpus, open_corpus
 from transformer.data.prepared.parts import WritePart, write_header
-from transformer.data.tokenizers.files import (
-    load_tokenizers,
-    save_tokenizers,
-    train_tokenizers,
-)
+from transformer.data.tokenizers.files import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.files import storage
 from transformer.files.parts import Parts
-from transformer.files.reading import TransientError, reason_of
+from transformer.files.reading import TransientError, reason_of, unreadable
 
+NAME = "prepared_corpora"
+FORMAT = 4  # of the files; another one is prepared anew
+FILTERS = "cache_key", "train_split", "source_language", "target_language", "held_out"
+FILTERS += "source_noise", "drop_identical", "drop_without_letters", "drop_wrong_script"
+FILTERS += ("drop_overlap",)
+OF_TOKENS = "row_length", "max_length_ratio", "drop_duplicates"
 PATIENCE = 60.0  # seconds without a new part of the others, after which a process does theirs
+LARGE = 50_000  # pairs of a corpus of whose preparation something is said
 MOST_PAIRS = 2_000_000  # that a vocabulary is learnt from
+OTHER_FOLDER = "name another folder with --config.data.cache"
+Facts = dict[str, Any]  # as they are written in JSON
 
 
 class Share(NamedTuple):
@@ -69,55 +74,94 @@ def training_corpus(
 
     cache: the folder of prepared corpora. tokenizers: those of the run; None: they are learnt from
     the text, unless `cache` has them. Raises ValueError if no pair is left of the text, or the
-    folder cannot be written; nothing is left there then. What a TransientError ends goes on from
+    folder cannot be written; no part is left there then. What a TransientError ends goes on from
     there at the next start.
     """
     facts, is_new = text_facts(text), tokenizers is None
-    folder = vocabulary_folder(config, cache, facts)
-    was_learnt = folder.exists()
-    try:
-        if tokenizers is None and config.tokenizer.model:
-            tokenizers = train_tokenizers(config.tokenizer, [])
-        elif tokenizers is None:
-            tokenizers = vocabularies(config, text, folder)
-        Tags(config.data).check(tokenizers[0])
-        return tokenizers, _open_or_prepare(text, cache, tokenizers, facts, share, is_new=is_new)
-    except TransientError:
-        raise
-    except ValueError:
-        if is_new and not was_learnt and not storage.is_remote(folder):
-            _remove(folder)
-        raise
-
-
-def _open_or_prepare(
-    text: TrainingText,
-    cache: epath.Path,
-    tokenizers: Sequence[Tokenizer],
-    facts: list[Facts],
-    share: Share,
-    *,
-    is_new: bool,
-) -> PreparedCorpus | None:
-    """Returns the corpus. facts: of the text. is_new: whether the vocabularies are those of now."""
+    if tokenizers is None and config.tokenizer.model:
+        tokenizers = train_tokenizers(config.tokenizer, [])
+    elif tokenizers is None:
+        folder = cache / _entry_name("vocabulary", vocabulary_recipe(config), facts)
+        tokenizers = _vocabularies(config, text, folder)
+    Tags(config.data).check(tokenizers[0])
     recipe = corpus_recipe(text.config, tokenizers)
-    folder = cache / entry_name("corpus", recipe, facts)
-    corpus, how = open_or_discard(folder), "was prepared before"
+    folder = cache / _entry_name("corpus", recipe, facts)
+    corpus, how = _open_or_discard(folder), "was prepared before"
     if corpus is None:
         if not is_new:
-            say_if_changed(folder)
+            _say_if_changed(folder)
         start = time.monotonic()
-        made_of = {"recipe": recipe, "text": facts}
-        corpus = Preparation(folder, text, tokenizers, made_of, share).run()
+        corpus = _prepare(folder, text, tokenizers, {"recipe": recipe, "text": facts}, share)
         how = f"prepared in {format_seconds(time.monotonic() - start)}"
-    if corpus is not None and len(corpus.source) > PAIRS_OF_BLOCK:
-        sides, pairs = (corpus.source, corpus.target), len(corpus.source)
-        tokens = sum(int(side.lengths.sum(dtype=np.int64)) for side in sides)
-        say(f"corpus of {pairs:,} pairs, {tokens:,} tokens, {how}: {folder}")
-    return corpus
+    if corpus is not None and len(corpus.source) > LARGE:
+        tokens = sum(int(s.lengths.sum(dtype=np.int64)) for s in (corpus.source, corpus.target))
+        say(f"corpus of {len(corpus.source):,} pairs, {tokens:,} tokens, {how}: {folder}")
+    return tokenizers, corpus
 
 
-def open_or_discard(folder: epath.Path) -> PreparedCorpus | None:
+def _prepare(
+    folder: epath.Path,
+    text: TrainingText,
+    tokenizers: Sequence[Tokenizer],
+    made_of: Facts,
+    share: Share,
+) -> PreparedCorpus | None:
+    """Returns the corpus when all parts are there; None if others have parts left to write."""
+    parts, corpus = Parts(folder), None
+    keep = KeepPairs(text.config, text.held_out, text.evaluation)
+    files = tuple((tokenizer.suffix, tokenizer.to_bytes()) for tokenizer in tokenizers)
+    write_part = WritePart(keep, files, str(folder))
+    try:
+        make_private(folder.parent, folder.name)
+        while corpus is None:  # again where a part is found to be damaged
+            if not _write_parts(parts, text, write_part, share):
+                return None
+            try:
+                write_header(folder, text, made_of)
+            except DamagedFileError as damage:
+                _discard(folder, damage)
+            else:
+                parts.remove_unfinished()
+                corpus = _open_or_discard(folder)
+        return corpus
+    except TransientError:  # the parts that are missing are written by the next start
+        raise
+    except ValueError:  # the text is wrong: once it is mended, these parts are of no use
+        _remove(folder)
+        raise
+    except OSError as error:
+        if (corpus := _open_or_discard(folder)) is not None:  # others were sooner
+            return corpus
+        _remove(folder)
+        raise ValueError(
+            f"The prepared corpus cannot be written to {folder} ({reason_of(error)}), and no part "
+            f"of it is left there: {OTHER_FOLDER}."
+        ) from None
+
+
+def _write_parts(parts: Parts, text: TrainingText, write_part: WritePart, share: Share) -> bool:
+    """Writes the parts of this process's share and sees to the others; whether all are there."""
+
+    def write_missing(index: int, count: int) -> None:
+        done = parts.finished()
+        for _ in text.each(
+            write_part,
+            "preparing the corpus",
+            lambda block: block.number % count == index and block.number not in done,
+            count,
+        ):
+            pass
+
+    write_missing(share.index, share.count)
+    everything = set(range(text.num_blocks))
+    if share.waits:
+        if parts.wait_for(everything, PATIENCE, "waiting for the other hosts' parts"):
+            write_missing(0, 1)
+        return True
+    return everything <= parts.finished().keys()
+
+
+def _open_or_discard(folder: epath.Path) -> PreparedCorpus | None:
     """Opens a prepared corpus; a file that is damaged is said to be, and prepared anew.
 
     Raises TransientError for a corpus that cannot be read at the moment, or not copied from gs://.
@@ -129,8 +173,8 @@ def open_or_discard(folder: epath.Path) -> PreparedCorpus | None:
         return None
     except OSError as error:
         raise TransientError(
-            f"The prepared corpus {folder} cannot be opened ({reason_of(error)}): try "
-            f"again, or name another folder with --config.data.cache."
+            f"The prepared corpus {folder} cannot be opened ({reason_of(error)}): try again, or "
+            f"{OTHER_FOLDER}."
         ) from None
 
 
@@ -142,86 +186,6 @@ def _discard(folder: epath.Path, damage: DamagedFileError) -> None:
             path.unlink(missing_ok=True)
 
 
-class Preparation:
-    """The preparation of a corpus in `folder`, by this process and perhaps others."""
-
-    def __init__(
-        self,
-        folder: epath.Path,
-        text: TrainingText,
-        tokenizers: Sequence[Tokenizer],
-        made_of: Facts,
-        share: Share,
-    ) -> None:
-        self.folder, self.parts = folder, Parts(folder)
-        self.text, self.made_of, self.share = text, made_of, share
-        files = tuple((tokenizer.suffix, tokenizer.to_bytes()) for tokenizer in tokenizers)
-        keep = KeepPairs(text.config, text.held_out, text.evaluation)
-        self.write_part = WritePart(keep, files, str(folder))
-        self._tokenizers = tokenizers
-
-    def run(self) -> PreparedCorpus | None:
-        """Returns the corpus when all parts are there; None if others have parts left to write."""
-        try:
-            make_private(self.folder.parent, self.folder.name)
-            corpus = None
-            while corpus is None:
-                if (num_parts := self._write_parts()) is None:
-                    return None
-                corpus = self._finish(num_parts)
-            return corpus
-        except TransientError:  # the parts that are missing are written by the next start
-            raise
-        except ValueError:  # the text is wrong: once it is mended, these parts are of no use
-            _remove(self.folder)
-            raise
-        except OSError as error:
-            if (corpus := open_or_discard(self.folder)) is not None:  # others were sooner
-                return corpus
-            _remove(self.folder)
-            raise ValueError(
-                f"The prepared corpus cannot be written to {self.folder} "
-                f"({reason_of(error)}); nothing is left of it there. Name another folder "
-                f"with --config.data.cache."
-            ) from None
-
-    def _write_parts(self) -> int | None:
-        """Writes the parts of this process's share and sees to the others; None if some are left.
-
-        Returns the number of parts.
-        """
-        index, count, waits = self.share
-        self._write_missing(count, index)
-        everything = set(range(self.text.num_blocks))
-        if everything - self.parts.finished().keys() and not waits:
-            return None
-        if self.parts.wait_for(everything, PATIENCE, "waiting for the other hosts' parts"):
-            self._write_missing()
-        return len(everything)
-
-    def _write_missing(self, count: int = 1, index: int = 0) -> None:
-        """Writes the parts that are missing, of those with number % count == index."""
-        done = self.parts.finished()
-        blocks = self.text.each(
-            self.write_part,
-            "preparing the corpus",
-            lambda block: block.number % count == index and block.number not in done,
-            count,
-        )
-        for _ in blocks:
-            pass
-
-    def _finish(self, num_parts: int) -> PreparedCorpus | None:
-        """Writes all files but the parts, the header last; None if a part has to be redone."""
-        try:
-            write_header(self.folder, num_parts, self.text, self.made_of, self._tokenizers)
-        except DamagedFileError as damage:
-            _discard(self.folder, damage)
-            return None
-        self.parts.remove_unfinished()
-        return open_or_discard(self.folder)
-
-
 def _remove(folder: epath.Path) -> None:
     """Removes a folder of the cache, and the cache if that is empty then."""
     Parts(folder).remove()
@@ -229,12 +193,10 @@ def _remove(folder: epath.Path) -> None:
         os.rmdir(folder.parent)
 
 
-def vocabulary_folder(config: Config, cache: epath.Path, facts: list[Facts]) -> epath.Path:
-    """Returns the folder of the vocabularies that a new run learns. facts: of its text."""
-    return cache / entry_name("vocabulary", vocabulary_recipe(config), facts)
+# ---- the vocabularies
 
 
-def vocabularies(
+def _vocabularies(
     config: Config, text: TrainingText, folder: epath.Path
 ) -> tuple[Tokenizer, Tokenizer]:
     """Returns the (source, target) tokenizers of a new run: those kept in `folder`, or learnt now.
@@ -250,7 +212,7 @@ def vocabularies(
             raise
         except ValueError as error:
             raise ValueError(f"{error} Without {folder} the vocabulary is learnt again.") from None
-    say_if_changed(folder)
+    _say_if_changed(folder)
     sample = text.sample(MOST_PAIRS)
     tokenizers = train_tokenizers(config.tokenizer, sample, Tags(config.data).all)
     try:
@@ -259,8 +221,120 @@ def vocabularies(
         save_tokenizers(folder, *tokenizers, writer)
         storage.write_atomically(folder / HELD_OUT, json.dumps(text.held_out), writer)
     except OSError as error:
+        _remove(folder)
         raise ValueError(
-            f"The vocabulary cannot be written to {folder} ({reason_of(error)}). Name another "
-            f"folder with --config.data.cache."
+            f"The vocabulary cannot be written to {folder} ({reason_of(error)}): {OTHER_FOLDER}."
         ) from None
     return tokenizers
+
+
+# ---- the folder of prepared corpora, and the names in it
+
+
+def cache_folder(data: DataConfig, workdir: storage.PathLike) -> epath.Path:
+    """Returns the folder of prepared corpora, which may have to be made (`make_private`).
+
+    It is `data.cache`, by default `prepared_corpora` beside the work directory. Where nothing can
+    be written there, it is a temporary one, and that is said. Raises ValueError if `data.cache`
+    cannot be written.
+    """
+    beside = storage.absolute(workdir).parent / NAME
+    folder = storage.absolute(storage.locate(data.cache)) if data.cache else beside
+    if storage.is_remote(folder):
+        return folder
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if existing.is_dir() and os.access(existing, os.W_OK):
+        return folder
+    if data.cache:
+        raise ValueError(
+            f"Nothing can be written to {existing}, where data.cache={data.cache} would be: name "
+            f"another folder."
+        )
+    say(
+        f"nothing can be written to {existing}, so that the next start prepares the corpus again; "
+        f"{OTHER_FOLDER}"
+    )
+    return epath.Path(temporary_folder())
+
+
+def make_private(cache: epath.Path, name: str) -> None:
+    """Makes the folder of prepared corpora and one in it, which only the owner may read.
+
+    An object store has no folders. Raises OSError.
+    """
+    if not storage.is_remote(cache):
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (cache, cache / name):
+            folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def text_facts(text: TrainingText) -> list[Facts]:
+    """Returns what tells whether the text has changed, of each of its files.
+
+    It is path, size and time of the last change, or with `data.cache_key=hash` size and hash. With
+    `data.drop_overlap`, a hash of the evaluation sets comes last.
+    """
+    by_hash = text.config.cache_key == "hash"
+    facts = [_file_facts(file, by_hash=by_hash) for files in text.files for file in files]
+    return [*facts, {"evaluation": text.evaluation.digest}] if text.config.drop_overlap else facts
+
+
+def _file_facts(file: epath.Path, *, by_hash: bool) -> Facts:
+    try:
+        if by_hash:
+            with file.open("rb") as opened:
+                digest = hashlib.file_digest(cast(Any, opened), "blake2b").hexdigest()
+            return {"name": file.name, "bytes": file.stat().length, "blake2b": digest}
+        if storage.is_remote(file):
+            status = file.stat()
+            return {"path": str(file), "bytes": status.length, "modified": status.mtime}
+        local = os.stat(file)
+        path = str(storage.absolute(file))
+        return {"path": path, "bytes": local.st_size, "modified": local.st_mtime_ns}
+    except OSError as error:
+        raise unreadable(str(file), error) from None
+
+
+def vocabulary_recipe(config: Config) -> Facts:
+    """Returns what the vocabularies of a new run follow from, besides the text."""
+    return {"tokenizer": vars(config.tokenizer), **_text_recipe(config.data, FILTERS)}
+
+
+def corpus_recipe(data: DataConfig, tokenizers: Sequence[Tokenizer]) -> Facts:
+    """Returns what the ids of a corpus follow from, besides the text."""
+    digests = [hashlib.sha256(tokenizer.to_bytes()).hexdigest() for tokenizer in tokenizers]
+    return {"tokenizers": digests, **_text_recipe(data, FILTERS + OF_TOKENS)}
+
+
+def _text_recipe(data: DataConfig, settings: Sequence[str]) -> Facts:
+    corpora = parse_corpora(data.corpus)
+    return {
+        "format": FORMAT,
+        "sentencepiece": sentencepiece.__version__,
+        "pairs_of_part": pair_files.PAIRS_OF_BLOCK,  # a stopped preparation must go on alike
+        "corpora": [(corpus.name.rstrip("/").rpartition("/")[2], corpus.tag) for corpus in corpora],
+        "settings": {name: getattr(data, name) for name in settings},
+    }
+
+
+def _entry_name(kind: str, recipe: Facts, text: list[Facts]) -> str:
+    """Returns the name of the folder for these facts, as "corpus-0123456789ab-ba9876543210".
+
+    Two that differ behind the last hyphen alone are of the same corpora, whose text has changed.
+    """
+    facts = (json.dumps(facts, sort_keys=True).encode() for facts in (recipe, text))
+    return "-".join([kind, *(hashlib.sha256(fact).hexdigest()[:12] for fact in facts)])
+
+
+def _say_if_changed(folder: epath.Path) -> None:
+    """Says so if the same corpora were prepared here before their text changed.
+
+    folder: what is about to be made; its name is of `_entry_name`.
+    """
+    same_but_text = folder.name.rpartition("-")[0] + "-"
+    names = {other.name for other in folder.parent.iterdir()} if folder.parent.exists() else set()
+    if any(name.startswith(same_but_text) for name in names - {folder.name}):
+        say(
+            f"the text has changed since it was prepared in {folder.parent}, or another corpus has "
+            f"its name: it is prepared anew"
+        )

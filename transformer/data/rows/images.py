@@ -14,8 +14,7 @@ import numpy as np
 from etils import epath
 
 from transformer.config import DataConfig
-from transformer.data.files.splits import parse_split, part_of
-from transformer.data.files.text import find_split
+from transformer.data.files.text import find_split, parse_split, part_of
 from transformer.files.storage import locate
 
 NPZ_ERRORS = KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error

@@ -18,7 +18,7 @@ from transformer.files.reading import TransientError, read_file
 from transformer.files.storage import PathLike, locate, write_atomically
 from transformer.workdir import WorkDir
 
-PAIR = {"source_tokenizer", "target_tokenizer"}
+SHARED, PAIR = ["tokenizer"], ["source_tokenizer", "target_tokenizer"]  # names of files
 READERS: dict[str, Callable[[bytes], Tokenizer]] = {
     SentencePieceTokenizer.suffix: SentencePieceTokenizer,
     PiecesTokenizer.suffix: PiecesTokenizer.from_bytes,
@@ -33,30 +33,31 @@ def train_tokenizers(
 ) -> tuple[Tokenizer, Tokenizer]:
     """Returns the (source, target) tokenizers of the training text; the same object if shared.
 
-    tags: of the sources, each to be a piece of its own.
-    Raises ValueError if the text allows no such vocabulary, or if `config.model` cannot be read.
+    tags: of the sources, each to be a piece of its own. Raises as `train_tokenizer`.
     """
-    if config.model:
-        tokenizer = _load(locate(config.model), SentencePieceTokenizer)
-        return tokenizer, tokenizer
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-    if config.shared:
-        tokenizer = _train(config, config.kind, sources + targets, tags)
+    if config.shared or config.model:
+        tokenizer = train_tokenizer(config, sources + targets, tags=tags)
         return tokenizer, tokenizer
     source_kind, target_kind = config.kinds
-    return _train(config, source_kind, sources, tags), _train(config, target_kind, targets)
+    return (
+        train_tokenizer(config, sources, source_kind, tags),
+        train_tokenizer(config, targets, target_kind),
+    )
 
 
-def train_tokenizer(config: TokenizerConfig, sentences: Sequence[str]) -> Tokenizer:
-    """Returns the tokenizer of a text in one language; raises ValueError as `train_tokenizers`."""
-    if config.model:
-        return _load(locate(config.model), SentencePieceTokenizer)
-    return _train(config, config.kind, sentences)
-
-
-def _train(
-    config: TokenizerConfig, kind: str, sentences: Sequence[str], tags: Sequence[str] = ()
+def train_tokenizer(
+    config: TokenizerConfig, sentences: Sequence[str], kind: str = "", tags: Sequence[str] = ()
 ) -> Tokenizer:
+    """Returns the tokenizer of a text in one language, or reads that of `config.model`.
+
+    kind: "" for `config.kind`. Raises ValueError if the text allows no such vocabulary, or if the
+    file cannot be read.
+    """
+    if config.model:
+        path = locate(config.model)
+        return _parse(read_file(path, f"The tokenizer {path}"), SentencePieceTokenizer, path)
+    kind = kind or config.kind
     if kind == "imported":
         raise ValueError(
             "tokenizer.kind=imported is the tokenizer of an imported model and cannot be trained: "
@@ -79,12 +80,9 @@ def save_tokenizers(
 
     writer: as of `open_atomically`.
     """
-    if source is target:
-        tokenizers = {"tokenizer": source}
-    else:
-        tokenizers = {"source_tokenizer": source, "target_tokenizer": target}
-    contents = {f"{name}{of.suffix}": of.to_bytes() for name, of in tokenizers.items()}
-    for path in _files(folder).values():
+    named = zip(SHARED if source is target else PAIR, (source, target), strict=False)
+    contents = {f"{name}{tokenizer.suffix}": tokenizer.to_bytes() for name, tokenizer in named}
+    for path in _files(folder):
         if path.name not in contents:  # left by a run that never began
             path.unlink(missing_ok=True)
     for name, content in contents.items():
@@ -92,13 +90,9 @@ def save_tokenizers(
 
 
 def load_tokenizers(folder: PathLike) -> tuple[Tokenizer, Tokenizer]:
-    """Reads the (source, target) tokenizers of a work directory.
-
-    Raises ValueError if one is missing or damaged.
-    """
-    return parse_tokenizers(
-        {p.name: read_file(p, f"The tokenizer {p}") for p in _files(folder).values()}, folder
-    )
+    """Reads the (source, target) tokenizers of a work directory; raises as `parse_tokenizers`."""
+    contents = {path.name: read_file(path, f"The tokenizer {path}") for path in _files(folder)}
+    return parse_tokenizers(contents, folder)
 
 
 def parse_tokenizers(
@@ -108,18 +102,17 @@ def parse_tokenizers(
 
     folder: where they are, for messages. Raises ValueError if one is missing or damaged.
     """
-    names = {PurePath(name).stem: name for name in contents if _is_tokenizer(PurePath(name))}
-    if "tokenizer" not in names and not names.keys() >= PAIR:
+    paths = {path.stem: path for path in map(epath.Path(folder).joinpath, contents)}
+    paths = {stem: path for stem, path in paths.items() if _is_tokenizer(path)}
+    stems = SHARED if SHARED[0] in paths else PAIR
+    if not paths.keys() >= {*stems}:
         raise ValueError(
             f"{folder} holds no tokenizer: neither tokenizer{', tokenizer'.join(READERS)} nor "
             f"a source_ and a target_tokenizer."
         )
-    chosen = [names[stem] for stem in (["tokenizer"] if "tokenizer" in names else sorted(PAIR))]
-    found = [
-        _parse(contents[name], READERS[PurePath(name).suffix], epath.Path(folder) / name)
-        for name in chosen
-    ]
-    return found[0], found[-1]
+    chosen = [paths[stem] for stem in stems]
+    tokenizers = [_parse(contents[path.name], READERS[path.suffix], path) for path in chosen]
+    return tokenizers[0], tokenizers[-1]
 
 
 def vocabulary_of(workdir: WorkDir, init_from: str) -> WorkDir | None:
@@ -132,25 +125,18 @@ def vocabulary_of(workdir: WorkDir, init_from: str) -> WorkDir | None:
     return WorkDir(init_from) if init_from else None
 
 
-def _files(folder: PathLike) -> dict[str, epath.Path]:
-    """Returns the tokenizer files of a folder by their names without suffix."""
+def _files(folder: PathLike) -> list[epath.Path]:
     folder = epath.Path(folder)
-    files = folder.iterdir() if folder.is_dir() else ()
-    return {path.stem: path for path in files if _is_tokenizer(path)}
+    return [*filter(_is_tokenizer, folder.iterdir())] if folder.is_dir() else []
 
 
 def _is_tokenizer(path: PurePath) -> bool:
-    return path.stem.endswith("tokenizer") and path.suffix in READERS
-
-
-def _load(path: epath.Path, parse: Callable[[bytes], Tokenizer]) -> Tokenizer:
-    return _parse(read_file(path, f"The tokenizer {path}"), parse, path)
+    return path.stem in (*SHARED, *PAIR) and path.suffix in READERS
 
 
 def _parse(data: bytes, parse: Callable[[bytes], Tokenizer], path: epath.Path) -> Tokenizer:
     try:
         return parse(data)
-    except TransientError as error:  # a library is not installed
-        raise TransientError(f"{path}: {error}") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    except ValueError as error:  # a TransientError if a library is not installed
+        kind = TransientError if isinstance(error, TransientError) else ValueError
+        raise kind(f"{path}: {error}") from None

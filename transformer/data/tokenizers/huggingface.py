@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from transformer.data.files.text import SURROGATE
-from transformer.data.tokenizers.sentencepiece import Tokenizer, check_texts
+from transformer.data.tokenizers.sentencepiece import UNKNOWN, Tokenizer, check_texts
 from transformer.optional_libraries import require
 from transformer.special_tokens import NUM_SPECIAL, OWN_IDS, SPECIAL_NAMES, SpecialIds
 
 END = "<|endoftext|>"  # of GPT-2
-NUM_BYTES = 256
+FEWEST = 256 + NUM_SPECIAL  # tokens of byte-level BPE: every byte is one
 IDS = "special_ids"  # in our files, which are those of the library but for this
 
 
@@ -58,16 +58,13 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences, "encode")
-        texts = [SURROGATE.sub("\ufffd", sentence) for sentence in sentences]
+        texts = [SURROGATE.sub(UNKNOWN, sentence) for sentence in sentences]
         encoded = self._tokenizer.encode_batch(texts, add_special_tokens=False)
         return [[*self._start, *text.ids, self.special.eos] for text in encoded]
 
     def decode(self, ids: Iterable[int]) -> str:
         ids = [i for i in self.without_control(ids) if i != self.special.mask]
         return self._tokenizer.decode(ids, skip_special_tokens=False)
-
-    def join_pieces(self, text: str) -> str:
-        return text
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         return [self._tokenizer.id_to_token(int(i)) for i in ids]
@@ -92,10 +89,9 @@ def train_byte_level(texts: Sequence[str], vocab_size: int) -> HuggingFaceTokeni
 
     Raises ValueError if the bytes alone are more, or if `tokenizers` is not installed.
     """
-    fewest = NUM_BYTES + NUM_SPECIAL
-    if vocab_size < fewest:
+    if vocab_size < FEWEST:
         raise ValueError(
-            f"tokenizer.vocab_size ({vocab_size}) must be at least {fewest} with "
+            f"tokenizer.vocab_size ({vocab_size}) must be at least {FEWEST} with "
             f"tokenizer.kind=byte_level: every byte is a token."
         )
     library = require("tokenizers")

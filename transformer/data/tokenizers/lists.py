@@ -9,11 +9,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from transformer.data.files.text import SURROGATE
-from transformer.data.tokenizers.sentencepiece import Tokenizer, check_texts, read_sentencepiece
+from transformer.data.tokenizers.sentencepiece import (
+    NO_TEXT,
+    UNKNOWN,
+    Tokenizer,
+    check_texts,
+    read_sentencepiece,
+)
 from transformer.special_tokens import OWN_IDS, SPECIAL_NAMES, SpecialIds
 
-NO_TEXT = "A tokenizer cannot be trained: the corpus holds no text."
-UNKNOWN = "\ufffd"
 # As Marian (>>de<<), M2M100 (__de__), and NLLB and mBART (deu_Latn, de_DE) write a language.
 LANGUAGE = re.compile(r">>.+?<<|__[a-z]+__|[a-z]{2,3}_[A-Z][A-Za-z]+")
 # A row of the table that stands for no text.
@@ -22,8 +26,6 @@ CONTROL = re.compile(r"</?s>|<pad>|<mask>|<unused \d+>")
 
 class ListTokenizer(Tokenizer):
     """A list of pieces, whose places in it are their ids. A subclass splits text and joins it."""
-
-    line_breaks_are_text = False
 
     def __init__(self, pieces: Iterable[str], special: SpecialIds = OWN_IDS) -> None:
         """Takes the piece of each id. Raises ValueError if there is none, or one of them twice."""
@@ -49,9 +51,6 @@ class ListTokenizer(Tokenizer):
     def _split(self, sentences: Sequence[str]) -> Iterable[Iterable[str]]:
         """Returns the pieces of each sentence."""
         raise NotImplementedError
-
-    def join_pieces(self, text: str) -> str:
-        return text
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         return [self._pieces[i] for i in ids]
@@ -87,7 +86,7 @@ class CharacterTokenizer(ListTokenizer):
     def from_bytes(cls, data: bytes) -> Self:
         """Reads what `to_bytes` wrote; raises ValueError for anything else."""
         characters = _parse_json(data)
-        if not _are_strings(characters) or any(len(character) != 1 for character in characters):
+        if not _are_strings(characters) or {*map(len, characters)} != {1}:
             raise ValueError("This is not a list of characters; restore the file or train it anew.")
         return cls(characters)
 
@@ -173,34 +172,25 @@ class PieceListTokenizer(ListTokenizer):
                 f"with another language."
             )
         # As Hugging Face does: a text shows a Marian language, which is no control token there.
-        self._hidden = {
-            i
-            for piece, i in self._ids.items()
-            if self._spells_no_text(piece) and not piece.startswith(">>")
-        }
-
-    def _spells_no_text(self, piece: str) -> bool:
-        is_special = LANGUAGE.fullmatch(piece) or CONTROL.fullmatch(piece)
-        unknown = self._processor.unk_id()
-        return bool(is_special) and self._processor.piece_to_id(piece) == unknown
+        known, unknown = self._processor.piece_to_id, self._processor.unk_id()
+        names = [p for p in self._ids if LANGUAGE.fullmatch(p) or CONTROL.fullmatch(p)]
+        hidden = [p for p in names if known(p) == unknown and not p.startswith(">>")]
+        self._hidden = {special.unk, *map(self._ids.__getitem__, hidden)}
 
     def _split(self, sentences: Sequence[str]) -> Iterable[Iterable[str]]:
         starts, texts = [], []
         for sentence in sentences:
-            text = SURROGATE.sub(UNKNOWN, sentence)
+            text, start = SURROGATE.sub(UNKNOWN, sentence), self.first
             language = LANGUAGE.match(text)
             if language and language[0] in self._ids:
-                starts.append([language[0]])
-                texts.append(text[language.end() :])
-            else:
-                starts.append(self.first)
-                texts.append(text)
+                text, start = text[language.end() :], [language[0]]
+            starts.append(start)
+            texts.append(text)
         return map(operator.add, starts, self._processor.encode(texts, out_type=str))
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the text of the ids before the first EOS, without control ids and languages."""
-        hidden = {self.special.unk, *self._hidden}
-        pieces = self.pieces(i for i in self.without_control(ids) if i not in hidden)
+        pieces = self.pieces(i for i in self.without_control(ids) if i not in self._hidden)
         # The model leaves "▁" in pieces that it does not know: those of the other language.
         text = self._processor.decode_pieces(pieces)
         return text.replace("▁", " ").replace("\n", " ").replace("\r", " ").strip()
@@ -208,8 +198,8 @@ class PieceListTokenizer(ListTokenizer):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Reads what `to_bytes` wrote; raises ValueError for anything else."""
-        content = _parse_json(data)
         try:
+            content = _parse_json(data)
             model = base64.b64decode(content["model"], validate=True)
             pieces, first = content["pieces"], content["first"]
             special = SpecialIds(*map(int, content.get("special", OWN_IDS)))

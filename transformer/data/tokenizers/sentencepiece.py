@@ -1,14 +1,14 @@
 """What a tokenizer does, and the default one: SentencePiece BPE, trained on the corpus.
 
 Every sentence ends with EOS. No text can produce a control id of `special` but UNK.
-Other tokenizers: `list_tokenizers`, and `huggingface_tokenizer`.
+Other tokenizers: `lists`, and `huggingface`.
 """
 
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Protocol, Self, cast
+from typing import Any, Protocol, Self
 
 import numpy as np
 import sentencepiece
@@ -20,13 +20,15 @@ from transformer.special_tokens import NUM_SPECIAL, OWN_IDS, SpecialIds
 LONGEST_LINE = 16_384  # bytes of a line that a vocabulary is learnt from
 MOST_WORDS = 2**18  # that are remembered: the first, among which are the frequent ones
 LONGEST_WORD = 32  # characters of a word that is remembered: Japanese has no spaces
+UNKNOWN = "\ufffd"  # what stands in texts for a character that cannot be told
+NO_TEXT = "A tokenizer cannot be trained: the corpus holds no text."
 
 
 class Tokenizer(Protocol):
     """Turns text into ids and back."""
 
     suffix: str  # the ending of the file that holds its vocabulary
-    line_breaks_are_text: bool  # so that EOS ends a text of many lines, and not each line of it
+    line_breaks_are_text: bool = False  # whether EOS ends a text of many lines, not each line of it
     special: SpecialIds = OWN_IDS
 
     @property
@@ -44,11 +46,15 @@ class Tokenizer(Protocol):
         flat = np.fromiter(chain.from_iterable(encoded), np.int32)
         return flat, np.array([len(ids) for ids in encoded], np.int64)
 
-    def without_control(self, ids: Iterable[int]) -> list[int]:
-        """Returns the ids before the first EOS, without PAD and BOS.
+    def decode(self, ids: Iterable[int]) -> str:
+        """Returns the text of the ids before the first EOS, without control ids.
 
         Raises ValueError for the ids of several sentences.
         """
+        ...
+
+    def without_control(self, ids: Iterable[int]) -> list[int]:
+        """Returns the ids before the first EOS, without PAD and BOS; raises as `decode`."""
         try:
             ids = [int(i) for i in ids]
         except TypeError:
@@ -60,16 +66,9 @@ class Tokenizer(Protocol):
         ids = ids[: ids.index(eos)] if eos in ids else ids
         return [i for i in ids if i not in (pad, bos)]
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of the ids before the first EOS, without control ids.
-
-        Raises ValueError for the ids of several sentences.
-        """
-        ...
-
     def join_pieces(self, text: str) -> str:
         """Returns a line of the corpus as a reader sees it, to be compared with `decode`."""
-        ...
+        return text
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Returns the piece of each id as a string, for pictures."""
@@ -84,33 +83,27 @@ class Tokenizer(Protocol):
         return f"{type(self).__name__}({self.vocab_size:,} pieces)"
 
 
-def check_texts(texts: object, name: str) -> None:
+def check_texts(texts: Iterable[Any], name: str) -> None:
     """Raises ValueError unless `texts` is a sequence of str, whose place is `name` in a call."""
+    for _ in checked_texts(texts, name):
+        pass
+
+
+def checked_texts(texts: Iterable[Any], name: str) -> Iterable[str]:
+    """Returns `texts`, checked as by `check_texts`: a list now, another iterable as it is read."""
     if isinstance(texts, str | bytes):
         raise ValueError(f"{name} takes a list of sentences, not a single one: give [text].")
-    for index, text in enumerate(cast(Iterable[object], texts)):
-        if not isinstance(text, str):
-            raise _wrong_text(name, index, text)
-
-
-def checked_texts(texts: Iterable[str], name: str) -> Iterable[str]:
-    """Returns `texts`, checked by `check_texts`: a list now, any other iterable as it is read."""
-    if isinstance(texts, str | bytes | list | tuple):
-        check_texts(texts, name)
-        return texts
 
     def check_each() -> Iterator[str]:
         for index, text in enumerate(texts):
             if not isinstance(text, str):
-                raise _wrong_text(name, index, text)
+                hint = ": decode it first" if isinstance(text, bytes) else ""
+                raise ValueError(
+                    f"{name} takes sentences of type str, but number {index} is {text!r}{hint}."
+                )
             yield text
 
-    return check_each()
-
-
-def _wrong_text(name: str, index: int, text: object) -> ValueError:
-    hint = ": decode it first" if isinstance(text, bytes) else ""
-    return ValueError(f"{name} takes sentences of type str, but number {index} is {text!r}{hint}.")
+    return list(check_each()) if isinstance(texts, list | tuple) else check_each()
 
 
 class Words(dict[str, bytes]):
@@ -164,7 +157,6 @@ class SentencePieceTokenizer(Tokenizer):
     """
 
     suffix = ".model"
-    line_breaks_are_text = False
 
     def __init__(self, model: bytes) -> None:
         """Raises ValueError if the model is damaged, or if no token of it ends a sentence."""
@@ -186,7 +178,7 @@ class SentencePieceTokenizer(Tokenizer):
         model = io.BytesIO()
         sentences = [s for s in map(_clean, sentences) if s.strip()]
         if not sentences:
-            raise ValueError("A tokenizer cannot be trained: the corpus holds no text.")
+            raise ValueError(NO_TEXT)
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(sentences), model_writer=model, vocab_size=vocab_size,
@@ -206,30 +198,25 @@ class SentencePieceTokenizer(Tokenizer):
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences, "encode")
-        if self.words is None:
-            split = self._processor.encode([_clean(sentence) for sentence in sentences])
-            return [[*ids, self.special.eos] for ids in split]
         return [np.frombuffer(row, np.int32).tolist() for row in self._rows(sentences)]
 
     def encode_flat(self, sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        if self.words is None:
-            return super().encode_flat(sentences)
         rows = self._rows(sentences)
         lengths = np.fromiter(map(len, rows), np.int64) // np.int32().nbytes
         return np.frombuffer(b"".join(rows), np.int32), lengths
 
     def _rows(self, sentences: Sequence[str]) -> list[bytes]:
-        """Returns the ids of each sentence, int32, by those of its words."""
-        assert self.words is not None
-        ids_of, eos = self.words.__getitem__, np.int32(self.special.eos).tobytes()
-        return [b"".join(map(ids_of, _clean(text).split(" "))) + eos for text in sentences]
+        """Returns the ids of each sentence, int32, by those of its words if that is possible."""
+        texts, eos = map(_clean, sentences), np.int32(self.special.eos).tobytes()
+        if self.words is None:
+            split = self._processor.encode(list(texts))
+            return [np.array(ids, np.int32).tobytes() + eos for ids in split]
+        ids_of = self.words.__getitem__
+        return [b"".join(map(ids_of, text.split(" "))) + eos for text in texts]
 
     def decode(self, ids: Iterable[int]) -> str:
         text = self._processor.decode(self.without_control(ids))
         return text.replace("\n", " ").replace("\r", " ")  # byte pieces can spell a line break
-
-    def join_pieces(self, text: str) -> str:
-        return text
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         return [self._processor.id_to_piece(int(i)) for i in ids]
@@ -240,37 +227,32 @@ class SentencePieceTokenizer(Tokenizer):
 
 def read_sentencepiece(model: bytes) -> sentencepiece.SentencePieceProcessor:
     """Returns the processor of a SentencePiece model; raises ValueError if that is damaged."""
-    if not model:
-        raise ValueError("The SentencePiece model is empty; restore the file or train it anew.")
     try:
-        return sentencepiece.SentencePieceProcessor(model_proto=model)
+        if model:  # the library takes b"" and fails later
+            return sentencepiece.SentencePieceProcessor(model_proto=model)
     except RuntimeError:
-        raise ValueError(
-            "This is not a SentencePiece model, or only a part of one; restore the file or "
-            "train it anew."
-        ) from None
+        pass
+    raise ValueError(
+        "This is not a SentencePiece model, or only a part of one; restore the file or train it "
+        "anew."
+    )
 
 
 def _clean(text: str) -> str:
     """Replaces what SentencePiece cannot take: lone surrogates, and its own sign for a space."""
-    if not text.isascii():
-        text = SURROGATE.sub("\ufffd", text).replace("▁", " ")
-    return text
+    return text if text.isascii() else SURROGATE.sub(UNKNOWN, text).replace("▁", " ")
 
 
 def _explain(error: RuntimeError, vocab_size: int) -> str:
     """Returns why SentencePiece could not make a vocabulary, in terms of our settings."""
-    text = str(error)
+    text, setting = " ".join(str(error).split()), f"tokenizer.vocab_size={vocab_size}"
     if largest := re.search(r"too high.*<= (\d+)", text):
-        return (
-            f"tokenizer.vocab_size={vocab_size} is more than this corpus can give; the largest "
-            f"possible is {largest[1]}."
-        )
+        return f"{setting} is more than this corpus can give; the largest possible is {largest[1]}."
     if smallest := re.search(r"smaller than required_chars\. \d+ vs (\d+)", text):
         return (
-            f"tokenizer.vocab_size={vocab_size} is less than the characters of this corpus, 256 "
-            f"bytes and {NUM_SPECIAL} control pieces need; the smallest possible is {smallest[1]}."
+            f"{setting} is less than the characters of this corpus, 256 bytes and {NUM_SPECIAL} "
+            f"control pieces need; the smallest possible is {smallest[1]}."
         )
     if "sentences_.empty()" in text:
         return f"A tokenizer cannot be trained: every line is longer than {LONGEST_LINE} bytes."
-    return f"SentencePiece could not train a vocabulary of {vocab_size}: {' '.join(text.split())}"
+    return f"SentencePiece could not train a vocabulary of {vocab_size}: {text}"

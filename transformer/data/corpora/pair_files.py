@@ -1,0 +1,393 @@
+"""Finds the files with the sentence pairs of a split, and reads them a block at a time.
+
+A file holds both sides of its pairs (.tsv, .jsonl, .parquet) or one of them, and ends in its
+language then. Several files are one after another: `train.00.en.gz`, `train.01.en.gz` …. They may
+be of any size: a block is cut out of them by their line feeds alone, and decoding it is for another
+process.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import islice, repeat
+from typing import Any, NamedTuple, NoReturn
+
+from etils import epath
+
+from transformer.data.files.text import (
+    LINE_BREAK,
+    NOT_UTF8,
+    OPENERS,
+    SURROGATE,
+    Repairs,
+    Split,
+    decode_line,
+    describe_folder,
+    name_in_folder,
+    open_lines,
+    part_of,
+)
+from transformer.files.reading import reason_of
+from transformer.files.storage import locate
+
+FORMATS = "tsv", "jsonl", "parquet"  # endings of files that hold both sides
+NUMBERED = re.compile(r"(.+?)[.-](\d+)(?:-of-(\d+))?")  # as Hugging Face writes them, too
+WILDCARD = re.compile(r"[*?]")
+SPLIT_OF_FILES = "train"  # the only split of a corpus that is named by its files
+PAIRS_OF_BLOCK = 50_000
+LINES_AT_ONCE = 64  # each at most 1 MiB
+BYTES_OF_BLOCK = 2**27
+BUFFER = 2**20  # bytes of a column that are read at a time: its share of a row group may be large
+Pair = tuple[str, str]  # (source, target)
+Pairs = list[Pair]
+Parse = Callable[[Any], Pair]  # of a line or row; raises ValueError, whose text begins "must"
+
+
+# ---- finding them
+
+
+class PairFiles(NamedTuple):
+    """A file with both sides of some pairs, or two files with a side each, the source first.
+
+    format: one of `FORMATS`, or "" for two files.
+    """
+
+    format: str
+    files: tuple[epath.Path, ...]
+
+
+def find_pair_files(corpus: str, split: str, source: str, target: str) -> list[PairFiles]:
+    """Returns the files of a split, in the order of the numbers in their names.
+
+    corpus: a folder, a file, or a pattern with * or ? in its last part, local or gs://. source,
+    target: the languages. Raises ValueError if there are none, one of them is missing, or the same
+    pairs are there twice.
+    """
+    by_stem, languages = files_by_stem(corpus, split), (source, target)
+    pairs: dict[str, PairFiles] = {}
+    for stem in sorted(by_stem, key=_with_numbers):
+        files = by_stem[stem]
+        sides = [files[language] for language in languages if language in files]
+        formats = [name for name in FORMATS if name in files]
+        if len(formats) + bool(sides) > 1:
+            _refuse_both(corpus, [*(files[name] for name in formats), *sides])
+        if len(sides) == 1:
+            _refuse_missing(corpus, stem, languages, f"there is only {sides[0].name}; ")
+        if formats:
+            pairs[stem] = PairFiles(formats[0], (files[formats[0]],))
+        elif sides:
+            pairs[stem] = PairFiles("", tuple(sides))
+    stem = "NAME" if names_files(corpus) else name_in_folder(locate(corpus), split)
+    if not pairs:
+        _refuse_missing(corpus, stem, languages)
+    if len(pairs) > 1 and stem in pairs:
+        _refuse_both(corpus, [pair_files.files[0] for pair_files in pairs.values()][:2])
+    numbered = filter(None, map(NUMBERED.fullmatch, pairs))
+    for (name, total), count in Counter(match.group(1, 3) for match in numbered).items():
+        if total and count < int(total):
+            note = f"of these there are {count}; "
+            _refuse_missing(corpus, f"{name}-…-of-{total}", languages, note)
+    return list(pairs.values())
+
+
+def names_files(corpus: str) -> bool:
+    """Whether a corpus is named by its files, and not by a folder."""
+    path = locate(corpus)
+    return bool(WILDCARD.search(path.name)) or path.is_file()
+
+
+def files_by_stem(corpus: str, split: str) -> dict[str, dict[str, epath.Path]]:
+    """Returns all files of a split by stem and ending: {"train.00": {"en": …/train.00.en.gz}}.
+
+    Of a file that is there packed and unpacked, the latter counts. Raises ValueError for another
+    split than there is.
+    """
+    path = locate(corpus)
+    by_name = names_files(corpus)
+    if by_name and split != SPLIT_OF_FILES:
+        raise ValueError(
+            f"{corpus} names files, which are the split '{SPLIT_OF_FILES}', or a part of it as "
+            f"{SPLIT_OF_FILES}[99%:], not '{split}': hold '{split}' out of them with "
+            f"data.held_out, or name a folder that has it as the first corpus."
+        )
+    folder, split = (path.parent, "") if by_name else (path, name_in_folder(path, split))
+    by_stem: dict[str, dict[str, epath.Path]] = {}
+    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+        unpacked = file.name.removesuffix(file.suffix) if file.suffix in OPENERS else file.name
+        stem, _, ending = unpacked.rpartition(".")
+        if by_name:
+            belongs = file.name == path.name or fnmatchcase(file.name, path.name)
+        else:
+            numbered = NUMBERED.fullmatch(stem)
+            belongs = split in (stem, numbered and numbered[1])
+        if belongs:
+            by_stem.setdefault(stem, {}).setdefault(ending, file)
+    return by_stem
+
+
+def _with_numbers(stem: str) -> list[str | int]:
+    """Returns a key that sorts part.2 before part.10: ["part.", 2, ""] and ["part.", 10, ""]."""
+    parts = re.split(r"(\d+)", stem)
+    return [int(part) if index % 2 else part for index, part in enumerate(parts)]
+
+
+def _refuse_missing(corpus: str, stem: str, languages: tuple[str, str], note: str = "") -> NoReturn:
+    path = locate(corpus)
+    folder, start = path, f"The corpus folder {path} must hold"
+    if names_files(corpus):
+        folder, start = path.parent, f"The files {corpus} must be"
+    raise ValueError(
+        f"{start} {stem}.{languages[0]} and {stem}.{languages[1]} (or {stem}.tsv, .jsonl or "
+        f".parquet; text may end in .gz or .xz); {note}{describe_folder(folder)}."
+    )
+
+
+def _refuse_both(corpus: str, files: list[epath.Path]) -> NoReturn:
+    raise ValueError(
+        f"Of {' and '.join(file.name for file in files)} in {corpus} only one can be meant: a "
+        f"split is one file, or one for each language, or several that all have numbers; move the "
+        f"others away."
+    )
+
+
+# ---- reading them
+
+
+@dataclass
+class Block:
+    """Neighbouring pairs of a corpus as they were read; it can be sent to another process.
+
+    files: those with the pairs, one or one for each side, or else the name of the corpus. first:
+    the number of the first line, row or pair, from 1. content: the lines of each file, each with a
+    line feed behind it, or rows. parse: of a line with both sides, or of a row. share_read: how
+    much of the corpus has been read behind this block, from 0 to 1; 0 if unknown. noise: of
+    sources. number: of the block in the training text, from 0; corpus: of its corpus.
+    """
+
+    files: tuple[str, ...]
+    first: int
+    content: tuple[bytes, ...] | list[Any]
+    parse: Parse | None
+    num_pairs: int
+    share_read: float = 0.0
+    noise: Callable[[str], str] | None = None
+    number: int = 0
+    corpus: int = 0
+
+    def decode(self) -> tuple[Pairs, Repairs]:
+        """Returns the pairs, and what was repaired in them.
+
+        Raises ValueError, with its place, for a line or row that is no pair.
+        """
+        repairs = Repairs()
+        columns, name = [self.content], "row"
+        if isinstance(self.content, tuple):
+            columns, name = [], "line"
+            for file, column in zip(self.files, self.content, strict=True):
+                lines = enumerate(column.split(b"\n")[:-1], self.first)
+                columns.append([decode_line(line, file, n, repairs) for n, line in lines])
+        if self.parse is None:
+            pairs = list(zip(*columns, strict=True))
+        else:
+            pairs = list(self._parsed(columns[0], self.parse, name, repairs))
+        if self.noise:
+            pairs = [(self.noise(source), target) for source, target in pairs]
+        return pairs, repairs
+
+    def _parsed(
+        self, rows: Sequence[Any], parse: Parse, name: str, repairs: Repairs
+    ) -> Iterator[Pair]:
+        """Yields pairs with a space for each line break, and U+FFFD for half a character."""
+        for number, row in enumerate(rows, self.first):
+            try:
+                source, target = parse(row)
+            except ValueError as error:
+                raise ValueError(f"{self.files[0]} {name} {number} {error}.") from None
+            if "\n" in source or "\n" in target:
+                source, target = re.sub(r"\r?\n", " ", source), re.sub(r"\r?\n", " ", target)
+                repairs.count(self.files[0], LINE_BREAK, number)
+            if SURROGATE.search(source) or SURROGATE.search(target):
+                source, target = SURROGATE.sub("\ufffd", source), SURROGATE.sub("\ufffd", target)
+                repairs.count(self.files[0], NOT_UTF8, number)
+            yield source, target
+
+
+def blocks_of_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Block]:
+    """Yields pairs that are text already. name: of the corpus."""
+    pairs, first = iter(pairs), 1
+    while rows := list(islice(pairs, PAIRS_OF_BLOCK)):
+        yield Block((name,), first, rows, parse_row, len(rows))
+        first += len(rows)
+
+
+def blocks_of_files(
+    found: Sequence[PairFiles], part: Split, source: str, target: str
+) -> Iterator[Block]:
+    """Yields the pairs of files, one after another, or of a part of them all.
+
+    Of two files with 6 and 4 pairs, "train[50%:]" is the pair number 5 of the first, counted from
+    0, and all of the second. Raises ValueError if a file cannot be read.
+    """
+    bounds: Iterable[tuple[int, int | None]] = repeat((0, None))
+    if (part.start, part.stop) != (0, 1):  # a share of a number that is not known yet
+        bounds = _bounds_of_part([_num_pairs(pair_files) for pair_files in found], part)
+    parsers = {"": None, "tsv": parse_tsv, "jsonl": partial(parse_json, source, target)}
+    sizes = [sum(file.stat().length for file in pair_files.files) for pair_files in found]
+    for index, ((kind, files), (first, end)) in enumerate(zip(found, bounds, strict=False)):
+        if first == end:
+            continue
+        if kind == "parquet":
+            blocks = _parquet_blocks(files[0], source, target, first, end)
+        else:
+            blocks = _text_blocks(files, parsers[kind], first, end)
+        for block in blocks:
+            size_read = sum(sizes[:index]) + block.share_read * sizes[index]
+            block.share_read = size_read / max(1, sum(sizes))
+            yield block
+
+
+def _bounds_of_part(counts: Sequence[int], part: Split) -> Iterator[tuple[int, int]]:
+    """Yields (first, end) of a part of all pairs in each file. counts: of the pairs in each.
+
+    >>> list(_bounds_of_part([6, 4], Split("train", 0.5, 1.0)))
+    [(5, 6), (0, 4)]
+    """
+    pairs = part_of(range(sum(counts)), part.start, part.stop)
+    before = 0
+    for count in counts:
+        first, end = (min(max(n - before, 0), count) for n in (pairs.start, pairs.stop))
+        yield first, end
+        before += count
+
+
+def _num_pairs(pair_files: PairFiles) -> int:
+    """Returns the number of pairs; raises ValueError if the two sides differ in length."""
+    if pair_files.format == "parquet":
+        with _open_parquet(pair_files.files[0]) as opened:
+            return opened.metadata.num_rows
+    counts = [_count(open_lines(file).undecoded()) for file in pair_files.files]
+    if len(set(counts)) > 1:
+        _refuse_unequal(pair_files.files, counts)
+    return counts[0]
+
+
+def parse_tsv(line: str) -> Pair:
+    """Returns the pair of a line SOURCE<tab>TARGET."""
+    row = line.split("\t")
+    if len(row) != 2:
+        raise ValueError(f"must be SOURCE<tab>TARGET, but has {len(row)} columns")
+    return row[0], row[1]
+
+
+def parse_json(source: str, target: str, line: str) -> Pair:
+    """Returns the pair of a JSON object: `parse_json("en", "de", '{"en": "a", "de": "b"}')`.
+
+    The languages are keys of the object, or of the one below its key "translation", as datasets of
+    Hugging Face have them.
+    """
+    with suppress(ValueError, LookupError, AttributeError, TypeError):
+        value = json.loads(line)
+        value = value.get("translation", value)
+        return parse_row((value[source], value[target]))
+    raise ValueError(
+        f'must be a JSON object of at most 1 MiB with a text each for "{source}" and "{target}" '
+        f'(perhaps below "translation"), but begins with {line[:40]!r}'
+    )
+
+
+def parse_row(row: tuple[object, object]) -> Pair:
+    """Returns a row of two texts as it is."""
+    source, target = row
+    if isinstance(source, str) and isinstance(target, str):
+        return source, target
+    raise ValueError(f"must hold texts, not {target if isinstance(source, str) else source!r}")
+
+
+def _text_blocks(
+    files: Sequence[epath.Path], parse: Parse | None, first: int, end: int | None
+) -> Iterator[Block]:
+    """Yields the lines of a file, or of two side by side, from number `first` up to `end`.
+
+    A block has fewer lines if they are long.
+    """
+    opened = [open_lines(file) for file in files]
+    sides = [islice(file.undecoded(), first, end) for file in opened]
+    number = -1
+    while number:
+        columns: list[list[bytes]] = [[] for _ in files]
+        number = size = 0
+        while size < BYTES_OF_BLOCK and number < PAIRS_OF_BLOCK:
+            new = [
+                list(islice(side, min(LINES_AT_ONCE, PAIRS_OF_BLOCK - number))) for side in sides
+            ]
+            if len(set(map(len, new))) > 1:
+                read = [first + number + len(lines) for lines in new]
+                _refuse_unequal(files, [n + _count(s) for n, s in zip(read, sides, strict=True)])
+            if not new[0]:
+                break
+            number += len(new[0])
+            for column, lines in zip(columns, new, strict=True):
+                column += lines
+                size += sum(map(len, lines))
+        if number:
+            content, share = tuple(map(b"".join, columns)), opened[0].fraction_read or 0.0
+            yield Block(tuple(map(str, files)), first + 1, content, parse, number, share)
+        first += number
+
+
+def _count(lines: Iterable[bytes]) -> int:
+    return sum(1 for _ in lines)
+
+
+def _refuse_unequal(files: Sequence[epath.Path], counts: Sequence[int]) -> NoReturn:
+    raise ValueError(
+        f"The two sides must have equally many lines, but {files[0]} has {counts[0]} and "
+        f"{files[1]} has {counts[1]}."
+    )
+
+
+@contextmanager
+def _open_parquet(file: epath.Path) -> Generator[Any]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        with (
+            file.open("rb") as binary,
+            parquet.ParquetFile(binary, buffer_size=BUFFER, pre_buffer=False) as opened,
+        ):
+            yield opened
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{file} cannot be read: {reason_of(error)}.") from None
+
+
+def _parquet_blocks(
+    file: epath.Path, source: str, target: str, first: int, end: int | None
+) -> Iterator[Block]:
+    """Yields rows. The columns are named by the languages, perhaps fields of `translation`."""
+    import pyarrow
+
+    with _open_parquet(file) as opened:
+        num_rows, number = opened.metadata.num_rows, 0
+        end = num_rows if end is None else end
+        paths = [opened.schema.column(index).path for index in range(len(opened.schema))]
+        wanted = [source, target], [f"translation.{source}", f"translation.{target}"]
+        names = next((names for names in wanted if {*names} <= {*paths}), None)
+        if names is None:
+            raise ValueError(
+                f"{file} must have columns {source} and {target}, perhaps below translation; it "
+                f"has {', '.join(paths)}."
+            )
+        for batch in opened.iter_batches(PAIRS_OF_BLOCK, columns=names):
+            start, stop = max(first - number, 0), min(end - number, len(batch))
+            if start < stop:
+                table = pyarrow.Table.from_batches([batch.slice(start, stop - start)]).flatten()
+                rows = list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+                share = (number + len(batch)) / num_rows
+                yield Block((str(file),), number + start + 1, rows, parse_row, len(rows), share)
+            number += len(batch)
