@@ -1,6 +1,7 @@
 """The task of causal language modelling, and what it shares with the masked one."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,12 +12,7 @@ from transformer.checkpoint.train_state import Params
 from transformer.config import Config
 from transformer.data.files.text import Text
 from transformer.data.files.texts import load_text_lines
-from transformer.data.rows.lm_batches import (
-    ConsecutiveWindows,
-    RandomWindows,
-    WindowBatch,
-    encode_text,
-)
+from transformer.data.rows.lm_batches import WindowBatch, Windows, encode_text
 from transformer.data.tokenizers.files import Tokenizer
 from transformer.evaluation.loss import evaluate_loss
 from transformer.evaluation.scores import TaskScores
@@ -39,8 +35,8 @@ class PlainTextTask(Task):
 
     config_name: ClassVar[str]  # as in `config.task`
     target_unit: ClassVar[str]  # one target, in a report
-    # (Config, tokenizer, lines) -> batches that hold every target once, `num_parts` times smaller
-    # than those of training
+    # (Config, tokenizer, lines) -> batches; those of evaluation hold every target once, and are
+    # `num_parts` times smaller than those of training
     make_batches: Any
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
@@ -55,16 +51,11 @@ class PlainTextTask(Task):
         self.tokenizer = self._load_or_train_tokenizer(training_lines)
         self.tokenizers = (self.tokenizer,)
         self.model = self._make_model()
-        self.training_batches = self.make_training_batches(config, self.tokenizer, training_lines)
-        lines, num_parts = texts[data.validation_split].lines, config.training.accumulate_steps
-        self.validation_batches = self.make_batches(
-            config, self.tokenizer, lines, num_parts=num_parts
+        make_batches = partial(self.make_batches, config, self.tokenizer)
+        self.training_batches = make_batches(training_lines, is_training=True)
+        self.validation_batches = make_batches(
+            texts[data.validation_split].lines, num_parts=config.training.accumulate_steps
         )
-
-    @classmethod
-    def make_training_batches(cls, config: Config, tokenizer: Tokenizer, lines: Any) -> Any:
-        """Returns the batches to train on, if they are not as those of evaluation."""
-        return cls.make_batches(config, tokenizer, lines)
 
     @staticmethod
     def load_split(config: Config, split: str) -> Text:
@@ -86,33 +77,29 @@ class LanguageModelTask(PlainTextTask):
     """Trains on windows that begin anywhere in the text; validation sees every token once."""
 
     config_name, target_unit = "language_model", "piece"
-    training_batches: RandomWindows
-    validation_batches: ConsecutiveWindows
+    training_batches: Windows
+    validation_batches: Windows
     predictor = LanguageModel
-
-    @classmethod
-    def make_training_batches(
-        cls, config: Config, tokenizer: Tokenizer, lines: Sequence[str]
-    ) -> RandomWindows:
-        return RandomWindows(
-            encode_text(tokenizer, lines),
-            start=tokenizer.special.eos,
-            length=config.data.row_length,
-            rows_per_batch=rows_per_batch(config),
-            seed=config.training.seed,
-        )
 
     @staticmethod
     def make_batches(
-        config: Config, tokenizer: Tokenizer, lines: Sequence[str], *, num_parts: int = 1
-    ) -> ConsecutiveWindows:
-        length = max(config.data.row_length, ROWS_OF_MEMORY * config.model.evaluation_memory)
+        config: Config,
+        tokenizer: Tokenizer,
+        lines: Sequence[str],
+        *,
+        is_training: bool = False,
+        num_parts: int = 1,
+    ) -> Windows:
+        length = config.data.row_length
+        if not is_training:
+            length = max(length, ROWS_OF_MEMORY * config.model.evaluation_memory)
         num_rows = max(1, config.training.batch_tokens // length)
-        return ConsecutiveWindows(
+        return Windows(
             encode_text(tokenizer, lines),
             start=tokenizer.special.eos,
             length=length,
             rows_per_batch=-(-num_rows // num_parts),
+            seed=config.training.seed if is_training else None,
         )
 
     @classmethod

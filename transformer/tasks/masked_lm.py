@@ -49,7 +49,12 @@ class MaskedLMTask(PlainTextTask):
 
     @staticmethod
     def make_batches(
-        config: Config, tokenizer: Tokenizer, lines: Sequence[str], *, num_parts: int = 1
+        config: Config,
+        tokenizer: Tokenizer,
+        lines: Sequence[str],
+        *,
+        is_training: bool = False,
+        num_parts: int = 1,
     ) -> MaskedBatches:
         """Packs the lines into rows, each cut where it is longer than a row."""
         data, seed = config.data, config.training.seed

@@ -229,8 +229,7 @@ class TranslationTask(Task):
             source, target = (f"{growth - 1:.0%}" for growth in batches.subword_dropout.growth)
             subwords.append(
                 f"subwords    {data.subword_dropout:g} of the merges dropped: sources have "
-                f"{source} more pieces, targets {target}; {batches.undropped_share(10):.1%} of the "
-                f"sentences keep their best pieces, as their row is full"
+                f"{source} more pieces, targets {target}"
             )
         lines = self._lines(
             f" {self.direction}: {len(batches.source):,} training pairs; {self._left_out}",
