@@ -110,8 +110,9 @@ class ClassificationTask(LabelledTask):
         num_rows = num_rows_of_batch(training.batch_tokens, data.row_length)
         self.training_batches, skipped = self._pack(texts, labels, num_rows)
         self.num_skipped = problems + skipped
+        texts, labels = self.validation
         self.validation_batches, self.num_skipped_validation = self._pack(
-            *self.validation, -(-num_rows // training.accumulate_steps)
+            texts, labels, -(-num_rows // training.accumulate_steps)
         )
 
     def _pack(

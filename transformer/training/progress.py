@@ -18,6 +18,8 @@ from typing import Any
 
 import jax
 from tensorboardX import summary
+
+# pyrefly: ignore[missing-module-attribute]: protobuf makes the classes when it is imported
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import masked_crc32c
 
