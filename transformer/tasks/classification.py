@@ -158,8 +158,7 @@ class ClassificationTask(LabelledTask):
         length, num_targets = batches.shape
         fill = (batches[0].input_segments != 0).mean()
         lines = self._lines(
-            f": {len(batches.source):,} training sentences of {len(self.labels.names)} classes; "
-            f"{self._left_out}",
+            f": {len(batches.source):,} training sentences of {len(self.labels.names)} classes",
             f"{length} tokens, {fill:.1%} of them real, {num_targets} targets",
             quantity(len(self.validation[0]), "sentence"),
         )

@@ -1,7 +1,6 @@
 """The task of causal language modelling, and what it shares with the masked one."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,8 +34,8 @@ class PlainTextTask(Task):
 
     config_name: ClassVar[str]  # as in `config.task`
     target_unit: ClassVar[str]  # one target, in a report
-    # (Config, tokenizer, lines) -> batches; those of evaluation hold every target once, and are
-    # `num_parts` times smaller than those of training
+    # (Config, tokenizer, lines) -> batches that hold every target once, `num_parts` times smaller
+    # than those of training
     make_batches: Any
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
@@ -51,11 +50,16 @@ class PlainTextTask(Task):
         self.tokenizer = self._load_or_train_tokenizer(training_lines)
         self.tokenizers = (self.tokenizer,)
         self.model = self._make_model()
-        make_batches = partial(self.make_batches, config, self.tokenizer)
-        self.training_batches = make_batches(training_lines, is_training=True)
-        self.validation_batches = make_batches(
-            texts[data.validation_split].lines, num_parts=config.training.accumulate_steps
+        self.training_batches = self.make_training_batches(config, self.tokenizer, training_lines)
+        lines, num_parts = texts[data.validation_split].lines, config.training.accumulate_steps
+        self.validation_batches = self.make_batches(
+            config, self.tokenizer, lines, num_parts=num_parts
         )
+
+    @classmethod
+    def make_training_batches(cls, *args: Any) -> Any:
+        """Returns the batches to train on, by default those of an evaluation."""
+        return cls.make_batches(*args)
 
     @staticmethod
     def load_split(config: Config, split: str) -> Text:
@@ -73,6 +77,28 @@ class PlainTextTask(Task):
         return evaluate_loss(run, batches, f"{config.data.corpus} {split}", cls.target_unit)
 
 
+def make_windows(
+    config: Config,
+    tokenizer: Tokenizer,
+    lines: Sequence[str],
+    *,
+    is_training: bool = False,
+    num_parts: int = 1,
+) -> Windows:
+    """Returns windows of a text; in training they begin anywhere."""
+    length = config.data.row_length
+    if not is_training:
+        length = max(length, ROWS_OF_MEMORY * config.model.evaluation_memory)
+    num_rows = max(1, config.training.batch_tokens // length)
+    return Windows(
+        encode_text(tokenizer, lines),
+        start=tokenizer.special.eos,
+        length=length,
+        rows_per_batch=-(-num_rows // num_parts),
+        seed=config.training.seed if is_training else None,
+    )
+
+
 class LanguageModelTask(PlainTextTask):
     """Trains on windows that begin anywhere in the text; validation sees every token once."""
 
@@ -82,25 +108,10 @@ class LanguageModelTask(PlainTextTask):
     predictor = LanguageModel
 
     @staticmethod
-    def make_batches(
-        config: Config,
-        tokenizer: Tokenizer,
-        lines: Sequence[str],
-        *,
-        is_training: bool = False,
-        num_parts: int = 1,
-    ) -> Windows:
-        length = config.data.row_length
-        if not is_training:
-            length = max(length, ROWS_OF_MEMORY * config.model.evaluation_memory)
-        num_rows = max(1, config.training.batch_tokens // length)
-        return Windows(
-            encode_text(tokenizer, lines),
-            start=tokenizer.special.eos,
-            length=length,
-            rows_per_batch=-(-num_rows // num_parts),
-            seed=config.training.seed if is_training else None,
-        )
+    def make_training_batches(*args: Any) -> Windows:
+        return make_windows(*args, is_training=True)
+
+    make_batches = staticmethod(make_windows)
 
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[CausalLM, WindowBatch]:
@@ -109,8 +120,12 @@ class LanguageModelTask(PlainTextTask):
         return with_training_options(model, config), batch
 
     @classmethod
-    def cost_without_data(cls, config: Config) -> StepCost:
-        return cost_of_step(config, config.tokenizer.vocab_size)
+    def cost_without_data(cls, config: Config, vocab_size: int = 0) -> StepCost:
+        lengths = np.full(rows_per_batch(config), config.data.row_length)
+        vocab_size = vocab_size or config.tokenizer.vocab_size
+        outputs = lengths.sum() * config.model.d_model * vocab_size
+        flops = stack_flops(config.model, lengths, causal=True, outputs=outputs)
+        return StepCost(flops, int(lengths.sum()))
 
     def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
         """Returns (metrics, one text that the model generates from nothing)."""
@@ -124,7 +139,7 @@ class LanguageModelTask(PlainTextTask):
 
     @property
     def cost_per_step(self) -> StepCost:
-        return cost_of_step(self.config, self.tokenizer.vocab_size)
+        return self.cost_without_data(self.config, self.tokenizer.vocab_size)
 
     def summary_lines(self) -> list[str]:
         batches = self.training_batches
@@ -133,14 +148,6 @@ class LanguageModelTask(PlainTextTask):
             f"{batches.length} tokens",
             f"{len(self.validation_batches.ids):,} pieces",
         )
-
-
-def cost_of_step(config: Config, vocab_size: int) -> StepCost:
-    """Returns the cost of a step, whose windows all have the same length."""
-    lengths = np.full(rows_per_batch(config), config.data.row_length)
-    outputs = lengths.sum() * config.model.d_model * vocab_size
-    flops = stack_flops(config.model, lengths, causal=True, outputs=outputs)
-    return StepCost(flops, int(lengths.sum()))
 
 
 def rows_per_batch(config: Config) -> int:

@@ -49,12 +49,7 @@ class MaskedLMTask(PlainTextTask):
 
     @staticmethod
     def make_batches(
-        config: Config,
-        tokenizer: Tokenizer,
-        lines: Sequence[str],
-        *,
-        is_training: bool = False,
-        num_parts: int = 1,
+        config: Config, tokenizer: Tokenizer, lines: Sequence[str], *, num_parts: int = 1
     ) -> MaskedBatches:
         """Packs the lines into rows, each cut where it is longer than a row."""
         data, seed = config.data, config.training.seed
@@ -72,12 +67,9 @@ class MaskedLMTask(PlainTextTask):
         packed = PackedBatches(
             source, target, row_length=data.row_length, rows_per_batch=num_rows, seed=seed
         )
+        size, special = tokenizer.vocab_size, tokenizer.special
         return MaskedBatches(
-            packed,
-            rate=data.mask_rate,
-            vocab_size=tokenizer.vocab_size,
-            special=tokenizer.special,
-            seed=seed,
+            packed, rate=data.mask_rate, vocab_size=size, special=special, seed=seed
         )
 
     def loss_fn(self, params: Params, batch: Any, rng: jax.Array | None) -> tuple[jax.Array, Sums]:
@@ -118,7 +110,14 @@ class MaskedLMTask(PlainTextTask):
     @classmethod
     def cost_without_data(cls, config: Config) -> StepCost:
         lengths = full_rows(config.training.batch_tokens, config.data.row_length)
-        return cost_of_sentences(config, lengths, config.tokenizer.vocab_size)
+        return cls._cost(config, lengths, config.tokenizer.vocab_size)
+
+    @staticmethod
+    def _cost(config: Config, lengths: np.ndarray, vocab_size: int) -> StepCost:
+        """Returns the cost of a step over sentences of these lengths."""
+        num_targets = lengths.sum() * config.data.mask_rate
+        outputs = num_targets * config.model.d_model * vocab_size
+        return StepCost(stack_flops(config.model, lengths, outputs=outputs), num_targets)
 
     def training_contents(self) -> list[np.ndarray]:
         return [self.training_batches.packed.source.flat]
@@ -126,9 +125,8 @@ class MaskedLMTask(PlainTextTask):
     @cached_property
     def cost_per_step(self) -> StepCost:
         lengths = self.training_batches.packed.source.lengths
-        return self._cost_of_epoch(
-            *cost_of_sentences(self.config, lengths, self.tokenizer.vocab_size)
-        )
+        cost = self._cost(self.config, lengths, self.tokenizer.vocab_size)
+        return self._cost_of_epoch(*cost)
 
     def summary_lines(self) -> list[str]:
         packed, rate = self.training_batches.packed, self.config.data.mask_rate
@@ -143,10 +141,3 @@ class MaskedLMTask(PlainTextTask):
 def rows_per_batch(config: Config) -> int:
     """Returns how many rows `training.batch_tokens` allows."""
     return num_rows_of_batch(config.training.batch_tokens, config.data.row_length)
-
-
-def cost_of_sentences(config: Config, lengths: np.ndarray, vocab_size: int) -> StepCost:
-    """Returns the cost of a step over sentences of these lengths."""
-    num_targets = lengths.sum() * config.data.mask_rate
-    outputs = num_targets * config.model.d_model * vocab_size
-    return StepCost(stack_flops(config.model, lengths, outputs=outputs), num_targets)

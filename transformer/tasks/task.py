@@ -240,11 +240,13 @@ class Task:
         num_rows = batches.rows_per_batch
         padding = self.parallel.padded_num_rows(num_rows, training.accumulate_steps) - num_rows
         padded = f", and {padding} empty ones to deal them out evenly" if padding else ""
+        counts = ", ".join(f"{n:,} of {reason}" for reason, n in self.num_skipped.items())
+        left_out = f"; left out: {counts}" if counts else ""
         sizes = [f"{tokenizer.vocab_size:,}" for tokenizer in self.tokenizers]
         if self.config.tokenizer.shared:
             del sizes[1:]
         return [
-            f"data        {self.config.data.corpus}{data}",
+            f"data        {self.config.data.corpus}{data}{left_out}",
             *([f"vocabulary  {' and '.join(sizes)} pieces"] if sizes else []),
             f"batch       {quantity(num_rows, 'row')} of {row}{padded}; "
             f"{quantity(batches.batches_per_epoch, 'batch')} an epoch",
@@ -259,9 +261,3 @@ class Task:
             *(f"warning     {warning}" for warning in warnings),
             *(f"            {count:,} of {reason}: {skipped}" for reason, count in counts),
         ]
-
-    @property
-    def _left_out(self) -> str:
-        """What `num_skipped` counts, in words."""
-        counts = ", ".join(f"{n:,} of {reason}" for reason, n in self.num_skipped.items())
-        return f"left out: {counts or 'none'}"

@@ -82,11 +82,10 @@ def make_translation_loss_fn(model: nn.Module, label_smoothing: float) -> LossFn
 def score_of_samples(samples: Any, advantage: jax.Array, segments: jax.Array) -> jax.Array:
     """Returns the sum of (R - b) log p(s) over all samples; advantage [B, T]: of each target."""
     sees = segment_mask(segments, segments)[:, 0] & causal_mask(segments.shape[1])[0]
-    later = jnp.einsum("BTS,BT->BS", sees, advantage)
+    gains = [jnp.einsum("BTS,BT->BS", sees, advantage)] * (len(samples) - 1) + [advantage]
     score = jnp.zeros(())
-    for i in range(len(samples)):
+    for i, gain in enumerate(gains):
         (log_probs,) = samples[f"layer_{i}"]["encoder_attention"]["alignment"]["log_probs"]
-        gain = advantage if i == len(samples) - 1 else later
         score += (gain[:, None] * log_probs).sum()
     return score
 
@@ -232,7 +231,7 @@ class TranslationTask(Task):
                 f"{source} more pieces, targets {target}"
             )
         lines = self._lines(
-            f" {self.direction}: {len(batches.source):,} training pairs; {self._left_out}",
+            f" {self.direction}: {len(batches.source):,} training pairs",
             f"{source_length} + {target_length} tokens, {batches.fill(10):.1%} of them real",
             f"{quantity(len(self.validation_pairs), 'pair')}, "
             f"{quantity(self.validation_batches.batches_per_epoch, 'batch')}",

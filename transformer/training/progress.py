@@ -56,14 +56,23 @@ class Progress:
         self._line = live_line()
         self._line.is_silent |= not workdir.writes
         self._clock = self._line.clock
-        self._events = EventFile(workdir, step, config)
         self._last_step, self._pace = step, Pace(self._clock)  # since the first line
         self._last_drawn = self._clock()
         self._drawing_seconds = 0.5  # of the last picture; a guess for the first
+        self._events = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
+        self._add_event(step + 1, file_version="brain.Event:2")
+        # TensorBoard then forgets the events of later steps, which an interrupted run left.
+        self._add_event(step + 1, session_log=SessionLog(status=SessionLog.START))
+        if not step:
+            rows = [f"|{name}|{json.dumps(value)}|" for name, value in config.values().items()]
+            table = "\n".join(["|setting|value|", "|-|-|", *rows])
+            self._add_event(0, summary=summary.text("settings", table))
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Appends the metrics of a step to metrics.jsonl and TensorBoard."""
-        self._events.add_metrics(step, metrics)  # which are written with the next line
+        for name, value in metrics.items():
+            if tag := tag_of(name):
+                self._add_event(step, summary=summary.scalar(tag, value))
         self._workdir.append_metrics({"step": step, **metrics})
         if self._on_report:
             self._on_report(step, dict(metrics))
@@ -71,8 +80,16 @@ class Progress:
     def log_samples(self, step: int, samples: Sequence[str]) -> None:
         """Appends outputs for the validation set to samples.txt and TensorBoard."""
         text = textwrap.dedent("\n\n".join(samples[:NUM_SAMPLES]))
-        self._events.add_text("samples", textwrap.indent(text, "    "), step)  # Markdown's code
+        text = textwrap.indent(text, "    ")  # which is code in Markdown
+        self._add_event(step, summary=summary.text("samples", text))
         self._workdir.append_samples(step, samples[:20])
+
+    def _add_event(self, step: int, **content: Any) -> None:
+        """Adds a record for TensorBoard: length, checksum, event, checksum."""
+        event = Event(wall_time=time.time(), step=step, **content).SerializeToString()
+        length = struct.pack("<Q", len(event))
+        sums = [struct.pack("<I", masked_crc32c(data)) for data in (length, event)]
+        self._workdir.append_events(self._events, length + sums[0] + event + sums[1])
 
     @property
     def is_due(self) -> bool:
@@ -124,40 +141,6 @@ class Progress:
         """Flushes metrics and events, and leaves the last line as it is; raises OSError."""
         self._workdir.flush()
         self._line.close()
-
-
-class EventFile:
-    """The events of one start of a run for TensorBoard, in a file of the work directory.
-
-    They are written with the next record of metrics.jsonl. step: the last one before this start;
-    TensorBoard forgets the events of later ones. config: shown as text where a run begins.
-    """
-
-    def __init__(self, workdir: WorkDir, step: int, config: Config) -> None:
-        self._workdir = workdir
-        self._name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
-        self._add(step + 1, file_version="brain.Event:2")
-        self._add(step + 1, session_log=SessionLog(status=SessionLog.START))
-        if not step:
-            rows = [f"|{name}|{json.dumps(value)}|" for name, value in config.values().items()]
-            self.add_text("settings", "\n".join(["|setting|value|", "|-|-|", *rows]), 0)
-
-    def add_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Adds each metric under its tag."""
-        for name, value in metrics.items():
-            if tag := tag_of(name):
-                self._add(step, summary=summary.scalar(tag, value))
-
-    def add_text(self, tag: str, text: str, step: int) -> None:
-        """Adds a text in Markdown."""
-        self._add(step, summary=summary.text(tag, text))
-
-    def _add(self, step: int, **content: Any) -> None:
-        """Adds an event as a record: its length, a checksum of that, itself, a checksum of it."""
-        event = Event(wall_time=time.time(), step=step, **content).SerializeToString()
-        length = struct.pack("<Q", len(event))
-        sums = (struct.pack("<I", masked_crc32c(data)) for data in (length, event))
-        self._workdir.append_events(self._name, length + next(sums) + event + next(sums))
 
 
 def tag_of(name: str) -> str:
