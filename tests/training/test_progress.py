@@ -94,17 +94,6 @@ def test_curves_are_drawn_while_training_as_time_allows(make_progress, now, monk
     assert len(drawn) == 3 and stream.getvalue() == "curves.png was not drawn: disk full\n"
 
 
-def test_a_host_that_does_not_write_logs_nothing(tmp_path, capsys, monkeypatch):
-    """Catches every host of a run writing its own events and lines, or reporting them."""
-    monkeypatch.setattr(console, "_line", console.LiveLine())
-    progress = Progress(WorkDir(tmp_path, writes=False), CONFIG, on_report=pytest.fail)
-    progress.show(10, METRICS)
-    progress.log(10, METRICS)
-    progress.close()
-    assert not list(tmp_path.iterdir())
-    assert capsys.readouterr().err == ""
-
-
 def events_of(folder):
     """Every event of the files of a folder."""
     for file in sorted(folder.glob("events.*")):
