@@ -1,6 +1,7 @@
 """The task of causal language modelling, and what it shares with the masked one."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,9 +35,10 @@ class PlainTextTask(Task):
 
     config_name: ClassVar[str]  # as in `config.task`
     target_unit: ClassVar[str]  # one target, in a report
-    # (Config, tokenizer, lines) -> batches that hold every target once, `num_parts` times smaller
-    # than those of training
-    make_batches: Any
+    # (Config, tokenizer, lines) -> batches; those of evaluation hold every target once, and are
+    # `num_parts` times smaller than those of training
+    make_training_batches: Any
+    make_evaluation_batches: Any
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -52,14 +54,9 @@ class PlainTextTask(Task):
         self.model = self._make_model()
         self.training_batches = self.make_training_batches(config, self.tokenizer, training_lines)
         lines, num_parts = texts[data.validation_split].lines, config.training.accumulate_steps
-        self.validation_batches = self.make_batches(
+        self.validation_batches = self.make_evaluation_batches(
             config, self.tokenizer, lines, num_parts=num_parts
         )
-
-    @classmethod
-    def make_training_batches(cls, *args: Any) -> Any:
-        """Returns the batches to train on, by default those of an evaluation."""
-        return cls.make_batches(*args)
 
     @staticmethod
     def load_split(config: Config, split: str) -> Text:
@@ -73,7 +70,8 @@ class PlainTextTask(Task):
         run = restore(path, checkpoint, tasks=[cls.config_name], **options)
         config, tokenizer = run.config, run.tokenizers[0]
         config.data.corpus = corpus or config.data.corpus
-        batches = cls.make_batches(config, tokenizer, cls.load_split(config, split).lines)
+        lines = cls.load_split(config, split).lines
+        batches = cls.make_evaluation_batches(config, tokenizer, lines)
         return evaluate_loss(run, batches, f"{config.data.corpus} {split}", cls.target_unit)
 
 
@@ -106,12 +104,8 @@ class LanguageModelTask(PlainTextTask):
     training_batches: Windows
     validation_batches: Windows
     predictor = LanguageModel
-
-    @staticmethod
-    def make_training_batches(*args: Any) -> Windows:
-        return make_windows(*args, is_training=True)
-
-    make_batches = staticmethod(make_windows)
+    make_training_batches = staticmethod(partial(make_windows, is_training=True))
+    make_evaluation_batches = staticmethod(make_windows)
 
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[CausalLM, WindowBatch]:

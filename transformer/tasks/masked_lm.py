@@ -48,7 +48,7 @@ class MaskedLMTask(PlainTextTask):
         return Text([line for line in lines if line.strip()], repairs)
 
     @staticmethod
-    def make_batches(
+    def make_evaluation_batches(
         config: Config, tokenizer: Tokenizer, lines: Sequence[str], *, num_parts: int = 1
     ) -> MaskedBatches:
         """Packs the lines into rows, each cut where it is longer than a row."""
@@ -71,6 +71,8 @@ class MaskedLMTask(PlainTextTask):
         return MaskedBatches(
             packed, rate=data.mask_rate, vocab_size=size, special=special, seed=seed
         )
+
+    make_training_batches = make_evaluation_batches
 
     def loss_fn(self, params: Params, batch: Any, rng: jax.Array | None) -> tuple[jax.Array, Sums]:
         """With pairs, returns the loss of the masked tokens + that of the pairs · tokens of a pair.

@@ -90,12 +90,6 @@ class Task:
         """Returns (metrics of the validation split, samples of outputs as text)."""
         return self.evaluate_loss(params), []
 
-    def format_metrics(self, metrics: Metrics) -> str:
-        """Returns the metrics of `evaluate` on one line."""
-        return "  ".join(
-            f"{name.removeprefix('validation_')} {value:.4g}" for name, value in metrics.items()
-        )
-
     def selection_score(self, metrics: Mapping[str, float]) -> float:
         """Returns a number that is higher for a better model."""
         return metrics[self.selection_key] * (1 if self.higher_is_better else -1)

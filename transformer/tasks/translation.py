@@ -208,13 +208,6 @@ class TranslationTask(Task):
         texts = zip(sources, references, translations, strict=True)
         return metrics, [f"    {a}\n    = {b}\n    > {c}" for a, b, c in texts]
 
-    def format_metrics(self, metrics: Metrics) -> str:
-        return (
-            f"loss {metrics['validation_loss']:.4f}  perplexity "
-            f"{metrics['validation_perplexity']:.3f}  "
-            f"{METRICS[self.selection_metric].label} {metrics[self.selection_key]:.2f}"
-        )
-
     def score_test_split(self) -> Evaluation:
         self._predictor.use(restore(self.workdir.path))  # its search has been compiled already
         corpus = f"{self.config.data.corpus} {self.config.data.test_split}"

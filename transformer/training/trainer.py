@@ -189,7 +189,8 @@ class Trainer:
             return
         step, score = self.step, self.task.selection_score(metrics)
         self._log({**metrics, SCORE: score})
-        say(f"step {step:>6,}  validation: {self.task.format_metrics(metrics)}")
+        shown = (f"{name.removeprefix('validation_')} {x:.4g}" for name, x in metrics.items())
+        say(f"step {step:>6,}  validation: {'  '.join(shown)}")
         if samples:
             say(samples[step % len(samples)])
             self.progress.log_samples(step, samples)
