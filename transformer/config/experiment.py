@@ -110,11 +110,10 @@ class Config(Settings):
 
         A value that is not the default is followed by the default.
         """
-        values = self.values()
-        lines = []
+        lines, values = [], self.values()
         for known in self.settings():
-            value, default = values[known.name], known.default
-            note = f"  # default: {default!r}" if value != default else ""
+            is_changed = (value := values[known.name]) != known.default
+            note = f"  # default: {known.default!r}" * is_changed
             lines.append(f"config.{known.name} = {value!r}{note}")
         return "\n".join(lines)
 

@@ -18,7 +18,7 @@ from transformer.evaluation.loss import evaluate_loss
 from transformer.evaluation.scores import TaskScores
 from transformer.inference.language_model import LanguageModel
 from transformer.model.costs import StepCost, stack_flops
-from transformer.model.decoder_only import CausalLM
+from transformer.model.single_stack import CausalLM
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.task import Metrics, Task, with_training_options
 from transformer.workdir import WorkDir
