@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import jax
@@ -23,9 +24,9 @@ from transformer.data.rows.images import fill_images, to_patches
 from transformer.data.rows.lm_batches import WindowBatch
 from transformer.data.tokenizers.files import Tokenizer, parse_tokenizers
 from transformer.files.reading import read_file
-from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_decoder import Transformer
-from transformer.model.encoder_only import (
+from transformer.model.single_stack import (
+    CausalLM,
     ImageClassifier,
     MaskedLM,
     TextClassifier,
@@ -207,11 +208,8 @@ def smallest_batch(config: Config, labels: Labels) -> tuple[np.ndarray, ...]:
 
 def abstract_params(model: nn.Module, batch: tuple[np.ndarray, ...]) -> Params:
     """Returns the shapes and types of a model's parameters, without computing any."""
-
-    def init(batch: tuple[np.ndarray, ...]) -> Params:
-        return model.init(jax.random.PRNGKey(0), batch, deterministic=True)["params"]
-
-    return jax.eval_shape(init, batch)
+    init = partial(model.init, deterministic=True)
+    return jax.eval_shape(init, jax.random.key(0), batch)["params"]
 
 
 def check_shapes(model: nn.Module, batch: tuple[np.ndarray, ...], params: Params) -> None:

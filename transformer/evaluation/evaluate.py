@@ -182,7 +182,7 @@ def evaluate_translator(
 
     def score(part: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
         scored = translator.score(*([pair[side] for pair in part] for side in (0, 1)))
-        return [(reference.log_prob, reference.num_pieces) for reference in scored]
+        return [(reference.log_prob, len(reference.ids)) for reference in scored]
 
     translations = [Translation(**each) for each in hosts.split_over_hosts(translate, sources)]
     first = [(source, texts[0]) for source, texts in zip(sources, references, strict=True)]
