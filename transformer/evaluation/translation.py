@@ -220,8 +220,7 @@ def make_evaluation(
     for name in further_metrics:
         kind = name.partition(":")[0]
         scores[name if kind in scores else kind] = score(name, *texts, sources=sources)
-    is_single_word = first == "line_error_rate"
-    unit = "characters" if is_single_word else word_unit(data.source_language)
+    unit = "characters" if first == "line_error_rate" else word_unit(data.source_language)
     lengths = [len(split_text(source, unit)) for source in sources]
     by_length = {}
     for name, (low, high) in LENGTHS.items():
