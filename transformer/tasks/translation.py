@@ -240,4 +240,4 @@ class TranslationTask(Task):
         warnings += [self.overlap] if self.overlap else []
         if note := tokenisation_note(data.bleu_tokenize, data.target_language):
             lines.append(f"note        {note}")
-        return lines + self._warning_lines(warnings, "in the BLEU, not in the loss")
+        return lines + [f"warning     {warning}" for warning in warnings]
