@@ -90,10 +90,6 @@ class Task:
         """Returns (metrics of the validation split, samples of outputs as text)."""
         return self.evaluate_loss(params), []
 
-    def selection_score(self, metrics: Mapping[str, float]) -> float:
-        """Returns a number that is higher for a better model."""
-        return metrics[self.selection_key] * (1 if self.higher_is_better else -1)
-
     @property
     def cost_per_step(self) -> StepCost | None:
         """What a training step computes on real tokens; None if unknown."""
