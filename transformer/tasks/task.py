@@ -220,12 +220,8 @@ class Task:
         num_steps = self.training_batches.batches_per_epoch
         return StepCost(flops / num_steps, num_targets / num_steps)
 
-    def _lines(self, data: str, row: str, validation: str, *others: str) -> list[str]:
-        """Returns the lines of the start-up summary.
-
-        data: what was read from the corpus. row: what a row of a batch holds. others: lines below
-        that of the batch.
-        """
+    def _lines(self, data: str, row: str, validation: str) -> list[str]:
+        """Returns lines of the start-up summary; row: what a row of a batch holds."""
         batches, training = self.training_batches, self.config.training
         num_rows = batches.rows_per_batch
         padding = self.parallel.padded_num_rows(num_rows, training.accumulate_steps) - num_rows
@@ -243,6 +239,5 @@ class Task:
             *([f"vocabulary  {' and '.join(sizes)} pieces"] if sizes else []),
             f"batch       {quantity(num_rows, 'row')} of {row}{padded}; "
             f"{quantity(batches.batches_per_epoch, 'batch')} an epoch",
-            *others,
             f"validation  {validation}{no_loss and f'; not in the loss: {no_loss}'}",
         ]
