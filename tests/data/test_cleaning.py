@@ -7,8 +7,8 @@ import pytest
 from etils import epath
 
 from transformer.config import Config, DataConfig
-from transformer.data.corpora import cleaning, held_out, pair_files
-from transformer.data.corpora.held_out import (
+from transformer.data.corpora import cleaning, pair_files
+from transformer.data.corpora.cleaning import (
     held_out_intervals,
     position,
     read_held_out,
@@ -155,9 +155,9 @@ def test_sentences_with_one_key_have_one_outline():
     """Catches an overlap that is missed, as a letter is written by another character."""
     characters = [chr(code) for code in range(sys.maxunicode + 1)]
     folded = [c.casefold() if c.isalnum() else "" for c in characters]
-    assert held_out._outlines(characters) == [
+    assert cleaning._outlines(characters) == [
         outline if character.isalnum() else b""
-        for character, outline in zip(characters, held_out._outlines(folded), strict=True)
+        for character, outline in zip(characters, cleaning._outlines(folded), strict=True)
     ]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 import pytest
+from etils import epath
 
 from tests.helpers.scripts import HANGS
 from transformer.config import Config
@@ -397,7 +398,7 @@ def test_an_object_store(config, monkeypatch, tmp_path):
     config.data.cache = str(bucket)
     monkeypatch.setattr(storage, "is_remote", lambda path: str(path).startswith(str(bucket)))
     monkeypatch.setattr(  # a local path has to be made
-        prepare_module, "make_private", lambda *path: Path(*path).mkdir(parents=True, exist_ok=True)
+        prepare_module, "_make_folder", lambda path: path.mkdir(parents=True, exist_ok=True)
     )
     _, found = prepare(config, tokenizers)
     assert contents(config) == whole
@@ -459,6 +460,6 @@ def test_sentences_of_parts_are_those_of_one_array(tmp_path):
 
 def test_prepared_corpora_are_private(tmp_path):
     """Catches a text that everybody may read because it was prepared."""
-    prepare_module.make_private(tmp_path / "other", "name")
+    prepare_module._make_folder(epath.Path(tmp_path / "other" / "name"))
     for path in ("other", "other/name"):
         assert os.stat(tmp_path / path).st_mode & 0o777 == 0o700

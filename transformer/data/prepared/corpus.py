@@ -29,8 +29,7 @@ import pyarrow as pa
 from etils import epath
 
 from transformer.console import counted
-from transformer.data.corpora.cleaning import LEFT_OUT
-from transformer.data.corpora.held_out import HELD_OUT, EvaluationSets
+from transformer.data.corpora.cleaning import HELD_OUT, LEFT_OUT, EvaluationSets
 from transformer.data.corpora.pair_files import Pairs
 from transformer.data.rows.epoch_plan import CorpusPart
 from transformer.data.rows.ragged import Ragged
