@@ -226,9 +226,9 @@ def test_the_imdb_config_reads_reviews_of_its_features(tmp_path):
         {"train": rows, "test": rows[:4]},
         tmp_path,
     )
-    config = imdb.get_config().validate()
-    assert config.data.corpus == "tfds:imdb_reviews"
-    data = dataclasses.replace(config.data, corpus=f"tfds:{name}")
+    data = imdb.get_config().validate().data
+    assert data.corpus == "tfds:imdb_reviews"
+    data = dataclasses.replace(data, corpus=f"tfds:{name}")
     texts, labels, problems = load_training_examples(data)
     assert (len(texts), set(labels), problems) == (18, {"neg", "pos"}, {})
     chosen, _ = load_evaluation_examples(data, data.validation_split, ["neg", "pos"])
