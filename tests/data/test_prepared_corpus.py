@@ -177,15 +177,15 @@ class Killed(BaseException):
 
 def stop_at(monkeypatch, number, error):
     """Has the part of this number raise `error`; returns the numbers of the others."""
-    written, write = [], parts.WritePart.__call__
+    written, write = [], parts.write_part
 
-    def written_or_stopped(self, block):
-        if block.number == number:
+    def written_or_stopped(*arguments):
+        if arguments[-1].number == number:
             raise error
-        written.append(block.number)
-        write(self, block)
+        written.append(arguments[-1].number)
+        write(*arguments)
 
-    monkeypatch.setattr(parts.WritePart, "__call__", written_or_stopped)
+    monkeypatch.setattr(prepare_module, "write_part", written_or_stopped)
     return written
 
 

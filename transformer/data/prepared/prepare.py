@@ -10,8 +10,9 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -23,6 +24,7 @@ from transformer.console import format_seconds, say
 from transformer.data.corpora import pair_files
 from transformer.data.corpora.cleaning import HELD_OUT, KeepPairs, read_held_out
 from transformer.data.corpora.corpora import Tags, parse_corpora
+from transformer.data.corpora.pair_files import Block
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.prepared.corpus import (
     HEADER,
@@ -31,7 +33,7 @@ from transformer.data.prepared.corpus import (
     open_corpus,
     temporary_folder,
 )
-from transformer.data.prepared.parts import WritePart, write_header
+from transformer.data.prepared.parts import write_header, write_part
 from transformer.data.tokenizers.files import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.files import storage
@@ -106,12 +108,11 @@ def _prepare(
     """Returns the corpus when all parts are there; None if others have parts left to write."""
     parts, corpus = Parts(folder), None
     keep = KeepPairs(text.config, text.held_out, text.evaluation)
-    files = tuple((tokenizer.suffix, tokenizer.to_bytes()) for tokenizer in tokenizers)
-    write_part = WritePart(keep, files, str(folder))
+    write = partial(write_part, keep, tokenizers, str(folder))
     try:
         _make_folder(folder)
         while corpus is None:  # again where a part is found to be damaged
-            if not _write_parts(parts, text, write_part, share):
+            if not _write_parts(parts, text, write, share):
                 return None
             try:
                 write_header(folder, text, made_of)
@@ -131,13 +132,15 @@ def _prepare(
         ) from None
 
 
-def _write_parts(parts: Parts, text: TrainingText, write_part: WritePart, share: Share) -> bool:
+def _write_parts(
+    parts: Parts, text: TrainingText, write: Callable[[Block], None], share: Share
+) -> bool:
     """Writes the parts of this process's share and sees to the others; whether all are there."""
 
     def write_missing(index: int, count: int) -> None:
         done = parts.finished()
         for _ in text.each(
-            write_part,
+            write,
             "preparing the corpus",
             lambda block: block.number % count == index and block.number not in done,
             count,
