@@ -195,10 +195,8 @@ def test_a_run_of_a_newer_version_says_so(tmp_path, known):
     values = json.loads((workdir / "config.json").read_text())
     values["model"] |= known or {"flux_capacitor": 1}
     (workdir / "config.json").write_text(json.dumps(values))
-    name = (
-        "attention must be" if known else "flux_capacitor is no setting .* newer version wrote it"
-    )
-    with pytest.raises(ValueError, match=rf"config\.json: model\.{name}"):
+    said = "model.attention must be" if known else "newer one, .* there is no model.flux_capacitor"
+    with pytest.raises(ValueError, match=rf"config\.json: .*{said}"):
         workdir.load_config()
 
 

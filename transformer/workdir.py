@@ -117,7 +117,10 @@ class WorkDir:
 
     def with_choices(self, config: Config) -> Config:
         """Returns a configuration with what the run has chosen, if the folder holds one."""
-        return config.with_choices_of(self.load_config()) if self.has_run else config
+        if not self.has_run:
+            return config
+        chosen = self.load_config().values()
+        return config.with_values({name: chosen[name] for name in config.automatic_settings()})
 
     def is_finished(self, config: Config) -> bool:
         """Whether the folder holds a finished run of `config`.

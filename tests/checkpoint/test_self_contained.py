@@ -7,10 +7,11 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.helpers.notes import change_notes
 from tests.helpers.random_runs import write_run
 from transformer import workdir
 from transformer.checkpoint import about
-from transformer.checkpoint.about import FORMAT, make_about
+from transformer.checkpoint.about import FORMAT
 from transformer.checkpoint.export import export
 from transformer.checkpoint.restore import restore
 
@@ -59,12 +60,9 @@ def test_a_changed_search_is_taken_and_named(run):
 
 def test_no_file_of_a_checkpoint_is_written_elsewhere(run, tmp_path):
     """Catches a checkpoint of a stranger that names a file outside the folder of an export."""
+    elsewhere = {"../classes.json": "", f"{tmp_path}/tokenizer.model": ""}
     for file in run.glob("checkpoints/*/about/metadata"):
-        written = json.loads(file.read_text())
-        written["files"] |= {"../classes.json": "", f"{tmp_path}/tokenizer.model": ""}
-        for name in ("format", "version", "checksum"):
-            del written[name]
-        file.write_text(json.dumps(make_about(**written)))
+        change_notes(file, lambda written: written["files"].update(elsewhere))
     export(run, tmp_path / "exports" / "export")
     assert [path.name for path in (tmp_path / "exports").iterdir()] == ["export"]
     assert not (tmp_path / "tokenizer.model").exists()
@@ -134,10 +132,8 @@ def test_a_newer_format_names_the_version_that_wrote_it(run, monkeypatch):
     file.write_text(json.dumps(written | {"format": FORMAT + 1}))  # a flipped bit, no newer one
     with pytest.warns(UserWarning, match="notes .* are not those that were saved"):
         restore(run, "last")
-    for name in ("format", "version", "checksum"):
-        del written[name]
-    monkeypatch.setattr(about, "FORMAT", FORMAT + 1)
-    file.write_text(json.dumps(make_about(**written)))
-    monkeypatch.undo()
+    with monkeypatch.context() as context:
+        context.setattr(about, "FORMAT", FORMAT + 1)
+        change_notes(file, lambda written: None)
     with pytest.raises(ValueError, match=r"Checkpoint \d+ of .* version .* install that version"):
         restore(run, "last")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.mistakes import BEGIN, CONFIG_FILES, CORPORA, END, EVALUATE, TRAIN
+from tests.cli.mistakes import CONFIG_FILES, CORPORA, EVALUATE, TRAIN
 from tests.helpers import commands
 from transformer.cli.commands import evaluate, train
 from transformer.training.trainer import Trainer
@@ -39,24 +39,6 @@ def test_in_a_configuration_file(call, tmp_path, text, said):
     assert_refused(call(train.main, f"--config={file}", f"--workdir={tmp_path}"), said)
 
 
-def test_all_mistakes_of_a_configuration_file_are_named_at_once(call, tmp_path):
-    """Catches a file that needs a start for each of its mistakes."""
-    file = tmp_path / "mine.py"
-    lines = ["model.num_layers = 0", "model.dmodel = 64", "model.norm = 'both'", "data.cache = 1"]
-    body = "\n    ".join(f"config.{line}" for line in lines)
-    file.write_text(f"{BEGIN}config.model.norm = 1\n    {body}{END}")
-    words = f"--config={file}", f"--workdir={tmp_path}"
-    code, _, err = call(train.main, *words)
-    starts = [f"error: {file}, line {n}, config.{line}: " for n, line in enumerate(lines[1:], 6)]
-    assert code == 2
-    assert [
-        said[: len(start)] for said, start in zip(err.splitlines(), starts, strict=True)
-    ] == starts
-    file.write_text(f"{BEGIN}{body}\n    1 / 0{END}")
-    code, _, err = call(train.main, *words)
-    assert code == 2 and [said.split(", ")[1] for said in err.splitlines()] == ["line 5", "line 8"]
-
-
 @pytest.mark.parametrize(("task", "words", "said"), EVALUATE)
 def test_of_the_evaluate_command(call, make_run, task, words, said):
     """Catches a flag without effect that goes unnoticed, and a sentence that is a stack trace."""
@@ -84,7 +66,7 @@ def test_an_output_that_is_an_input(call, make_run, tmp_path, link):
         {"symbolic": os.symlink, "hard": os.link}[link](text, output)
     for words in ([], ["--overwrite"]):
         words = [f"--workdir={make_run()}", f"--input={text}", f"--output={output}", *words]
-        assert_refused(call(evaluate.main, *words), "is the file of --input, which would be lost")
+        assert_refused(call(evaluate.main, *words), "is read, too, and would be lost")
     assert text.read_text() == "a text\n"
 
 

@@ -29,22 +29,18 @@ def test_batch_as_in_its_example():
 
 
 def test_arrays_of_one_pair_per_row_are_the_same_batch():
-    """Catches padding that the models attend to, in what a researcher feeds by hand."""
+    """Catches padding that the models attend to, in what a researcher feeds by hand, and types that
+    would compile another program."""
     source, target = [[5, 6, EOS], [], [7, EOS]], [[8, EOS], [], [9, 9, EOS]]
-    inputs, targets = (
-        np.array([ids + [PAD] * (4 - len(ids)) for ids in side], np.int32)
-        for side in (source, target)
-    )
+    arrays = [[ids + [PAD] * (4 - len(ids)) for ids in side] for side in (source, target)]
     packed = Batch.from_pairs(
-        Ragged.from_lists(source),
-        Ragged.from_lists(target),
-        np.arange(3),
-        pairs_per_row=np.ones(3, int),
-        source_length=4,
-        target_length=4,
-    )
-    for a, b in zip(Batch.from_arrays(inputs, targets), packed, strict=True):
+        *map(Ragged.from_lists, (source, target)), np.arange(3),
+        pairs_per_row=np.ones(3, int), source_length=4, target_length=4,
+    )  # fmt: skip
+    for a, b in zip(Batch.from_arrays(*arrays), packed, strict=True):
         assert np.array_equal(a, b) and a.dtype == np.int32
+    for array in Batch.zeros(3, 5):
+        assert array.shape == (3, 5) and array.dtype == np.int32 and not array.any()
 
 
 def test_lengths_may_be_given():
@@ -55,16 +51,11 @@ def test_lengths_may_be_given():
     assert batch.weights.tolist() == [[1], [1]]
 
 
-def test_rows_for_shapes_only():
-    """Catches a side that is left out, and types that would compile another program."""
-    batch = Batch.zeros(3, 5)
-    assert {array.shape for array in batch} == {(3, 5)}
-    assert {array.dtype for array in batch} == {np.dtype(np.int32)} and not batch.weights.any()
-
-
-def test_ragged_gives_the_sentences_back():
-    """Catches an offset by one, and a selection that copies the wrong sentences."""
-    sentences = ["c a", "", "b b b", "a"]
+def test_ragged_gives_the_sentences_back(monkeypatch):
+    """Catches an offset by one, a sentence lost where two chunks meet, and a selection that copies
+    the wrong sentences."""
+    monkeypatch.setattr("transformer.data.rows.ragged.CHUNK", 3)
+    sentences = ["c a", "", "b b b", "a", *(f"{i} x" for i in range(6))]
     tokenizer = PiecesTokenizer.train(sentences, "")
     ids = Ragged.encode(tokenizer, sentences)
     assert [ids[i].tolist() for i in range(len(ids))] == tokenizer.encode(sentences)
@@ -72,12 +63,3 @@ def test_ragged_gives_the_sentences_back():
     assert [taken[i].tolist() for i in range(2)] == tokenizer.encode(["c a", "b b b"])
     assert taken.lengths.tolist() == [3, 4] and ids.flat.dtype == np.int32
     assert len(Ragged.encode(tokenizer, [])) == 0
-
-
-def test_chunks_are_joined(monkeypatch):
-    """Catches a sentence lost where two chunks meet."""
-    monkeypatch.setattr("transformer.data.rows.ragged.CHUNK", 3)
-    sentences = [f"{i} x" for i in range(10)]
-    tokenizer = PiecesTokenizer.train(sentences, "")
-    ids = Ragged.encode(tokenizer, sentences)
-    assert [ids[i].tolist() for i in range(10)] == tokenizer.encode(sentences)

@@ -6,7 +6,7 @@ import pytest
 from tests.helpers.control_ids import EOS
 from transformer.data.rows.bpe_dropout import SubwordDropout
 from transformer.data.rows.images import ImageBatches
-from transformer.data.rows.lm_batches import RandomWindows
+from transformer.data.rows.lm_batches import Windows
 from transformer.data.rows.masked_batches import MaskedBatches
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
@@ -47,7 +47,7 @@ BATCHES = {
     "one pair": lambda seed: packed(seed, 1),
     "subword dropout": with_dropout,
     "masked": lambda seed: MaskedBatches(packed(seed), rate=0.3, vocab_size=300, seed=seed),
-    "windows": lambda seed: RandomWindows(
+    "windows": lambda seed: Windows(
         np.arange(300, dtype=np.int32), start=2, length=10, rows_per_batch=4, seed=seed
     ),
     "images": images,

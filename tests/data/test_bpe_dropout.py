@@ -38,12 +38,12 @@ def segmentations(pieces, score, rate):
     """{pieces at the end: probability} of Algorithm 1, by going through all that may be dropped."""
     merges = [i for i in range(len(pieces) - 1) if pieces[i] + pieces[i + 1] in score]
     merges.sort(key=lambda i: -score[pieces[i] + pieces[i + 1]])
-    found = Counter({tuple(pieces): rate ** len(merges)})  # all dropped
+    likely = Counter({tuple(pieces): rate ** len(merges)})  # all dropped
     for k, i in enumerate(merges):
         merged = [*pieces[:i], pieces[i] + pieces[i + 1], *pieces[i + 2 :]]
         for end, probability in segmentations(merged, score, rate).items():
-            found[end] += rate**k * (1 - rate) * probability
-    return found
+            likely[end] += rate**k * (1 - rate) * probability
+    return likely
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
@@ -54,7 +54,7 @@ def test_segmentations_are_as_likely_as_in_the_paper(tokenizer, rate):
     words, number = ["the", "cat", "über", "Mäuse", "mattress"], 8_000
     ids = [tokenizer.encode([word])[0][:-1] for word in words]
     many = Ragged.from_lists([word for word in ids for _ in range(number)])
-    segmented = BpeDropout(tokenizer.model, rate).segment(many, random_keys((0,), (len(many),)))
+    segmented = BpeDropout(tokenizer.model, rate)(many, random_keys((0,), (len(many),)))
     for nth, word in enumerate(words):
         expected = segmentations(list("▁" + word), score, rate)
         drawn = Counter(
@@ -67,23 +67,23 @@ def test_segmentations_are_as_likely_as_in_the_paper(tokenizer, rate):
             assert abs(drawn.get(pieces, 0) - probability) < margin, (pieces, probability)
 
 
-def test_a_word_and_its_key_alone_say_what_is_drawn(tokenizer):
+def test_a_sentence_and_its_key_alone_say_what_is_drawn(tokenizer):
     """Catches draws that depend on the other words of a batch, as on another number of hosts."""
-    bpe, ids = BpeDropout(tokenizer.model, 0.3), tokenizer.encode(TEXT)
-    words, keys = Ragged.from_lists(ids), random_keys((0,), (len(ids),))
-    together = bpe.segment(words, keys)
-    order = np.random.default_rng(0).permutation(len(ids))[:50]
-    apart = bpe.segment(words.take(order), keys[order])
+    bpe, sentences = BpeDropout(tokenizer.model, 0.3), Ragged.encode(tokenizer, TEXT)
+    keys = random_keys((0,), (len(TEXT),))
+    together = bpe(sentences, keys)
+    order = np.random.default_rng(0).permutation(len(TEXT))[:50]
+    apart = bpe(sentences.take(order), keys[order])
     assert all(np.array_equal(together[i], apart[n]) for n, i in enumerate(order))
-    assert any(not np.array_equal(together[i], words[i]) for i in order)
+    assert any(not np.array_equal(together[i], sentences[i]) for i in order)
 
 
 def test_what_bpe_does_not_merge_stays():
     """Catches tags that fall apart, and bytes or UNK that are lost or become other text."""
     tokenizer = SentencePieceTokenizer.train(TEXT, 400, tags=["<2de>"])
-    words = Ragged.from_lists([[*tokenizer.encode(["<2de> cat 🙂 cat"])[0], UNK], [UNK]])
-    segmented = BpeDropout(tokenizer.model, 0.5).segment(words, random_keys((1,), (2,)))
-    assert segmented[0][0] == words[0][0] and tokenizer.pieces(words[0])[0] == "▁<2de>"
+    sentences = Ragged.from_lists([[*tokenizer.encode(["<2de> cat 🙂 cat"])[0], UNK], [UNK]])
+    segmented = BpeDropout(tokenizer.model, 0.5)(sentences, random_keys((1,), (2,)))
+    assert segmented[0][0] == sentences[0][0] and tokenizer.pieces(segmented[0])[0] == "▁<2de>"
     assert segmented[0][-1] == UNK and segmented[1].tolist() == [UNK]
     assert tokenizer.decode(segmented[0][:-1]) == "<2de> cat 🙂 cat"
 
@@ -91,19 +91,20 @@ def test_what_bpe_does_not_merge_stays():
 def test_pieces_may_go_beyond_spaces():
     """Catches words cut where a vocabulary has pieces such as "▁the▁cat"."""
     model = trained(model_type="bpe", split_by_whitespace=False)
-    bpe, tokenizer = BpeDropout(model, 0.05), SentencePieceTokenizer(model)
-    assert not bpe.begins_word.any()
-    words = Ragged.encode(tokenizer, TEXT)
-    segmented = bpe.segment(words, random_keys((0,), (len(words),)))
+    tokenizer = SentencePieceTokenizer(model)
+    sentences, keys = Ragged.encode(tokenizer, TEXT), random_keys((0,), (len(TEXT),))
+    segmented = BpeDropout(model, 0.05)(sentences, keys)
     assert [tokenizer.decode(segmented[i]) for i in range(len(TEXT))] == TEXT
     pieces = {piece for i in range(len(TEXT)) for piece in tokenizer.pieces(segmented[i])}
     assert any("▁" in piece[1:] for piece in pieces)
 
 
-def test_a_vocabulary_without_merges_is_refused():
-    """Catches a unigram model that is segmented as if it were BPE."""
+def test_vocabularies_without_merges_are_refused(tokenizer):
+    """Catches a unigram model that is segmented as if it were BPE, and characters in silence."""
     with pytest.raises(ValueError, match=r"subword_dropout drops merges of BPE.*model_type=bpe"):
         BpeDropout(trained(model_type="unigram"), 0.1)
+    with pytest.raises(ValueError, match=r"needs SentencePiece on both sides.*CharacterTokenizer"):
+        SubwordDropout([tokenizer, CharacterTokenizer("ab")], 0.1, [], 0)
 
 
 # ---- the pairs of batches
@@ -113,80 +114,70 @@ SENTENCE = "the cat of my neighbours sleeps upon an overwhelmingly comfortable m
 
 def make_texts(num_sentences, seed):
     rng = np.random.default_rng(seed)
+    counts = rng.integers(2, 12, num_sentences)
     return [
-        f"{i} " + " ".join(rng.choice(SENTENCE.split(), rng.integers(2, 12)))
-        for i in range(num_sentences)
+        f"{i} " + " ".join(rng.choice(SENTENCE.split(), count)) for i, count in enumerate(counts)
     ]
 
 
 SOURCES, TARGETS = make_texts(150, 0), make_texts(150, 1)
+PIECES = SentencePieceTokenizer.train(SOURCES + TARGETS, 340)
+BEST = {*zip(*(map(tuple, PIECES.encode(side)) for side in (SOURCES, TARGETS)), strict=True)}
 
 
-@pytest.fixture(scope="module")
-def pieces():
-    return SentencePieceTokenizer.train(SOURCES + TARGETS, 340)
+def batches_of(rate=0.2, texts=(SOURCES, TARGETS), row_length=64):
+    sides = [Ragged.encode(PIECES, side) for side in texts]
+    dropout = SubwordDropout([PIECES] * 2, rate, sides, 0) if rate else None
+    rows = dict(row_length=row_length, rows_per_batch=8, seed=0)
+    return PackedBatches(*sides, **rows, subword_dropout=dropout)
 
 
-def batches_of(pieces, rate=0.2, seed=0, texts=(SOURCES, TARGETS), **options):
-    sides = [Ragged.encode(pieces, side) for side in texts]
-    dropout = SubwordDropout([pieces] * 2, rate, sides, seed) if rate else None
-    options = dict(row_length=64, rows_per_batch=8, seed=seed, subword_dropout=dropout) | options
-    return PackedBatches(*sides, **options)
+def pairs_of(batches, epoch=0):
+    """{(source ids, target ids)}, of which each sentence has its number at the beginning."""
+    pairs = epoch_of(batches, epoch)
+    assert sorted(tuple(map(PIECES.decode, pair)) for pair in pairs) == sorted(
+        zip(SOURCES, TARGETS, strict=True)
+    )
+    return {(tuple(source), tuple(target)) for source, target in pairs}
 
 
-def equal(one, other):
-    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-
-
-def test_every_epoch_shows_every_pair_in_other_pieces(pieces):
+def test_every_epoch_shows_every_pair_in_other_pieces():
     """Catches pairs that are cut, lost or altered, and draws that repeat from epoch to epoch."""
-    batches, seen = batches_of(pieces), []
-    for epoch in range(3):
-        pairs = epoch_of(batches, epoch)
-        texts = sorted(tuple(map(pieces.decode, pair)) for pair in pairs)
-        assert texts == sorted(zip(SOURCES, TARGETS, strict=True))
-        seen.append({(pieces.decode(source), *source, *target) for source, target in pairs})
-    best = {
-        (text, *ids, *target)
-        for text, ids, target in zip(
-            SOURCES, pieces.encode(SOURCES), pieces.encode(TARGETS), strict=True
-        )
-    }
-    for one, other in ((0, 1), (1, 2), (0, 2)):
-        assert len(seen[one] & seen[other]) < 30
-    assert all(len(best & epoch) < 30 for epoch in seen)
+    batches = batches_of()
+    shown = [BEST, *(pairs_of(batches, epoch) for epoch in range(3))]
+    assert all(len(a & b) < 30 for i, a in enumerate(shown) for b in shown[:i])
 
 
-def test_both_sides_are_drawn_apart(pieces):
+def test_both_sides_are_drawn_apart():
     """Catches the same random numbers for source and target."""
-    batches = batches_of(pieces, texts=(TARGETS, TARGETS))
-    pairs = epoch_of(batches, 0)
+    pairs = epoch_of(batches_of(texts=(TARGETS, TARGETS)), 0)
     assert sum(source == target for source, target in pairs) < 30
 
 
-def test_a_rate_that_drops_nothing_changes_nothing(pieces):
+def test_a_rate_that_drops_nothing_changes_nothing():
     """Catches a plan or an order of sentences that is another one, but for what dropout needs."""
-    plain, batches = batches_of(pieces, rate=0), batches_of(pieces, rate=1e-12)
-    assert batches.subword_dropout.growth == [1, 1] and batches.undropped_share(9) == 0
+    plain, batches = batches_of(rate=0), batches_of(rate=1e-12)
+    assert batches.subword_dropout.growth == [1, 1]
     assert batches.shape == plain.shape and batches.batches_per_epoch == plain.batches_per_epoch
-    assert all(equal(batches[step], plain[step]) for step in range(4))
+    for step in range(4):
+        assert all(map(np.array_equal, batches[step], plain[step]))
 
 
-def test_rows_are_planned_for_longer_sentences(pieces):
+def test_rows_are_planned_for_longer_sentences():
     """Catches rows so full that most of the pairs go back to their best segmentation."""
-    batches = batches_of(pieces, row_length=128)
+    batches = batches_of(row_length=128)
     assert min(batches.subword_dropout.growth) > 1.1
-    assert 0 < batches.undropped_share(batches.batches_per_epoch) < 0.2
+    assert len(pairs_of(batches) & BEST) < 30
     assert batches.fill(batches.batches_per_epoch) > 0.75
 
 
-def test_a_row_without_room_gets_the_best_segmentations(pieces):
+def test_a_row_without_room_gets_the_best_segmentations():
     """Catches rows that overflow, as those of sentences that are as long as a row."""
-    plain = batches_of(pieces, rate=0)
-    longest = int(max(side.lengths.max() for side in (plain.source, plain.target)))
-    batches = batches_of(pieces, rate=0.9, row_length=longest)
-    assert len(epoch_of(batches, 0)) == len(SOURCES)
-    assert 0.01 < batches.undropped_share() < 1
+    longest = max(max(map(len, pair)) for pair in BEST)
+    batches = batches_of(rate=0.9, row_length=longest)
+    shown = pairs_of(batches)
+    kept = sum(len({ids[side] for ids in shown} & {ids[side] for ids in BEST}) for side in (0, 1))
+    assert 3 < kept < 300
 
 
 def test_the_sentences_that_have_room():
@@ -197,17 +188,10 @@ def test_the_sentences_that_have_room():
     assert have_room(best, drawn, row, 10, keys).all()
 
 
-def test_lengths_to_plan_with(pieces):
+def test_lengths_to_plan_with():
     """Catches a pair that would be left out as its sentence might grow beyond the row."""
-    dropout, side = batches_of(pieces).subword_dropout, Ragged.from_lists([[5] * 4, [5] * 9])
-    dropout.growth = [1.2, 3.0]
-    side.lengths = np.array([4, 9, 11], np.uint16)
+    dropout, side = batches_of().subword_dropout, Ragged.from_lists([])
+    dropout.growth, side.lengths = [1.2, 3.0], np.array([4, 9, 11], np.uint16)
     planned = dropout.planned_lengths((side, side), (10, 5))
     assert [lengths.tolist() for lengths in planned] == [[5, 10, 11], [5, 9, 11]]
     assert planned[0].dtype == np.uint16
-
-
-def test_other_tokenizers_are_refused(pieces):
-    """Catches characters that are "segmented" in silence."""
-    with pytest.raises(ValueError, match=r"needs SentencePiece on both sides.*CharacterTokenizer"):
-        SubwordDropout([pieces, CharacterTokenizer("ab")], 0.1, [], 0)

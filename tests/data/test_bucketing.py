@@ -11,8 +11,7 @@ from transformer.data.rows.ragged import Ragged
 def test_buckets_double_up_to_the_largest():
     """Catches a largest bucket that is rounded away, and one beyond it."""
     assert bucket_lengths(256) == [16, 32, 64, 128, 256]
-    assert bucket_lengths(300) == [16, 32, 64, 128, 256, 300]
-    assert bucket_lengths(16) == [16]
+    assert bucket_lengths(300)[-2:] == [256, 300] and bucket_lengths(16) == [16]
 
 
 @pytest.mark.parametrize("num_replicas", [1, 4])
@@ -24,23 +23,11 @@ def test_every_sentence_is_in_one_batch_of_its_own_length(count, num_replicas):
     for indices, bucket in plan_batches(lengths, 64, 8, num_replicas):
         assert len(indices) == num_replicas and indices.shape[1] in batch_sizes(8, bucket)
         inside = indices[indices >= 0]
-        assert bucket == next(n for n in (16, 32, 64) if n >= min(64, lengths[inside].max()))
-        per_replica = (indices >= 0).sum(1)
-        assert per_replica.max() - per_replica.min() <= 1
+        for length in lengths[inside]:  # whatever stands beside it
+            assert bucket == next(n for n in (16, 32, 64) if n >= min(64, length))
+        assert np.ptp((indices >= 0).sum(1)) <= 1
         seen += inside.tolist()
     assert sorted(seen) == list(range(count))
-
-
-def test_a_sentence_is_padded_alike_whatever_stands_beside_it():
-    """Catches a bucket chosen by the longest sentence of a batch: translations would depend on it.
-
-    The five lengths are the example of `plan_batches`.
-    """
-    plan = [(i.tolist(), n) for i, n in plan_batches(np.array([3, 40, 9, 20, 12]), 64, 2)]
-    assert plan == [([[1]], 64), ([[3]], 32), ([[4, 2]], 16), ([[0]], 16)]
-    for length, bucket in ((3, 16), (9, 16), (12, 16), (20, 32), (40, 64)):
-        ((_, alone),) = plan_batches(np.array([length]), 64, 2)
-        assert alone == bucket
 
 
 def test_too_long_a_sentence_is_cut_before_its_end_and_counted():

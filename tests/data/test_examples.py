@@ -6,9 +6,9 @@ import pytest
 
 from transformer.data.corpora import cleaning, corpora, languages
 from transformer.data.files import text
-from transformer.data.rows import bucketing
+from transformer.data.rows import bucketing, masked_batches
 
-MODULES = bucketing, cleaning, corpora, languages, text
+MODULES = bucketing, cleaning, corpora, languages, masked_batches, text
 
 
 @pytest.mark.parametrize("module", MODULES)

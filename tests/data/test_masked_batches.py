@@ -1,7 +1,5 @@
 """masked_batches.py: what a masked language model sees and guesses; the rows it is cut into."""
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
 
@@ -24,14 +22,17 @@ from transformer.tasks.masked_lm import make_masked_batches
 VOCAB_SIZE = 1000
 
 
-def masked(num_sentences=3000, *, rows=512, rate=0.15, seed=0):
+def masked_rows(sentences, *, rows=8, rate=0.5, vocab_size=VOCAB_SIZE, seed=0, special=OWN_IDS):
+    text = Ragged.from_lists(sentences)
+    packed = PackedBatches(text, text, row_length=64, rows_per_batch=rows, seed=0)
+    return MaskedBatches(packed, rate=rate, vocab_size=vocab_size, seed=seed, special=special)
+
+
+def masked(num_sentences=3000, rows=512, rate=0.15):
     rng = np.random.default_rng(5)
     lengths = rng.integers(0, 30, num_sentences)
-    text = Ragged.from_lists(
-        [[*rng.integers(NUM_SPECIAL, VOCAB_SIZE, n).tolist(), EOS] for n in lengths]
-    )
-    packed = PackedBatches(text, text, row_length=64, rows_per_batch=rows, seed=seed)
-    return MaskedBatches(packed, rate=rate, vocab_size=VOCAB_SIZE, seed=seed)
+    pieces = (rng.integers(NUM_SPECIAL, VOCAB_SIZE, n).tolist() for n in lengths)
+    return masked_rows(([*ids, EOS] for ids in pieces), rows=rows, rate=rate)
 
 
 def originals(batch):
@@ -70,47 +71,31 @@ def test_the_shares_are_those_of_the_paper(rate):
     assert len(set(others.tolist())) > len(others) / 4  # no piece is drawn most of the time
 
 
-def test_only_pieces_are_chosen_and_only_chosen_ones_are_changed():
-    """Catches a sentence whose end is hidden, a guess at padding, and a change with no guess."""
-    batches = masked(rate=0.9)
-    for step in range(batches.batches_per_epoch):
-        chosen, ids = originals(batches[step])
-        assert chosen.any() and not chosen[(ids == EOS) | (ids == PAD)].any()
-        assert np.array_equal(ids, batches.packed[step].inputs)
-
-
-def test_a_beginning_is_not_to_be_guessed():
-    """Catches [CLS] of BERT hidden, which stands before every sentence."""
-    text = Ragged.from_lists([[BOS, 7, EOS]] * 50)
-    packed = PackedBatches(text, text, row_length=16, rows_per_batch=8, seed=0)
-    batch = MaskedBatches(packed, rate=0.99, vocab_size=VOCAB_SIZE, seed=0)[0]
-    assert set(batch.targets[batch.weights != 0].tolist()) == {7}
-    assert (batch.inputs == BOS).sum() == (batch.pair_labels == BOS).sum() > 0
-
-
-def test_control_ids_are_those_of_the_vocabulary():
-    """Catches [SEP] of BERT hidden, and a control token shown in place of another one."""
-    special = SpecialIds(pad=0, bos=7, eos=8, unk=9, mask=10)
-    text = Ragged.from_lists([[7, *range(1, 7), 8]] * 2000)
-    packed = PackedBatches(text, text, row_length=32, rows_per_batch=16, seed=0)
-    batches = MaskedBatches(packed, rate=0.5, vocab_size=12, seed=0, special=special)
-    every = [batches[step] for step in range(20)]
-    shown = {int(i) for batch in every for i in batch.inputs[originals(batch)[0]]}
-    guessed = {int(i) for batch in every for i in batch.targets[batch.weights != 0]}
-    assert shown == {*range(1, 7), 10, 11} and guessed == {*range(1, 7)}
-
-
-def test_all_else_is_as_it_was_packed():
-    """Catches segments lost to the attention of the encoder, and rows of another host filled."""
-    batches = masked(300)
+def test_only_pieces_are_chosen_and_all_else_is_as_it_was_packed():
+    """Catches a sentence whose end is hidden, a guess at padding, a change with no guess, segments
+    lost to the attention of the encoder, and rows of another host filled."""
+    batches = masked(300, rows=32, rate=0.9)
     for step in range(batches.batches_per_epoch):
         batch, packed = batches[step], batches.packed[step]
+        chosen, ids = originals(batch)
+        assert chosen.any() and not chosen[(ids == EOS) | (ids == PAD)].any()
+        assert np.array_equal(ids, packed.inputs)
         assert np.array_equal(batch.input_segments, packed.input_segments)
         assert np.array_equal(batch.input_positions, packed.input_positions)
         assert {array.dtype for array in batch[:-1]} == {np.dtype(np.int32)}
         part = batches.part(step, 3, 7)
         assert all(np.array_equal(a[3:7], b[3:7]) for a, b in zip(part, batch, strict=True))
         assert part.weights.sum() == batch.weights[3:7].sum()
+
+
+def test_control_ids_are_those_of_the_vocabulary():
+    """Catches [CLS] or [SEP] of BERT hidden, and a control token shown in place of another one."""
+    special = SpecialIds(pad=0, bos=7, eos=8, unk=9, mask=10)
+    batches = masked_rows([[7, *range(1, 7), 8]] * 2000, vocab_size=12, special=special)
+    every = [batches[step] for step in range(20)]
+    shown = {int(i) for batch in every for i in batch.inputs[originals(batch)[0]]}
+    guessed = {int(i) for batch in every for i in batch.targets[batch.weights != 0]}
+    assert shown == {*range(1, 7), 10, 11} and guessed == {*range(1, 7)}
 
 
 def test_a_row_has_no_more_to_guess_than_its_batch_holds(monkeypatch):
@@ -120,8 +105,7 @@ def test_a_row_has_no_more_to_guess_than_its_batch_holds(monkeypatch):
     assert whole.targets.shape == (512, most_to_guess(64, 0.15))
     monkeypatch.setattr(masked_batches, "most_to_guess", lambda length, rate: 8)
     cut = masked()[0]
-    is_full = whole.weights.sum(1) > 8
-    assert is_full.sum() > 50
+    assert (whole.weights.sum(1) > 8).sum() > 50
     assert np.array_equal(cut.targets, whole.targets[:, :8])
     assert np.array_equal(cut.columns, whole.columns[:, :8])
     assert np.array_equal(originals(cut)[1], originals(whole)[1])
@@ -129,14 +113,10 @@ def test_a_row_has_no_more_to_guess_than_its_batch_holds(monkeypatch):
 
 def test_steps_and_seeds_hide_other_pieces():
     """Catches the same positions in each batch or epoch: other pieces would never be guessed."""
-    text = Ragged.from_lists(
-        [[*range(NUM_SPECIAL, 60), EOS]]
-    )  # one sentence: all batches are alike but here
-    packed = PackedBatches(text, text, row_length=64, rows_per_batch=1, seed=0)
-    make = [MaskedBatches(packed, rate=0.5, vocab_size=VOCAB_SIZE, seed=seed) for seed in (0, 1)]
-    hidden = [tuple(originals(make[0][step])[0][0]) for step in range(20)]
-    assert len(set(hidden)) == 20
-    assert tuple(originals(make[1][0])[0][0]) != hidden[0]
+    sentence = [*range(NUM_SPECIAL, 60), EOS]  # a single one: all batches are alike but here
+    batches, other = (masked_rows([sentence], rows=1, seed=seed) for seed in (0, 1))
+    hidden = [tuple(originals(batches[step])[0][0]) for step in range(20)]
+    assert len({*hidden, tuple(originals(other[0])[0][0])}) == 21
     assert (np.sum(hidden, 0)[:56] > 0).all()  # each piece has its turn
 
 
@@ -172,14 +152,8 @@ LINES = [line for document in DOCUMENTS for line in (*lines_of(document), "", " 
 TOKENIZER = PiecesTokenizer.train(LINES, "")
 
 
-class Pairs(NamedTuple):
-    source: Ragged
-    targets: Ragged
-    num_cut: int
-
-
 def pairs(length=32, seed=0):
-    return Pairs(*make_sentence_pairs(TOKENIZER, LINES, length=length, seed=seed))
+    return make_sentence_pairs(TOKENIZER, LINES, length=length, seed=seed)
 
 
 def sides(ids):
@@ -192,48 +166,45 @@ def sides(ids):
 
 def test_pairs_are_what_their_labels_say():
     """Catches a next text of another document, a gap, and "others" of the same document."""
-    found = pairs()
-    labels = found.targets.flat[found.targets.starts]
+    source, targets, _ = pairs()
+    labels = targets.flat[targets.starts]
     assert set(labels.tolist()) == {IS_NEXT, IS_OTHER} and 0.3 < labels.mean() < 0.7
     for index, label in enumerate(labels):
-        first, second = sides(found.source[index])
-        assert first and second and len(found.source[index]) <= 32
+        first, second = sides(source[index])
+        assert first and second and len(source[index]) <= 32
         for text in (first, second):  # in order, from one document
             assert text == [(text[0][0], text[0][1] + n) for n in range(len(text))]
         if label == IS_OTHER:
             assert first[0][0] != second[0][0]
         else:
             assert first[0][0] == second[0][0] and first[-1] < second[0]
-            was_cut = len(found.source[index]) == 32
+            was_cut = len(source[index]) == 32
             assert was_cut or second[0][1] == first[-1][1] + 1
 
 
 def test_no_sentence_is_lost_but_what_is_counted():
     """Catches sentences that a random second text replaces for good."""
-    found = pairs(length=10_000)
-    assert not found.num_cut
-    shown = {
-        word for n in range(len(found.source)) for side in sides(found.source[n]) for word in side
-    }
+    source, _, num_cut = pairs(length=10_000)
+    shown = {word for n in range(len(source)) for side in sides(source[n]) for word in side}
     assert shown == {(d, p) for d, words in enumerate(DOCUMENTS) for p in range(len(words))}
-    short = pairs(length=12)
-    assert short.num_cut > 0 and short.source.lengths.max() == 12
+    short, _, num_cut_short = pairs(length=12)
+    assert num_cut == 0 < num_cut_short and short.lengths.max() == 12
 
 
 def test_pairs_depend_on_the_seed_alone():
     """Catches a resumed run that reads other pairs."""
-    np.testing.assert_array_equal(pairs().source.flat, pairs().source.flat)
-    assert not np.array_equal(pairs().source.flat, pairs(seed=1).source.flat)
+    flat, again, other = (pairs(seed=seed)[0].flat for seed in (0, 0, 1))
+    assert np.array_equal(flat, again) and not np.array_equal(flat, other)
     with pytest.raises(ValueError, match="needs two documents at least"):
         make_sentence_pairs(TOKENIZER, ["1.1", "1.2"], length=32, seed=0)
 
 
 def test_labels_survive_packing_and_masking():
     """Catches a label that is masked, counted as a token, or moved to another pair of a row."""
-    found = pairs()
-    packed = PackedBatches(found.source, found.targets, row_length=96, rows_per_batch=4, seed=0)
+    source, targets, _ = pairs()
+    packed = PackedBatches(source, targets, row_length=96, rows_per_batch=4, seed=0)
     batches = MaskedBatches(packed, rate=0.5, vocab_size=TOKENIZER.vocab_size, seed=0)
-    label_of = {tuple(found.source[n][1:]): found.targets[n][0] for n in range(len(found.source))}
+    label_of = {tuple(source[n][1:]): targets[n][0] for n in range(len(source))}
     count = 0
     for step in range(batches.batches_per_epoch):
         batch, whole = batches[step], packed[step]
@@ -246,4 +217,4 @@ def test_labels_survive_packing_and_masking():
             ids = tuple(whole.inputs[row][inside][1:])
             assert label_of[ids] == batch.pair_labels[row, column]
             count += 1
-    assert count == len(found.source)
+    assert count == len(source)

@@ -5,27 +5,13 @@ import pytest
 
 from tests.helpers.control_ids import EOS, PAD
 from tests.helpers.packed_pairs import epoch_of
+from transformer.config import DataConfig
 from transformer.data.corpora.cleaning import filter_by_length, length_warnings
+from transformer.data.corpora.training_text import TrainingText
 from transformer.data.rows.bin_packing import fewest_rows, pack
 from transformer.data.rows.packing import PackedBatches, num_rows_of_batch
 from transformer.data.rows.ragged import Ragged
-
-
-def make_pairs(num_pairs, seed=0, longest=20):
-    """(source, target) of random lengths; the first piece of each is the pair's number + 10."""
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(2, longest, (2, num_pairs))
-    return tuple(
-        Ragged.from_lists([[i + 10, *[5] * (n - 2), EOS] for i, n in enumerate(side)])
-        for side in lengths
-    )
-
-
-def batches_of(num_pairs, *, rows=8, seed=0, row_length=32, parts=None, longest=20):
-    source, target = make_pairs(num_pairs, longest=longest)
-    return PackedBatches(
-        source, target, row_length=row_length, rows_per_batch=rows, seed=seed, parts=parts
-    )
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 
 
 def test_pairs_that_do_not_fit_are_dropped_and_counted():
@@ -58,14 +44,20 @@ def test_a_batch_is_a_multiple_of_eight_rows():
         num_rows_of_batch(9, 10)
 
 
+def sentences(*lengths):
+    """Sentences of these lengths, of which the first piece is the number + 10."""
+    return Ragged.from_lists([[i + 10, *[5] * (n - 2), EOS] for i, n in enumerate(lengths)])
+
+
 @pytest.mark.parametrize("num_pairs", [1, 2, 7, 200, 1001])
 def test_every_pair_once_an_epoch(num_pairs):
     """Catches pairs lost to a last batch that is not full, or shown twice, and a plan that depends
     on the number of devices."""
+    lengths = np.random.default_rng(0).integers(2, 20, (2, num_pairs))
+    source, target = (sentences(*side) for side in lengths)
+    expected = sorted((source[i].tolist(), target[i].tolist()) for i in range(num_pairs))
     for rows in (8, 1, 3, 64):
-        batches = batches_of(num_pairs, rows=rows)
-        source, target = batches.source, batches.target
-        expected = sorted((source[i].tolist(), target[i].tolist()) for i in range(num_pairs))
+        batches = PackedBatches(source, target, row_length=32, rows_per_batch=rows, seed=0)
         for epoch in (0, 1, 7) if rows == 8 else (2,):
             assert sorted(epoch_of(batches, epoch)) == expected
         batch = batches[0]
@@ -76,18 +68,20 @@ def test_every_pair_once_an_epoch(num_pairs):
 
 def test_a_sentence_as_long_as_the_row_and_a_longer_one():
     """Catches a longest sentence that fits no row, and an endless search for one."""
-    source, target = Ragged.from_lists([[5] * 31 + [EOS]] * 3), Ragged.from_lists([[5, EOS]] * 3)
-    batches = PackedBatches(source, target, row_length=32, rows_per_batch=2, seed=0)
-    assert len(epoch_of(batches, 0)) == 3
+    source, target, rows = (
+        sentences(32, 32, 32),
+        sentences(2, 2, 2),
+        {"rows_per_batch": 2, "seed": 0},
+    )
+    assert len(epoch_of(PackedBatches(source, target, row_length=32, **rows), 0)) == 3
     with pytest.raises(ValueError, match="A target of 32 tokens fits no row of 31"):
-        PackedBatches(target, source, row_length=31, rows_per_batch=1, seed=0)
+        PackedBatches(target, source, row_length=31, **rows)
 
 
 def test_a_few_long_sources_are_counted_and_left_out():
     """Catches rows that one long source in a thousand makes longer, and its loss in silence."""
-    sources = [[i + 10] * (30 if i in (5, 1234) else 6) for i in range(3000)]
-    source, target = Ragged.from_lists(sources), Ragged.from_lists([[7] * 8] * 3000)
-    rows = dict(row_length=32, rows_per_batch=8, seed=0)
+    source = sentences(*(30 if i in (5, 1234) else 6 for i in range(3000)))
+    target, rows = sentences(*[8] * 3000), dict(row_length=32, rows_per_batch=8, seed=0)
     batches = PackedBatches(source, target, **rows, too_long=0.001)
     assert batches.shape == (24, 32) and batches.num_too_long == 2
     shown = sorted(source[0] - 10 for source, _ in epoch_of(batches, 0))
@@ -100,19 +94,6 @@ def test_a_few_long_sources_are_counted_and_left_out():
 # ---- rows that are full on both sides and never too full
 
 
-def random_lengths(num_pairs, median, longest, seed=0):
-    """Lengths [2, pairs] of log-normal sentences, as those of text, and their translations."""
-    rng = np.random.default_rng(seed)
-    length = rng.normal(np.log(median), 0.55, num_pairs)
-    sides = np.exp(length + rng.normal(0, 0.15, (2, num_pairs)))
-    lengths = np.maximum(2, sides.round()).astype(int)
-    return lengths[:, lengths.max(0) <= longest]
-
-
-def loads(lengths, row_of, num_rows):
-    return np.array([np.bincount(row_of, side, num_rows) for side in lengths])
-
-
 def test_pack_as_in_its_example():
     """Catches rounds that fill one side of a row and leave the other empty: `_deal`'s example."""
     lengths = np.array([[7, 5, 4, 2, 1], [5, 6, 3, 5, 1]])
@@ -122,22 +103,36 @@ def test_pack_as_in_its_example():
     assert sorted(rows.tolist()) == [-1, 0, 1]
 
 
-@pytest.mark.parametrize("shape, fill", [((64, 64), 0.95), ((128, 128), 0.97), ((256, 256), 0.97)])
-def test_rows_of_realistic_text_are_full(shape, fill):
-    """Catches a packing that wastes the device: 95% is promised for 4 sentences in a row."""
-    lengths = random_lengths(15_000, median=14, longest=shape[1])
-    num_rows, row_of = fewest_rows(lengths, shape, 1, np.random.default_rng(0))
+def assert_full(lengths, shape, rng, fill):
+    """The fuller side fills this share of rows, of which none is too full."""
+    num_rows, row_of = fewest_rows(lengths, shape, 1, rng)
     assert row_of.min() >= 0 and row_of.max() < num_rows
-    assert (loads(lengths, row_of, num_rows) <= np.array(shape)[:, None]).all()
-    assert lengths.sum() / (num_rows * sum(shape)) >= fill
+    loads = np.array([np.bincount(row_of, side, num_rows) for side in lengths])
+    assert (loads <= np.array(shape)[:, None]).all()
+    assert (loads.sum(1) / shape).max() >= fill * num_rows
+
+
+@pytest.mark.parametrize("length, fill", [(64, 0.95), (128, 0.97), (256, 0.97)])
+def test_rows_of_realistic_text_are_full(length, fill):
+    """Catches a packing that wastes the device: 95% is promised for 4 sentences in a row. The
+    lengths are log-normal, as those of text, and those of translations are about the same."""
+    rng = np.random.default_rng(0)
+    median = rng.normal(np.log(14), 0.55, 15_000)
+    lengths = np.exp(median + rng.normal(0, 0.15, (2, 15_000))).round().astype(int)
+    assert_full(np.clip(lengths, 2, length), (length, length), rng, fill)
 
 
 @pytest.mark.parametrize("shape", [(7, 50), (50, 7)])
 def test_sides_of_very_different_lengths(shape):
     """Catches a side that counts in tokens where it should in parts of a row."""
     rng = np.random.default_rng(0)
-    lengths = np.stack([rng.integers(1, n // 3, 3000) for n in shape])
-    num_rows, row_of = fewest_rows(lengths, shape, 1, rng)
-    load = loads(lengths, row_of, num_rows)
-    assert (load <= np.array(shape)[:, None]).all()
-    assert (load.sum(1) / shape).max() >= 0.95 * num_rows
+    assert_full(np.stack([rng.integers(1, n // 3, 3000) for n in shape]), shape, rng, 0.95)
+
+
+def test_98_percent_of_the_tokens_of_the_embedded_corpus_are_real():
+    """Catches a packing that wastes the device on real text, whose lengths are on no curve."""
+    pairs = list(TrainingText(DataConfig()).pairs())[::4]
+    tokenizer = SentencePieceTokenizer.train([s for pair in pairs[::10] for s in pair], 2000)
+    sides = (Ragged.encode(tokenizer, side) for side in zip(*pairs, strict=True))
+    batches = PackedBatches(*sides, row_length=96, rows_per_batch=32, seed=0)
+    assert len(pairs) > 9000 and batches.fill(batches.batches_per_epoch) >= 0.98

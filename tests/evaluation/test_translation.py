@@ -11,9 +11,12 @@ import sacrebleu
 
 from tests.helpers.random_runs import WORDS, make_config, write_run
 from transformer.data.tokenizers.lists import PiecesTokenizer
-from transformer.evaluation.evaluate import choose_checkpoints, each_checkpoint
+from transformer.evaluation.evaluate import (
+    choose_checkpoints,
+    each_checkpoint,
+    evaluate_translator,
+)
 from transformer.evaluation.scores import checkpoint_table
-from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.scoring import AttentionWeights
 from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
@@ -105,7 +108,7 @@ def test_an_evaluation_is_of_what_the_translator_says():
     assert result.scores["bleu"].value == pytest.approx(bleu.score)
     assert "bs:1000" in result.scores["bleu"].signature and result.scores["bleu"].interval > 0
     assert result.primary.name == "WER (whole words)"
-    nll, count = (sum(getattr(s, n) for s in scored) for n in ("log_prob", "num_pieces"))
+    nll, count = sum(s.log_prob for s in scored), sum(len(s.ids) for s in scored)
     assert result.scores["perplexity"].value == pytest.approx(np.exp(-nll / count))
     assert result.outputs["translations"]["empty"] == sum(not t.text for t in found) - 1
     assert sum(score.num_sentences for score in result.by_length.values()) == 49

@@ -39,7 +39,7 @@ def test_work_is_left_at_its_next_batch_after_a_signal():
 
 @pytest.mark.parametrize(
     "flags",
-    [("localhost:1", 2), ("host", 2, 0), ("host:port", 2, 0), ("host:1", 2, 2), ("", 0, 1)],
+    [("localhost:1", 2, -1), ("host", 2, 0), ("host:port", 2, 0), ("host:1", 2, 2), ("", 0, 1)],
 )
 def test_a_description_of_the_hosts_that_cannot_be_is_refused(flags):
     """Catches a forgotten flag with which each host trains alone, an IndexError of JAX, and a

@@ -137,7 +137,7 @@ def test_another_schedule_is_the_same_program(tmp_path):
         state, _ = trainer.train_step(state, batch)
         learnt.append(float(abs(state.params["Dense_0"]["bias"] - begun)[0]))
     assert learnt == pytest.approx([0.25, 0.125], rel=1e-4)  # Adam's first update is the rate
-    assert trainer.train_step._mapped._compiled._cache_size() == 1
+    assert trainer.train_step._mapped._cache_size() == 1
 
 
 def squared_error(params, batches):

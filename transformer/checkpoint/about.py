@@ -89,16 +89,15 @@ def as_trained(config: Config, about: Mapping[str, Any], folder: epath.Path) -> 
     Settings that a run may change, as those of the search, are read in config.json; it warns where
     the search was another one when the checkpoint was saved. folder: the work directory.
     """
-    changed = changed_settings(about, config)
-    search = [
-        f"{name} is {here!r} in config.json and was {there!r}"
-        for name, (there, here) in changed.items()
-        if name.startswith("decoding.") and SETTINGS[name].changes_result
-    ]
+    fixed, search = {}, []
+    for name, (there, here) in changed_settings(about, config).items():
+        if not SETTINGS[name].resumable:
+            fixed[name] = there
+        elif name.startswith("decoding.") and SETTINGS[name].changes_result:
+            search.append(f"{name} is {here!r} in config.json and was {there!r}")
     if search:
-        said = f"{'; '.join(search)} when the checkpoint was saved"
-        warnings.warn(f"{folder}: {said}.", stacklevel=3)
-    fixed = {name: there for name, (there, _) in changed.items() if not SETTINGS[name].resumable}
+        said = f"{folder}: {'; '.join(search)} when the checkpoint was saved."
+        warnings.warn(said, stacklevel=3)
     return config.with_values(fixed).validate()
 
 

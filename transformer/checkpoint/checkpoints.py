@@ -23,13 +23,12 @@ from etils.epath import PathLike
 
 from transformer.checkpoint.about import NewerFormatError, check_about, lost_records, make_about
 from transformer.checkpoint.fingerprint import fingerprints
-from transformer.checkpoint.orbax_manager import make_manager
+from transformer.checkpoint.orbax_manager import Manager
 from transformer.checkpoint.train_state import Params, TrainState, merge
 from transformer.config import Config
 from transformer.exit_codes import ResumableError
 from transformer.files import storage
 from transformer.files.reading import reason_of
-from transformer.files.storage import absolute, write_atomically
 from transformer.workdir import WorkDir
 
 T = TypeVar("T")
@@ -37,14 +36,14 @@ SCORE = "selection_score"  # in a record of metrics.jsonl: higher for a better c
 # Errors that say nothing of the file: it may be read at another time. Those of stores are text.
 PASSING = errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE, errno.ENFILE, errno.ENOMEM
 PASSING_TEXTS = *map(os.strerror, PASSING), "DEADLINE_EXCEEDED", "UNAVAILABLE"
+BASE_FILE = "base.json"  # in the work directory of adapters: which parameters they adapt
 
 
 class Loaded(NamedTuple):
-    """Parameters by the name of a checkpoint.
+    """Parameters that were loaded by the name of a checkpoint.
 
-    name: what was loaded, as shown to users: "best (1200)", "1200" or "mean of 5 (1000 to 1200)".
-    step: its step, of a mean the newest. num_averaged: number of checkpoints in the mean, or 1.
-    about: what the step holds beside arrays, see `about.make_about`.
+    name: as users see it: "best (1200)", "1200" or "mean of 5 (1000 to 1200)". step: of a mean the
+    newest. num_averaged: checkpoints in the mean, or 1. about: as `about.make_about` returns it.
     """
 
     name: str
@@ -58,17 +57,19 @@ class Checkpoints:
     """The checkpoints in one folder of a work directory, named by their steps.
 
     keep: the number of newest ones to keep besides the best. read_only: nothing is saved or
-    deleted. scores: (score, validation loss) of the steps that were evaluated.
+    deleted. scores: (score, validation loss) of the steps that were evaluated. base: the parameters
+    of another run, of which those saved here are adapters; None if they are no adapters.
     """
 
     def __init__(self, folder: PathLike, *, keep: int, read_only: bool = False) -> None:
         self.folder, self.keep = storage.absolute(folder), keep
+        self.base: Params = None
         self._workdir = WorkDir(self.folder.parent)
         self.scores: dict[int, tuple[float, float]] = {}
         for record in self._workdir.read_metrics():
             if isinstance(score := record.get(SCORE), float):
                 self.record_score(record["step"], score, record.get("validation_loss", math.inf))
-        self._manager = make_manager(self.folder, keep, self._best_of, read_only)
+        self._manager = Manager(self.folder, keep, self.best_step, read_only=read_only)
         self._known_good: set[int] = set()  # saved or restored by this object
         self._abstract_params: Params = None  # those of all steps, once they have been read
 
@@ -111,50 +112,42 @@ class Checkpoints:
         """Returns the steps in the folder, oldest first."""
         return sorted(self._manager.all_steps())
 
-    def best_step(self) -> int | None:
-        """Returns the best step, as `record_score` says; None if no step has a score."""
-        return self._best_of(self.steps())
-
-    def _best_of(self, steps: Sequence[int]) -> int | None:
+    def best_step(self, steps: Sequence[int] | None = None) -> int | None:
+        """Returns the best of some steps (None: those saved); None if none has a score."""
+        steps = self.steps() if steps is None else steps
         return next((step for step in self._ranked() if step in steps), None)
 
     def _ranked(self) -> list[int]:
-        """Returns the steps that have a score, the best first."""
+        """Returns the steps that have a score, the best first, as `record_score` says."""
         scores = self.scores
         return sorted(scores, key=lambda step: (-scores[step][0], scores[step][1], step))
 
     def about(self, step: int) -> dict[str, Any]:
         """Returns what a step holds beside its arrays; raises ValueError if that is damaged."""
-        about = self._manager.about(step)
-        check_about(step, about)
-        return about
+        return self._read(step, {})["about"]
 
     def restore(self, like: TrainState) -> TrainState:
-        """Restores the newest intact step, with the shardings of `like`.
-
-        Raises ValueError if none is intact.
-        """
+        """Restores the newest intact step, with the shardings of `like`; ValueError if none is."""
+        params, rest = like.split()
 
         def read(step: int) -> TrainState:
-            params, rest = like.split()
             restored = self._read(step, {"params": params, "rest": rest})
-            self._known_good.add(step)
             return restored["rest"].join(restored["params"])
 
-        return next(self._each_intact(self.steps()[::-1], read))[1]
+        step, state = next(self._each_intact(self.steps()[::-1], read))
+        self._known_good.add(step)
+        return state
 
     def restore_params(self, step: int) -> Params:
-        """Returns the parameters of a step as numpy arrays, whatever devices wrote them.
-
-        Raises whatever Orbax does if they are damaged, or ValueError.
-        """
+        """Returns the parameters of a step as numpy arrays, whatever devices wrote them."""
         if not self._abstract_params:  # reading it takes as long as the parameters
             tree = self._manager.item_metadata(step)["params"].tree
             device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
             self._abstract_params = jax.tree.map(
                 lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=device), tree
             )
-        return jax.device_get(self._read(step, {"params": self._abstract_params})["params"])
+        params = self._read(step, {"params": self._abstract_params})["params"]
+        return jax.device_get(merge(self.base, params) if self.base else params)
 
     def load(self, name: str | int, num_averaged: int = 1) -> Loaded:
         """Loads the parameters of "last", "best", a step, "average:N" or "default".
@@ -167,14 +160,28 @@ class Checkpoints:
         self.check(name)
         if name == "default" and num_averaged > 1:
             name = f"average:{num_averaged}"
-        if name in ("default", "best"):
-            name = self._check_scores(name)
         if name.startswith("average:"):
             return self._load_average(int(name.removeprefix("average:")))
+        steps = wanted = self.steps()
+        if name in ("default", "best"):
+            with suppress(Exception):  # any type: restoring will say what is damaged
+                if lost := lost_records(self._workdir, self.about(steps[-1])):
+                    warnings.warn(lost, stacklevel=3)
+            ranked = self._ranked()
+            wanted = [step for step in ranked if step in steps]
+            if name == "best" and not wanted:
+                raise ValueError(f"No checkpoint of {self.folder} has a score yet; use 'last'.")
+            name = "best" if wanted else "last"
+            if wanted[:1] != ranked[:1]:
+                warnings.warn(
+                    f"The step with the best score, {ranked[0]}, has no checkpoint in "
+                    f"{self.folder}: the next best is used",
+                    stacklevel=3,
+                )
         if name == "last":
-            wanted = self.steps()[::-1]
-        else:
-            wanted = self._best_first() if name == "best" else [int(name)]
+            wanted = steps[::-1]
+        elif name.isdigit():
+            wanted = [int(name)]
         step, params = next(self._each_intact(wanted, self.restore_params))
         of_intact = "" if step == wanted[0] else " of those intact"
         shown = name if name.isdigit() else f"{name}{of_intact} ({step})"
@@ -188,26 +195,6 @@ class Checkpoints:
             )
         if name.isdigit() and int(name) not in self.steps():
             raise ValueError(f"{self.folder} holds the steps {self.steps()}, not {name}.")
-
-    def _check_scores(self, name: str) -> str:
-        """Returns "best", or "last" for a "default" without scores; warns if some are lost."""
-        with suppress(Exception):  # any type: restoring will say what is damaged
-            if lost := lost_records(self._workdir, self.about(self.steps()[-1])):
-                warnings.warn(lost, stacklevel=4)
-        if name == "best" and self.best_step() is None:
-            raise ValueError(f"No checkpoint of {self.folder} has a score yet; use 'last'.")
-        return "last" if self.best_step() is None else "best"
-
-    def _best_first(self) -> list[int]:
-        """Returns the steps that have a score and a checkpoint, the best first."""
-        ranked, steps = self._ranked(), self.steps()
-        if ranked[0] not in steps:
-            warnings.warn(
-                f"The step with the best score, {ranked[0]}, has no checkpoint in {self.folder}: "
-                f"the next best is used",
-                stacklevel=4,
-            )
-        return [step for step in ranked if step in steps]
 
     def _load_average(self, count: int) -> Loaded:
         """Loads the mean of the `count` newest checkpoints (paper, section 6.1) that are intact."""
@@ -227,15 +214,11 @@ class Checkpoints:
 
     def _read(self, step: int, targets: dict[str, Any]) -> Any:
         """Restores the items {name: abstract tree} of a step and compares their fingerprints."""
-        items = {
-            name: ocp.args.PyTreeRestore(
-                target, restore_args=ocp.checkpoint_utils.construct_restore_args(target)
-            )
-            for name, target in targets.items()
-        }
-        restored = self._manager.restore(
-            step, args=ocp.args.Composite(about=ocp.args.JsonRestore(), **items)
-        )
+        items: dict[str, Any] = {"about": ocp.args.JsonRestore()}
+        for name, target in targets.items():
+            restore_args = ocp.checkpoint_utils.construct_restore_args(target)
+            items[name] = ocp.args.PyTreeRestore(target, restore_args=restore_args)
+        restored = self._manager.restore(step, args=ocp.args.Composite(**items))
         check_about(step, restored["about"])
         for name in targets:
             if fingerprints(restored[name]) != restored["about"]["fingerprints"][name]:
@@ -263,9 +246,15 @@ class Checkpoints:
                 reason = f"Checkpoint {step} of {self.folder} cannot be used: {error}."
                 raise ValueError(reason) from None
             except Exception as error:  # Orbax raises eight types of error for damaged files
-                self._raise_if_passing(step, error)
-                reason = f"Checkpoint {step} cannot be used: {reason_of(error)}"
-                warnings.warn(reason, stacklevel=5)
+                reason = reason_of(error)
+                if any(text in str(error) for text in PASSING_TEXTS):
+                    if isinstance(error, jax.errors.JaxRuntimeError):  # another host is lost
+                        raise
+                    raise ResumableError(
+                        f"{self.folder}/{step} cannot be read at the moment ({reason}): start "
+                        f"again, or remove this checkpoint to use an older one."
+                    ) from error
+                warnings.warn(f"Checkpoint {step} cannot be used: {reason}", stacklevel=4)
             else:
                 num_intact += 1
                 yield step, result
@@ -274,43 +263,21 @@ class Checkpoints:
                 f"No checkpoint of {self.folder} could be restored; see the warnings above."
             )
 
-    def _raise_if_passing(self, step: int, error: Exception) -> None:
-        """Raises a ResumableError if a checkpoint may be read at another time."""
-        if not any(text in str(error) for text in PASSING_TEXTS):
-            return
-        if isinstance(error, jax.errors.JaxRuntimeError):  # another host is lost
-            raise error
-        raise ResumableError(
-            f"{self.folder}/{step} cannot be read at the moment ({reason_of(error)}): start "
-            f"again, or remove this checkpoint to use an older one."
-        ) from error
-
-
-BASE_FILE = "base.json"  # in the work directory of adapters: which parameters they adapt
-
 
 def open_for_reading(run: WorkDir, config: Config) -> Checkpoints:
     """Opens the checkpoints of a run for restoring only; `config` is what it was trained with."""
-    kind = AdapterCheckpoints if config.training.lora_rank else Checkpoints
-    keep = config.training.keep_checkpoints
-    return kind(run.checkpoints, keep=keep, read_only=True)
-
-
-class AdapterCheckpoints(Checkpoints):
-    """Checkpoints of adapters, which are restored as the parameters of the adapted model."""
-
-    def load(self, name: str | int, num_averaged: int = 1) -> Loaded:
-        self._base = load_base(WorkDir(self.folder.parent))  # its errors are of no one checkpoint
-        return super().load(name, num_averaged)
-
-    def restore_params(self, step: int) -> Params:
-        return jax.device_get(merge(self._base, super().restore_params(step)))
+    return Checkpoints(run.checkpoints, keep=config.training.keep_checkpoints, read_only=True)
 
 
 def load_checkpoint(workdir: WorkDir, config: Config, checkpoint: str | int) -> Loaded:
-    """Loads a checkpoint of a run by its name; `config` is the run's."""
-    num_averaged = config.decoding.average_checkpoints
-    return open_for_reading(workdir, config).load(checkpoint, num_averaged)
+    """Loads a checkpoint of a run by its name; adapters as the parameters of the adapted model.
+
+    config: what the run was trained with.
+    """
+    checkpoints = open_for_reading(workdir, config)
+    if config.training.lora_rank:
+        checkpoints.base = load_base(workdir)
+    return checkpoints.load(checkpoint, config.decoding.average_checkpoints)
 
 
 def load_default(workdir: WorkDir) -> Loaded:
@@ -318,41 +285,29 @@ def load_default(workdir: WorkDir) -> Loaded:
     return load_checkpoint(workdir, workdir.load_config(), "default")
 
 
-def choose_base(workdir: WorkDir, init_from: str) -> Params:
-    """Loads the parameters of the run `init_from`, and notes in `workdir` that it adapts them."""
-    base = WorkDir(init_from)
-    loaded = load_default(base)
-    about = {
-        "base": str(absolute(base.path)),
-        "checkpoint": loaded.name,
-        "checksum": _checksum(loaded.params),
-    }
-    if workdir.writes:
-        write_atomically(workdir / BASE_FILE, json.dumps(about, indent=2) + "\n")
-    return loaded.params
-
-
-def load_base(workdir: WorkDir) -> Params:
+def load_base(workdir: WorkDir, init_from: str = "") -> Params:
     """Loads the parameters that the adapters in `workdir` adapt.
 
-    Raises ValueError if the base is not where it was, or is no longer what it was.
+    init_from: the run whose parameters they adapt from now on, which is noted; "": the run that was
+    noted. Raises ValueError if that is not where it was, or is no longer what it was.
     """
     file = workdir / BASE_FILE
-    about = json.loads(file.read_text(encoding="utf-8"))
-    base = WorkDir(about["base"])
-    if not base.has_run:
+    noted = {} if init_from else json.loads(file.read_text(encoding="utf-8"))
+    base = WorkDir(init_from or noted["base"])
+    if noted and not base.has_run:
         raise ValueError(
             f"{workdir.path} holds adapters of the run {base.path}, which is not there; put it "
             f'back, or name its new folder as "base" in {file}.'
         )
     loaded = load_default(base)
-    if _checksum(loaded.params) != about["checksum"]:
+    checksum = zlib.crc32(np.array(fingerprints(loaded.params), np.uint32).tobytes())
+    if noted and checksum != noted["checksum"]:
         raise ValueError(
-            f"{workdir.path} holds adapters of {about['checkpoint']} of {base.path}, whose default "
+            f"{workdir.path} holds adapters of {noted['checkpoint']} of {base.path}, whose default "
             f"checkpoint is now {loaded.name} with other parameters; put back the former one."
         )
+    if init_from and workdir.writes:
+        path = str(storage.absolute(base.path))
+        note = {"base": path, "checkpoint": loaded.name, "checksum": checksum}
+        storage.write_atomically(file, json.dumps(note, indent=2) + "\n")
     return loaded.params
-
-
-def _checksum(params: Params) -> int:
-    return zlib.crc32(np.array(fingerprints(params), np.uint32).tobytes())

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import jax
@@ -23,9 +24,9 @@ from transformer.data.rows.images import fill_images, to_patches
 from transformer.data.rows.lm_batches import WindowBatch
 from transformer.data.tokenizers.files import Tokenizer, parse_tokenizers
 from transformer.files.reading import read_file
-from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_decoder import Transformer
-from transformer.model.encoder_only import (
+from transformer.model.single_stack import (
+    CausalLM,
     ImageClassifier,
     MaskedLM,
     TextClassifier,
@@ -122,31 +123,24 @@ def restore(
     with phase(f"restoring {run.path}"):
         name, step, num_averaged, params, about = load_checkpoint(run, config, checkpoint)
     config = as_trained(config, about, run.path)
-    changes: dict[str, Any] = {}
     if dtype is not None:
-        changes["model.dtype"] = dtype if isinstance(dtype, str) else jnp.dtype(dtype).name
+        config.model.dtype = dtype if isinstance(dtype, str) else jnp.dtype(dtype).name
     if batch_size is not None:
-        changes["decoding.batch_size"] = batch_size
-    wanted = config.with_values(changes)
-    wanted.validate()
-    model, tokenizers, labels = _make_model(wanted, files_of(about), run)
-    check_shapes(model, smallest_batch(wanted, labels), params)
-    return Run(model, params, wanted, tokenizers, labels, run, name, step, num_averaged)
+        config.decoding.batch_size = batch_size
+    model, tokenizers, labels = load_model(run, config.validate(), files_of(about))
+    check_shapes(model, smallest_batch(config, labels), params)
+    return Run(model, params, config, tokenizers, labels, run, name, step, num_averaged)
 
 
-def load_model(run: WorkDir, config: Config) -> tuple[nn.Module, tuple[Tokenizer, ...], Labels]:
+def load_model(
+    run: WorkDir, config: Config, files: Mapping[str, bytes] | None = None
+) -> tuple[nn.Module, tuple[Tokenizer, ...], Labels]:
     """Returns the model of a run, its tokenizers and its classes, without any parameters.
 
-    They are those of the files in its work directory.
+    files: those of the vocabularies and of the classes; None: those in its work directory.
     """
-    files = {file.name: read_file(file) for file in run.path.iterdir() if file.stem in FILES}
-    return _make_model(config, files, run)
-
-
-def _make_model(
-    config: Config, files: Mapping[str, bytes], run: WorkDir
-) -> tuple[nn.Module, tuple[Tokenizer, ...], Labels]:
-    """Returns as `load_model` what is made of the vocabularies and the classes in `files`."""
+    if files is None:
+        files = {file.name: read_file(file) for file in run.path.iterdir() if file.stem in FILES}
     kind = task_kind(config.task)
     has_text = kind not in ("images", OWN_TASK) or any("tokenizer" in name for name in files)
     tokenizers = parse_tokenizers(files, run.path) if has_text else ()
@@ -214,11 +208,8 @@ def smallest_batch(config: Config, labels: Labels) -> tuple[np.ndarray, ...]:
 
 def abstract_params(model: nn.Module, batch: tuple[np.ndarray, ...]) -> Params:
     """Returns the shapes and types of a model's parameters, without computing any."""
-
-    def init(batch: tuple[np.ndarray, ...]) -> Params:
-        return model.init(jax.random.PRNGKey(0), batch, deterministic=True)["params"]
-
-    return jax.eval_shape(init, batch)
+    init = partial(model.init, deterministic=True)
+    return jax.eval_shape(init, jax.random.key(0), batch)["params"]
 
 
 def check_shapes(model: nn.Module, batch: tuple[np.ndarray, ...], params: Params) -> None:

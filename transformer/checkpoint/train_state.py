@@ -26,7 +26,7 @@ class TrainState(struct.PyTreeNode):
 
     step: jax.Array  # [], int32
     params: Params
-    opt_state: Any  # a pytree of arrays, optax's
+    opt_state: Any  # a pytree of arrays, optax's; perhaps an `EmaState`
 
     frozen = None  # no parameters of the model are left untrained; see `AdapterState`
 
@@ -38,31 +38,28 @@ class TrainState(struct.PyTreeNode):
     @property
     def averaged(self) -> Self:
         """The state with the moving average in place of the parameters, if there is one."""
-        return self.replace(params=self.opt_state.ema) if self._has_ema else self
-
-    @property
-    def _has_ema(self) -> bool:
-        return isinstance(self.opt_state, EmaState)
-
-    def _with_ema(self, ema: Params) -> Self:
-        return self.replace(opt_state=self.opt_state.replace(ema=ema))
+        has_ema = isinstance(self.opt_state, EmaState)
+        return self.replace(params=self.opt_state.ema) if has_ema else self
 
     def with_params(self, params: Params) -> Self:
         """Returns a state that starts with other parameters."""
         state = self.replace(params=params)
-        return state._with_ema(jax.tree.map(jnp.copy, params)) if self._has_ema else state
+        if isinstance(self.opt_state, EmaState):
+            return state.join(jax.tree.map(jnp.copy, params))
+        return state
 
     def split(self) -> tuple[Params, Self]:
         """Returns (the parameters that a checkpoint is read for, the rest), see `join`.
 
         The former are the moving average, if there is one; the rest then has those of training.
         """
-        rest = self._with_ema(None) if self._has_ema else self.replace(params=None)
-        return self.averaged.params, rest
+        return self.averaged.params, self.join(None)
 
     def join(self, params: Params) -> Self:
         """Returns the state of which `split` made `params` and this rest."""
-        return self._with_ema(params) if self._has_ema else self.replace(params=params)
+        if isinstance(self.opt_state, EmaState):
+            return self.replace(opt_state=self.opt_state.replace(ema=params))
+        return self.replace(params=params)
 
 
 class AdapterState(TrainState):

@@ -20,19 +20,9 @@ from transformer.data.tokenizers.files import load_tokenizers, train_tokenizer
 from transformer.workdir import WorkDir
 
 # Settings that say what a parameter is for, even where they leave its shape as it is.
-SAME = """d_model d_ff num_heads head_dim value_dim norm positions block norm_epsilon activation
+NETWORK = """d_model d_ff num_heads head_dim value_dim norm positions block norm_epsilon activation
     norm_type feed_forward projection_bias scale_embedding embedding_norm token_types"""
-NETWORK = [f"model.{name}" for name in SAME.split()]
-VOCABULARY = ["tokenizer.kind", "tokenizer.joiner"]
-SAME_TASK = [
-    "model.embedding_sharing",
-    "model.num_decoder_layers",
-    "model.output_bias",
-    "model.prediction_head",
-    "model.pooling",
-    "tokenizer.target_kind",
-    "tokenizer.shared",
-]
+SAME_TASK = "embedding_sharing num_decoder_layers output_bias prediction_head pooling"
 
 
 def check_init_from(config: Config) -> None:
@@ -42,13 +32,16 @@ def check_init_from(config: Config) -> None:
     """
     source = WorkDir(config.training.init_from)
     former = source.load_config()
-    names = NETWORK + (SAME_TASK if config.task == former.task else [])
-    names += VOCABULARY if config.task != "images" else []
-    names += ["data.patch_size"] if config.task == former.task == "images" else []
+    is_same_task, has_text = config.task == former.task, config.task != "images"
+    shared = f"{NETWORK} {SAME_TASK}" if is_same_task else NETWORK
+    names = [f"model.{name}" for name in shared.split()]
+    names += ["tokenizer.kind", "tokenizer.joiner"] if has_text else []
+    names += ["tokenizer.target_kind", "tokenizer.shared"] if is_same_task else []
+    names += ["data.patch_size"] if is_same_task and not has_text else []
     names += ["model.max_positions"] if config.model.is_bounded else []
     here, there = config.values(), former.values()
     wanted = {name: there[name] for name in names if here[name] != there[name]}
-    if config.task != "images":
+    if has_text:
         wanted |= _other_vocabulary(config.tokenizer, source.path)
     if wanted:
         differences = [f"{n} is {value!r} there, {here[n]!r} here" for n, value in wanted.items()]
@@ -87,8 +80,10 @@ def warm_start(params: Params, workdir: WorkDir, init_from: PathLike) -> tuple[P
     if "encoder" in params and not any(name.startswith("encoder/") for name in former):
         # The only stack of a causal language model, which another mask makes an encoder.
         former = {re.sub("^decoder/", "encoder/", name): x for name, x in former.items()}
-    if not _have_same_classes(workdir, source):
-        former = {name: x for name, x in former.items() if not name.startswith("classes/")}
+    if (workdir / FILE).is_file() and (source / FILE).is_file():
+        here, there = (Labels.load(run.path).names for run in (workdir, source))
+        if here != there:
+            former = {name: x for name, x in former.items() if not name.startswith("classes/")}
     new: dict[str, Any] = flatten_dict(params, sep="/")
     copied = sorted(new.keys() & former.keys())
     for name in copied:
@@ -108,11 +103,3 @@ def warm_start(params: Params, workdir: WorkDir, init_from: PathLike) -> tuple[P
         f"warm start from {source.path}, {loaded.name}: {len(copied)} of its {len(former)} arrays "
         f"are copied, {len(new) - len(copied)} others begin fresh"
     )
-
-
-def _have_same_classes(*runs: WorkDir) -> bool:
-    """Whether two runs, if they classify at all, number the same classes in the same way."""
-    if not all((run / FILE).is_file() for run in runs):
-        return True
-    first, second = (Labels.load(run.path).names for run in runs)
-    return first == second

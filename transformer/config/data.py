@@ -29,7 +29,7 @@ class DataConfig(Settings):
         "", "Splits that are shares of the training text: validation@2%,test@2%.", automatic="auto"
     )
     max_validation_sentences: int = setting(
-        1000, "Translated at each evaluation; 0: all.", at_least=0, resumable=True, automatic=-1
+        1000, "Translated at each evaluation; 0: all.", resumable=True, automatic=-1
     )
     selection_metric: str = setting("bleu", "Chooses the best checkpoint.", choices=METRICS)
     bleu_tokenize: str = setting(
@@ -54,7 +54,7 @@ class DataConfig(Settings):
         256, "Tokens in a packed row; longer sentences are left out.", at_most=2**20
     )
     max_length_ratio: float = setting(
-        9.0, "Largest ratio of a training pair's two lengths in tokens; 0: no limit.", at_least=0
+        9.0, "Largest ratio of a training pair's two lengths in tokens; 0: no limit."
     )
     drop_identical: bool = setting(True, "Leave out training pairs whose two sides are equal.")
     drop_duplicates: str = setting(
@@ -87,11 +87,7 @@ class DataConfig(Settings):
         **SPEED_ONLY,
     )
     prepare_workers: int = setting(
-        0,
-        "Processes that prepare a corpus; 0: as many as cores.",
-        at_least=0,
-        at_most=1024,
-        **SPEED_ONLY,
+        0, "Processes that prepare a corpus; 0: as many as cores.", at_most=1024, **SPEED_ONLY
     )
     subword_dropout: float = rate(
         0.0,
@@ -108,7 +104,6 @@ class DataConfig(Settings):
         0,
         "Move each training image by up to so many pixels, drawn anew in each batch: it is padded "
         "with 0 and cropped.",
-        at_least=0,
         at_most=1024,
     )
 

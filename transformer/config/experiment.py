@@ -5,7 +5,7 @@ A setting is changed in `configs/*.py` or on the command line as `--config.GROUP
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -16,7 +16,7 @@ from transformer.config.data import DataConfig, TokenizerConfig
 from transformer.config.groups import DecodingConfig, MeshConfig, OptimizerConfig, TrainingConfig
 from transformer.config.model import ModelConfig
 from transformer.config.rules import broken_rules
-from transformer.config.setting import Setting, Settings, setting, settings_of
+from transformer.config.setting import Settings, setting
 from transformer.registry import TASKS
 
 # Settings of earlier versions, and the values that they now always have; None: any value is right.
@@ -52,11 +52,6 @@ class Config(Settings):
         False, "Compile one layer for all of them: a quicker compile.", resumable=True
     )
 
-    @classmethod
-    def settings(cls) -> Iterator[Setting]:
-        """Yields every setting, in the order of declaration."""
-        return settings_of(cls)
-
     def values(self) -> dict[str, Any]:
         """Returns every setting's value by its full name, as "model.d_ff"."""
         return {known.name: attrgetter(known.name)(self) for known in self.settings()}
@@ -74,7 +69,7 @@ class Config(Settings):
         """Returns a copy with other values of some settings, given by their full names.
 
         A value may be a function, which gets this configuration and returns the value. Raises
-        AttributeError for an unknown name; the values are checked by `validate`.
+        AttributeError for an unknown name, and ValueError for a value that cannot be.
 
         >>> config.with_values({"model.d_ff": lambda base: 2 * base.model.d_ff})
         """
@@ -86,47 +81,25 @@ class Config(Settings):
         return changed
 
     def validate(self) -> "Config":
-        """Returns itself, or raises ValueError with a line for each mistake, a sentence.
+        """Returns itself, or raises ValueError with a line for each broken rule, a sentence.
 
         Rules between settings of which one is still to be chosen hold when `validate` is called
         with the chosen values.
         """
-        if mistakes := [*self.wrong_values().values()] or [*broken_rules(self)]:
-            raise ValueError("\n".join(mistakes))
+        if mistakes := "\n".join(broken_rules(self)):
+            raise ValueError(mistakes)
         return self
-
-    def wrong_values(self) -> dict[str, str]:
-        """Returns {setting: what is wrong with its value}; makes each whole number a float's."""
-        wrong = {}
-        for known in self.settings():
-            try:
-                self._change(known, known.check)
-            except ValueError as error:
-                wrong[known.name] = str(error)
-        return wrong
 
     def automatic_settings(self) -> list[str]:
         """Returns the names of the settings that are to be chosen when a new run starts."""
         values = self.values()
         return [known.name for known in self.settings() if known.is_automatic(values[known.name])]
 
-    def with_choices_of(self, run: "Config") -> "Config":
-        """Returns a copy whose automatic settings are those that were chosen for a run."""
-        chosen = run.values()
-        return self.with_values({name: chosen[name] for name in self.automatic_settings()})
-
     def with_absolute_paths(self) -> "Config":
         """Returns a copy that names the same files in any working directory."""
-        copy = deepcopy(self)
-        for known in copy.settings():
-            copy._change(known, known.absolute)
-        return copy
-
-    def _change(self, known: Setting, change: Callable[[Any], Any]) -> None:
-        """Sets a setting to change(its value)."""
-        group, _, name = known.name.rpartition(".")
-        owner = getattr(self, group) if group else self
-        setattr(owner, name, change(getattr(owner, name)))
+        values = self.values()
+        changes = {known.name: known.absolute(values[known.name]) for known in self.settings()}
+        return self.with_values(changes)
 
     def to_json(self) -> str:
         """Returns the content of config.json."""
@@ -137,11 +110,10 @@ class Config(Settings):
 
         A value that is not the default is followed by the default.
         """
-        values = self.values()
-        lines = []
+        lines, values = [], self.values()
         for known in self.settings():
-            value, default = values[known.name], known.default
-            note = f"  # default: {default!r}" if value != default else ""
+            is_changed = (value := values[known.name]) != known.default
+            note = f"  # default: {known.default!r}" * is_changed
             lines.append(f"config.{known.name} = {value!r}{note}")
         return "\n".join(lines)
 
@@ -157,27 +129,15 @@ class Config(Settings):
                 group, _, field_name = name.partition(".")
                 if data.get(group, {}).pop(field_name, value) != value and value is not None:
                     raise ValueError(f"{name} is always {value} now.")
-            cls._check_names(data)
-            groups: dict[str, Any] = {
-                name: group(**data.pop(name, {}))
-                for name, group in get_type_hints(cls).items()
-                if dataclasses.is_dataclass(group)
-            }
-            return cls(**groups, **data).validate()
+            for name, group in get_type_hints(cls).items():
+                if dataclasses.is_dataclass(group):
+                    data[name] = group(**data.get(name, {}))
+            return cls(**data).validate()
         except (json.JSONDecodeError, RecursionError, TypeError, AttributeError) as error:
-            raise ValueError(f"This is not a configuration of this version: {error}.") from error
-
-    @classmethod
-    def _check_names(cls, data: dict[str, Any]) -> None:
-        """Raises ValueError for a setting that this version does not have."""
-        known = {setting.name for setting in cls.settings()}
-        for group, value in data.items():
-            names = [f"{group}.{name}" for name in value] if isinstance(value, dict) else [group]
-            if unknown := sorted(set(names) - known):
-                raise ValueError(
-                    f"{unknown[0]} is no setting of version {transformer.__version__}: a newer "
-                    f"version wrote it, which then has to be installed, or it is misspelt."
-                )
+            raise ValueError(
+                f"This is no configuration of version {transformer.__version__}, but perhaps of a "
+                f"newer one, which then has to be installed: {error}"
+            ) from error
 
     def differences(self, other: "Config") -> dict[str, tuple[Any, Any]]:
         """Returns {name: (value here, value in `other`)} of the settings that differ."""

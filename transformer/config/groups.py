@@ -23,19 +23,16 @@ class OptimizerConfig(Settings):
     )
     warmup_steps: int = count(4000, "Steps over which the learning rate rises.")
     peak_learning_rate: float = setting(
-        0.0,
-        "Highest rate; 0: (d_model · warmup_steps)^-0.5, the paper's.",
-        at_least=0,
-        automatic=-1,
+        0.0, "Highest rate; 0: (d_model · warmup_steps)^-0.5, the paper's.", automatic=-1
     )
     beta1: float = rate(0.9, "Decay of the mean of gradients, of Adam and Lion.")
     beta2: float = rate(0.98, "Adam's decay of the mean of squares; Lion's second β.")
-    epsilon: float = setting(1e-9, "Adam's ε.", at_least=0)
+    epsilon: float = setting(1e-9, "Adam's ε.")
     clip_norm: float = setting(
-        0.0, "Largest norm of the gradient; 0: no clipping, as in the paper.", at_least=0
+        0.0, "Largest norm of the gradient; 0: no clipping, as in the paper."
     )
     decay_steps: int = setting(
-        0, "Last step of the decay that follows; 0: the paper's decay.", at_least=0, automatic=-1
+        0, "Last step of the decay that follows; 0: the paper's decay.", automatic=-1
     )
     decay: str = setting(
         "cosine",
@@ -45,7 +42,7 @@ class OptimizerConfig(Settings):
     )
     final_share: float = rate(0.1, "With decay_steps: share of the peak rate at their end.")
     weight_decay: float = setting(
-        0.0, "Weight decay of the matrices, decoupled (AdamW); the paper has none.", at_least=0
+        0.0, "Weight decay of the matrices, decoupled (AdamW); the paper has none."
     )
     ema_decay: float = rate(
         0.0,
@@ -58,12 +55,10 @@ class OptimizerConfig(Settings):
 class TrainingConfig(Settings):
     """How long, how much at a time, and what to write when. Periods count steps."""
 
-    seed: int = setting(
-        0, "Seed of parameters, batches and dropout.", at_least=0, at_most=2**63 - 1
-    )
+    seed: int = setting(0, "Seed of parameters, batches and dropout.", at_most=2**63 - 1)
     num_train_steps: int = count(100_000, "Training steps in all.", resumable=True)
     minutes: float = setting(
-        0.0, "Minutes for a run whose num_train_steps is 0; 0: no limit.", at_least=0, automatic=-1
+        0.0, "Minutes for a run whose num_train_steps is 0; 0: no limit.", automatic=-1
     )
     batch_tokens: int = count(25_000, "Target positions in a batch (section 5.1).", at_most=2**26)
     accumulate_steps: int = count(
@@ -77,15 +72,12 @@ class TrainingConfig(Settings):
         5, "Newest checkpoints kept for averaging, besides the best.", resumable=True
     )
     patience: int = setting(
-        0,
-        "Evaluations without a better score after which to stop; 0: never stop.",
-        at_least=0,
-        resumable=True,
+        0, "Evaluations without a better score after which to stop; 0: never stop.", resumable=True
     )
     init_from: str = setting(
         "", "Run to start from: its parameters and its vocabulary.", resumable=True, is_path=True
     )
-    lora_rank: int = setting(0, "Rank of low-rank adapters; 0: train everything.", at_least=0)
+    lora_rank: int = setting(0, "Rank of low-rank adapters; 0: train everything.")
 
 
 @dataclass
@@ -99,7 +91,7 @@ class DecodingConfig(Settings):
     beam_size: int = setting(
         4, "Beam width; 1: greedy.", at_least=1, resumable=True, at_most=MOST_HYPOTHESES
     )
-    alpha: float = setting(0.6, "Exponent of the length penalty, α.", at_least=0, resumable=True)
+    alpha: float = setting(0.6, "Exponent of the length penalty, α.", resumable=True)
     length_penalty: str = setting(
         "gnmt",
         "Divides log-probabilities at length n; gnmt: ((5+n)/6)^α, power: n^α.",
@@ -109,7 +101,6 @@ class DecodingConfig(Settings):
     max_extra_length: int = setting(
         50,
         "Tokens that a translation may have beyond its source's.",
-        at_least=0,
         resumable=True,
         at_most=MOST_EXTRA,
     )

@@ -18,20 +18,12 @@ class ModelConfig(Settings):
     d_ff: int = count(2048, "Width inside the feed-forward layers, d_ff.", at_most=WIDEST)
     num_heads: int = count(8, "Number of attention heads, h.")
     head_dim: int = setting(
-        0,
-        "Width of a head's queries and keys, d_k; 0: d_model / num_heads.",
-        at_least=0,
-        at_most=WIDEST,
+        0, "Width of a head's queries and keys, d_k; 0: d_model / num_heads.", at_most=WIDEST
     )
-    value_dim: int = setting(
-        0, "Width of a head's values, d_v; 0: d_k.", at_least=0, at_most=WIDEST
-    )
+    value_dim: int = setting(0, "Width of a head's values, d_v; 0: d_k.", at_most=WIDEST)
     num_layers: int = count(6, "Layers of the encoder, and of the decoder, N.", at_most=MOST_LAYERS)
     num_decoder_layers: int = setting(
-        0,
-        "Layers of the decoder of a translation model; 0: num_layers.",
-        at_least=0,
-        at_most=MOST_LAYERS,
+        0, "Layers of the decoder of a translation model; 0: num_layers.", at_most=MOST_LAYERS
     )
     dropout_rate: float = rate(
         0.1, "Dropout of embeddings and of the output of every sub-layer.", automatic=-1
@@ -47,7 +39,7 @@ class ModelConfig(Settings):
         "Layer normalisation, or RMSNorm (Zhang & Sennrich 2019): without mean and shift.",
         choices=("layer_norm", "rms_norm"),
     )
-    norm_epsilon: float = setting(1e-6, "ε of layer normalisation.", at_least=0)
+    norm_epsilon: float = setting(1e-6, "ε of layer normalisation.")
     feed_forward: str = setting(
         "plain",
         "Feed-forward layers; gated: GLU (Shazeer 2020), SwiGLU with activation=swish, GEGLU with "
@@ -119,7 +111,7 @@ class ModelConfig(Settings):
         64, "With block=transformer_xl: positions before a segment that it sees.", at_least=1
     )
     evaluation_memory: int = setting(
-        0, "memory_length in evaluation and generation; 0: as in training.", at_least=0
+        0, "memory_length in evaluation and generation; 0: as in training."
     )
     attention_block: int = setting(
         64,

@@ -57,142 +57,113 @@ def _takes_positions(attention: str, positions: str) -> bool:
     return attention in allowed or (is_own and positions == "rotary")
 
 
-# (whether a configuration breaks the rule, a sentence with values of this configuration)
-RULES: tuple[tuple[Callable[["Config"], object], str], ...] = (
-    (
-        lambda c: not c.model.head_dim and c.model.d_model % c.model.num_heads,
-        "model.d_model ({c.model.d_model}) must be a multiple of model.num_heads "
-        "({c.model.num_heads}); change one of them or set model.head_dim.",
+# {a sentence with values of a configuration: whether the configuration breaks this rule}
+RULES: dict[str, Callable[["Config"], object]] = {
+    "model.d_model ({c.model.d_model}) must be a multiple of model.num_heads "
+    "({c.model.num_heads}); change one of them or set model.head_dim.": (
+        lambda c: not c.model.head_dim and c.model.d_model % c.model.num_heads
     ),
-    (
-        lambda c: c.model.attention_dropout_rate and c.model.attention in _NO_WEIGHTS,
-        "model.attention={c.model.attention} has no weights to drop: set "
-        "model.attention_dropout_rate=0, or model.attention=scaled_dot_product.",
+    "model.attention={c.model.attention} has no weights to drop: set "
+    "model.attention_dropout_rate=0, or model.attention=scaled_dot_product.": (
+        lambda c: c.model.attention_dropout_rate and c.model.attention in _NO_WEIGHTS
     ),
-    *(
-        (
-            lambda c, p=p: c.model.positions == p and not _takes_positions(c.model.attention, p),
-            f"model.positions={p} acts on products of queries and keys in a way that "
-            "model.attention={c.model.attention} does not allow: set model.attention to "
-            f"{' or '.join(allowed)}, or choose other positions.",
+    **{
+        f"model.positions={p} acts on products of queries and keys in a way that "
+        "model.attention={c.model.attention} does not allow: set model.attention to "
+        f"{' or '.join(allowed)}, or choose other positions.": (
+            lambda c, p=p: c.model.positions == p and not _takes_positions(c.model.attention, p)
         )
         for p, allowed in _ATTENTION_OF_POSITIONS.items()
+    },
+    "model.positions=rotary turns pairs of components, so the width of a head must be even, "
+    "not {c.model.widths_of_head[0]}: change model.num_heads or model.head_dim.": (
+        lambda c: c.model.positions == "rotary" and c.model.widths_of_head[0] % 2
     ),
-    (
-        lambda c: c.model.positions == "rotary" and c.model.widths_of_head[0] % 2,
-        "model.positions=rotary turns pairs of components, so the width of a head must be even, "
-        "not {c.model.widths_of_head[0]}: change model.num_heads or model.head_dim.",
+    "model.block={c.model.block} is for task=language_model.": (
+        lambda c: c.model.has_memory and task_kind(c.task) != "language_model"
     ),
-    (
-        lambda c: c.model.has_memory and task_kind(c.task) != "language_model",
-        "model.block={c.model.block} is for task=language_model.",
-    ),
-    *(
-        (
-            lambda c, n=name, a=allowed: c.model.has_memory and getattr(c.model, n) not in a,
-            f"model.block={{c.model.block}} needs model.{name} to be one of {', '.join(allowed)}, "
-            f"as its segments also see those before them; it is {{c.model.{name}}}.",
+    **{
+        f"model.block={{c.model.block}} needs model.{name} to be one of {', '.join(allowed)}, "
+        f"as its segments also see those before them; it is {{c.model.{name}}}.": (
+            lambda c, n=name, a=allowed: c.model.has_memory and getattr(c.model, n) not in a
         )
         for name, allowed in _OF_MEMORY.items()
+    },
+    "data.row_length ({c.data.row_length}) must be longer than model.segment_length "
+    "({c.model.segment_length}), or no segment has a memory: raise it or lower "
+    "the other.": (lambda c: c.model.has_memory and c.data.row_length <= c.model.segment_length),
+    "model.evaluation_memory is for model.block=transformer_xl: set it to 0.": (
+        lambda c: c.model.evaluation_memory and not c.model.has_memory
     ),
-    (
-        lambda c: c.model.has_memory and c.data.row_length <= c.model.segment_length,
-        "data.row_length ({c.data.row_length}) must be longer than model.segment_length "
-        "({c.model.segment_length}), or no segment has a memory: raise it or lower the other.",
+    "model.attention={c.model.attention} is a decoder's attention to the source: it is for "
+    "task=translation, not {c.task}; choose another.": (
+        lambda c: c.model.attention in SOURCE_ATTENTION_ONLY and not _is_of_pairs(c.task)
     ),
-    (
-        lambda c: c.model.evaluation_memory and not c.model.has_memory,
-        "model.evaluation_memory is for model.block=transformer_xl: set it to 0.",
+    "model.attention=hard collects what its layers draw, which recomputed and scanned layers "
+    "do not give: set remat=False and scan_layers=False.": (
+        lambda c: c.model.attention == "hard" and (c.remat or c.scan_layers)
     ),
-    (
-        lambda c: c.model.attention in SOURCE_ATTENTION_ONLY and not _is_of_pairs(c.task),
-        "model.attention={c.model.attention} is a decoder's attention to the source: it is for "
-        "task=translation, not {c.task}; choose another.",
+    "model.token_types is for texts that an encoder alone reads, not for task={c.task}: set it "
+    "to False.": lambda c: c.model.token_types and task_kind(c.task) in _NO_ENCODER,
+    "model.next_sentence sees a pair through BERT's pooler: set model.token_types=True and "
+    "model.pooling=pooler.": (
+        lambda c: c.model.next_sentence and (not c.model.token_types or c.model.pooling != "pooler")
     ),
-    (
-        lambda c: c.model.attention == "hard" and (c.remat or c.scan_layers),
-        "model.attention=hard collects what its layers draw, which recomputed and scanned layers "
-        "do not give: set remat=False and scan_layers=False.",
+    "model.d_model must be even, as sines and cosines come in pairs, not {c.model.d_model}.": (
+        lambda c: c.model.d_model % 2
     ),
-    (
-        lambda c: c.model.token_types and task_kind(c.task) in _NO_ENCODER,
-        "model.token_types is for texts that an encoder alone reads, not for task={c.task}: set it "
-        "to False.",
-    ),
-    (
-        lambda c: (
-            c.model.next_sentence and (not c.model.token_types or c.model.pooling != "pooler")
-        ),
-        "model.next_sentence sees a pair through BERT's pooler: set model.token_types=True and "
-        "model.pooling=pooler.",
-    ),
-    (
-        lambda c: c.model.d_model % 2,
-        "model.d_model must be even, as sines and cosines come in pairs, not {c.model.d_model}.",
-    ),
-    (
+    "model.max_positions ({c.model.max_positions}) must be at least data.row_length "
+    "({c.data.row_length}), the longest sentence; raise it or lower the other.": (
         lambda c: (
             task_kind(c.task) != "images"
             and c.model.is_bounded
             and c.model.max_positions < c.data.row_length
-        ),
-        "model.max_positions ({c.model.max_positions}) must be at least data.row_length "
-        "({c.data.row_length}), the longest sentence; raise it or lower the other.",
+        )
     ),
-    (
-        lambda c: c.model.embedding_sharing == "all" and not c.tokenizer.shared,
-        "model.embedding_sharing=all needs one vocabulary: set tokenizer.shared=True, or "
-        "model.embedding_sharing=target.",
+    "model.embedding_sharing=all needs one vocabulary: set tokenizer.shared=True, or "
+    "model.embedding_sharing=target.": (
+        lambda c: c.model.embedding_sharing == "all" and not c.tokenizer.shared
     ),
-    (
-        lambda c: c.tokenizer.shared and len(set(c.tokenizer.kinds)) > 1,
-        "tokenizer.target_kind={c.tokenizer.target_kind} is not tokenizer.kind={c.tokenizer.kind}, "
-        "so they cannot share one vocabulary: set tokenizer.shared=False.",
+    "tokenizer.target_kind={c.tokenizer.target_kind} is not tokenizer.kind={c.tokenizer.kind}, "
+    "so they cannot share one vocabulary: set tokenizer.shared=False.": (
+        lambda c: c.tokenizer.shared and len(set(c.tokenizer.kinds)) > 1
     ),
-    (
+    "tokenizer.model names one SentencePiece vocabulary: set tokenizer.shared=True and "
+    "tokenizer.kind=sentencepiece.": (
         lambda c: (
             c.tokenizer.model and not (c.tokenizer.shared and c.tokenizer.kind == "sentencepiece")
-        ),
-        "tokenizer.model names one SentencePiece vocabulary: set tokenizer.shared=True and "
-        "tokenizer.kind=sentencepiece.",
+        )
     ),
-    *(
-        (
-            lambda c, n=n, usual=usual: getattr(c.data, n) != usual and not _is_of_pairs(c.task),
-            f"data.{n} is for task=translation, not {{c.task}}: set it to {usual!r}.",
+    **{
+        f"data.{n} is for task=translation, not {{c.task}}: set it to {usual!r}.": (
+            lambda c, n=n, usual=usual: getattr(c.data, n) != usual and not _is_of_pairs(c.task)
         )
         for n, usual in ((n, getattr(DataConfig, n)) for n in _OF_PAIRS)
+    },
+    "data.mask_rate must be more than 0, or nothing is learnt.": (
+        lambda c: task_kind(c.task) == "masked_lm" and not c.data.mask_rate
     ),
-    (
-        lambda c: task_kind(c.task) == "masked_lm" and not c.data.mask_rate,
-        "data.mask_rate must be more than 0, or nothing is learnt.",
+    "data.subword_dropout needs tokenizer.kind=sentencepiece on both sides, not for the source "
+    "{c.tokenizer.kinds[0]} and for the target {c.tokenizer.kinds[1]}: set it to 0, or change "
+    "the tokenizer.": (
+        lambda c: c.data.subword_dropout and set(c.tokenizer.kinds) != {"sentencepiece"}
     ),
-    (
-        lambda c: c.data.subword_dropout and set(c.tokenizer.kinds) != {"sentencepiece"},
-        "data.subword_dropout needs tokenizer.kind=sentencepiece on both sides, not for the source "
-        "{c.tokenizer.kinds[0]} and for the target {c.tokenizer.kinds[1]}: set it to 0, or change "
-        "the tokenizer.",
+    "decoding.average_checkpoints ({c.decoding.average_checkpoints}) must be at most "
+    "training.keep_checkpoints ({c.training.keep_checkpoints}); lower it or raise the other.": (
+        lambda c: c.decoding.average_checkpoints > c.training.keep_checkpoints
     ),
-    (
-        lambda c: c.decoding.average_checkpoints > c.training.keep_checkpoints,
-        "decoding.average_checkpoints ({c.decoding.average_checkpoints}) must be at most "
-        "training.keep_checkpoints ({c.training.keep_checkpoints}); lower it or raise the other.",
+    "training.lora_rank adapts the parameters of another run: name it with training.init_from.": (
+        lambda c: c.training.lora_rank and not c.training.init_from
     ),
-    (
-        lambda c: c.training.lora_rank and not c.training.init_from,
-        "training.lora_rank adapts the parameters of another run: name it with training.init_from.",
+    "Only one of mesh.data, mesh.fsdp and mesh.tensor may be -1, the devices that are "
+    "left; give the others a number.": (
+        lambda c: (c.mesh.data, c.mesh.fsdp, c.mesh.tensor).count(-1) > 1
     ),
-    (
-        lambda c: (c.mesh.data, c.mesh.fsdp, c.mesh.tensor).count(-1) > 1,
-        "Only one of mesh.data, mesh.fsdp and mesh.tensor may be -1, the devices that are "
-        "left; give the others a number.",
+    "parallelism=pmap keeps all parameters on every device; mesh.fsdp and mesh.tensor "
+    "need parallelism=sharded.": (
+        lambda c: c.parallelism == "pmap" and (c.mesh.fsdp, c.mesh.tensor) != (1, 1)
     ),
-    (
-        lambda c: c.parallelism == "pmap" and (c.mesh.fsdp, c.mesh.tensor) != (1, 1),
-        "parallelism=pmap keeps all parameters on every device; mesh.fsdp and mesh.tensor "
-        "need parallelism=sharded.",
-    ),
-)
+}
 
 
 class _NotChosenError(Exception):
@@ -219,7 +190,7 @@ class _ChosenValues:
 def broken_rules(config: "Config") -> Iterator[str]:
     """Yields the sentence of each rule that settings break which are all right alone."""
     chosen = cast("Config", _ChosenValues(config, config.automatic_settings()))
-    for is_broken, sentence in RULES:
+    for sentence, is_broken in RULES.items():
         with suppress(_NotChosenError):
             if is_broken(chosen):
                 yield sentence.format(c=config)

@@ -1,56 +1,47 @@
 """One setting of a configuration: its help, the values it may take and what a change of it means.
 
-`setting` states these facts where the field of a dataclass is declared; `settings_of` reads them.
+`setting` states these facts where the field of a group is declared; a value is checked when it is
+set.
 """
 
 import dataclasses
 import difflib
+import functools
 import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterator
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_type_hints
 
 from transformer.registry import REGISTERING, Registry
 
 Value = TypeVar("Value", bool, int, float, str)
+NO_PATH = re.compile(r"(?!gs:)\w+:|embedded([@#]|$)|$")  # tfds:NAME, sklearn:digits, or nothing
 WEIGHT_AND_TAG = re.compile(r"(@[\d.]+)?(#[^/]*)?$")  # of a corpus
 SPEED_ONLY = {"resumable": True, "changes_result": False}  # facts of a setting
 LARGEST = 2**31 - 1  # steps, lengths and ids are int32
-SYNONYMS = {  # what others call a setting, or a value of one: what it is here
-    "batch_size": "training.batch_tokens",
-    "max_tokens": "training.batch_tokens",
-    "max_steps": "training.num_train_steps",
-    "epochs": "training.num_train_steps",
-    "lr": "optimizer.peak_learning_rate",
-    "learning_rate": "optimizer.peak_learning_rate",
-    "warmup": "optimizer.warmup_steps",
-    "dropout": "model.dropout_rate",
-    "num_encoder_layers": "model.num_layers",
-    "encoder_layers": "model.num_layers",
-    "decoder_layers": "model.num_decoder_layers",
-    "hidden_size": "model.d_model",
-    "embed_dim": "model.d_model",
-    "ffn": "model.feed_forward",
-    "ffn_dim": "model.d_ff",
-    "intermediate_size": "model.d_ff",
-    "max_length": "data.row_length",
-    "rope": "model.positions=rotary",
-    "silu": "model.activation=swish",
-    "swiglu": "model.feed_forward=gated and model.activation=swish",
-    "geglu": "model.feed_forward=gated and model.activation=gelu",
-    "rmsnorm": "model.norm_type=rms_norm",
-    "adamw": "optimizer.name=adam and optimizer.weight_decay",
-    "bpe": "tokenizer.kind=sentencepiece",
-    "bf16": "model.dtype=bfloat16",
+OTHER_NAMES = {  # a setting, or a value of one: what others call it
+    "training.batch_tokens": "batch_size max_tokens",
+    "training.num_train_steps": "max_steps epochs",
+    "optimizer.peak_learning_rate": "lr learning_rate",
+    "optimizer.warmup_steps": "warmup",
+    "model.dropout_rate": "dropout",
+    "model.num_layers": "num_encoder_layers encoder_layers",
+    "model.num_decoder_layers": "decoder_layers",
+    "model.d_model": "hidden_size embed_dim",
+    "model.feed_forward": "ffn",
+    "model.d_ff": "ffn_dim intermediate_size",
+    "data.row_length": "max_length",
+    "model.positions=rotary": "rope",
+    "model.activation=swish": "silu",
+    "model.feed_forward=gated and model.activation=swish": "swiglu",
+    "model.feed_forward=gated and model.activation=gelu": "geglu",
+    "model.norm_type=rms_norm": "rmsnorm",
+    "optimizer.name=adam and optimizer.weight_decay": "adamw",
+    "tokenizer.kind=sentencepiece": "bpe",
+    "model.dtype=bfloat16": "bf16",
 }
-# Called with (full name, "" or what is wrong with that name) when a setting is given a value, so
-# that all mistakes of a file can be collected. None: a wrong name raises AttributeError.
-ON_ASSIGNMENT: ContextVar[Callable[[str, str], None] | None] = ContextVar(
-    "on_assignment", default=None
-)
-NO_PATH = re.compile(r"\w+:|embedded([@#]|$)|$")  # tfds:NAME, sklearn:digits, gs://…, or nothing
+SYNONYMS = {name: meant for meant, names in OTHER_NAMES.items() for name in names.split()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,7 +52,7 @@ class Setting:
     help: one or two sentences for `--help`.
     choices: the values that it may take, perhaps a `Registry`; empty where any value of the type
         will do.
-    at_least, below: bounds of a number; None where there is none.
+    at_least, below: bounds of a number; below: None where there is none.
     at_most: the largest whole number, far above what is of use: larger ones are mistakes that would
         be allocated.
     minus_one: what -1 stands for, if it is allowed although it is out of bounds; else "".
@@ -78,7 +69,7 @@ class Setting:
     default: bool | int | float | str
     help: str
     choices: Collection[str] = ()
-    at_least: float | None = None
+    at_least: float = 0
     below: float | None = None
     at_most: int = LARGEST
     minus_one: str = ""
@@ -89,28 +80,17 @@ class Setting:
     is_list: bool = False
 
     @property
-    def allowed(self) -> str:
-        """The values that it may take, as "at least 1"; "" where any value of the type will do."""
-        bounds = self._bounds
-        if not bounds or self.automatic is None:
-            return bounds
-        return f"{bounds}, or {self.automatic} to have it chosen"
-
-    @property
     def _bounds(self) -> str:
         if self.choices:
             return f"one of {', '.join(choice or repr(choice) for choice in self.choices)}"
         if self.below is not None:
             return f"from {self.at_least} up to but not including {self.below}"
-        if self.minus_one:
-            return f"at least {self.at_least}, or -1 for {self.minus_one}"
-        return "" if self.at_least is None else f"at least {self.at_least}"
+        return f"at least {self.at_least}" + f", or -1 for {self.minus_one}" * bool(self.minus_one)
 
     @property
     def help_with_choices(self) -> str:
         """The help for a command line."""
-        choices = self._bounds.replace("one of", "One of", 1)
-        text = f"{self.help} {choices}." if self.choices else self.help
+        text = self.help + f" {self._bounds}.".replace("one of", "One of", 1) * bool(self.choices)
         return text if self.automatic is None else f"{text} {self.automatic}: chosen at the start."
 
     def check(self, value: object) -> Any:
@@ -120,40 +100,45 @@ class Setting:
         """
         if self.type is float and type(value) is int:
             value = float(value)
-        if type(value) is not self.type:
-            raise self._error(f"of type {self.type.__name__}", value)
-        if isinstance(value, float) and not math.isfinite(value):
-            raise self._error("finite", value)
-        if not self._is_allowed(value):
-            raise self._error(self.allowed, value)
-        if type(value) is int and value > self.at_most:
-            raise self._error(f"at most {self.at_most:,}", value)
+        if expected := self._expected(value):
+            hint = f": {REGISTERING}" if isinstance(self.choices, Registry) else ""
+            if self.choices and "=" in (meant := SYNONYMS.get(str(value).lower(), "")):
+                hint = f": set {meant}"
+            raise ValueError(f"{self.name} must be {expected}, not {value!r}{hint}.")
         return value
+
+    def _expected(self, value: Any) -> str:
+        """Returns what a value that is not allowed should have been; "" for one that is."""
+        if type(value) is not self.type:
+            return f"of type {self.type.__name__}"
+        if isinstance(value, float) and not math.isfinite(value):
+            return "finite"
+        if self.is_automatic(value) or (self.minus_one and value == -1):
+            return ""
+        if isinstance(value, str):
+            is_out = self.choices and value not in self.choices
+        else:
+            is_out = value < self.at_least or (self.below is not None and value >= self.below)
+        if is_out:
+            is_chosen = self.automatic is not None
+            return self._bounds + f", or {self.automatic} to have it chosen" * is_chosen
+        return f"at most {self.at_most:,}" if type(value) is int and value > self.at_most else ""
 
     def is_automatic(self, value: object) -> bool:
         """Whether this value stands for one that is to be chosen when a new run starts."""
         return self.automatic is not None and value == self.automatic
-
-    def _is_allowed(self, value: Any) -> bool:
-        if self.is_automatic(value):
-            return True
-        if self.choices:
-            return value in self.choices
-        if self.minus_one and value == -1:
-            return True
-        is_high_enough = self.at_least is None or value >= self.at_least
-        return is_high_enough and (self.below is None or value < self.below)
 
     def absolute(self, value: Any) -> Any:
         """Returns the value with each local path in it from the root on.
 
         Values of settings that are no path, and names as "tfds:…", stay.
         """
-        if not self.is_path:
-            return value
-        if not self.is_list:
-            return _absolute(value)
-        return ",".join(_absolute(part.strip()) for part in value.split(","))
+
+        def absolute(path: str) -> str:
+            is_local = not path.startswith("gs://")
+            return os.path.abspath(os.path.expanduser(path)) if is_local else path
+
+        return self._with_paths(value, absolute)
 
     def is_same(self, value: Any, other: Any) -> bool:
         """Whether two values mean the same; paths do if they end in the same name.
@@ -161,60 +146,46 @@ class Setting:
         A corpus may have moved since a run began, or be elsewhere on another machine. Datasets
         of a catalogue, as tfds:NAME, do not move.
         """
-        if not self.is_path or value == other:
-            return value == other
-        paths = ((v.split(",") if self.is_list else [v]) for v in (value, other))
-        first, second = (list(map(_name_of_path, each)) for each in paths)
-        return first == second
 
-    def _error(self, expected: str, value: object) -> ValueError:
-        hint = f": {REGISTERING}" if isinstance(self.choices, Registry) else ""
-        if self.choices and "=" in (meant := SYNONYMS.get(str(value).lower(), "")):
-            hint = f": set {meant}"
-        return ValueError(f"{self.name} must be {expected}, not {value!r}{hint}.")
+        def last_name(path: str) -> str:
+            return path.rstrip("/").rpartition("/")[2]
 
+        return self._with_paths(value, last_name) == self._with_paths(other, last_name)
 
-def _name_of_path(part: str) -> str:
-    """Returns the last name of a path, with its @WEIGHT#TAG; of what is no path, all of it."""
-    if NO_PATH.match(part) and not part.startswith("gs://"):
-        return part
-    path = WEIGHT_AND_TAG.sub("", part, count=1)
-    return path.rstrip("/").rpartition("/")[2] + part[len(path) :]
-
-
-def _absolute(part: str) -> str:
-    """Returns an absolute path, perhaps with @WEIGHT#TAG at its end; see `Setting.absolute`."""
-    if NO_PATH.match(part):
-        return part
-    path = WEIGHT_AND_TAG.sub("", part, count=1)
-    return os.path.abspath(os.path.expanduser(path)) + part[len(path) :]
+    def _with_paths(self, value: Any, change: Callable[[str], str]) -> Any:
+        """Returns the value with `change` of each path in it, whose @WEIGHT#TAG stays."""
+        if not self.is_path:
+            return value
+        parts = [part.strip() for part in value.split(",")] if self.is_list else [value]
+        for number, part in enumerate(parts):
+            if not NO_PATH.match(part):
+                path = WEIGHT_AND_TAG.sub("", part, count=1)
+                parts[number] = change(path) + part[len(path) :]
+        return ",".join(parts)
 
 
 @dataclasses.dataclass
 class Settings:
-    """Base of the groups of settings: a name that a group does not declare cannot be set.
+    """Base of the groups of settings, which checks each value that one is given.
 
-    A misspelt one would otherwise have no effect. Raises AttributeError for it, with the name that
-    was meant, and TypeError for a group that is replaced by something else.
+    Raises ValueError for a value that a setting cannot have, AttributeError for a name that a group
+    does not declare, with the name that was meant, and TypeError for a group that is replaced by
+    something else.
     """
 
     def __new__(cls, *_: Any, **values: Any) -> Self:
-        for name in values:
-            if mistake := cls._mistake(name):
-                raise AttributeError(mistake)
+        for name in values.keys() - cls._declared().keys():
+            raise AttributeError(cls._mistake(name))
         return super().__new__(cls)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        mistake = self._mistake(name)
-        if on_assignment := ON_ASSIGNMENT.get():
-            on_assignment(self._full_name(name), mistake)
-        elif mistake:
-            raise AttributeError(mistake)
-        if mistake:
-            return
-        kind = type(self).__dataclass_fields__[name].default_factory
-        if isinstance(kind, type) and not isinstance(value, kind):
-            raise TypeError(f"config.{name} must be a {kind.__name__}, not {value!r}.")
+        known = self._declared().get(name)
+        if known is None:
+            raise AttributeError(self._mistake(name))
+        if isinstance(known, Setting):
+            value = known.check(value)
+        elif not isinstance(value, known):
+            raise TypeError(f"config.{name} must be a {known.__name__}, not {value!r}.")
         super().__setattr__(name, value)
 
     if not TYPE_CHECKING:  # which knows all names
@@ -224,41 +195,44 @@ class Settings:
             raise AttributeError(name if name.startswith("__") else self._mistake(name))
 
     @classmethod
+    @functools.cache
+    def _declared(cls) -> dict[str, Setting | type["Settings"]]:
+        """Returns {field: what is stated about it, or the group that it is}."""
+        declared = get_type_hints(cls)
+        for field in dataclasses.fields(cls):
+            if field.metadata:
+                facts = {"name": cls._full_name(field.name), "type": declared[field.name]}
+                declared[field.name] = Setting(**facts, **field.metadata)
+        return declared
+
+    @classmethod
+    def settings(cls) -> Iterator[Setting]:
+        """Yields every setting, also those of groups in it, in the order of declaration."""
+        for known in cls._declared().values():
+            if isinstance(known, Setting):
+                yield known
+            else:
+                yield from known.settings()
+
+    @classmethod
     def _full_name(cls, name: str) -> str:
         group = cls.__name__.removesuffix("Config").lower()
         return f"{group}.{name}" if group else name
 
     @classmethod
     def _mistake(cls, name: str) -> str:
-        """Returns "" for the name of a field, else a sentence with the one that may be meant."""
-        fields = cls.__dataclass_fields__
-        if name in fields:
-            return ""
+        """Returns a sentence on a name that is not declared, with the one that may be meant."""
         meant = SYNONYMS.get(name, "")
-        for nearest in () if meant else difflib.get_close_matches(name, fields, 1, 0.5):
+        for nearest in () if meant else difflib.get_close_matches(name, cls._declared(), 1, 0.5):
             meant = cls._full_name(nearest)
         hint = f"did you mean {meant}?" if meant else "see train.py --help."
         return f"there is no {cls._full_name(name)}; {hint}"
 
 
 def setting(default: Value, help: str, **facts: Any) -> Value:
-    """Declares a field of a dataclass; facts: fields of `Setting` other than their defaults."""
+    """Declares a field of a group; facts: fields of `Setting` other than their defaults."""
     metadata = {"default": default, "help": help, **facts}
     return dataclasses.field(default=default, metadata=metadata)
-
-
-def settings_of(config: type[Any], prefix: str = "") -> Iterator[Setting]:
-    """Yields the settings of a dataclass and of those that its fields are, in order.
-
-    prefix: is put before their names, as "model.".
-    """
-    types = get_type_hints(config)
-    for field in dataclasses.fields(config):
-        name, value_type = prefix + field.name, types[field.name]
-        if dataclasses.is_dataclass(value_type):
-            yield from settings_of(value_type, f"{name}.")
-        else:
-            yield Setting(name=name, type=value_type, **field.metadata)
 
 
 def count(default: int, help: str, **facts: Any) -> int:
@@ -268,4 +242,4 @@ def count(default: int, help: str, **facts: Any) -> int:
 
 def rate(default: float, help: str, **facts: Any) -> float:
     """A share of a whole."""
-    return setting(default, help, at_least=0, below=1, **facts)
+    return setting(default, help, below=1, **facts)

@@ -28,7 +28,11 @@ def turn_on(say: Callable[[str], None]) -> None:
     if not is_on or (named and is_remote(named)):
         return
     try:
-        folder = pathlib.Path(named) if named else _default_folder()
+        if named:
+            folder = pathlib.Path(named)
+        else:  # for this machine: those that share a home may have other processors
+            home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+            folder = home / "transformer-jax" / f"jax-{jax.__version__}-{platform.node()}"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_uid != os.getuid():
             raise OSError(f"{folder} belongs to another user")
@@ -38,23 +42,10 @@ def turn_on(say: Callable[[str], None]) -> None:
         return
     if named:
         return
-    _remove_undated(folder)
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_compilation_cache_max_size", MAX_BYTES)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_COMPILE_SECONDS)
-
-
-def _default_folder() -> pathlib.Path:
-    """Returns a folder for this machine: those that share a home may have other processors."""
-    home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(home) / "transformer-jax" / f"jax-{jax.__version__}-{platform.node()}"
-
-
-def _remove_undated(folder: pathlib.Path) -> None:
-    """Removes programs without a time of last use, with which JAX could write no others.
-
-    A process that was killed between the two files leaves one.
-    """
+    # A process that is killed leaves a program without a time of last use; JAX then keeps no more.
     for program in folder.glob("*-cache"):
         if not program.with_name(program.name.removesuffix("-cache") + "-atime").exists():
             program.unlink(missing_ok=True)
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_compilation_cache_max_size", MAX_BYTES)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_COMPILE_SECONDS)

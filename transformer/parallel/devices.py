@@ -65,22 +65,18 @@ def check_accelerator(
     """
     # pyrefly: ignore[missing-attribute]  # jax.config makes its attributes at run time
     is_cpu_chosen = "cpu" in (jax.config.jax_platforms or "")
-    files = {
-        pattern: file
-        for pattern in accelerators
-        for file in sorted(filter(_may_be_accelerator, glob.glob(pattern)))[:1]
-    }
+    found = {p: sorted(filter(_may_be_accelerator, glob.glob(p))) for p in accelerators}
+    files = {pattern: files[0] for pattern, files in found.items() if files}
     if not files or is_cpu_chosen or jax.default_backend() != "cpu":
         return
     for pattern, file in files.items():
         if any(importlib.util.find_spec(package) for package in accelerators[pattern]):
             raise ValueError(
                 f"There is an accelerator ({file}), but JAX cannot use it: another process may "
-                f"hold it, or its driver be too old. Free it, or set JAX_PLATFORMS=cpu to run on "
-                f"the CPU."
+                f"hold it, or its driver be too old. Free it, or set JAX_PLATFORMS=cpu."
             )
     say(
-        f"There is an accelerator ({next(iter(files.values()))}), but JAX is installed for the CPU "
+        f"There is an accelerator ({', '.join(files.values())}), but JAX is installed for the CPU "
         f"only; to use it: pip install -e '.[cuda12]' (or cuda13, tpu)."
     )
 
@@ -103,21 +99,14 @@ def host_device() -> jax.Device:
     return jax.local_devices()[0]
 
 
-def use_cores_as_devices(max_devices: int = 8) -> None:
-    """Makes each CPU core a device of JAX, unless the user chose a number or JAX has started.
+def use_cores_as_devices(num_cores: int) -> None:
+    """Makes up to 8 CPU cores devices of JAX, unless the user chose a number or JAX has started.
 
     Small models search faster with a batch on each core than with one batch on the threads of all,
     which wait for each other. Large models do not, as every core then reads all weights.
     """
-    flags = os.environ.get("XLA_FLAGS", "")
     # pyrefly: ignore[missing-attribute]  # as above
-    is_chosen = jax.config.jax_num_cpu_devices > 0 or "device_count" in flags
-    if not is_chosen:
+    is_chosen = jax.config.jax_num_cpu_devices > 0
+    if not is_chosen and "device_count" not in os.environ.get("XLA_FLAGS", ""):
         with suppress(RuntimeError):  # JAX has started
-            jax.config.update("jax_num_cpu_devices", min(num_cores(), max_devices))
-
-
-def num_cores() -> int:
-    """Returns the number of cores that this process may use."""
-    affinity = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
-    return len(affinity) or os.cpu_count() or 1
+            jax.config.update("jax_num_cpu_devices", min(num_cores, 8))

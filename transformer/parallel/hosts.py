@@ -26,20 +26,17 @@ _is_waited_for = False  # whether the others would wait for this host if it left
 
 
 def connect(
-    coordinator: str = "",
-    num_processes: int = 0,
-    process_id: int = -1,
-    *,
-    wait_seconds: float = WAIT_SECONDS,
+    coordinator: str, num_processes: int, process_id: int, *, wait_seconds: float = WAIT_SECONDS
 ) -> bool:
     """Joins the other hosts of the run, if there are any; returns whether this is host 0.
 
-    Without arguments the hosts of a TPU slice, of Slurm and of Open MPI find each other, and any
-    other process is alone. JAX aborts the process if the others do not come in time.
+    Without a description, which is "", 0, -1, the hosts of a TPU slice, of Slurm and of Open MPI
+    find each other, and any other process is alone. JAX aborts the process if the others do not
+    come in time.
 
     coordinator: "host:port" of process 0. process_id: which this is, from 0. wait_seconds: how long
-    the others may take to start. Raises ValueError if only some of the first three are given or
-    make no sense, or if the hosts are not found.
+    the others may take to start. Raises ValueError for a description that is not whole or makes no
+    sense, or if the hosts are not found.
     """
     is_given = bool(coordinator) or num_processes > 0 or process_id >= 0
     is_whole = re.fullmatch(r"\S+:[0-9]{1,5}", coordinator) and 0 <= process_id < num_processes
@@ -72,9 +69,9 @@ def check_same(what: str, make_data: Callable[[], bytes]) -> None:
     what: names the data in the error, as in "The hosts differ in …".
     """
     if jax.process_count() == 1:
-        return
+        return  # without making the data
     checksums = multihost_utils.process_allgather(np.uint32(zlib.crc32(make_data())))
-    if len(set(np.ravel(checksums).tolist())) > 1:
+    if len({*checksums.tolist()}) > 1:
         raise ValueError(
             f"The hosts differ in {what}: give all of them the same files and the same command."
         )
@@ -83,9 +80,9 @@ def check_same(what: str, make_data: Callable[[], bytes]) -> None:
 def split_over_hosts(work: Callable[[Sequence[Any]], list[Any]], items: Sequence[Any]) -> list[Any]:
     """Splits `items` over the hosts, applies `work` to each share and gathers the results in order.
 
-    `work` must return a list with one JSON-serialisable entry per item. The entries returned are
-    what JSON makes of them on any number of hosts: a tuple comes back as a list. Raises
-    `Interruption` on every host if one has left its share (`leave_if_told`).
+    `work` returns a list with an entry per item, of which JSON is made on any number of hosts: a
+    tuple comes back as a list. Raises `Interruption` on every host if one has left its share
+    (`leave_if_told`).
     """
     global _is_waited_for
     num_hosts, host = jax.process_count(), jax.process_index()
@@ -145,8 +142,7 @@ def gather_from_hosts(data: bytes) -> list[bytes]:
 
 def wait_for_all(what: str) -> None:
     """Waits until every host has called it with the same name."""
-    if jax.process_count() > 1:
-        multihost_utils.sync_global_devices(what)
+    multihost_utils.sync_global_devices(what)
 
 
 def wait_until(is_true: Callable[[], bool], seconds: float = 60) -> bool:

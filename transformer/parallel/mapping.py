@@ -1,15 +1,14 @@
-"""Maps the pure steps of training over devices, in one of two ways.
+"""Maps the pure steps of training over a mesh of devices, data × fsdp × tensor, in one of two ways.
 
-`Sharded` (the default) jits a step over a mesh of data × fsdp × tensor and lets the compiler insert
-the reductions; `Pmapped` maps it with `jax.pmap` over replicated parameters. Both pad a batch with
-empty rows until every device gets the same number, so the rows trained on are always the same.
+"sharded" jits a step that sees the whole batch and lets the compiler insert the reductions;
+"pmap" gives each device its rows and all parameters, and the step reduces by itself, as under
+`jax.pmap`. Both pad a batch with empty rows until every device gets the same number, so the rows
+trained on are always the same.
 """
 
 import functools
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -25,67 +24,67 @@ from transformer.config import Config, MeshConfig
 Tree = TypeVar("Tree")  # a pytree of arrays
 Step = Callable[..., Any]  # (state, batch) -> (state, sums), or sums alone
 
+AXES = ("data", "fsdp", "tensor")
+ROW_AXES = ("data", "fsdp")  # over which the rows of a batch are divided
+
+# The axes over which the dimensions of a parameter are divided, by the end of its path.
+_WIDE = ("query", "key", "value", "inner", "gate")  # [D, N·H] or [D, F]
+PARAMETER_AXES: dict[tuple[str, ...], tuple[str, ...]] = {
+    **{(name, "kernel"): ("fsdp", "tensor") for name in _WIDE},
+    **{(name, "bias"): ("tensor",) for name in _WIDE},
+    ("output", "kernel"): ("tensor", "fsdp"),  # [N·H, D]
+    ("outer", "kernel"): ("tensor", "fsdp"),  # [F, D]
+    ("table",): ("tensor", "fsdp"),  # [V, D]
+}
+# The same for an activation, by the names that the model gives its dimensions.
+ACTIVATION_AXES = (("batch", ROW_AXES), ("heads", "tensor"), ("mlp", "tensor"))
+
 
 def make_parallel(config: Config, devices: Sequence[jax.Device] | None = None) -> "Parallel":
-    """Returns `Sharded` or `Pmapped` by `config.parallelism`, over `devices` (None: all).
+    """Returns the mapping over `devices` (None: all) that a configuration asks for.
 
     Raises ValueError if the mesh does not fit the number of devices or the sizes of the model.
     """
     devices = list(jax.devices() if devices is None else devices)
     shape = mesh_shape(config.mesh, len(devices))
-    for name, size, axis in (
-        ("model.num_heads", config.model.num_heads, "tensor"),
-        ("model.d_ff", config.model.d_ff, "tensor"),
-        ("model.d_model", config.model.d_model, "fsdp"),
-    ):
-        if size % shape[axis]:
+    for name, axis in {"num_heads": "tensor", "d_ff": "tensor", "d_model": "fsdp"}.items():
+        if (size := getattr(config.model, name)) % shape[axis]:
             raise ValueError(
-                f"mesh.{axis} ({shape[axis]}) must divide {name} ({size}); change one of them."
+                f"mesh.{axis} ({shape[axis]}) must divide model.{name} ({size}); change one."
             )
-    if config.parallelism == "pmap":
-        return Pmapped(devices)
-    return Sharded(devices, tuple(shape.values()))
+    return Parallel(devices, tuple(shape.values()), is_pmapped=config.parallelism == "pmap")
 
 
-class MappedStep:
-    """A compiled step, which is traced, lowered and called within a context."""
+class Parallel:
+    """How steps, states and batches lie on devices, a mesh of `shape`.
+
+    is_pmapped: whether each device computes with all parameters and its rows alone.
+    """
 
     def __init__(
-        self,
-        compiled: Any,  # made by jax.jit or jax.pmap
-        context: Callable[[], AbstractContextManager[None]] = nullcontext,
-        convert: Callable[[Any], Any] | None = None,  # applied to its results
+        self, devices: Sequence[jax.Device], shape: tuple[int, ...], *, is_pmapped: bool
     ) -> None:
-        self._compiled, self._context, self._convert = compiled, context, convert
+        grid = np.array(devices).reshape(shape)
+        if devices[0].platform == "tpu":
+            # Neighbours share a link. An axis may be a part of one of the slice, as 2 of 4 × 4.
+            grid = mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
+        self.mesh, self._is_pmapped = Mesh(grid, AXES), is_pmapped
+        self.replicated = NamedSharding(self.mesh, PartitionSpec())
+        self.by_row = NamedSharding(self.mesh, PartitionSpec(ROW_AXES))
+        self.num_row_shards = math.prod(self.mesh.shape[axis] for axis in ROW_AXES)
+        self._replicate = jax.jit(lambda tree: tree, out_shardings=self.replicated)
+        self._sum = jax.jit(jnp.sum, out_shardings=self.replicated)
 
-    def __call__(self, *args: Any) -> Any:
-        with self._context():
-            results = self._compiled(*args)
-        return self._convert(results) if self._convert else results
-
-    def lower(self, *args: Any) -> jax.stages.Lowered:
-        """Returns the step lowered for arguments of these shapes; nothing is computed."""
-        with self._context():
-            return self._compiled.lower(*args)
-
-
-class Parallel(ABC):
-    """What both ways share. row_axes: the axes of the mesh over which rows are split."""
-
-    def __init__(self, mesh: Mesh, row_axes: tuple[str, ...]) -> None:
-        self.mesh = mesh
-        self.replicated = NamedSharding(mesh, PartitionSpec())
-        self.by_row = NamedSharding(mesh, PartitionSpec(row_axes))
-        self.num_row_shards = math.prod(mesh.shape[axis] for axis in row_axes)
-        # On a CPU a step that may overwrite its state takes a fifth longer: XLA works around it.
-        self._may_donate = mesh.devices.flat[0].platform != "cpu"
-
-    @abstractmethod
     def describe(self) -> str:
         """Returns the mapping in words."""
+        if self._is_pmapped:
+            return f"pmapped over {self.mesh.size} devices"
+        sizes = " × ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
+        return f"sharded over {sizes}"
 
-    @abstractmethod
-    def map_step(self, make_step: Callable[[str | None], Step], state: Any = None) -> MappedStep:
+    def map_step(
+        self, make_step: Callable[[str | None], Step], state: Any = None
+    ) -> jax.stages.Wrapped:
         """Returns the compiled step(state, batch).
 
         make_step: called with the name of the axis that the step has to reduce over, None if the
@@ -93,6 +92,32 @@ class Parallel(ABC):
         returns (new state, sums) and on an accelerator reuses the memory of the old one; None for a
         step that returns sums only.
         """
+        if self._is_pmapped:
+            in_specs = PartitionSpec(), self.by_row.spec
+            specs = dict(in_specs=in_specs, out_specs=PartitionSpec(), check_vma=False)
+            step = jax.shard_map(make_step("data"), mesh=self.mesh, **specs)
+        else:
+            step = self._with_named_axes(make_step(None))
+        shardings = state and jax.tree.map(lambda x: x.sharding, state)
+        # On a CPU a step that may overwrite its state takes a fifth longer: XLA works around it.
+        may_donate = state and self.mesh.devices.flat[0].platform != "cpu"
+        return jax.jit(
+            step,
+            in_shardings=(shardings, self.by_row),
+            out_shardings=(shardings, self.replicated) if state else self.replicated,
+            donate_argnums=0 if may_donate else (),
+        )
+
+    def _with_named_axes(self, step: Step) -> Step:
+        """Makes the names that the model gives to axes mean axes of the mesh."""
+
+        @functools.wraps(step)
+        def step_on_mesh(*args: Any) -> Any:
+            mesh = jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh)
+            with mesh, nn.logical_axis_rules(ACTIVATION_AXES):
+                return step(*args)
+
+        return step_on_mesh
 
     def padded_num_rows(self, num_rows: int, num_parts: int = 1) -> int:
         """Returns `num_rows` rounded up so that they divide evenly over devices and parts."""
@@ -107,21 +132,16 @@ class Parallel(ABC):
 
         def put(x: np.ndarray) -> jax.Array:
             padding = self.padded_num_rows(len(x), num_parts) - len(x)
-            x = self._arrange(np.pad(x, [(0, padding)] + [(0, 0)] * (x.ndim - 1)))
+            x = np.pad(x, [(0, padding)] + [(0, 0)] * (x.ndim - 1))
             return jax.make_array_from_callback(x.shape, self.by_row, x.__getitem__)
 
         return jax.tree.map(put, batch)
-
-    def _arrange(self, x: np.ndarray) -> np.ndarray:
-        """Returns padded rows in the shape that the step takes."""
-        return x
 
     def abstract_batch(self, batch: Tree, num_parts: int = 1) -> Tree:
         """Returns the shapes and shardings of what `put_batch` returns; no device gets data."""
 
         def shape_of(x: np.ndarray) -> jax.ShapeDtypeStruct:
-            num_rows = self.padded_num_rows(len(x), num_parts)
-            shape = self._arrange(np.broadcast_to(np.int8(0), (num_rows, *x.shape[1:]))).shape
+            shape = self.padded_num_rows(len(x), num_parts), *x.shape[1:]
             return jax.ShapeDtypeStruct(shape, x.dtype, sharding=self.by_row)
 
         return jax.tree.map(shape_of, batch)
@@ -129,8 +149,9 @@ class Parallel(ABC):
     def abstract(self, init_fn: Callable[[], Tree]) -> Tree:
         """Returns the shapes, types and shardings of what `init` returns; nothing is computed."""
 
-        def abstract(path: jax.tree_util.KeyPath, x: Any) -> jax.ShapeDtypeStruct:
-            return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._sharding_of(path, x))
+        def abstract(path: KeyPath, x: Any) -> jax.ShapeDtypeStruct:
+            spec = partition_spec_of(path, x.shape, self.mesh.shape)
+            return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=NamedSharding(self.mesh, spec))
 
         return jax.tree_util.tree_map_with_path(abstract, jax.eval_shape(init_fn))
 
@@ -139,27 +160,17 @@ class Parallel(ABC):
         shardings = jax.tree.map(lambda x: x.sharding, self.abstract(init_fn))
         return jax.jit(init_fn, out_shardings=shardings)()
 
-    def _sharding_of(self, path: jax.tree_util.KeyPath, leaf: Any) -> NamedSharding:
-        return self.replicated
-
     def copy_to_one_device(self, tree: Tree) -> Tree:
         """Copies the whole tree to this host's first device, for work that is not mapped."""
         if not all(leaf.is_fully_replicated for leaf in jax.tree.leaves(tree)):
-            tree = jax.jit(_identity, out_shardings=self.replicated)(tree)
+            tree = self._replicate(tree)
         return jax.tree.map(lambda x: x.addressable_data(0), tree)
 
     def sum_over_hosts(self, number: float) -> jax.Array:
         """Returns an array with the sum of every host's `number`, without waiting for it."""
-        by_device, add = self._sum_over_devices
+        by_device = NamedSharding(self.mesh, PartitionSpec(AXES))
         mine = np.full(1, number / len(jax.local_devices()), np.float32)
-        return add(jax.make_array_from_callback((self.mesh.size,), by_device, lambda _: mine))
-
-    @functools.cached_property
-    def _sum_over_devices(self) -> tuple[NamedSharding, Callable[[jax.Array], jax.Array]]:
-        """How an array [devices] lies with a number on each device, and the sum of such a one."""
-        devices = Mesh(self.mesh.devices.ravel(), ("devices",))
-        by_device = NamedSharding(devices, PartitionSpec("devices"))
-        return by_device, jax.jit(jnp.sum, out_shardings=NamedSharding(devices, PartitionSpec()))
+        return self._sum(jax.make_array_from_callback((self.mesh.size,), by_device, lambda _: mine))
 
     def bytes_per_device(self, tree: Any) -> int:
         """Returns the memory of arrays, or of abstract ones, on the fullest device."""
@@ -167,99 +178,6 @@ class Parallel(ABC):
             math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
             for leaf in jax.tree.leaves(tree)
         )
-
-
-def _identity(tree: Tree) -> Tree:  # not a lambda: it is compiled once
-    return tree
-
-
-class Sharded(Parallel):
-    """jit over a mesh data × fsdp × tensor; `partition_spec_of` says where parameters lie."""
-
-    def __init__(self, devices: Sequence[jax.Device], shape: tuple[int, ...]) -> None:
-        grid = np.array(devices).reshape(shape)
-        if devices[0].platform == "tpu":
-            # Neighbours share a link. An axis may be a part of one of the slice, as 2 of 4 × 4.
-            grid = mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
-        super().__init__(Mesh(grid, AXES), ROW_AXES)
-
-    def describe(self) -> str:
-        sizes = " × ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
-        return f"sharded over {sizes}"
-
-    def _sharding_of(self, path: jax.tree_util.KeyPath, leaf: Any) -> NamedSharding:
-        return NamedSharding(self.mesh, partition_spec_of(path, leaf.shape, self.mesh.shape))
-
-    def map_step(self, make_step: Callable[[str | None], Step], state: Any = None) -> MappedStep:
-        shardings = state and jax.tree.map(lambda x: x.sharding, state)
-        compiled = jax.jit(
-            make_step(None),
-            in_shardings=(shardings, self.by_row),
-            out_shardings=(shardings, self.replicated) if state else self.replicated,
-            donate_argnums=0 if state and self._may_donate else (),
-        )
-        return MappedStep(compiled, self._named_axes)
-
-    @contextmanager
-    def _named_axes(self) -> Iterator[None]:
-        """Makes the names that the model gives to axes mean axes of the mesh."""
-        with jax.set_mesh(self.mesh), nn.logical_axis_rules(ACTIVATION_AXES):
-            yield
-
-
-class Pmapped(Parallel):
-    """`jax.pmap` with all parameters on every device: plain data parallelism."""
-
-    def __init__(self, devices: Sequence[jax.Device]) -> None:
-        super().__init__(Mesh(np.array(devices), ("devices",)), ("devices",))
-
-    def describe(self) -> str:
-        return f"pmapped over {self.mesh.size} devices"
-
-    def _arrange(self, x: np.ndarray) -> np.ndarray:
-        """Reshapes [B, …] to [devices, B / devices, …], as pmap wants it."""
-        return x.reshape(self.mesh.size, -1, *x.shape[1:])
-
-    def map_step(self, make_step: Callable[[str | None], Step], state: Any = None) -> MappedStep:
-        compiled = jax.pmap(
-            make_step("devices"),
-            axis_name="devices",
-            devices=self.mesh.devices.tolist(),
-            in_axes=(None, 0),
-            out_axes=None,
-            donate_argnums=0 if state and self._may_donate else (),
-        )
-        if jax.process_count() == 1:
-            return MappedStep(compiled)
-        return MappedStep(compiled, convert=lambda tree: jax.tree.map(self._globalise, tree))
-
-    def _globalise(self, x: jax.Array) -> jax.Array:
-        """Returns what pmap returned on this host as part of an array of all hosts."""
-        shards = [shard.data for shard in x.addressable_shards]
-        return jax.make_array_from_single_device_arrays(x.shape, self.replicated, shards)
-
-
-AXES = ("data", "fsdp", "tensor")
-ROW_AXES = ("data", "fsdp")  # over which the rows of a batch are divided
-
-# The axes over which the dimensions of a parameter are divided, by the end of its path.
-PARAMETER_AXES: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("query", "kernel"): ("fsdp", "tensor"),  # [D, N·H]
-    ("key", "kernel"): ("fsdp", "tensor"),
-    ("value", "kernel"): ("fsdp", "tensor"),
-    ("output", "kernel"): ("tensor", "fsdp"),  # [N·H, D]
-    ("inner", "kernel"): ("fsdp", "tensor"),  # [D, F]
-    ("inner", "bias"): ("tensor",),
-    ("gate", "kernel"): ("fsdp", "tensor"),  # [D, F]
-    ("gate", "bias"): ("tensor",),
-    ("query", "bias"): ("tensor",),
-    ("key", "bias"): ("tensor",),
-    ("value", "bias"): ("tensor",),
-    ("outer", "kernel"): ("tensor", "fsdp"),  # [F, D]
-    ("table",): ("tensor", "fsdp"),  # [V, D]
-}
-# The same for an activation, by the names that the model gives its dimensions.
-ACTIVATION_AXES = (("batch", ROW_AXES), ("heads", "tensor"), ("mlp", "tensor"))
 
 
 def mesh_shape(mesh: MeshConfig, num_devices: int) -> dict[str, int]:

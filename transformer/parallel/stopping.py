@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
 
 from transformer.exit_codes import INTERRUPTED, RESUMABLE
 
@@ -34,14 +35,13 @@ def end_on_signals() -> None:
     """Lets SIGTERM, SIGINT and SIGHUP end this process in one sentence; for a command's first line.
 
     They raise `Interruption`, so that what is half done is removed; while a module is imported,
-    which would turn that into an ImportError, they end the process at once. SIGHUP stays ignored
-    where it is, as under nohup.
+    which would turn that into an ImportError, they end the process at once.
     """
     _catch(_end)
 
 
 def _catch(handler: Callable[[int, FrameType | None], None]) -> None:
-    """Handles every signal of `CAUGHT`, but SIGHUP where it is ignored."""
+    """Handles every signal of `CAUGHT`, but SIGHUP where it is ignored, as under nohup."""
     for number in CAUGHT:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, handler)
@@ -54,20 +54,16 @@ def ignore_signals() -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    if _is_importing(frame):
-        _end_process(number)
+    while frame:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            _end_process(number)
+        frame = frame.f_back
     for again in CAUGHT:  # a second one would break into the clean-up
         signal.signal(again, _end_process)
     raise Interruption(number)
 
 
-def _is_importing(frame: FrameType | None) -> bool:
-    while frame and not frame.f_code.co_filename.startswith("<frozen importlib"):
-        frame = frame.f_back
-    return frame is not None
-
-
-def _end_process(number: int, frame: FrameType | None = None) -> None:
+def _end_process(number: int, *_: Any) -> None:
     interruption = Interruption(number)
     with suppress(OSError):
         os.write(2, f"{interruption}\n".encode())
@@ -84,14 +80,14 @@ class Stopping:
     def __init__(self, patience: int) -> None:
         self.patience = patience
         self.signal: int | None = None  # the last one that was noted
-        self.best: float | None = None
+        self.best = -math.inf
         self.num_worse = 0  # evaluations since the best
 
     @contextmanager
     def noting_signals(self) -> Generator[None]:
         """Notes SIGTERM, SIGINT and SIGHUP in the block; a second SIGINT raises KeyboardInterrupt.
 
-        SIGHUP stays ignored where it is. Off the main thread, signals are left alone.
+        Off the main thread, signals are left alone.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -105,19 +101,16 @@ class Stopping:
                 signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.signal == number == signal.SIGINT:
+            signal.signal(number, signal.SIG_IGN)  # a third one would break into the clean-up
+            raise KeyboardInterrupt
         self.signal = number
-        signal.signal(signal.SIGINT, self._give_up)
-
-    def _give_up(self, number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a third one would break into the clean-up
-        raise KeyboardInterrupt
 
     def record_score(self, score: float) -> None:
         """Notes the score of an evaluation; higher is better, and one that is no number worst."""
-        if math.isfinite(score) and (self.best is None or score > self.best):
+        self.num_worse += 1
+        if math.isfinite(score) and score > self.best:
             self.best, self.num_worse = score, 0
-        else:
-            self.num_worse += 1
 
     @property
     def has_converged(self) -> bool:

@@ -37,18 +37,12 @@ GENERATIONS = {
 }
 
 
-class Slice(NamedTuple):
-    """A slice as libtpu describes it."""
+def find_slice(name: str) -> tuple[str, dict[str, Any]]:
+    """Returns libtpu's name of a slice, as "v5e:4x4", and the options that it needs.
 
-    topology_name: str  # "v5e:4x4"
-    options: dict[str, Any]
-
-
-def find_slice(name: str) -> Slice:
-    """Returns the slice of an accelerator type, as "v5litepod-16", or of a shape, as "v5e:4x4".
-
-    The number in an accelerator type counts chips for v5e and v6e, and TensorCores, of which a chip
-    has two, for the others: v4-8 is 2x2x1 chips. Raises ValueError for a name that is neither.
+    name: an accelerator type, as "v5litepod-16", or a shape, as "v5e:4x4". The number in a type
+    counts chips for v5e and v6e, and TensorCores, of which a chip has two, for the others: v4-8 is
+    2x2x1 chips. Raises ValueError for a name that is neither.
     """
     is_type = "-" in name
     family, _, size = name.partition("-" if is_type else ":")
@@ -69,7 +63,7 @@ def find_slice(name: str) -> Slice:
         options["chip_config_name"] = "megacore"
     if shape == "1x1" or (shape == "2x4" and is_type):  # all chips belong to one host
         options["chips_per_host_bounds"] = (*map(int, shape.split("x")), 1)
-    return Slice(f"{family.replace('litepod', 'e')}:{shape}", options)
+    return f"{family.replace('litepod', 'e')}:{shape}", options
 
 
 def topology_devices(name: str) -> Sequence[jax.Device]:

@@ -6,16 +6,11 @@ import numpy as np
 
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
-from transformer.data.rows.lm_batches import (
-    ConsecutiveWindows,
-    RandomWindows,
-    WindowBatch,
-    encode_text,
-)
+from transformer.data.rows.lm_batches import WindowBatch, Windows, encode_text
 from transformer.data.tokenizers.files import Tokenizer
 from transformer.inference.language_model import LanguageModel
 from transformer.model.costs import StepCost, stack_flops
-from transformer.model.decoder_only import CausalLM
+from transformer.model.single_stack import CausalLM
 from transformer.tasks.plain_text import PlainTextTask
 from transformer.tasks.task import Metrics, with_training_options
 
@@ -27,15 +22,15 @@ class LanguageModelTask(PlainTextTask):
     """Trains on windows that begin anywhere in the text; validation sees every token once."""
 
     config_name, target_unit = "language_model", "piece"
-    training_batches: RandomWindows
-    validation_batches: ConsecutiveWindows
+    training_batches: Windows
+    validation_batches: Windows
     predictor = LanguageModel
 
     @staticmethod
     def make_training_batches(
         config: Config, tokenizer: Tokenizer, lines: Sequence[str]
-    ) -> RandomWindows:
-        return RandomWindows(
+    ) -> Windows:
+        return Windows(
             encode_text(tokenizer, lines),
             start=tokenizer.special.eos,
             length=config.data.row_length,
@@ -46,10 +41,10 @@ class LanguageModelTask(PlainTextTask):
     @staticmethod
     def make_evaluation_batches(
         config: Config, tokenizer: Tokenizer, lines: Sequence[str], *, num_parts: int = 1
-    ) -> ConsecutiveWindows:
+    ) -> Windows:
         length = max(config.data.row_length, ROWS_OF_MEMORY * config.model.evaluation_memory)
         num_rows = max(1, config.training.batch_tokens // length)
-        return ConsecutiveWindows(
+        return Windows(
             encode_text(tokenizer, lines),
             start=tokenizer.special.eos,
             length=length,

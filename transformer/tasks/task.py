@@ -31,7 +31,7 @@ from transformer.evaluation.scores import TaskScores
 from transformer.model.costs import StepCost
 from transformer.model.loss import Sums, make_loss_fn, perplexity
 from transformer.parallel.hosts import leave_together
-from transformer.parallel.mapping import MappedStep, Parallel
+from transformer.parallel.mapping import Parallel
 from transformer.workdir import WorkDir
 
 Metrics = dict[str, float]
@@ -187,7 +187,7 @@ class Task:
         return metrics
 
     @cached_property
-    def _eval_step(self) -> MappedStep:
+    def _eval_step(self) -> jax.stages.Wrapped:
         return self.parallel.map_step(partial(make_eval_step, self.loss_fn))
 
     @cached_property

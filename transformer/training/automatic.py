@@ -19,9 +19,10 @@ from transformer.console import phase
 from transformer.data.corpora import corpus_facts
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.tokenizers.files import train_tokenizer
+from transformer.data.workers import num_cores
 from transformer.evaluation.metrics import choose_tokenisation
 from transformer.parallel import hosts
-from transformer.parallel.devices import find_chip, num_cores
+from transformer.parallel.devices import find_chip
 from transformer.training import automatic_rules as rules
 from transformer.training.automatic_rules import Choices
 from transformer.training.batches import prefetch

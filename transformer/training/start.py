@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from transformer.checkpoint.about import SETTINGS, changed_settings, describe_run
-from transformer.checkpoint.checkpoints import Checkpoints, choose_base, load_base
+from transformer.checkpoint.checkpoints import Checkpoints, load_base
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.checkpoint.warm_start import warm_start
 from transformer.config import Config
@@ -69,7 +69,7 @@ def first_state(
     if state is None:
         state, said = _new_state(config, workdir, train_step)
     if config.training.lora_rank:
-        base = load_base(workdir) if resumes else choose_base(workdir, config.training.init_from)
+        base = load_base(workdir, "" if resumes else config.training.init_from)
         state = state.replace(frozen=_put_like(train_step.abstract_state.frozen, base))
     hosts.check_same("the checkpoint that they can read", said.encode)
     if said:

@@ -14,8 +14,8 @@ Exit codes: as train.py; if rows failed, that of the first of them, after the ot
 from dataclasses import dataclass
 
 from transformer.cli.command_line import Command, CommandLine
-from transformer.cli.flags import CONFIG, REGISTER, check_flags, flag
-from transformer.cli.hosts import HostFlags, connect_hosts
+from transformer.cli.flags import CONFIG, REGISTER, HostFlags, check_flags, flag
+from transformer.cli.process import connect_hosts
 from transformer.config.python_files import find_config
 from transformer.console import print_results, quantity, say
 from transformer.evaluation.ablation_plan import read_rows, with_num_steps
@@ -62,7 +62,7 @@ def _ablate(line: CommandLine[AblateFlags]) -> int:
             raise ValueError(f"--seeds must be whole numbers with commas between, not '{word}'.")
     base = with_num_steps(base, flags.steps) if flags.steps else base
     path, num_steps = find_config(flags.table, flag="table"), base.training.num_train_steps
-    rows = read_rows(path, base, _split(flags.rows), say)
+    rows = read_rows(path, base, _split(flags.rows))
     say(f"{quantity(len(rows), 'row')} of {path}, on {base.data.corpus}, {num_steps:,} steps:")
     say("\n".join(f"  {row.name:<12}  {row.summary}" for row in rows))
     if flags.dry_run:

@@ -14,7 +14,7 @@ eval.py.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 from transformer.cli.command_line import Command, CommandLine
 from transformer.cli.flags import REGISTER, CommonFlags, flag
@@ -26,8 +26,10 @@ from transformer.exit_codes import DONE
 class ExportFlags(CommonFlags):
     """How the export command writes."""
 
-    format: Literal["run", "huggingface", "ctranslate2", "safetensors", "program"] = flag(
-        "run", "What is written."
+    format: str = flag(
+        "run",
+        "What is written.",
+        choices=("run", "huggingface", "ctranslate2", "safetensors", "program"),
     )
     quantization: str = flag(
         "",
@@ -46,8 +48,9 @@ def _export(line: CommandLine[ExportFlags]) -> int:
 
     flags = line.flags
     workdir, folder, checkpoint = [*line.words, "default"][:3]
-    options = dict(quantization=flags.quantization, check=flags.check)
-    for sentence in export_model(workdir, folder, flags.format, checkpoint, **options):
+    options: dict[str, Any] = dict(quantization=flags.quantization, check=flags.check)
+    options |= dict(format=flags.format, checkpoint=checkpoint)
+    for sentence in export_model(workdir, folder, **options):
         say(sentence)
     return DONE
 

@@ -11,8 +11,8 @@ an error.
 from dataclasses import dataclass
 
 from transformer.cli.command_line import Command, CommandLine
-from transformer.cli.flags import CONFIG, REGISTER, check_flags, flag
-from transformer.cli.hosts import HostFlags, connect_hosts
+from transformer.cli.flags import CONFIG, REGISTER, HostFlags, check_flags, flag
+from transformer.cli.process import connect_hosts
 from transformer.console import phase
 from transformer.exit_codes import DONE
 

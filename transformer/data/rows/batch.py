@@ -54,11 +54,15 @@ class Batch(NamedTuple):
         by default those that are not `pad`. xp: `jax.numpy` for arrays that JAX traces.
         """
         targets = xp.full((len(inputs), 1), pad + 1) if targets is None else targets
-        source, target = (
-            _one_per_row(ids, lengths, pad, xp)
-            for ids, lengths in ((inputs, input_lengths), (targets, None))
-        )
-        return cls(*source, *target)
+
+        def one_per_row(ids: Any, lengths: np.ndarray | None) -> tuple[Any, Any, Any]:
+            ids = xp.asarray(ids, xp.int32)
+            lengths = (ids != pad).sum(1) if lengths is None else lengths
+            positions = xp.arange(ids.shape[1], dtype=xp.int32)
+            segments = (positions < lengths[:, None]).astype(xp.int32)
+            return ids, segments, positions * segments
+
+        return cls(*one_per_row(inputs, input_lengths), *one_per_row(targets, None))
 
     @classmethod
     def from_pairs(
@@ -76,28 +80,16 @@ class Batch(NamedTuple):
         pairs_per_row [B]: how many of them each row takes; S = source_length, T = target_length.
         The sentences of each row must fit these lengths.
         """
-        inputs = fill_rows(source, indices, pairs_per_row, source_length)
-        targets = fill_rows(target, indices, pairs_per_row, target_length)
-        return cls(*inputs, *targets)
+        return cls(
+            *_fill_rows(source, indices, pairs_per_row, source_length),
+            *_fill_rows(target, indices, pairs_per_row, target_length),
+        )
 
 
-def _one_per_row(
-    ids: Any, lengths: np.ndarray | None, pad: int, xp: Any
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns (ids, segments, positions) of one sentence per row, each [B, length] int32."""
-    ids = xp.asarray(ids, xp.int32)
-    lengths = (ids != pad).sum(1) if lengths is None else lengths
-    positions = xp.arange(ids.shape[1], dtype=xp.int32)
-    segments = (positions < lengths[:, None]).astype(xp.int32)
-    return ids, segments, positions * segments
-
-
-def fill_rows(
+def _fill_rows(
     ragged: Ragged, indices: np.ndarray, per_row: np.ndarray, length: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Writes the sentences `indices` one after another into rows, the first per_row[0] into row 0.
-
-    Returns (ids, segments, positions), each [B, length] int32 with B = len(per_row).
+    """Returns (ids, segments, positions), each [B, length] int32, of sentences in rows.
 
     Each id is written to one flat index of the rows laid end to end. For sentences of 3, 2 and 2
     ids, of which row 0 takes two and row 1 takes one, and rows of length 6:

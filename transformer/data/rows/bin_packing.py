@@ -20,26 +20,22 @@ def fewest_rows(
 ) -> tuple[int, np.ndarray]:
     """Returns (a number of rows that holds all pairs, the row of each pair), as of `pack`.
 
-    The number is a multiple of `unit` and about the least with which `pack` succeeds: it begins at
-    0.5% above what would hold every token, and while pairs are left over it grows by an eighth of
-    what they would fill, and by 0.5% at least.
+    The number is a multiple of `unit`. It begins at 0.5% above what would hold every token, and
+    while pairs are left over it grows by an eighth of what they would fill, 0.5% at least.
     """
-    capacity = np.array(shape)
-    num_units = math.ceil(1.005 * (lengths.sum(1) / capacity).max() / unit)
-    while True:
-        row_of = pack(lengths, shape, num_units * unit, rng)
-        left_over = lengths[:, row_of < 0]
-        if not left_over.size:
-            return num_units * unit, row_of
-        missing = float((left_over.sum(1) / capacity).max())
+    num_units = math.ceil(1.005 * (lengths.sum(1) / shape).max() / unit)
+    row_of = pack(lengths, shape, num_units * unit, rng)
+    while (row_of < 0).any():
+        missing = (lengths[:, row_of < 0].sum(1) / shape).max()
         num_units += max(1, num_units // 200, math.ceil(missing / 8 / unit))
+        row_of = pack(lengths, shape, num_units * unit, rng)
+    return num_units * unit, row_of
 
 
 def pack(lengths: np.ndarray, shape: tuple[int, int], num_rows: int, rng: Generator) -> np.ndarray:
-    """Assigns pairs to `num_rows` rows of shape (S, T); returns the row of each pair.
+    """Assigns pairs to `num_rows` rows of shape (S, T); returns the row of each, or -1 for none.
 
-    lengths [2, pairs]: the lengths of each pair, source first; none above S or T. Pairs that are
-    left over have row -1.
+    lengths [2, pairs]: the lengths of each pair, source first; none above S or T.
 
     First `_deal` gives pairs to rows as long as they fit. The others are put on the emptiest rows
     all the same, and `_OverfullRows` exchanges pairs until all fit or hardly any more can be made
@@ -60,16 +56,14 @@ def pack(lengths: np.ndarray, shape: tuple[int, int], num_rows: int, rng: Genera
 
 
 def _deal(shares: np.ndarray, num_rows: int, rng: Generator) -> np.ndarray:
-    """Assigns pairs to rows greedily, the longest pairs first; returns the row of each pair.
+    """Assigns pairs to rows greedily, the longest pairs first; returns the row of each, or -1.
 
     shares [2, pairs]: the part of a row that a pair takes on either side, source length / S and
-    target length / T. Pairs that are left over have row -1.
+    target length / T. Its size is the larger share, its tilt the source's minus the target's.
 
-    A pair's size is the larger share, its tilt the source share minus the target share. Each round
-    offers one pair to every row. Even rounds offer the longest pair to the emptiest row, the next
-    longest to the next emptiest, and so on. Odd rounds match pairs that are long on the source side
-    with rows that are fuller on the target side, so that both sides fill up alike. A pair that does
-    not fit its row waits for the next round.
+    Each round offers one pair to every row. Even rounds offer the longest pair to the emptiest row,
+    the next longest to the next emptiest, and so on. Odd rounds match pairs that are long on the
+    source side with rows that are fuller on the target side. A pair that does not fit waits.
 
     Five pairs in two rows of shape (10, 10); a row's load is (source, target):
 
@@ -117,27 +111,27 @@ class _OverfullRows:
         self, lengths: np.ndarray, shape: tuple[int, int], row_of: np.ndarray, num_rows: int
     ) -> None:
         """Takes rows as `_deal` filled them, and puts the pairs left over on the emptiest rows."""
-        self.capacity = np.array(shape, np.int32)[:, None]
-        self.lengths = np.pad(lengths, [(0, 0), (0, 1)]).astype(np.int32)
-        row_of = self._with_all(row_of, num_rows)
-        order = np.argsort(row_of, kind="stable")
-        counts = np.bincount(row_of, minlength=num_rows)
-        place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-        self.pair_at = np.full((counts.max() + 1, num_rows), -1, np.int32)
-        self.pair_at[place, row_of[order]] = order
-        self.load = self.lengths[:, self.pair_at].sum(1, dtype=np.int32)
-
-    def _with_all(self, row_of: np.ndarray, num_rows: int) -> np.ndarray:
-        """Returns `row_of` with the pairs left over on the emptiest rows, the longest first."""
-        shares = self.lengths[:, :-1] / self.capacity
+        shares, row_of = lengths / np.array(shape)[:, None], row_of.copy()
         load = np.stack([np.bincount(row_of + 1, share, num_rows + 1)[1:] for share in shares])
-        row_of, left_over = row_of.copy(), _longest_first(np.flatnonzero(row_of < 0), shares.max(0))
+        left_over = _longest_first(np.flatnonzero(row_of < 0), shares.max(0))
         for start in range(0, len(left_over), num_rows):
             pairs = left_over[start : start + num_rows]
             rows = np.argsort(load.max(0), kind="stable")[: len(pairs)]
             row_of[pairs] = rows
             load[:, rows] += shares[:, pairs]
-        return row_of
+        order = np.argsort(row_of, kind="stable")
+        counts = np.bincount(row_of, minlength=num_rows)
+        place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+        self.pair_at = np.full((counts.max() + 1, num_rows), -1, np.int32)
+        self.pair_at[place, row_of[order]] = order
+        self.capacity = np.array(shape, np.int32)
+        self.lengths = np.pad(lengths, [(0, 0), (0, 1)]).astype(np.int32)
+        self.load = self.lengths[:, self.pair_at].sum(1, dtype=np.int32)
+
+    def _overflow(self, load: np.ndarray) -> np.ndarray:
+        """Returns the tokens beyond the capacity of rows with this load [2, …], on both sides."""
+        capacity = self.capacity.reshape(2, *[1] * (load.ndim - 1))
+        return np.maximum(load - capacity, 0).sum(0)
 
     def exchange(self, rng: Generator) -> None:
         """Swaps pairs between overfull rows and others until none is overfull or that stalls.
@@ -160,11 +154,6 @@ class _OverfullRows:
             for _ in range(PATIENCE * math.ceil(len(crowded) / ROWS_AT_ONCE)):
                 crowded = self._exchange_round(rng.permutation(crowded), rng)
 
-    def _overflow(self, load: np.ndarray) -> np.ndarray:
-        """Returns the tokens beyond the capacity of rows with this load [2, …], on both sides."""
-        capacity = self.capacity.reshape(2, *[1] * (load.ndim - 1))
-        return np.maximum(load - capacity, 0).sum(0)
-
     def _exchange_round(self, crowded: np.ndarray, rng: Generator) -> np.ndarray:
         """Tries one swap in each of the first `crowded` rows; returns those that still are."""
         partners = rng.integers(0, self.load.shape[1], min(len(crowded), ROWS_AT_ONCE))
@@ -177,7 +166,7 @@ class _OverfullRows:
         given = self.lengths[:, self.pair_at[here[:, None], one]]
         taken = self.lengths[:, self.pair_at[there[:, None], other]]
         overflow = np.zeros((len(here), len(there), len(one)), np.int32)
-        for side, capacity in enumerate(self.capacity[:, 0]):
+        for side, capacity in enumerate(self.capacity):
             change = taken[side] - given[side][:, None]
             overflow += np.maximum(change + (self.load[side, one] - capacity), 0)
             overflow += np.maximum((self.load[side, other] - capacity) - change, 0)
@@ -186,20 +175,14 @@ class _OverfullRows:
         now = self._overflow(self.load[:, one])
         better = np.flatnonzero(overflow[best, np.arange(len(one))] < now)
         i, j = np.divmod(best[better], len(there))
-        one, other = one[better], other[better]
-        self._swap(here[i], one, there[j], other)
-        touched = np.concatenate([crowded, other])
+        one, other = (here[i], one[better]), (there[j], other[better])  # (place, row) of each pair
+        pairs, others = self.pair_at[one], self.pair_at[other]
+        self.pair_at[one], self.pair_at[other] = others, pairs
+        change = self.lengths[:, others] - self.lengths[:, pairs]
+        self.load[:, one[1]] += change
+        self.load[:, other[1]] -= change
+        touched = np.concatenate([crowded, other[1]])
         return touched[self._overflow(self.load[:, touched]) > 0]
-
-    def _swap(
-        self, here: np.ndarray, one: np.ndarray, there: np.ndarray, other: np.ndarray
-    ) -> None:
-        """Swaps the pairs at places `here` of rows `one` and `there` of rows `other`."""
-        given, taken = self.pair_at[here, one], self.pair_at[there, other]
-        self.pair_at[here, one], self.pair_at[there, other] = taken, given
-        change = self.lengths[:, taken] - self.lengths[:, given]
-        self.load[:, one] += change
-        self.load[:, other] -= change
 
     def row_of(self) -> np.ndarray:
         """Returns the row of each pair, or -1 for what has to be taken out of an overfull row."""

@@ -26,11 +26,7 @@ STEP = 0x9E3779B97F4A7C15  # between the keys of a word's merges; 2⁶⁴ / gold
 
 
 class BpeDropout:
-    """Segments sentences at random: `BpeDropout(model, rate)(sentences, keys)`.
-
-    begins_word [V]: whether a new word begins with the piece, which no merge connects with the
-    piece before it.
-    """
+    """Segments sentences at random: `BpeDropout(model, rate)(sentences, keys)`."""
 
     def __init__(self, model: bytes, rate: float) -> None:
         """Takes a SentencePiece model and p, above 0; raises ValueError if it is none of BPE."""
@@ -43,34 +39,26 @@ class BpeDropout:
             )
         self.rate = rate
         self.num_pieces = len(spec.pieces)  # as an id: no piece, as in front of a word
-        ids = {p.piece: i for i, p in enumerate(spec.pieces) if p.type == p.NORMAL}
         pieces = [p.piece if p.type == p.NORMAL else "" for p in spec.pieces]
+        ids = {piece: i for i, piece in enumerate(pieces) if piece}
         self._characters = Ragged.from_lists(
-            [
-                [ids[character] for character in piece] if piece and ids.keys() >= {*piece} else [i]
-                for i, piece in enumerate(pieces)
-            ]
+            [ids[c] for c in piece] if piece and ids.keys() >= {*piece} else [i]
+            for i, piece in enumerate(pieces)
         )
+        # No merge connects the first piece of a word with the piece before it.
         is_split_at_spaces = not any("▁" in piece[1:] for piece in pieces)
-        self.begins_word = np.array([is_split_at_spaces and p.startswith("▁") for p in pieces])
-        self._set_merges(ids, {i: spec.pieces[i].score for i in ids.values()})
-
-    def _set_merges(self, ids: dict[str, int], scores: dict[int, float]) -> None:
-        """Lists every two pieces that are one together, as left · (V + 1) + right, in order.
-
-        ids: of the pieces; scores: of the ids, the one merged first has the highest.
-        """
-        by_score = sorted(scores, key=scores.__getitem__, reverse=True)
-        rank = {i: r for r, i in enumerate(by_score)}
-        merges = sorted(
-            (ids[piece[:cut]] * (self.num_pieces + 1) + ids[piece[cut:]], rank[i])
-            for piece, i in ids.items()
+        self._begins_word = np.array([is_split_at_spaces and p.startswith("▁") for p in pieces])
+        # Two pieces that are one together, as left · (V + 1) + right; the best merge has rank 0.
+        by_score = sorted(ids, key=lambda piece: -spec.pieces[ids[piece]].score)
+        ranks = {
+            ids[piece[:cut]] * (self.num_pieces + 1) + ids[piece[cut:]]: rank
+            for rank, piece in enumerate(by_score)
             for cut in range(1, len(piece))
             if piece[:cut] in ids and piece[cut:] in ids
-        )
-        numbers, ranks = zip(*merges, ((self.num_pieces + 1) ** 2, NO_MERGE), strict=True)
-        self._merges, self._ranks = np.array(numbers), np.array(ranks, np.int32)
-        self._piece_of_rank = np.array(by_score, np.int32)
+        }
+        self._merges = np.array(sorted([*ranks, (self.num_pieces + 1) ** 2]))
+        self._ranks = np.array([ranks.get(m, NO_MERGE) for m in self._merges.tolist()], np.int32)
+        self._piece_of_rank = np.array([ids[piece] for piece in by_score], np.int32)
 
     def __call__(self, sentences: Ragged, keys: np.ndarray) -> Ragged:
         """Returns other segmentations of the same sentences; keys: a random uint64 of each."""
@@ -78,44 +66,34 @@ class BpeDropout:
             return sentences
         ids, lengths = sentences.gather(np.arange(len(sentences)))
         first_pieces = np.cumsum(lengths) - lengths
-        begins = self.begins_word[ids]
+        begins = self._begins_word[ids]
         begins[first_pieces] = True
         starts = np.flatnonzero(begins)
         first_words = np.searchsorted(starts, first_pieces)
         num_words = np.diff(first_words, append=len(starts))
-        nth = np.arange(len(starts)) - np.repeat(first_words, num_words)
-        keys = mix(np.repeat(keys, num_words) + nth.astype(np.uint64) * np.uint64(STEP))
-        words = self.segment(Ragged(ids, starts, np.diff(starts, append=len(ids))), keys)
+        keys = mix(np.repeat(keys, num_words) + _steps(_count_up(num_words)))
+        words = self._segment(Ragged(ids, starts, np.diff(starts, append=len(ids))), keys)
         flat, lengths = words.gather(np.arange(len(words)))
         return Ragged.from_lengths(flat, np.add.reduceat(lengths, first_words))
 
-    def segment(self, words: Ragged, keys: np.ndarray) -> Ragged:
-        """Returns other segmentations of the same words.
-
-        words: their pieces. keys: a random uint64 of each; what is drawn for a word depends on
-        them alone.
+    def _segment(self, words: Ragged, keys: np.ndarray) -> Ragged:
+        """Returns other segmentations of the same words, of which each depends on its key alone.
 
         A word of c characters in s pieces takes c - s merges without dropout. Where the best merge
         is dropped before none of them, which is known without merging, it stays as it is; for
         p = 0.1 two words of three do.
         """
-        ids, num_pieces = words.gather(np.arange(len(words)))
-        num_characters = np.add.reduceat(
-            self._characters.lengths[ids], np.cumsum(num_pieces) - num_pieces
-        )
-        num_merges = num_characters - num_pieces
+        num_characters = np.add.reduceat(self._characters.lengths[words.flat], words.starts)
+        num_merges = num_characters - words.lengths
         word = np.repeat(np.arange(len(words)), num_merges)
-        nth = np.arange(len(word)) - np.repeat(np.cumsum(num_merges) - num_merges, num_merges)
-        drops = _uniform(keys[word], nth) < self.rate
+        drops = _uniform(keys[word], _count_up(num_merges)) < self.rate
         changed = np.flatnonzero(np.bincount(word[drops], minlength=len(words)))
         characters, _ = self._characters.gather(words.gather(changed)[0])
-        lengths = num_characters[changed]
-        first_characters = np.cumsum(lengths) - lengths
-        segmented = Ragged(characters, first_characters, lengths.copy())
+        segmented = Ragged.from_lengths(characters, num_characters[changed])
         self._merge_all(segmented, keys[changed])
-        starts, lengths = np.cumsum(num_pieces) - num_pieces, num_pieces.copy()
-        starts[changed], lengths[changed] = len(ids) + first_characters, segmented.lengths
-        return Ragged(np.concatenate([ids, segmented.flat]), starts, lengths)
+        words.starts[changed] = len(words.flat) + segmented.starts
+        words.lengths[changed] = segmented.lengths
+        return Ragged(np.concatenate([words.flat, segmented.flat]), words.starts, words.lengths)
 
     def _merge_all(self, words: Ragged, keys: np.ndarray) -> None:
         """Merges the characters of words, in place, those of about the same length at once."""
@@ -140,7 +118,7 @@ class BpeDropout:
         ranks = self._rank(symbols[:, :-1], symbols[:, 1:])
         words = np.arange(len(symbols))
         for nth in range(symbols.shape[1]):
-            place = self._choose(ranks, _uniform(keys, nth))
+            place = self._choose(ranks, _uniform(keys, np.array([nth])))
             rank = ranks[np.arange(len(words)), place]
             going = rank != NO_MERGE
             result[words[~going], : symbols.shape[1]] = symbols[~going]
@@ -174,8 +152,8 @@ class BpeDropout:
     def _rank(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Returns the ranks of the merges of symbols; the best has 0, impossible ones NO_MERGE."""
         numbers = left.astype(np.int64) * (self.num_pieces + 1) + right
-        found = np.searchsorted(self._merges, numbers)
-        return np.where(self._merges[found] == numbers, self._ranks[found], NO_MERGE)
+        index = np.searchsorted(self._merges, numbers)
+        return np.where(self._merges[index] == numbers, self._ranks[index], NO_MERGE)
 
 
 def _without(rows: np.ndarray, place: np.ndarray) -> np.ndarray:
@@ -184,10 +162,18 @@ def _without(rows: np.ndarray, place: np.ndarray) -> np.ndarray:
     return np.where(is_before, rows[:, :-1], rows[:, 1:])
 
 
-def _uniform(keys: np.ndarray, nth: int | np.ndarray) -> np.ndarray:
+def _count_up(counts: np.ndarray) -> np.ndarray:
+    """Returns 0 1 2 … for each of `counts`, one after another; of 3 and 2: 0 1 2 0 1."""
+    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def _steps(nth: np.ndarray) -> np.ndarray:
+    return nth.astype(np.uint64) * np.uint64(STEP)  # modulo 2⁶⁴
+
+
+def _uniform(keys: np.ndarray, nth: np.ndarray) -> np.ndarray:
     """Returns the n-th random number between 0 and 1, both excluded, of each key."""
-    steps = np.atleast_1d(nth).astype(np.uint64) * np.uint64(STEP)  # modulo 2⁶⁴
-    return ((mix(keys + steps) >> np.uint64(11)) + 0.5) * 2.0**-53
+    return ((mix(keys + _steps(nth)) >> np.uint64(11)) + 0.5) * 2.0**-53
 
 
 class SubwordDropout:
@@ -201,10 +187,17 @@ class SubwordDropout:
     ) -> None:
         """Measures the growth by a sample of `sides`, all sources and targets.
 
-        rate: of merges that are dropped. Raises ValueError unless the pieces of both sides are made
-        by BPE.
+        rate: of merges that are dropped. Raises ValueError unless both sides have pieces of BPE.
         """
-        bpe = {tokenizer: _bpe(tokenizer, rate) for tokenizer in dict.fromkeys(tokenizers)}
+        bpe: dict[Tokenizer, BpeDropout] = {}
+        for tokenizer in dict.fromkeys(tokenizers):
+            if not isinstance(tokenizer, SentencePieceTokenizer):
+                raise ValueError(
+                    f"data.subword_dropout={rate} needs SentencePiece on both sides, not a "
+                    f"{type(tokenizer).__name__}: set data.subword_dropout=0, or "
+                    f"tokenizer.kind=sentencepiece."
+                )
+            bpe[tokenizer] = BpeDropout(tokenizer.model, rate)
         self._bpe = [bpe[tokenizer] for tokenizer in tokenizers]
         sample = np.unique(np.linspace(0, len(sides[0]) - 1, SAMPLE).astype(np.int64))
         best, keys = [side.copy(sample) for side in sides], random_keys((seed,), (len(sample),))
@@ -213,22 +206,18 @@ class SubwordDropout:
             for segment, side in zip(self._bpe, best, strict=True)
         ]
 
-    def planned_lengths(
-        self, sides: Sequence[Ragged], shape: tuple[int, int]
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def planned_lengths(self, sides: Sequence[Ragged], shape: tuple[int, int]) -> list[np.ndarray]:
         """Returns the lengths of sources and targets that rows of a shape are planned with.
 
         They are multiplied by the growth, but at most those of a row unless they were more before:
         with growth 1.2 and rows of 10 lengths of 4, 9 and 11 become 5, 10 and 11.
         """
-
-        def planned(side: Ragged, growth: float, most: int) -> np.ndarray:
+        planned = []
+        for side, growth, most in zip(sides, self.growth, shape, strict=True):
             before = np.arange(int(side.lengths.max(initial=0)) + 1)
             after = np.maximum(before, np.minimum(np.rint(growth * before), most))
-            return after.astype(side.lengths.dtype)[side.lengths]
-
-        source, target = map(planned, sides, self.growth, shape)
-        return source, target
+            planned.append(after.astype(side.lengths.dtype)[side.lengths])
+        return planned
 
     def __call__(
         self,
@@ -236,20 +225,19 @@ class SubwordDropout:
         keys: np.ndarray,
         pairs_per_row: np.ndarray,
         shape: tuple[int, int],
-    ) -> tuple[list[Ragged], np.ndarray]:
-        """Returns (both sides in other pieces, which sentences [2, n] had no room and keep theirs).
+    ) -> list[Ragged]:
+        """Returns both sides in other pieces, but for sentences for which a row has no room.
 
-        sides: sentences of which the first pairs_per_row[0] are in row 0, and fit it. keys [2, n]:
-        a random uint64 of each.
+        sides: sentences in the order of their rows. keys [2, n]: a random uint64 of each.
         """
-        row, found, full = np.repeat(np.arange(len(pairs_per_row)), pairs_per_row), [], []
+        row, chosen = np.repeat(np.arange(len(pairs_per_row)), pairs_per_row), []
         for segment, best, side_keys, row_length in zip(self._bpe, sides, keys, shape, strict=True):
             drawn = segment(best, side_keys)
             fits = have_room(best.lengths, drawn.lengths, row, row_length, side_keys)
-            chosen = np.where(fits, len(best) + np.arange(len(best)), np.arange(len(best)))
-            found.append(Ragged.concatenate([best, drawn]).take(chosen))
-            full.append(~fits)
-        return found, np.stack(full)
+            flat = np.concatenate([best.flat, drawn.flat])
+            starts = np.where(fits, len(best.flat) + drawn.starts, best.starts)
+            chosen.append(Ragged(flat, starts, np.where(fits, drawn.lengths, best.lengths)))
+        return chosen
 
 
 def have_room(
@@ -277,13 +265,3 @@ def have_room(
 def random_keys(seed: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
     """Returns random uint64 in an array of this shape."""
     return np.random.default_rng(seed).integers(2**64, size=shape, dtype=np.uint64)
-
-
-def _bpe(tokenizer: Tokenizer, rate: float) -> BpeDropout:
-    if not isinstance(tokenizer, SentencePieceTokenizer):
-        raise ValueError(
-            f"data.subword_dropout={rate} needs SentencePiece on both sides, not a "
-            f"{type(tokenizer).__name__}: set data.subword_dropout=0, or "
-            f"tokenizer.kind=sentencepiece."
-        )
-    return BpeDropout(tokenizer.model, rate)

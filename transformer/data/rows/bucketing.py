@@ -84,12 +84,10 @@ def deal(indices: np.ndarray, rows: int, num_replicas: int) -> np.ndarray:
 def plan_batches(
     lengths: np.ndarray, largest_bucket: int, batch_size: int, num_replicas: int = 1
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Yields (indices [num_replicas, rows], source length) of each batch, long sentences first.
+    """Yields (indices [num_replicas, rows], source length) of each batch, as of `buckets_of`.
 
-    lengths: number of tokens of each sentence. Sentences longer than `largest_bucket` go into it
-    and have to be cut. An index of -1 is a row without a sentence.
-
-    Batches of at most 2 rows may have 1 or 2; a lone sentence takes the smallest that holds it:
+    An index of -1 is a row without a sentence. Batches of at most 2 rows may have 1 or 2; a lone
+    sentence takes the smallest that holds it:
 
     >>> lengths = np.array([3, 40, 9, 20, 12])
     >>> [(bucket, batch.tolist()) for batch, bucket in plan_batches(lengths, 64, batch_size=2)]
@@ -112,13 +110,10 @@ def fill_inputs(
     sentence longer than `length` is cut and still ends with EOS.
     """
     inputs = np.zeros((len(indices), length), np.int32)
-    lengths = np.zeros(len(indices), np.int32)
-    num_cut = 0
     for row in np.flatnonzero(indices >= 0):
         ids = source[indices[row]]
+        inputs[row, : len(ids)] = ids[:length]
         if len(ids) > length:
-            ids = np.append(ids[: length - 1], ids[-1])
-            num_cut += 1
-        inputs[row, : len(ids)] = ids
-        lengths[row] = len(ids)
-    return inputs, lengths, num_cut
+            inputs[row, -1] = ids[-1]
+    lengths = np.where(indices >= 0, source.lengths[indices], 0).astype(np.int32)
+    return inputs, np.minimum(lengths, length), int((lengths > length).sum())

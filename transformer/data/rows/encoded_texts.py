@@ -65,6 +65,5 @@ def label_first_pieces(source: Ragged, firsts: Ragged, classes: np.ndarray) -> R
     the classes 3 and 0 the targets are 4 0 1 0.
     """
     targets = np.zeros(len(source.flat), np.int32)
-    starts = source.starts[np.arange(len(source))]
-    targets[np.repeat(starts, firsts.lengths) + firsts.flat] = 1 + classes
+    targets[np.repeat(source.starts, firsts.lengths) + firsts.flat] = 1 + classes
     return Ragged(targets, source.starts, source.lengths)

@@ -12,12 +12,11 @@ changes nothing.
 import math
 import warnings
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from threading import Lock, Thread
 from typing import NamedTuple
 
 import numpy as np
-from numpy.random import Generator
 
 from transformer.data.rows.bin_packing import fewest_rows, pack
 
@@ -25,12 +24,10 @@ ROUNDS = 6  # four make a Feistel network pseudo-random (Luby and Rackoff, 1988)
 
 
 def permute(indices: np.ndarray, size: int, key: tuple[int, ...]) -> np.ndarray:
-    """Returns the places of `indices` in a random order of 0 to size - 1, as int64.
+    """Returns the places of some `indices` in a random order of 0 to size - 1; key: of the order.
 
     It is a Feistel network, as block ciphers are, over numbers below any size (Black and Rogaway,
     2002, "Ciphers with Arbitrary Finite Domains"), and stored nowhere.
-
-    indices: any of the numbers from 0 to size - 1. key: chooses the order.
 
     A number x is written as two digits, left = x // b and right = x % b, with a possible left and b
     possible right digits, where a·b is at least `size`. A round adds a hash of one digit to the
@@ -77,10 +74,9 @@ def with_temperature(parts: Sequence[CorpusPart], temperature: float) -> list[Co
     """Returns the parts with weights for sampling by size^(1/T), T being the temperature.
 
     A part's share of an epoch is in proportion to weight · num_pairs^(1/T), and the epoch holds as
-    many pairs as without temperature. T = 1 changes nothing; the higher T is, the more alike the
-    shares of corpora with equal weights. Arivazhagan et al. (2019, "Massively Multilingual Neural
-    Machine Translation in the Wild", section 4.2) sample so, with T = 5; the exponent α of mBART
-    (Liu et al., 2020) is 1/T.
+    many pairs as without temperature: T = 1 changes nothing. Arivazhagan et al. (2019, "Massively
+    Multilingual Neural Machine Translation in the Wild", section 4.2) sample so, with T = 5; the
+    exponent α of mBART (Liu et al., 2020) is 1/T.
 
     Two corpora of 900 and 100 pairs, T = 2: shares as 30 to 10, so that of 1,000 pairs in an epoch
     750 and 250 are theirs, and the weights 750/900 = 0.83 and 250/100 = 2.5.
@@ -89,11 +85,8 @@ def with_temperature(parts: Sequence[CorpusPart], temperature: float) -> list[Co
     weights = np.array([part.weight for part in parts], float)
     shares = weights * sizes ** (1 / temperature)
     shown = (weights * sizes).sum() * shares / shares.sum()  # pairs in an epoch
-    new_weights = np.divide(shown, sizes, out=weights.copy(), where=sizes > 0)
-    return [
-        CorpusPart(part.num_pairs, float(weight))
-        for part, weight in zip(parts, new_weights, strict=True)
-    ]
+    weights = np.divide(shown, sizes, out=weights, where=sizes > 0)
+    return [part._replace(weight=w) for part, w in zip(parts, weights.tolist(), strict=True)]
 
 
 class EpochPairs:
@@ -123,8 +116,7 @@ class EpochPairs:
     @property
     def num_varying(self) -> int:
         """The number of places at which another epoch may hold another pair."""
-        counts = zip(self.places, self.parts, strict=True)
-        return sum(places % part.num_pairs for places, part in counts if places)
+        return sum(n % part.num_pairs for n, part in zip(self.places, self.parts, strict=True) if n)
 
     def at(self, epoch: int, places: np.ndarray) -> np.ndarray:
         """Returns the indices of the pairs at some places of an epoch."""
@@ -133,20 +125,13 @@ class EpochPairs:
         for number, (part, count) in enumerate(zip(self.parts, self.places, strict=True)):
             here = np.flatnonzero((places >= first_place) & (places < first_place + count))
             if len(here):
-                found = self._at_places_of(number, epoch, places[here] - first_place)
-                pairs[here] = first_pair + found
+                place, num_extra = places[here] - first_place, count % part.num_pairs
+                is_extra = place >= count - num_extra
+                turns = epoch * num_extra + place[is_extra] - (count - num_extra)
+                key = self.seed, number, TURNS
+                place[is_extra] = permute(turns % part.num_pairs, part.num_pairs, key)
+                pairs[here] = first_pair + place % part.num_pairs
             first_place, first_pair = first_place + count, first_pair + part.num_pairs
-        return pairs
-
-    def _at_places_of(self, number: int, epoch: int, places: np.ndarray) -> np.ndarray:
-        """Returns the pairs at some places of one corpus, both counted from its first."""
-        num_pairs = self.parts[number].num_pairs
-        num_extra = self.places[number] % num_pairs
-        first_extra = self.places[number] - num_extra
-        is_extra = places >= first_extra
-        turns = (epoch * num_extra + places[is_extra] - first_extra) % num_pairs
-        pairs = places % num_pairs
-        pairs[is_extra] = permute(turns, num_pairs, (self.seed, number, TURNS))
         return pairs
 
     def shuffled(self, epoch: int, start: int, stop: int) -> np.ndarray:
@@ -174,19 +159,12 @@ TRIES = 4  # attempts to pack a block with no pair left over
 STANDARD_DEVIATIONS = 6  # by which a block may be longer than the mean: one in 10⁹ is
 
 
-class BlockPlan(NamedTuple):
-    """The pairs of a block, row by row: row r holds pairs[starts[r]:starts[r + 1]]."""
-
-    pairs: np.ndarray
-    starts: np.ndarray  # [number of rows + 1]
-
-
 class EpochPlan:
     """The rows of every batch, from step 0 on, epoch after epoch."""
 
     def __init__(
         self,
-        lengths: tuple[np.ndarray, np.ndarray],
+        lengths: Sequence[np.ndarray],
         shape: tuple[int, int],
         *,
         rows_per_batch: int,
@@ -195,9 +173,8 @@ class EpochPlan:
     ) -> None:
         """Finds how many batches an epoch has.
 
-        lengths: of all pairs' sources and targets, perhaps mapped from a file. shape: (S, T).
-        Pairs whose source is longer than S are left out. parts: the corpora that the pairs belong
-        to, in order.
+        lengths: of all pairs' sources and targets. shape: (S, T); pairs whose source is longer than
+        S are left out. parts: the corpora that the pairs belong to, in order.
         """
         self.lengths, self.shape = lengths, shape
         self.rows_per_batch, self.seed = rows_per_batch, seed
@@ -207,48 +184,47 @@ class EpochPlan:
         self._planning, self._planned = Lock(), lru_cache(maxsize=2)(self._make_plan)
         self._planned_ahead = -1  # the last block that a thread planned
         self._known_packing: tuple[np.ndarray, np.ndarray] | None = None
+        # The first epoch's pairs, or some drawn at random.
+        if self.pairs_per_epoch <= SAMPLE_PAIRS:
+            pairs = self.epoch_pairs.at(0, np.arange(self.pairs_per_epoch))
+        else:
+            pairs = self.epoch_pairs.shuffled(0, 0, SAMPLE_PAIRS)
+        self.sample = self._that_fit(pairs)
         self.batches_per_block = self._count_batches()
         self.batches_per_epoch = self.num_blocks * self.batches_per_block
 
-    @cached_property
-    def sample(self) -> np.ndarray:
-        """The first epoch's pairs, or `SAMPLE_PAIRS` of them drawn at random if they are more."""
-        if self.pairs_per_epoch <= SAMPLE_PAIRS:
-            return self._that_fit(self.epoch_pairs.at(0, np.arange(self.pairs_per_epoch)))
-        return self._that_fit(self.epoch_pairs.shuffled(0, 0, SAMPLE_PAIRS))
+    def _that_fit(self, pairs: np.ndarray) -> np.ndarray:
+        """Returns the pairs whose source is not longer than S."""
+        return pairs[self.lengths[0][pairs] <= self.shape[0]]
 
     def lengths_of(self, pairs: np.ndarray) -> np.ndarray:
         """Returns the lengths [2, pairs] of some pairs, source first."""
         return np.stack([side[pairs] for side in self.lengths]).astype(np.int64)
 
     def _count_batches(self) -> int:
-        """Returns the number of batches of a block, from a sample and the lengths of all pairs.
+        """Returns the number of batches of a block.
 
         An epoch that is its own sample, of the same pairs as every other, is packed as it is. Else
         a block gets as many rows as it needs at the fill that the sample reached (more pairs can
         only be packed better), and more for the chance that its pairs are longer than the mean: 6
         standard deviations. For 524,288 pairs of 14 ± 8 tokens these are 6 · 8 / (14 · 724) = 0.5%.
         """
-        sample, rng = self.sample, np.random.default_rng((self.seed, 0))
-        lengths = self.lengths_of(sample)
-        is_all = self.pairs_per_epoch <= SAMPLE_PAIRS
-        is_every_epoch = is_all and not self.epoch_pairs.num_varying
+        lengths, rng = self.lengths_of(self.sample), np.random.default_rng((self.seed, 0))
+        num_varying = self.epoch_pairs.num_varying
+        is_every_epoch = self.pairs_per_epoch <= SAMPLE_PAIRS and not num_varying
         unit = self.rows_per_batch if is_every_epoch else 1
         num_rows, row_of = fewest_rows(lengths, self.shape, unit, rng)
         if is_every_epoch:
-            self._known_packing = sample, row_of
+            self._known_packing = self.sample, row_of
             return num_rows // self.rows_per_batch
         rows_per_full_row = num_rows / (lengths.sum(1) / self.shape).max()
-        full_rows = (self._longest_block() / self.shape).max()
-        return math.ceil(full_rows * rows_per_full_row / self.rows_per_batch)
-
-    def _longest_block(self) -> np.ndarray:
-        """Returns how many tokens a block may have on either side."""
         num_pairs = math.ceil(self.pairs_per_epoch / self.num_blocks)
-        num_varying = num_pairs if self.num_blocks > 1 else self.epoch_pairs.num_varying
+        varying = math.sqrt(num_pairs if self.num_blocks > 1 else num_varying)
         means = np.array([self.epoch_pairs.mean(side) for side in self.lengths])
-        deviations = np.array([_standard_deviation(side) for side in self.lengths_of(self.sample)])
-        return num_pairs * means + STANDARD_DEVIATIONS * deviations * math.sqrt(num_varying)
+        deviations = np.array([*map(_standard_deviation, lengths)])
+        longest = num_pairs * means + STANDARD_DEVIATIONS * deviations * varying
+        full_rows = (longest / self.shape).max()
+        return math.ceil(full_rows * rows_per_full_row / self.rows_per_batch)
 
     def rows(self, step: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns (the pairs of a batch, row by row, how many of them each row [B] has).
@@ -256,57 +232,51 @@ class EpochPlan:
         From the middle of a block on, a thread plans the next one.
         """
         block, index = divmod(step, self.batches_per_block)
-        plan = self._plan(block)
+        pairs, starts = self._plan(block)
         if 2 * index >= self.batches_per_block - 1 and self._planned_ahead != block + 1:
             self._planned_ahead = block + 1
             Thread(target=self._plan, args=(block + 1,), daemon=True).start()
-        starts = plan.starts[index * self.rows_per_batch :][: self.rows_per_batch + 1]
-        return plan.pairs[starts[0] : starts[-1]], np.diff(starts)
+        starts = starts[index * self.rows_per_batch :][: self.rows_per_batch + 1]
+        return pairs[starts[0] : starts[-1]], np.diff(starts)
 
-    def _plan(self, block: int) -> BlockPlan:
+    def _plan(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         with self._planning:  # a second caller waits instead of making the same plan
-            return self._planned(block)
+            return self._planned(number)
 
-    def _make_plan(self, block: int) -> BlockPlan:
-        """Packs the pairs of a block, counted from the first epoch's first, and shuffles rows."""
-        rng = np.random.default_rng((self.seed, block))
-        pairs, row_of = self._pack(block, rng)
-        num_rows = self.batches_per_block * self.rows_per_batch
-        row_of = np.where(row_of < 0, num_rows, rng.permutation(num_rows)[row_of])
-        order = np.argsort(row_of, kind="stable")
-        return BlockPlan(pairs[order], np.searchsorted(row_of[order], np.arange(num_rows + 1)))
+    def _make_plan(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Packs the pairs of a block, counted from the first epoch's first, and shuffles the rows.
 
-    def _pack(self, block: int, rng: Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (the pairs of a block, their rows); -1 for one left out, of which it warns."""
-        pairs = self._pairs_of(block)
-        lengths, num_rows = self.lengths_of(pairs), self.batches_per_block * self.rows_per_batch
-        row_of = np.full(len(pairs), -1)
+        Returns (pairs, starts [number of rows + 1]): row r holds pairs[starts[r]:starts[r + 1]].
+        Pairs that fit no row are left out, with a warning.
+        """
+        rng = np.random.default_rng((self.seed, number))
+        epoch, block = divmod(number, self.num_blocks)
+        pairs, num_rows = self._pairs_of(epoch, block), self.batches_per_block * self.rows_per_batch
+        lengths, row_of = self.lengths_of(pairs), np.full(len(pairs), -1)
         for _ in range(TRIES):
             row_of = pack(lengths, self.shape, num_rows, rng)
             if (row_of >= 0).all():
-                return pairs, row_of
-        if self._known_packing:
-            return self._known_packing
-        epoch, block = divmod(block, self.num_blocks)
-        warnings.warn(
-            f"{(row_of < 0).sum():,} of the {len(pairs):,} pairs in block {block + 1} of "
-            f"{self.num_blocks} of epoch {epoch + 1} fit none of its {num_rows:,} rows; they are "
-            f"left out of this epoch.",
-            stacklevel=2,
-        )
-        return pairs, row_of
+                break
+        else:
+            if self._known_packing:
+                pairs, row_of = self._known_packing
+        if num_left_out := (row_of < 0).sum():
+            warnings.warn(
+                f"{num_left_out:,} of the {len(pairs):,} pairs in block {block + 1} of "
+                f"{self.num_blocks} of epoch {epoch + 1} fit none of its {num_rows:,} rows; they "
+                f"are left out of this epoch.",
+                stacklevel=2,
+            )
+        row_of = np.where(row_of < 0, num_rows, rng.permutation(num_rows)[row_of])
+        order = np.argsort(row_of, kind="stable")
+        return pairs[order], np.searchsorted(row_of[order], np.arange(num_rows + 1))
 
-    def _pairs_of(self, block: int) -> np.ndarray:
+    def _pairs_of(self, epoch: int, block: int) -> np.ndarray:
         """Returns the pairs of a block in the order of the corpus, as it reads fastest."""
-        epoch, block = divmod(block, self.num_blocks)
         bounds = [k * self.pairs_per_epoch // self.num_blocks for k in (block, block + 1)]
         if self.num_blocks == 1:
             return self._that_fit(self.epoch_pairs.at(epoch, np.arange(*bounds)))
         return self._that_fit(np.sort(self.epoch_pairs.shuffled(epoch, *bounds)))
-
-    def _that_fit(self, pairs: np.ndarray) -> np.ndarray:
-        """Returns the pairs whose source is not longer than S."""
-        return pairs[self.lengths[0][pairs] <= self.shape[0]]
 
 
 def _standard_deviation(numbers: np.ndarray) -> float:

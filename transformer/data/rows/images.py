@@ -39,8 +39,7 @@ def load_images(config: DataConfig, split: str) -> tuple[np.ndarray, list[str]]:
         else:
             images, labels = _load_npz(locate(config.corpus), name)
     what = f"The split '{split}' of {config.corpus}"
-    pixels = _check_images(images, labels, what)
-    pixels = part_of(pixels, start, stop)
+    pixels = part_of(_check_images(images, labels, what), start, stop)
     if not len(pixels):
         raise ValueError(f"{what} holds no image.")
     return pixels, part_of([str(label) for label in labels], start, stop)
@@ -84,13 +83,14 @@ def _check_images(
             f"{what} must be images of one shape, height × width or height × width × channels, "
             f"not {sorted(shapes)[:4] or 'none'}."
         )
-    if np.ndim(labels) != 1:
-        raise ValueError(f"{what} must have one label per image, not labels {np.shape(labels)}.")
-    if len(images) != len(labels):
-        raise ValueError(f"{what} has {len(images)} images and {len(labels)} labels.")
+    if np.shape(labels) != (len(images),):
+        raise ValueError(
+            f"{what} must have one label per image: it has {len(images)} images and labels of "
+            f"shape {np.shape(labels)}."
+        )
     array = np.asarray(images)
-    scale = 255.0 if np.issubdtype(array.dtype, np.integer) else 1.0
-    array = array.astype(np.float32) / np.float32(scale)
+    scale = np.float32(255 if np.issubdtype(array.dtype, np.integer) else 1)
+    array = array.astype(np.float32) / scale
     if not are_shares(array):
         raise ValueError(
             f"{what} must hold whole numbers from 0 to 255 or others from 0 to 1, not from "
@@ -158,26 +158,22 @@ class ImageBatches:
         self.patch_size, self.flip, self.crop_padding = patch_size, flip, crop_padding
         self.rows_per_batch, self.seed = rows_per_batch, seed
         self.batches_per_epoch = -(-len(targets) // rows_per_batch)
-        self._order = lru_cache(maxsize=2)(self._make_order)
-
-    def _make_order(self, epoch: int) -> np.ndarray:
-        return np.random.default_rng((self.seed, epoch)).permutation(len(self.targets))
+        self._order = lru_cache(2)(
+            lambda epoch: np.random.default_rng((seed, epoch)).permutation(len(targets))
+        )
 
     def __getitem__(self, step: int) -> ImageBatch:
         epoch, index = divmod(step, self.batches_per_epoch)
         chosen = self._order(epoch)[index * self.rows_per_batch :][: self.rows_per_batch]
-        patches = to_patches(self._changed(self.images[chosen], step), self.patch_size)
-        return fill_images(patches, self.targets[chosen], self.rows_per_batch)
-
-    def _changed(self, images: np.ndarray, step: int) -> np.ndarray:
-        rng = np.random.default_rng((self.seed, step, 1))
+        images, rng = self.images[chosen], np.random.default_rng((self.seed, step, 1))
         if self.flip:
             is_mirrored = rng.random(len(images)) < 0.5
             images[is_mirrored] = images[is_mirrored, :, ::-1]
         if self.crop_padding:
             places = rng.integers(0, 2 * self.crop_padding + 1, (len(images), 2))
             images = crop(images, places, self.crop_padding)
-        return images
+        patches = to_patches(images, self.patch_size)
+        return fill_images(patches, self.targets[chosen], self.rows_per_batch)
 
 
 def fill_images(patches: np.ndarray, targets: np.ndarray, num_rows: int) -> ImageBatch:
@@ -186,7 +182,7 @@ def fill_images(patches: np.ndarray, targets: np.ndarray, num_rows: int) -> Imag
     return ImageBatch(
         np.pad(patches, [(0, missing), (0, 0), (0, 0)]),
         np.pad(targets, (0, missing))[:, None],
-        np.pad(np.ones(len(targets), np.float32), (0, missing))[:, None],
+        (np.arange(num_rows) < len(patches)).astype(np.float32)[:, None],
     )
 
 
@@ -199,8 +195,7 @@ def crop(images: np.ndarray, places: np.ndarray, padding: int) -> np.ndarray:
         1 2    →    0 0
         3 4         1 2
     """
-    _, height, width, _ = images.shape
     padded = np.pad(images, [(0, 0), (padding, padding), (padding, padding), (0, 0)])
-    rows = places[:, 0, None] + np.arange(height)
-    columns = places[:, 1, None] + np.arange(width)
-    return padded[np.arange(len(images))[:, None, None], rows[:, :, None], columns[:, None]]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, images.shape[1:3], axis=(1, 2))
+    rows, columns = places.T
+    return np.moveaxis(windows[np.arange(len(images)), rows, columns], 1, -1)

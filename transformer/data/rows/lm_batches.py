@@ -63,48 +63,43 @@ class WindowBatch(NamedTuple):
         return cls(ids, ids, ids.astype(np.float32))
 
 
-class RandomWindows:
-    """`batches[step]` is a `WindowBatch` whose windows begin anywhere in the text, for training."""
+class Windows:
+    """`batches[step]` is a `WindowBatch` of windows of a text.
+
+    With a seed they begin anywhere in it, for training. Without one every id is a target once, in
+    order, in the first `batches_per_epoch` batches.
+    """
 
     def __init__(
-        self, ids: np.ndarray, *, start: int, length: int, rows_per_batch: int, seed: int
+        self,
+        ids: np.ndarray,
+        *,
+        start: int,
+        length: int,
+        rows_per_batch: int,
+        seed: int | None = None,
     ) -> None:
-        """Raises ValueError if the text `ids` is shorter than one window of `length` ids.
+        """Takes a text of ids, and the id `start` that precedes the first one: EOS.
 
-        start: the id before the first one, EOS.
+        Raises ValueError if a window to be drawn is longer than the text.
         """
-        self.ids, self.length = np.concatenate([[start], ids]).astype(np.int32), length
-        self.rows_per_batch, self.seed = rows_per_batch, seed
-        if len(ids) < length:
+        if seed is not None and len(ids) < length:
             raise ValueError(
                 f"The text has {len(ids)} pieces, less than one window of data.row_length "
                 f"({length}); lower it."
             )
-        self.batches_per_epoch = -(-len(ids) // (length * rows_per_batch))
-
-    def __getitem__(self, step: int) -> WindowBatch:
-        rng = np.random.default_rng((self.seed, step))
-        starts = rng.integers(0, len(self.ids) - self.length, self.rows_per_batch)
-        return _windows(self.ids, starts, self.length, len(self.ids))
-
-
-class ConsecutiveWindows:
-    """`batches[step]`, for `batches_per_epoch` steps: every id is a target once, in order."""
-
-    def __init__(self, ids: np.ndarray, *, start: int, length: int, rows_per_batch: int) -> None:
-        self.length, self.rows_per_batch, self.num_ids = length, rows_per_batch, len(ids)
-        self.num_windows = -(-len(ids) // length)
-        self.batches_per_epoch = -(-self.num_windows // rows_per_batch)
+        self.length, self.rows_per_batch, self.seed = length, rows_per_batch, seed
+        self.num_ids, self.batches_per_epoch = len(ids), -(-len(ids) // (length * rows_per_batch))
         missing = self.batches_per_epoch * rows_per_batch * length - len(ids)
         self.ids = np.pad(ids, (1, missing), constant_values=(start, 0)).astype(np.int32)
 
     def __getitem__(self, step: int) -> WindowBatch:
-        first = step * self.rows_per_batch
-        starts = np.arange(first, first + self.rows_per_batch) * self.length
-        return _windows(self.ids, starts, self.length, self.num_ids)
-
-
-def _windows(ids: np.ndarray, starts: np.ndarray, length: int, num_ids: int) -> WindowBatch:
-    places = starts[:, None] + np.arange(length + 1)  # [B, T + 1]
-    rows, weights = ids[places], places[:, 1:] <= num_ids
-    return WindowBatch(rows[:, :-1], rows[:, 1:], weights.astype(np.float32))
+        if self.seed is None:
+            rows = np.arange(step * self.rows_per_batch, (step + 1) * self.rows_per_batch)
+            starts = rows * self.length
+        else:
+            rng = np.random.default_rng((self.seed, step))
+            starts = rng.integers(0, self.num_ids + 1 - self.length, self.rows_per_batch)
+        places = starts[:, None] + np.arange(self.length + 1)  # [B, T + 1]
+        windows, weights = self.ids[places], places[:, 1:] <= self.num_ids
+        return WindowBatch(windows[:, :-1], windows[:, 1:], weights.astype(np.float32))

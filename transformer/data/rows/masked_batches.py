@@ -5,7 +5,7 @@ A batch is a function of (seed, step), as in `packing`.
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import accumulate, chain, groupby
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -17,7 +17,6 @@ from transformer.special_tokens import OWN_IDS, SpecialIds
 
 HIDDEN, SWAPPED = 0.8, 0.1  # shares of the tokens to guess; the others are shown unchanged
 IS_NEXT, IS_OTHER = 0, 1  # in BERT's order
-Sentences = list[list[int]]
 
 
 class MaskedBatch(NamedTuple):
@@ -92,9 +91,8 @@ class MaskedBatches:
         batch = self.packed.part(step, start, stop)
         ids, most = batch.inputs, most_to_guess(batch.inputs.shape[1], self.rate)
         rng = np.random.default_rng((self.seed, step, 1))  # 1: a stream apart from the packing's
-        is_maskable = (batch.input_segments != 0) & ~np.isin(
-            ids, (self.special.bos, self.special.eos)
-        )
+        ends = self.special.bos, self.special.eos
+        is_maskable = (batch.input_segments != 0) & ~np.isin(ids, ends)
         is_chosen = is_maskable & (rng.random(ids.shape) < self.rate)
         is_chosen &= is_chosen.cumsum(axis=1) <= most
         draw = rng.random(ids.shape)
@@ -124,20 +122,16 @@ def make_sentence_pairs(
     """Returns (pairs as [CLS] first [SEP] second [SEP], their targets, number of ids cut off).
 
     The targets are the same ids, but IS_NEXT or IS_OTHER in the place of [CLS], which is never
-    masked. They are of at most `length` ids (Devlin et al. 2019, section 3.1 and appendix A.2).
-    lines: a sentence each; an empty one ends a document. Sentences of a document are gathered until
-    they fill a pair, and divided at random. With probability 1/2, and where only one is left, the
-    second text is a random piece of another document, and what it replaces begins the next pair.
-    The longer text is cut where both are too long. The pairs are drawn once, not anew in each
-    epoch. Raises ValueError if there are fewer than two documents.
+    masked. lines: a sentence each; an empty one ends a document. Sentences of a document are
+    gathered until they fill a pair of `length` ids, and divided at random. With probability 1/2,
+    and where only one is left, the second text is a random piece of another document, and what it
+    replaces begins the next pair. The longer text is cut where both are too long (Devlin et al.
+    2019, section 3.1 and appendix A.2). The pairs are drawn once, not anew in each epoch. Raises
+    ValueError if there are fewer than two documents.
     """
-    documents: list[Sentences] = [[]]
-    for line, ids in zip(lines, tokenizer.encode(lines), strict=True):
-        if line.strip():
-            documents[-1].append(tokenizer.without_control(ids))
-        else:
-            documents.append([])
-    documents = [document for document in documents if document]
+    sentences = zip(lines, map(tokenizer.without_control, tokenizer.encode(lines)), strict=True)
+    grouped = groupby(sentences, key=lambda sentence: bool(sentence[0].strip()))
+    documents = [[ids for _, ids in group] for is_document, group in grouped if is_document]
     if len(documents) < 2:
         raise ValueError(
             "model.next_sentence needs two documents at least: divide them by empty lines."
@@ -153,12 +147,12 @@ def make_sentence_pairs(
         num_cut += excess
     source = Ragged.from_lists(rows)
     targets = source.flat.copy()
-    targets[source.starts[np.arange(len(source))]] = labels
+    targets[source.starts] = labels
     return source, Ragged(targets, source.starts, source.lengths), num_cut
 
 
 def _pairs(
-    documents: Sequence[Sentences], num_ids: int, seed: int
+    documents: Sequence[list[list[int]]], num_ids: int, seed: int
 ) -> Iterator[tuple[list[int], list[int], int]]:
     """Yields (ids of the first text, ids of the second, IS_NEXT or IS_OTHER)."""
     rng = np.random.default_rng(seed)
@@ -179,14 +173,11 @@ def _pairs(
             start = middle
 
 
-def _end_of(document: Sentences, start: int, num_ids: int) -> int:
+def _end_of(document: Sequence[list[int]], start: int, num_ids: int) -> int:
     """Returns the end of the fewest sentences from `start` on with `num_ids` ids; one at least.
 
     >>> _end_of([[4], [5, 6], [7]], 0, 2), _end_of([[4], [5, 6], [7]], 2, 9)
     (2, 3)
     """
-    stop, total = start + 1, len(document[start])
-    while stop < len(document) and total < num_ids:
-        total += len(document[stop])
-        stop += 1
-    return stop
+    totals = accumulate(len(document[i]) for i in range(start, len(document)))
+    return next((start + n for n, total in enumerate(totals, 1) if total >= num_ids), len(document))

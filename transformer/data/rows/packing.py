@@ -10,24 +10,20 @@ from transformer.data.rows.epoch_plan import CorpusPart, EpochPlan
 from transformer.data.rows.ragged import Ragged
 
 SENTENCE_LENGTH = 32  # tokens, about the mean of news text
-CHUNK = 2**20  # lengths that are counted at a time
 SUBWORDS = 2  # a stream of random numbers apart from those of the plan
 
 
 def full_rows(batch_tokens: int, row_length: int) -> np.ndarray:
-    """Returns the lengths of sentences of `SENTENCE_LENGTH` tokens that fill the rows of a batch.
-
-    They stand for text that is not at hand.
-    """
+    """Returns lengths of sentences that fill a batch: those of a text that is not at hand."""
     num_tokens = num_rows_of_batch(batch_tokens, row_length) * row_length
     return np.full(num_tokens // SENTENCE_LENGTH, SENTENCE_LENGTH)
 
 
 def num_rows_of_batch(batch_tokens: int, row_length: int) -> int:
-    """Returns how many rows `batch_tokens` target positions allow, rounded to a multiple of 8.
+    """Returns how many rows `batch_tokens` target positions allow: a multiple of 8 if more than 8.
 
-    Up to 8 rows are not rounded. The number does not depend on the devices at hand, so that a run
-    can resume on others. Raises ValueError if not even one row fits.
+    The number does not depend on the devices at hand, so that a run can resume on others. Raises
+    ValueError if not even one row fits.
     """
     rows = batch_tokens // row_length
     if not rows:
@@ -38,32 +34,25 @@ def num_rows_of_batch(batch_tokens: int, row_length: int) -> int:
     return rows - rows % 8 if rows > 8 else rows
 
 
-def choose_source_length(
-    source_lengths: np.ndarray, target_lengths: np.ndarray, row_length: int, too_long: float
-) -> int:
+def choose_source_length(lengths: Sequence[np.ndarray], row_length: int, too_long: float) -> int:
     """Returns the S with which both sides of a row fill up alike, where T = row_length.
 
     It is raised until at most a share `too_long` of the sources are longer. A few sources as long
     as T would else lengthen the source side of every row, to remain empty: where S = 118 would do,
     one source of 128 tokens in a million takes 4% off the fill.
     """
-    proportional = round(row_length * float(source_lengths.sum() / target_lengths.sum()))
-    counts = np.zeros(int(source_lengths.max()) + 1, np.int64)
-    for start in range(0, len(source_lengths), CHUNK):
-        counts += np.bincount(source_lengths[start : start + CHUNK], minlength=len(counts))
-    num_longer = len(source_lengths) - np.cumsum(counts)  # than each length
-    enough = np.flatnonzero(num_longer <= too_long * len(source_lengths))[0]
-    return max(proportional, int(enough))
+    source, target = lengths
+    proportional = round(row_length * float(source.sum() / target.sum()))
+    num_shorter = len(source) - 1 - int(too_long * len(source))
+    return max(proportional, int(np.partition(source, num_shorter)[num_shorter]))
 
 
 class PackedBatches:
     """`batches[step]` is a `Batch` of B rows, for every step from 0 on, epoch after epoch.
 
     Rows that hold 4 or more sentences of mean length are filled to 95-99% with tokens, rows that
-    hold 2 to 87-92%.
-
-    Evaluation reads the first `batches_per_epoch` batches of its own object: they hold each pair
-    once.
+    hold 2 to 87-92%. Evaluation reads the first `batches_per_epoch` batches of its own object: they
+    hold each pair once.
     """
 
     def __init__(
@@ -84,23 +73,29 @@ class PackedBatches:
         source, target: the two sides of the same pairs.
         row_length: T, target tokens per row.
         source_length: S, source tokens per row; 0: as of `choose_source_length`.
-        parts: the corpora that the pairs belong to, in order, with their weights; None: one.
+        parts: the corpora that the pairs belong to, in order; None: one.
         too_long: the share of pairs that may be left out, as their source is longer than the S that
             is best for the others; `num_too_long` counts them.
-        subword_dropout: segments the pairs anew each time that a batch shows them. Rows are then
-            planned for as many pieces as they have on average.
+        subword_dropout: segments the pairs anew each time that a batch shows them.
         """
         self.source, self.target = source, target
-        self.rows_per_batch = rows_per_batch
+        self.rows_per_batch, self.seed = rows_per_batch, seed
         self.subword_dropout = subword_dropout
         if (longest := int(target.lengths.max())) > row_length:
             raise ValueError(f"A target of {longest} tokens fits no row of {row_length}.")
-        lengths = self._planned_lengths((row_length, row_length))
-        source_length = source_length or choose_source_length(*lengths, row_length, too_long)
-        self.shape = (source_length, row_length)
+
+        def planned_lengths(shape: tuple[int, int]) -> list[np.ndarray]:
+            if subword_dropout:
+                return subword_dropout.planned_lengths((source, target), shape)
+            return [source.lengths, target.lengths]
+
+        if not source_length:
+            lengths = planned_lengths((row_length, row_length))
+            source_length = choose_source_length(lengths, row_length, too_long)
+        self.shape = source_length, row_length
         self.num_too_long = int((source.lengths > source_length).sum())
         self.plan = EpochPlan(
-            self._planned_lengths(self.shape),
+            planned_lengths(self.shape),
             self.shape,
             rows_per_batch=rows_per_batch,
             seed=seed,
@@ -121,47 +116,21 @@ class PackedBatches:
         is_wanted = (rows >= start) & (rows < stop)
         is_shown = np.repeat(is_wanted, pairs_per_row)
         pairs, pairs_per_row = pairs[is_shown], pairs_per_row * is_wanted
-        source, target = self.source, self.target
+        sides = [self.source, self.target]
         if self.subword_dropout:
-            (source, target), _ = self._segment(step, pairs, pairs_per_row, is_shown)
+            # The key of a pair goes with its place in the whole batch.
+            keys = random_keys((self.seed, step, SUBWORDS), (2, len(is_shown)))[:, is_shown]
+            sides = [side.copy(pairs) for side in sides]
+            sides = self.subword_dropout(sides, keys, pairs_per_row, self.shape)
             pairs = np.arange(len(pairs))
         return Batch.from_pairs(
-            source,
-            target,
+            sides[0],
+            sides[1],
             pairs,
             pairs_per_row=pairs_per_row,
             source_length=self.shape[0],
             target_length=self.shape[1],
         )
-
-    def _segment(
-        self, step: int, pairs: np.ndarray, pairs_per_row: np.ndarray, is_shown: np.ndarray
-    ) -> tuple[list[Ragged], np.ndarray]:
-        """Returns some pairs of a batch as this step segments them, as of `SubwordDropout`.
-
-        is_shown: which of all the batch's pairs they are; its key goes with a pair's place.
-        """
-        assert self.subword_dropout
-        keys = random_keys((self.plan.seed, step, SUBWORDS), (2, len(is_shown)))[:, is_shown]
-        sides = [side.copy(pairs) for side in (self.source, self.target)]
-        return self.subword_dropout(sides, keys, pairs_per_row, self.shape)
-
-    def _planned_lengths(self, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the lengths of all sources and targets that rows of a shape are planned with."""
-        if self.subword_dropout:
-            return self.subword_dropout.planned_lengths((self.source, self.target), shape)
-        return self.source.lengths, self.target.lengths
-
-    def undropped_share(self, num_batches: int = 1) -> float:
-        """Returns the share of sentences that keep their pieces, as their row is full.
-
-        It is of the first `num_batches` batches.
-        """
-        full: list[np.ndarray] = []
-        for step in range(min(num_batches, self.batches_per_epoch)):
-            pairs, pairs_per_row = self.plan.rows(step)
-            full.append(self._segment(step, pairs, pairs_per_row, np.ones(len(pairs), bool))[1])
-        return float(np.concatenate(full, axis=1).mean())
 
     def sample_lengths(self) -> tuple[np.ndarray, float]:
         """Returns (lengths [2, pairs] of a random sample of pairs, how many steps it would fill).

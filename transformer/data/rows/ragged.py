@@ -26,26 +26,23 @@ class Ragged:
     """
 
     def __init__(self, flat: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> None:
-        self.flat = flat
-        self.starts = starts
-        self.lengths = lengths
+        self.flat, self.starts, self.lengths = flat, starts, lengths
 
     @classmethod
     def encode(cls, tokenizer: Tokenizer, sentences: Sequence[str]) -> Self:
         """Tokenises in chunks, so that only one chunk at a time is lists of Python numbers."""
-        chunks = [(np.zeros(0, np.int32), np.zeros(0, np.int64))]
-        starts = range(0, len(sentences), CHUNK)
-        for start in counted(starts, "tokenising", len(sentences), CHUNK) if starts[1:] else starts:
-            chunks.append(tokenizer.encode_flat(sentences[start : start + CHUNK]))
+        starts = range(0, max(1, len(sentences)), CHUNK)
+        each = counted(starts, "tokenising", len(sentences), CHUNK) if starts[1:] else starts
+        chunks = [tokenizer.encode_flat(sentences[start : start + CHUNK]) for start in each]
         flat, lengths = map(np.concatenate, zip(*chunks, strict=True))
         return cls.from_lengths(flat, lengths)
 
     @classmethod
-    def from_lists(cls, sentences: Sequence[Iterable[int]]) -> Self:
+    def from_lists(cls, sentences: Iterable[Iterable[int]]) -> Self:
         """Takes one list of ids per sentence."""
         lists = [list(ids) for ids in sentences]
         flat = np.fromiter(chain.from_iterable(lists), np.int32)
-        return cls.from_lengths(flat, [len(ids) for ids in lists])
+        return cls.from_lengths(flat, [*map(len, lists)])
 
     @classmethod
     def from_lengths(cls, flat: np.ndarray, lengths: np.ndarray | list[int]) -> Self:
@@ -73,12 +70,6 @@ class Ragged:
     def copy(self, indices: np.ndarray) -> "Ragged":
         """Returns the sentences at `indices` with a `flat` of their own, which holds no others."""
         return Ragged.from_lengths(*self.gather(indices))
-
-    @classmethod
-    def concatenate(cls, parts: Iterable["Ragged"]) -> Self:
-        """Returns the sentences of all parts, of which each is `flat` from its start to its end."""
-        flats, lengths = zip(*((part.flat, part.lengths) for part in parts), strict=True)
-        return cls.from_lengths(np.concatenate(flats), np.concatenate(lengths))
 
     def split_longer(self, length: int) -> "Ragged":
         """Returns the same ids in sentences of at most `length`: longer ones are cut into several.
