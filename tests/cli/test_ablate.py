@@ -5,6 +5,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from jax.errors import JaxRuntimeError
 
 from tests.helpers.random_runs import WORDS
 from tests.helpers.scored import CORPUS, evaluation
@@ -89,9 +90,12 @@ def test_a_row_that_fails_does_not_keep_the_others(call, table, trained, tmp_pat
 def test_a_row_that_is_interrupted_ends_the_command_not_one_that_fails(
     call, table, trained, tmp_path
 ):
-    """Catches rows begun after the signal that was to end them all, or none after a failure."""
-    trained.outcomes |= {"wide": ValueError("no such corpus."), "bad": RESUMABLE}
-    assert call(main, *table).code == RESUMABLE
+    """Catches rows begun after the signal that was to end them all, or none after a failure; and a
+    device that is too small, told by a traceback."""
+    trained.outcomes |= {"wide": JaxRuntimeError("RESOURCE_EXHAUSTED: 2 GB"), "bad": RESUMABLE}
+    ended = call(main, *table)
+    assert ended.code == RESUMABLE and "Traceback" not in ended.err
+    assert "error: row wide: the memory is not enough (RESOURCE_EXHAUSTED: 2 GB); " in ended.err
     assert trained.runs == ["base", "bad"] and not (tmp_path / "runs" / "table.md").exists()
 
 

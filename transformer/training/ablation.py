@@ -25,6 +25,7 @@ from transformer.evaluation.html_report import render_comparison
 from transformer.evaluation.scores import Table, plain_table
 from transformer.exit_codes import DONE, FAILED, INTERRUPTED, RESUMABLE, WRONG_INPUT
 from transformer.files import storage
+from transformer.files.reading import reason_of
 from transformer.parallel import hosts
 from transformer.training.run import train
 
@@ -194,9 +195,15 @@ def _train_row(row: Row, seed: int, root: epath.Path) -> int:
     except Exception as error:  # any: the other rows are worth their own time
         if jax.process_count() > 1:  # the other hosts may have come further
             raise
-        is_mistake = isinstance(error, ValueError)
-        say(f"error: row {row.name}: {error if is_mistake else traceback.format_exc()}")
-        return WRONG_INPUT if is_mistake else FAILED
+        if isinstance(error, ValueError):
+            said, code = str(error), WRONG_INPUT
+        elif isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+            said = f"the memory is not enough ({reason_of(error)}); raise training.accumulate_steps"
+            code = WRONG_INPUT
+        else:
+            said, code = traceback.format_exc(), FAILED
+        say(f"error: row {row.name}: {said}")
+        return code
 
 
 def _run_folder(row: Row, seed: int, root: epath.Path) -> epath.Path:

@@ -22,7 +22,12 @@ from etils import epath
 from transformer.config import Config, DataConfig
 from transformer.console import format_seconds, say
 from transformer.data.corpora import pair_files
-from transformer.data.corpora.cleaning import HELD_OUT, KeepPairs, read_held_out
+from transformer.data.corpora.cleaning import (
+    HELD_OUT,
+    KeepPairs,
+    length_warnings,
+    read_held_out,
+)
 from transformer.data.corpora.corpora import Tags, parse_corpora
 from transformer.data.corpora.pair_files import Block
 from transformer.data.corpora.training_text import TrainingText
@@ -34,11 +39,17 @@ from transformer.data.prepared.corpus import (
     temporary_folder,
 )
 from transformer.data.prepared.parts import write_header, write_part
-from transformer.data.tokenizers.files import load_tokenizers, save_tokenizers, train_tokenizers
+from transformer.data.tokenizers.files import (
+    load_tokenizers,
+    save_tokenizers,
+    train_tokenizers,
+    vocabulary_of,
+)
 from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.files import storage
 from transformer.files.parts import Parts
 from transformer.files.reading import TransientError, reason_of, unreadable
+from transformer.workdir import WorkDir
 
 NAME = "prepared_corpora"
 FORMAT = 4  # of the files; another one is prepared anew
@@ -62,6 +73,25 @@ class Share(NamedTuple):
     index: int = 0
     count: int = 1
     waits: bool = True
+
+
+def prepare_text(config: Config, workdir: WorkDir, index: int, count: int) -> list[str]:
+    """Prepares a share of the training text of a run, as `Share` has it, waiting for no other.
+
+    Returns sentences on the whole corpus; none if others have parts left to prepare.
+    """
+    source, text = vocabulary_of(workdir, config.training.init_from), TrainingText(config.data)
+    tokenizers = load_tokenizers(source.path) if source else None
+    cache = cache_folder(config.data, workdir.path)
+    evaluation = text.evaluation  # read first, so that a missing split is reported before the work
+    _, corpus = training_corpus(config, text, cache, tokenizers, Share(index, count, waits=False))
+    if corpus is None:
+        return []
+    num_pairs, left_out = len(corpus.source), corpus.left_out
+    reasons = ", ".join(f"{number:,} of {reason}" for reason, number in left_out.items())
+    warnings = [*length_warnings(left_out, num_pairs), corpus.overlap_with(evaluation)]
+    sentences = [f"{num_pairs:,} training pairs; left out: {reasons or 'none'}"]
+    return sentences + [f"warning: {warning}" for warning in warnings if warning]
 
 
 def training_corpus(

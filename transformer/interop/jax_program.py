@@ -22,7 +22,7 @@ from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.files.storage import write_atomically
 from transformer.interop.weights.files import save_tensors
 from transformer.interop.weights.named_arrays import FILE, flat_parameters
-from transformer.interop.writing import first_pieces, render
+from transformer.interop.writing import render
 from transformer.model.encoder_decoder import Transformer
 from transformer.optional_libraries import require
 from transformer.registry import task_kind
@@ -47,39 +47,39 @@ def export_program(restored: Run, folder: PathLike) -> str:
     """
     for library in ("safetensors", "flatbuffers"):
         require(library)
-    _check_task(restored)
-    search, target = SearchOptions.from_config(restored.config.decoding), WorkDir(folder)
+    config, target, vocabulary = restored.config, WorkDir(folder), restored.tokenizers[-1]
+    if task_kind(config.task) != "translation":
+        raise ValueError(
+            f"A program is the search of a translation, and {restored.workdir.path} holds a run of "
+            f"{config.task}: export its parameters (safetensors) instead."
+        )
+    search = SearchOptions.from_config(config.decoding)
     target.path.mkdir(parents=True, exist_ok=True)
-    params = flat_parameters(cast_matrices(restored.params, restored.config))
-    start = restored.tokenizers[1].encode([""])[0][:-1]
+    params = flat_parameters(cast_matrices(restored.params, config))
+    start = vocabulary.encode([""])[0][:-1]
     program = export_search(restored.model, search, params, start).serialize()
     write_atomically(target.path / "program.jaxexport", bytes(program))
     save_tensors(target.path / FILE, params)
     files = save_vocabularies(target, restored.tokenizers, restored.labels)
-    write_atomically(target.path / "README.md", _readme(restored, search, files))
-    target.save_config(restored.config)
-    platforms = ", ".join(PLATFORMS)
-    return f"the search of {restored.checkpoint} of {restored.workdir.path} for {platforms}"
-
-
-def _readme(restored: Run, search: SearchOptions, files: Sequence[str]) -> str:
-    """Returns how to call the program; files: the tokenizers' names, the source's first."""
-    data, (_, target) = restored.config.data, restored.tokenizers
     readable = SentencePieceTokenizer.suffix, PieceListTokenizer.suffix
-    return render(
-        "jax_program/readme.md.jinja",
-        languages=f"{data.source_language}-{data.target_language}",
+    readme = render(
+        "jax_program.md.jinja",
+        languages=f"{config.data.source_language}-{config.data.target_language}",
         checkpoint=restored.checkpoint,
         search=search,
-        start=" ".join(first_pieces(target)),
+        start=" ".join(vocabulary.pieces(start)),
         source=restored.tokenizers[0].special,
-        target=target.special,
+        target=vocabulary.special,
         files=files,
         has_text=all(file.endswith(readable) for file in files),
         has_lists=any(file.endswith(PieceListTokenizer.suffix) for file in files),
-        longest=data.row_length,
+        longest=config.data.row_length,
         version=jax.__version__,
     )
+    write_atomically(target.path / "README.md", readme)
+    target.save_config(config)
+    platforms = ", ".join(PLATFORMS)
+    return f"the search of {restored.checkpoint} of {restored.workdir.path} for {platforms}"
 
 
 def export_search(
@@ -124,12 +124,3 @@ def make_translate(model: Transformer, search: SearchOptions, start: Sequence[in
         return found.ids[:, 0], found.scores[:, 0]
 
     return translate
-
-
-def _check_task(restored: Run) -> None:
-    task = restored.config.task
-    if task_kind(task) != "translation":
-        raise ValueError(
-            f"A program is the search of a translation, and {restored.workdir.path} holds a run of "
-            f"{task}: export its parameters (safetensors) instead."
-        )
