@@ -16,6 +16,7 @@ eval.py.
 from dataclasses import dataclass
 from typing import Any
 
+import transformer
 from transformer.cli.command_line import Command, CommandLine
 from transformer.cli.flags import REGISTER, CommonFlags, flag
 from transformer.console import say
@@ -44,13 +45,11 @@ class ExportFlags(CommonFlags):
 
 
 def _export(line: CommandLine[ExportFlags]) -> int:
-    from transformer.interop.export_model import export_model  # late: it imports jax
-
     flags = line.flags
     workdir, folder, checkpoint = [*line.words, "default"][:3]
     options: dict[str, Any] = dict(quantization=flags.quantization, check=flags.check)
     options |= dict(format=flags.format, checkpoint=checkpoint)
-    for sentence in export_model(workdir, folder, **options):
+    for sentence in transformer.export_model(workdir, folder, **options):
         say(sentence)
     return DONE
 
